@@ -1,0 +1,30 @@
+"""The time, as a port: everything that needs "now" or waits takes a `Clock`, so that a simulation can own it."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch, UTC. May step backwards."""
+
+    def monotonic_s(self) -> float:
+        """Seconds from an unknown start; never steps backwards. For durations and deadlines."""
+
+    def sleep(self, duration_s: float) -> None:
+        """Wait that many seconds."""
+
+
+class SystemClock:
+    """The machine's own clock: the only place in offsite that reads the time."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_s(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, duration_s: float) -> None:
+        time.sleep(duration_s)

@@ -1,0 +1,314 @@
+"""The one error tree of offsite.
+
+Kinds say what the caller should do; leaves say what happened. Each leaf has a stable `id` (never reused), the exit
+code of its kind, and takes a `hint` that names the next command or action.
+
+    OffsiteError
+    |-- UserError         2   the request or the configuration is wrong; nothing was done
+    |-- NoRepository     10   there is no such repository or backup
+    |-- Conflict         11   another writer was first: re-read, then decide
+    |-- Damaged          13   stored or received bytes are not what was written
+    |-- Refused          14   a guard said no; nothing was changed
+    |-- KafkaUnavailable 15   the cluster did not answer: try again later
+    |-- StoreUnavailable 16   the store did not answer: try again later
+    |-- Denied           17   authentication or authorisation failed
+    `-- Bug               1   an invariant of offsite itself does not hold
+
+Third-party errors are wrapped where they appear (the adapters), chained with `from`. Exit code 3 (finished with holes)
+is a result, not an error.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, TypeVar
+
+
+class OffsiteError(Exception):
+    """Base of every error that a person may see. `hint` is the next thing to do, or empty."""
+
+    id: ClassVar[str] = "OFF-0001"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        """Errors cross process borders (Spark workers), so they pickle with their hint."""
+        return _rebuild, (type(self), self.message, self.hint)
+
+
+ErrorT = TypeVar("ErrorT", bound=OffsiteError)
+
+
+def _rebuild(kind: type[ErrorT], message: str, hint: str) -> ErrorT:
+    return kind(message, hint=hint)
+
+
+class UserError(OffsiteError):
+    id = "OFF-0200"
+    exit_code = 2
+
+
+class NoRepository(OffsiteError):
+    id = "OFF-1000"
+    exit_code = 10
+
+
+class Conflict(OffsiteError):
+    id = "OFF-1100"
+    exit_code = 11
+
+
+class Damaged(OffsiteError):
+    id = "OFF-1300"
+    exit_code = 13
+
+
+class Refused(OffsiteError):
+    id = "OFF-1400"
+    exit_code = 14
+
+
+class KafkaUnavailable(OffsiteError):
+    id = "OFF-1500"
+    exit_code = 15
+
+
+class StoreUnavailable(OffsiteError):
+    id = "OFF-1600"
+    exit_code = 16
+
+
+class Denied(OffsiteError):
+    id = "OFF-1700"
+    exit_code = 17
+
+
+class Bug(OffsiteError):
+    id = "OFF-0100"
+    exit_code = 1
+
+
+# -- UserError ---------------------------------------------------------------------------------------------------------
+
+
+class BadName(UserError):
+    """A backup, topic or other name holds characters that could leave its place in the repository."""
+
+    id = "OFF-0201"
+
+
+class BadOption(UserError):
+    """An option's value cannot be read or contradicts another one."""
+
+    id = "OFF-0202"
+
+
+class NoSuchTopic(UserError):
+    """A literally named topic does not exist, or a selection matches nothing."""
+
+    id = "OFF-0203"
+
+
+class BadKafkaConfig(UserError):
+    """A client.properties file or one of its values cannot be used."""
+
+    id = "OFF-0204"
+
+
+class BadRepositoryUrl(UserError):
+    id = "OFF-0205"
+
+
+class JavaMissing(UserError):
+    id = "OFF-0206"
+
+
+class BackupExists(UserError):
+    """The backup exists with another source or selection than the one asked for."""
+
+    id = "OFF-0207"
+
+
+class NoSuchRestorePoint(UserError):
+    id = "OFF-0208"
+
+
+class BadRange(UserError):
+    id = "OFF-0209"
+
+
+# -- NoRepository ------------------------------------------------------------------------------------------------------
+
+
+class RepositoryNotFound(NoRepository):
+    id = "OFF-1001"
+
+
+class BackupNotFound(NoRepository):
+    id = "OFF-1002"
+
+
+class FormatTooNew(NoRepository):
+    """The repository was written by a newer offsite than this one."""
+
+    id = "OFF-1003"
+
+
+# -- Conflict ----------------------------------------------------------------------------------------------------------
+
+
+class CommitLost(Conflict):
+    """Another writer took the commit number; its content differs from ours."""
+
+    id = "OFF-1101"
+
+
+# -- Damaged -----------------------------------------------------------------------------------------------------------
+
+
+class DamagedBatch(Damaged):
+    """A RecordBatch is cut, has a wrong CRC32C, an unknown magic, or offsets that go backwards."""
+
+    id = "OFF-1301"
+
+
+class DamagedObject(Damaged):
+    """An object of the repository is missing, cut, or does not have its recorded hash."""
+
+    id = "OFF-1302"
+
+
+class DamagedCommit(Damaged):
+    """A commit object is unreadable or does not name the hash of the one before it."""
+
+    id = "OFF-1303"
+
+
+class DamagedJar(Damaged):
+    """A downloaded jar does not have its recorded checksum."""
+
+    id = "OFF-1304"
+
+
+class OldMessageFormat(Damaged):
+    """A message set of magic 0 or 1 (before Kafka 0.11), which is never copied blindly."""
+
+    id = "OFF-1305"
+
+
+# -- Refused -----------------------------------------------------------------------------------------------------------
+
+
+class OtherCluster(Refused):
+    """The backup belongs to another cluster.id than the one connected to."""
+
+    id = "OFF-1401"
+
+
+class TargetNotEmpty(Refused):
+    id = "OFF-1402"
+
+
+class TargetMismatch(Refused):
+    """The target topic exists with a shape (partitions, limits) that the restore cannot use."""
+
+    id = "OFF-1403"
+
+
+class ConfirmationMissing(Refused):
+    id = "OFF-1404"
+
+
+class ProtectedTopic(Refused):
+    """The topic is one that restore must never produce into (`__consumer_offsets` and its like)."""
+
+    id = "OFF-1405"
+
+
+class RepositoryExists(Refused):
+    id = "OFF-1406"
+
+
+class NotRepresentable(Refused):
+    """A record cannot be held by the target without loss."""
+
+    id = "OFF-1407"
+
+
+# -- KafkaUnavailable --------------------------------------------------------------------------------------------------
+
+
+class KafkaUnreachable(KafkaUnavailable):
+    id = "OFF-1501"
+
+
+class KafkaTimeout(KafkaUnavailable):
+    id = "OFF-1502"
+
+
+class LeaderUnavailable(KafkaUnavailable):
+    """A partition had no leader within the time allowed."""
+
+    id = "OFF-1503"
+
+
+class KafkaProtocolError(KafkaUnavailable):
+    """A broker answered with an error code that a retry did not cure."""
+
+    id = "OFF-1504"
+
+
+class SandboxFailed(KafkaUnavailable):
+    """The sandbox broker did not come up; the message ends with its last log lines."""
+
+    id = "OFF-1505"
+
+
+# -- StoreUnavailable --------------------------------------------------------------------------------------------------
+
+
+class StoreUnreachable(StoreUnavailable):
+    id = "OFF-1601"
+
+
+class StoreFull(StoreUnavailable):
+    id = "OFF-1602"
+
+
+class PutOutcomeUnknown(StoreUnavailable):
+    """A put was sent, its answer was lost, and reading the key back failed as well."""
+
+    id = "OFF-1603"
+
+
+# -- Denied ------------------------------------------------------------------------------------------------------------
+
+
+class KafkaAuthenticationFailed(Denied):
+    id = "OFF-1701"
+
+
+class KafkaNotAuthorized(Denied):
+    id = "OFF-1702"
+
+
+class StoreDenied(Denied):
+    id = "OFF-1703"
+
+
+# -- jobs --------------------------------------------------------------------------------------------------------------
+
+
+class SparkFailed(OffsiteError):
+    """The Spark job could not run (master unreachable, worker lost, executor without offsite)."""
+
+    id = "OFF-0101"
+
+
+class PartitionsFailed(OffsiteError):
+    """Some partitions failed for good; the others are done and the report lists both."""
+
+    id = "OFF-0102"

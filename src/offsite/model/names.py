@@ -1,0 +1,30 @@
+"""Names that become parts of object keys: what is allowed, and a clear error for the rest.
+
+A name that passes here can be put into an object key or a file name as it is.
+"""
+
+from __future__ import annotations
+
+import re
+
+from offsite.model.errors import BadName
+
+_BACKUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+def check_backup_name(name: str) -> str:
+    """Return `name` if it can name a backup: letters, digits, `.`, `_`, `-`, first a letter or digit, at most 128."""
+    if not _BACKUP.fullmatch(name) or ".." in name:
+        raise BadName(
+            f"{name!r} cannot name a backup",
+            hint="use letters, digits, '.', '_' and '-', beginning with a letter or digit, without '..'",
+        )
+    return name
+
+
+def check_topic_name(name: str) -> str:
+    """Return `name` if Kafka would accept it as a topic: 1-249 of letters, digits, `.`, `_`, `-`, not `.` or `..`."""
+    if not _TOPIC.fullmatch(name) or name in {".", ".."}:
+        raise BadName(f"{name!r} is not a Kafka topic name", hint="use letters, digits, '.', '_' and '-'")
+    return name
