@@ -1,0 +1,52 @@
+"""Times: integer milliseconds since the epoch inside, ISO-8601 with zone at the edges."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from offsite.model.errors import BadOption
+
+_AGO = re.compile(r"(\d+)\s*(ms|s|m|h|d|w)[ -]ago")
+_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_HINT = "write it as 2026-11-20T14:00:00Z, '2026-11-20 14:00' (UTC), epoch milliseconds, or 2h-ago"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MIN_EPOCH_DIGITS = 11  # fewer digits would be a year, a date or seconds: refuse to guess
+
+
+def parse_time(text: str, *, now_ms: int) -> int:
+    """A point in time as a person writes it → epoch ms. A time without a zone is UTC. Raises `BadOption`."""
+    text = text.strip()
+    if text.isdigit() and len(text) >= _MIN_EPOCH_DIGITS:
+        return int(text)
+    if ago := _AGO.fullmatch(text):
+        return now_ms - int(ago[1]) * _UNIT_MS[ago[2]]
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise BadOption(f"{text!r} is not a time", hint=_HINT) from error
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (aware - _EPOCH) // timedelta(milliseconds=1)
+
+
+def format_time(time_ms: int) -> str:
+    """Epoch ms → `2026-11-20T14:00:00.000Z`; a time no calendar holds (Kafka allows any int64) → `NNN ms`."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=time_ms)
+    except OverflowError:
+        return f"{time_ms} ms"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def format_duration(duration_s: float) -> str:
+    """Seconds → `850 ms`, `12.3 s`, `4 min 05 s`, `3 h 20 min`, `2 d 4 h`."""
+    if duration_s < 1:
+        return f"{duration_s * 1000:.0f} ms"
+    if duration_s < 60:  # noqa: PLR2004
+        return f"{duration_s:.1f} s"
+    minutes, seconds = divmod(round(duration_s), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s"

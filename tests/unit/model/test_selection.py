@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+from offsite.model.errors import BadName, BadOption
+from offsite.model.selection import parse_selection
+
+TOPICS = ("orders", "orders-eu", "orders-us", "payments", "__consumer_offsets", "_schemas")
+INTERNAL = frozenset({"__consumer_offsets"})
+
+
+def test_literals_globs_and_regular_expressions_are_united() -> None:
+    selection = parse_selection(["payments,orders-*", "regex:^_sch"])
+    assert selection.select(TOPICS, internal=INTERNAL) == ("_schemas", "orders-eu", "orders-us", "payments")
+
+
+def test_excludes_win() -> None:
+    selection = parse_selection(["orders*"], ["*-us"])
+    assert selection.select(TOPICS) == ("orders", "orders-eu")
+
+
+def test_internal_topics_are_left_out_unless_asked_for() -> None:
+    assert "__consumer_offsets" not in parse_selection(["*"]).select(TOPICS, internal=INTERNAL)
+    assert "__consumer_offsets" in parse_selection(["*"], internal=True).select(TOPICS, internal=INTERNAL)
+
+
+def test_a_literal_name_asks_for_an_internal_topic() -> None:
+    assert parse_selection(["__consumer_offsets"]).select(TOPICS, internal=INTERNAL) == ("__consumer_offsets",)
+
+
+def test_a_literal_matches_only_itself() -> None:
+    assert parse_selection(["orders"]).select(TOPICS) == ("orders",)
+
+
+def test_missing_names_only_literals() -> None:
+    assert parse_selection(["gone,none-*,orders"]).missing(TOPICS) == ("gone",)
+
+
+@pytest.mark.parametrize("patterns", [[], [""], [" , "]])
+def test_an_empty_selection_is_refused(patterns: list[str]) -> None:
+    with pytest.raises(BadOption):
+        parse_selection(patterns)
+
+
+def test_a_broken_regular_expression_is_refused() -> None:
+    with pytest.raises(BadOption):
+        parse_selection(["regex:("])
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "a b", "x" * 250])
+def test_an_impossible_topic_name_is_refused(name: str) -> None:
+    with pytest.raises(BadName):
+        parse_selection([name])
