@@ -312,3 +312,9 @@ class PartitionsFailed(OffsiteError):
     """Some partitions failed for good; the others are done and the report lists both."""
 
     id = "OFF-0102"
+
+
+class SourceTruncated(Refused):
+    """A source partition ends before what is already backed up: its history has changed."""
+
+    id = "OFF-1408"

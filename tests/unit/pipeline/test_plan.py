@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from offsite.model.errors import SourceTruncated
+from offsite.model.size import MIB
+from offsite.pipeline.plan import TASK_BYTES_MAX, PartitionBounds, plan_copy
+
+
+def bounds(*, log_start: int = 0, end: int = 1000, size_bytes: int = 0, partition: int = 0) -> PartitionBounds:
+    return PartitionBounds(
+        topic="t", topic_id="id", partition=partition, log_start=log_start, end=end, size_bytes=size_bytes
+    )
+
+
+def test_a_new_partition_is_copied_from_its_log_start() -> None:
+    (task,) = plan_copy([bounds(log_start=1000, end=1500)], {}, slots=2).tasks
+    assert (task.range.start, task.range.end) == (1000, 1500)
+
+
+def test_a_partition_continues_at_its_committed_position() -> None:
+    (task,) = plan_copy([bounds()], {("id", 0): 400}, slots=2).tasks
+    assert (task.range.start, task.range.end) == (400, 1000)
+
+
+def test_a_partition_without_news_gives_no_task() -> None:
+    plan = plan_copy([bounds()], {("id", 0): 1000}, slots=2)
+    assert plan.tasks == ()
+    assert len(plan.bounds) == 1
+
+
+def test_what_retention_took_is_a_named_hole() -> None:
+    plan = plan_copy([bounds(log_start=700)], {("id", 0): 400}, slots=2)
+    (hole,) = plan.holes
+    assert (hole.start, hole.end, hole.reason) == (400, 700, "retention")
+    assert plan.tasks[0].range.start == 700
+
+
+def test_a_source_that_lost_records_is_refused() -> None:
+    with pytest.raises(SourceTruncated, match="t/0 ends at 1000"):
+        plan_copy([bounds()], {("id", 0): 1001}, slots=2)
+
+
+def test_another_incarnation_does_not_inherit_the_position() -> None:
+    (task,) = plan_copy([bounds()], {("old-id", 0): 900}, slots=2).tasks
+    assert task.range.start == 0
+
+
+def test_tasks_alternate_between_partitions() -> None:
+    plan = plan_copy([bounds(partition=p, size_bytes=400 * MIB) for p in range(3)], {}, slots=2)
+    assert [t.range.partition for t in plan.tasks[:6]] == [0, 1, 2, 0, 1, 2]
+
+
+@given(
+    start=st.integers(0, 10**12),
+    length=st.integers(0, 10**9),
+    size_bytes=st.integers(0, 10**13),
+    slots=st.integers(1, 64),
+)
+def test_tasks_cover_the_pending_range_exactly(start: int, length: int, size_bytes: int, slots: int) -> None:
+    plan = plan_copy([bounds(log_start=start, end=start + length, size_bytes=size_bytes)], {}, slots=slots)
+    edges = [t.range.start for t in plan.tasks] + [start + length]
+    assert edges[0] == start
+    assert all(t.range.end == after for t, after in zip(plan.tasks, edges[1:], strict=True))
+    assert all(len(t.range) > 0 and t.estimated_bytes <= 2 * TASK_BYTES_MAX for t in plan.tasks if len(t.range) > 1)
