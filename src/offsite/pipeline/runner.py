@@ -1,0 +1,80 @@
+"""The port that runs tasks in parallel, and what comes back from them.
+
+Owns the words between a service and whatever runs its tasks: outcome, progress. Knows nothing of Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from offsite.model.errors import OffsiteError
+
+TaskT = TypeVar("TaskT")
+ResultT = TypeVar("ResultT")
+ValueT_co = TypeVar("ValueT_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done(Generic[ValueT_co]):
+    """A task that ended well, and what its function returned."""
+
+    value: ValueT_co
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A task that failed for good. `trace` is the worker's traceback, for logs; `error` is what a person should see."""
+
+    error: OffsiteError
+    trace: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunProgress:
+    """How far a run is. `moved_bytes` and `records` are what tasks reported with `meter.count`, running ones included."""
+
+    tasks_total: int
+    tasks_done: int
+    tasks_failed: int
+    moved_bytes: int
+    records: int
+    elapsed_s: float
+    worker_peak_rss_bytes: int
+
+
+OnProgress = Callable[[RunProgress], None]
+
+
+class Runner(Protocol):
+    """Runs one function over many tasks, in parallel, with retries.
+
+    `function` must be importable by name in another process (a module-level function, or a `functools.partial` of one),
+    and tasks and results must be small picklable values without secrets. A task may run more than once, even twice at
+    the same time: functions must write under names of their own. `on_progress` is called on the caller's thread.
+    """
+
+    def begin(self) -> None:
+        """Start what has to be started, in the background. Returns at once, may be left out, never raises."""
+
+    def run(
+        self,
+        tasks: Sequence[TaskT],
+        function: Callable[[TaskT], ResultT],
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> list[ResultT]:
+        """Results in the order of `tasks`. The first task that fails for good cancels the others and is raised."""
+
+    def run_all(
+        self,
+        tasks: Sequence[TaskT],
+        function: Callable[[TaskT], ResultT],
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> list[Done[ResultT] | Failed]:
+        """Outcomes in the order of `tasks`. A task that fails for good leaves the others running."""
+
+    def close(self) -> None:
+        """Give everything back: processes, folders. May be called twice."""
