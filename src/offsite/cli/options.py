@@ -1,0 +1,30 @@
+"""Options that several commands share, written once: same name, same environment variable, same help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from offsite.cli.output import OutputFormat
+
+Repo = Annotated[
+    str,
+    typer.Option("--repo", envvar="OFFSITE_REPO", help="Repository: a folder or a URL (s3://, gs://, az://).", show_envvar=True),
+]
+Bootstrap = Annotated[
+    str | None,
+    typer.Option("--bootstrap", envvar="OFFSITE_BOOTSTRAP", help="Kafka brokers, as host:port[,host:port]."),
+]
+KafkaConfigFile = Annotated[
+    Path | None,
+    typer.Option("--kafka-config", envvar="OFFSITE_KAFKA_CONFIG", help="A client.properties file, Java or librdkafka names."),
+]
+SparkMaster = Annotated[
+    str | None,
+    typer.Option("--spark-master", envvar="OFFSITE_SPARK_MASTER", help="Spark master URL [default: this machine's cores]."),
+]
+BackupName = Annotated[str, typer.Option("--backup", help="Name of the backup.")]
+Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="How to print the result.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]

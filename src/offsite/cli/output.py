@@ -1,0 +1,76 @@
+"""All that offsite prints. Results go to stdout, everything else to stderr; a result is a frozen dataclass.
+
+`-o json` prints one document, `-o jsonl` one line per document; both hold the same fields as the dataclass, which is
+the contract scripts rely on: fields are added, never renamed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum, StrEnum
+from typing import TYPE_CHECKING, TypeVar
+
+from offsite.model.errors import OffsiteError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+ResultT = TypeVar("ResultT")
+Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
+
+
+class OutputFormat(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+
+
+def emit(result: ResultT, *, output: OutputFormat, render: Callable[[Console, ResultT], None]) -> None:
+    """Print `result` to stdout: as JSON, or for people through `render`."""
+    match output:
+        case OutputFormat.TABLE:
+            render(console(), result)
+        case OutputFormat.JSON:
+            print(json.dumps(plain(result), indent=2))  # noqa: T201
+        case OutputFormat.JSONL:
+            print(json.dumps(plain(result)))  # noqa: T201
+
+
+def emit_error(error: OffsiteError, *, output: OutputFormat) -> None:
+    """Print an error to stderr: `error[ID]: message` and a hint line, or one JSON line."""
+    if output is OutputFormat.TABLE:
+        lines = [f"error[{error.id}]: {error.message}", *([f"hint: {error.hint}"] if error.hint else [])]
+        print("\n".join(lines), file=sys.stderr)  # noqa: T201
+        return
+    document = {"id": error.id, "exit_code": error.exit_code, "message": error.message, "hint": error.hint}
+    print(json.dumps({"error": document}), file=sys.stderr)  # noqa: T201
+
+
+def note(text: str) -> None:
+    """One line for people, on stderr."""
+    print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def console() -> Console:
+    """A console on stdout. rich is imported here, so that `--help` and `-o json` do not pay for it."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def plain(value: object) -> Plain:
+    """A result as JSON values: dataclasses become objects, tuples lists, enums their values."""
+    if value is None or isinstance(value, bool | int | float | str) and not isinstance(value, Enum):
+        return value
+    if isinstance(value, Enum):
+        return plain(value.value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    raise TypeError(f"{type(value).__name__} has no JSON form")

@@ -1,0 +1,85 @@
+"""Progress of a run on stderr: a bar on a terminal, one line every 30 s elsewhere, nothing when it ends quickly."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from offsite.model.size import format_size
+from offsite.model.time import format_duration
+from offsite.pipeline.runner import OnProgress, RunProgress
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+LINE_EVERY_S = 30.0
+"""How often a log file hears of a long run."""
+
+
+@contextmanager
+def progress(label: str, *, total_bytes: int) -> Iterator[OnProgress]:
+    """A callback for `Runner.run`. `total_bytes` is an estimate: the bar follows tasks when it proves wrong."""
+    if sys.stderr.isatty():
+        with _bar() as bar:
+            yield _BarUpdate(bar, bar.add_task(label, total=max(1, total_bytes), records=""))
+    else:
+        yield _Lines(label)
+
+
+def _bar() -> Progress:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TextColumn("{task.fields[records]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+
+
+class _BarUpdate:
+    def __init__(self, bar: Progress, task: TaskID) -> None:
+        self._bar = bar
+        self._task = task
+
+    def __call__(self, now: RunProgress) -> None:
+        total = self._bar.tasks[0].total or 1
+        finished = now.tasks_done + now.tasks_failed == now.tasks_total
+        completed = now.moved_bytes if not finished else max(now.moved_bytes, total)
+        self._bar.update(
+            self._task, completed=completed, total=max(total, completed), records=f"{now.records:,} records"
+        )
+
+
+class _Lines:
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._next_s = LINE_EVERY_S
+
+    def __call__(self, now: RunProgress) -> None:
+        if now.elapsed_s < self._next_s:
+            return
+        self._next_s = now.elapsed_s + LINE_EVERY_S
+        rate = format_size(now.moved_bytes / max(now.elapsed_s, 1e-3))
+        print(  # noqa: T201
+            f"{self._label}: {format_size(now.moved_bytes)}, {now.records:,} records, {rate}/s, "
+            f"{now.tasks_done}/{now.tasks_total} tasks, {format_duration(now.elapsed_s)}",
+            file=sys.stderr,
+            flush=True,
+        )

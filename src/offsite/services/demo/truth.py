@@ -1,0 +1,125 @@
+"""What a topic holds, read by an independent client (confluent-kafka), and whether two readings are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from offsite.model.errors import KafkaTimeout
+
+POLL_S = 1.0
+IDLE_POLLS_MAX = 30
+"""After this many silent polls in a row the reading is given up: a local broker answers in milliseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRecord:
+    """A record as a consumer sees it. `timestamp_type`: 0 none, 1 CreateTime, 2 LogAppendTime (librdkafka's numbers)."""
+
+    offset: int
+    timestamp_type: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+    def content(self) -> tuple[object, ...]:
+        """All but the offset."""
+        return (self.timestamp_type, self.timestamp_ms, self.key, self.value, self.headers)
+
+
+Reading = Mapping[int, Sequence[ReadRecord]]
+"""Records of one topic by partition; a partition without records has an empty sequence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two readings of a topic, compared per partition in order. `difference` names the first one, or is empty."""
+
+    topic: str
+    source_records: int
+    restored_records: int
+    difference: str
+
+    @property
+    def identical(self) -> bool:
+        return not self.difference
+
+
+def read_topic(bootstrap: str, topic: str, *, isolation: str = "read_committed") -> Reading:
+    """All records a consumer of `isolation` can see now. Raises `KafkaTimeout` when the broker falls silent."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "offsite-demo-reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": isolation,
+        }
+    )
+    try:
+        partitions = sorted(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
+        records: dict[int, list[ReadRecord]] = {p: [] for p in partitions}
+        for message in _messages_to_the_end(consumer, topic, len(partitions)):
+            records[message.partition() or 0].append(_record(message))
+        return records
+    finally:
+        consumer.close()
+
+
+def compare(topic: str, source: Reading, restored: Reading, *, offsets: bool = False) -> Comparison:
+    """Compare key, value, headers, timestamp and its type, in order; with `offsets` the offsets as well."""
+    return Comparison(
+        topic=topic,
+        source_records=sum(map(len, source.values())),
+        restored_records=sum(map(len, restored.values())),
+        difference=next(_differences(source, restored, offsets=offsets), ""),
+    )
+
+
+def _differences(source: Reading, restored: Reading, *, offsets: bool) -> Iterator[str]:
+    if source.keys() != restored.keys():
+        yield f"partitions {sorted(source)} became {sorted(restored)}"
+        return
+    for partition, records in source.items():
+        for before, after in zip(records, restored[partition], strict=False):
+            if before.content() != after.content() or (offsets and before.offset != after.offset):
+                yield f"partition {partition}, offset {before.offset}: {before} became {after}"
+        if len(records) != len(restored[partition]):
+            yield f"partition {partition}: {len(records)} records became {len(restored[partition])}"
+
+
+def _messages_to_the_end(consumer: Consumer, topic: str, partition_count: int) -> Iterator[Message]:
+    ended: set[int | None] = set()
+    idle_polls = 0
+    while len(ended) < partition_count:
+        message = consumer.poll(POLL_S)
+        if message is None:
+            idle_polls += 1
+            if idle_polls > IDLE_POLLS_MAX:
+                raise KafkaTimeout(f"reading {topic} stalled", hint="is the broker still running?")
+            continue
+        idle_polls = 0
+        error = message.error()
+        if error is None:
+            yield message
+        elif error.code() == KafkaError._PARTITION_EOF:
+            ended.add(message.partition())
+        else:
+            raise KafkaException(error)
+
+
+def _record(message: Message) -> ReadRecord:
+    timestamp_type, timestamp_ms = message.timestamp()
+    return ReadRecord(
+        offset=message.offset() or 0,
+        timestamp_type=timestamp_type,
+        timestamp_ms=timestamp_ms,
+        key=message.key(),
+        value=message.value(),
+        headers=tuple(cast("list[tuple[str, bytes | None]]", message.headers() or [])),
+    )
