@@ -1,0 +1,88 @@
+"""How to reach a cluster: a frozen value that pickles to workers and prints without its secrets.
+
+Certificates are held as PEM text, never as paths, so that a worker on another machine needs no file of the driver's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from offsite.kafka.secret import Secret
+from offsite.model.errors import BadKafkaConfig
+
+DEFAULT_PORT = 9092
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_MAX_PORT = 65_535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Address:
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsConfig:
+    """PEM texts. `ca_pem` empty: the machine's own trust store. `cert_pem` and `key_pem` for mutual TLS."""
+
+    ca_pem: str = ""
+    cert_pem: str = ""
+    key_pem: Secret | None = None
+    key_password: Secret | None = None
+    check_hostname: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenSource:
+    """Where an OAUTHBEARER token comes from, asked anew for each connection: exactly one of the three is set."""
+
+    static: Secret | None = None
+    file: str = ""
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslConfig:
+    mechanism: str
+    username: str = ""
+    password: Secret = field(default_factory=lambda: Secret(""))
+    token: TokenSource | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaConfig:
+    """`tls` and `sasl` decide the security protocol. `rack_id` asks for the replica in the same rack (KIP-392)."""
+
+    bootstrap: tuple[Address, ...]
+    client_id: str = "offsite"
+    rack_id: str = ""
+    request_timeout_ms: int = 30_000
+    tls: TlsConfig | None = None
+    sasl: SaslConfig | None = None
+
+    @property
+    def security_protocol(self) -> str:
+        if self.sasl is None:
+            return "PLAINTEXT" if self.tls is None else "SSL"
+        return "SASL_PLAINTEXT" if self.tls is None else "SASL_SSL"
+
+
+def parse_bootstrap(text: str) -> tuple[Address, ...]:
+    """`host:9092,[::1]:9093` → addresses; the port may be left out. Raises `BadKafkaConfig`."""
+    addresses = tuple(_parse_address(part.strip()) for part in text.split(",") if part.strip())
+    if not addresses:
+        raise BadKafkaConfig("no bootstrap servers given", hint="name one with --bootstrap host:9092")
+    return addresses
+
+
+def _parse_address(text: str) -> Address:
+    text = text.rpartition("://")[2]
+    host, colon, port = text.rpartition(":")
+    if not colon or (text.startswith("[") and text.endswith("]")):
+        host, port = text, str(DEFAULT_PORT)
+    if not host.strip("[]") or not port.isdigit() or not 0 < int(port) <= _MAX_PORT:
+        raise BadKafkaConfig(f"{text!r} is not a broker address", hint="write it as host:9092")
+    return Address(host=host.strip("[]"), port=int(port))

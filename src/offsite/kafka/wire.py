@@ -1,0 +1,181 @@
+"""Kafka's request and response encoding: what a field looks like in bytes. Pure.
+
+Source: the protocol guide and KIP-482. `flexible` chooses the compact encoding of lengths and the tagged fields that end
+each structure. Reading past the end raises `struct.error` or `IndexError`, which the connection turns into an error of ours.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from typing import Self, TypeVar
+from uuid import UUID
+
+T = TypeVar("T")
+
+_I8 = struct.Struct(">b")
+_I16 = struct.Struct(">h")
+_I32 = struct.Struct(">i")
+_I64 = struct.Struct(">q")
+_UUID_BYTES = 16
+_VARINT_MORE = 0x80
+_VARINT_BITS = 0x7F
+
+
+class Encoder:
+    """Builds one request body; every method returns the encoder itself."""
+
+    __slots__ = ("_out", "flexible")
+
+    def __init__(self, *, flexible: bool = False) -> None:
+        self._out = bytearray()
+        self.flexible = flexible
+
+    def i8(self, value: int) -> Self:
+        self._out += _I8.pack(value)
+        return self
+
+    def i16(self, value: int) -> Self:
+        self._out += _I16.pack(value)
+        return self
+
+    def i32(self, value: int) -> Self:
+        self._out += _I32.pack(value)
+        return self
+
+    def i64(self, value: int) -> Self:
+        self._out += _I64.pack(value)
+        return self
+
+    def boolean(self, value: bool) -> Self:
+        self._out.append(value)
+        return self
+
+    def uuid(self, value: UUID) -> Self:
+        self._out += value.bytes
+        return self
+
+    def string(self, value: str | None) -> Self:
+        if value is None:
+            return self._length(-1, _I16)
+        data = value.encode()
+        self._length(len(data), _I16)
+        self._out += data
+        return self
+
+    def blob(self, value: bytes) -> Self:
+        self._length(len(value), _I32)
+        self._out += value
+        return self
+
+    def array(self, items: Iterable[T] | None, write: Callable[[Encoder, T], object]) -> Self:
+        """`write` puts one item and, where it is a structure of a flexible message, ends it with `end()`."""
+        if items is None:
+            return self._length(-1, _I32)
+        values = list(items)
+        self._length(len(values), _I32)
+        for value in values:
+            write(self, value)
+        return self
+
+    def end(self) -> Self:
+        """End a structure: no tagged fields."""
+        if self.flexible:
+            self._out.append(0)
+        return self
+
+    def done(self) -> bytes:
+        return bytes(self._out)
+
+    def _length(self, length: int, plain: struct.Struct) -> Self:
+        if self.flexible:
+            self._uvarint(length + 1)
+        else:
+            self._out += plain.pack(length)
+        return self
+
+    def _uvarint(self, value: int) -> None:
+        while value > _VARINT_BITS:
+            self._out.append(value & _VARINT_BITS | _VARINT_MORE)
+            value >>= 7
+        self._out.append(value)
+
+
+class Decoder:
+    """Walks one response body in place, from `position` on."""
+
+    __slots__ = ("data", "flexible", "position")
+
+    def __init__(self, data: memoryview, *, position: int = 0, flexible: bool = False) -> None:
+        self.data = data
+        self.position = position
+        self.flexible = flexible
+
+    def i8(self) -> int:
+        return self._unpack(_I8)
+
+    def i16(self) -> int:
+        return self._unpack(_I16)
+
+    def i32(self) -> int:
+        return self._unpack(_I32)
+
+    def i64(self) -> int:
+        return self._unpack(_I64)
+
+    def boolean(self) -> bool:
+        return self.i8() != 0
+
+    def uuid(self) -> UUID:
+        return UUID(bytes=bytes(self._take(_UUID_BYTES)))
+
+    def nullable_string(self) -> str | None:
+        length = self._length(_I16)
+        return None if length < 0 else str(self._take(length), "utf-8")
+
+    def string(self) -> str:
+        return self.nullable_string() or ""
+
+    def blob(self) -> bytes:
+        return bytes(self._take(max(0, self._length(_I32))))
+
+    def blob_length(self) -> int:
+        """The length of a bytes field whose content the caller takes at `position` itself; null counts as 0."""
+        return max(0, self._length(_I32))
+
+    def array(self, read: Callable[[Decoder], T]) -> list[T]:
+        """`read` takes one item and, where it is a structure of a flexible message, ends it with `end()`. Null: empty."""
+        return [read(self) for _ in range(self._length(_I32))]
+
+    def end(self) -> None:
+        """End a structure: tagged fields are skipped."""
+        if self.flexible:
+            for _ in range(self._uvarint()):
+                self._uvarint()
+                self._take(self._uvarint())
+
+    def _unpack(self, kind: struct.Struct) -> int:
+        (value,) = kind.unpack_from(self.data, self.position)
+        self.position += kind.size
+        return int(value)
+
+    def _take(self, length: int) -> memoryview:
+        end = self.position + length
+        if end > len(self.data):
+            raise IndexError(f"{length} bytes wanted at {self.position} of {len(self.data)}")
+        taken = self.data[self.position : end]
+        self.position = end
+        return taken
+
+    def _length(self, plain: struct.Struct) -> int:
+        return self._uvarint() - 1 if self.flexible else self._unpack(plain)
+
+    def _uvarint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.data[self.position]
+            self.position += 1
+            value |= (byte & _VARINT_BITS) << shift
+            if byte < _VARINT_MORE:
+                return value
+            shift += 7
