@@ -1,0 +1,132 @@
+"""A commit: one numbered, immutable JSON object; the chain of them is the backup.
+
+A commit names the SHA-256 of the bytes of the one before, so that a removed, swapped or altered one is seen. Its byte form
+is canonical (see `commit_json`), which is how a writer recognises its own work after a lost answer. Pure data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from offsite.model.check import check
+from offsite.repository.segment import Segment
+
+NO_PREVIOUS = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class TopicIncarnation:
+    """A topic and its id: made again under the same name it is another one. `topic_id` is empty where the source had none."""
+
+    topic: str
+    topic_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class PartitionId:
+    """One partition of one topic incarnation."""
+
+    topic: str
+    topic_id: str
+    partition: int
+
+    @property
+    def incarnation(self) -> TopicIncarnation:
+        return TopicIncarnation(topic=self.topic, topic_id=self.topic_id)
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicShape:
+    """A topic as the source described it: `configs` are the non-default ones, sorted by name."""
+
+    topic: str
+    topic_id: str
+    partitions: int
+    replication_factor: int
+    configs: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def incarnation(self) -> TopicIncarnation:
+        return TopicIncarnation(topic=self.topic, topic_id=self.topic_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """How far a partition is backed up: everything below `end` is in segments, in holes, or never existed.
+
+    `log_start` is the first offset the source still had; `end` the next offset to read.
+    """
+
+    partition_id: PartitionId
+    log_start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        check(0 <= self.log_start and 0 <= self.end, f"position of {self.partition_id}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedHole:
+    """Offsets `[start, end)` that the source no longer had when it was read. `reason`: `retention` or `truncation`."""
+
+    partition_id: PartitionId
+    start: int
+    end: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A restore point with an ordered id and a consistent cut: `ends` holds one end offset per partition, `classes` the
+    consistency class of each topic by name."""
+
+    id: int
+    taken_at_ms: int
+    ends: tuple[tuple[PartitionId, int], ...]
+    classes: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What a writer wants to commit; number, time and chain are added when it is appended.
+
+    Full lists of `topics` and `positions` may be given: those that did not change are left out.
+    `removed` are keys of live segments; `forgotten` are half-open ranges of commit numbers that stop being restore points.
+    `groups` is the key of a group snapshot that is already stored.
+    """
+
+    segments: tuple[Segment, ...] = ()
+    removed: tuple[str, ...] = ()
+    holes: tuple[RecordedHole, ...] = ()
+    positions: tuple[Position, ...] = ()
+    topics: tuple[TopicShape, ...] = ()
+    forgotten: tuple[tuple[int, int], ...] = ()
+    groups: str | None = None
+    checkpoint: Checkpoint | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """One commit as stored. `committed_at_ms` is the store's clock, never below that of the commit before."""
+
+    backup: str
+    seq: int
+    previous: str
+    writer: str
+    committed_at_ms: int
+    changes: Changes = field(default_factory=Changes)
+
+    @property
+    def records(self) -> int:
+        return sum(segment.records for segment in self.changes.segments)
+
+    @property
+    def raw_bytes(self) -> int:
+        return sum(segment.raw_bytes for segment in self.changes.segments)
+
+    @property
+    def stored_bytes(self) -> int:
+        return sum(segment.stored_bytes for segment in self.changes.segments)

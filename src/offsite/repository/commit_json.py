@@ -1,0 +1,161 @@
+"""Commits as bytes: the canonical JSON form, and the strict reader of it."""
+
+from __future__ import annotations
+
+import hashlib
+
+from offsite.model.errors import DamagedCommit, OffsiteError
+from offsite.repository.commit import Changes, Checkpoint, Commit, PartitionId, Position, RecordedHole, TopicShape
+from offsite.repository.json_object import FORMAT, JsonObject, JsonValue, encode_canonical, parse_json_object
+from offsite.repository.segment import segment_from_json, segment_to_json
+
+_HINT = "run: offsite verify, to see which restore points are left"
+
+
+def encode_commit(commit: Commit) -> bytes:
+    """The one byte form of `commit`. Empty lists and absent parts are left out."""
+    return encode_canonical(
+        {
+            "format": FORMAT,
+            "backup": commit.backup,
+            "seq": commit.seq,
+            "previous": commit.previous,
+            "writer": commit.writer,
+            "committed_at_ms": commit.committed_at_ms,
+            "records": commit.records,
+            "raw_bytes": commit.raw_bytes,
+            "stored_bytes": commit.stored_bytes,
+            **_changes_to_json(commit.changes),
+        }
+    )
+
+
+def decode_commit(data: bytes, *, key: str) -> Commit:
+    """Read the commit object `key`. Raises `DamagedCommit` for anything a writer of offsite would not have written,
+    `FormatTooNew`. Keys that are not known are ignored."""
+    item = parse_json_object(data, source=key, damaged=damaged_commit)
+    try:
+        commit = _commit_from_json(item)
+    except OffsiteError as error:
+        raise damaged_commit(error.message if key in error.message else f"{key}: {error.message}") from error
+    written = (item.integer("records"), item.integer("raw_bytes"), item.integer("stored_bytes"))
+    if written != (commit.records, commit.raw_bytes, commit.stored_bytes):
+        raise damaged_commit(f"{key}: its counts are not the sums of its segments")
+    return commit
+
+
+def commit_hash(data: bytes) -> str:
+    """What the next commit names as `previous`: SHA-256 of the stored bytes, hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def damaged_commit(message: str) -> DamagedCommit:
+    return DamagedCommit(message, hint=_HINT)
+
+
+def topic_to_json(shape: TopicShape) -> dict[str, JsonValue]:
+    return {
+        "topic": shape.topic,
+        "topic_id": shape.topic_id,
+        "partitions": shape.partitions,
+        "replication_factor": shape.replication_factor,
+        "configs": dict(shape.configs),
+    }
+
+
+def topic_from_json(item: JsonObject) -> TopicShape:
+    return TopicShape(
+        topic=item.text("topic"),
+        topic_id=item.text("topic_id"),
+        partitions=item.integer("partitions"),
+        replication_factor=item.integer("replication_factor"),
+        configs=item.text_map("configs"),
+    )
+
+
+def position_to_json(position: Position) -> dict[str, JsonValue]:
+    return {**_partition_to_json(position.partition_id), "log_start": position.log_start, "end": position.end}
+
+
+def position_from_json(item: JsonObject) -> Position:
+    return Position(
+        partition_id=_partition_from_json(item), log_start=item.integer("log_start"), end=item.integer("end")
+    )
+
+
+def hole_to_json(hole: RecordedHole) -> dict[str, JsonValue]:
+    return {**_partition_to_json(hole.partition_id), "start": hole.start, "end": hole.end, "reason": hole.reason}
+
+
+def hole_from_json(item: JsonObject) -> RecordedHole:
+    return RecordedHole(
+        partition_id=_partition_from_json(item),
+        start=item.integer("start"),
+        end=item.integer("end"),
+        reason=item.text("reason"),
+    )
+
+
+def checkpoint_to_json(checkpoint: Checkpoint) -> dict[str, JsonValue]:
+    return {
+        "id": checkpoint.id,
+        "taken_at_ms": checkpoint.taken_at_ms,
+        "ends": [{**_partition_to_json(partition_id), "end": end} for partition_id, end in checkpoint.ends],
+        "classes": dict(checkpoint.classes),
+    }
+
+
+def checkpoint_from_json(item: JsonObject) -> Checkpoint:
+    return Checkpoint(
+        id=item.integer("id"),
+        taken_at_ms=item.integer("taken_at_ms"),
+        ends=tuple((_partition_from_json(end), end.integer("end")) for end in item.children("ends")),
+        classes=item.text_map("classes"),
+    )
+
+
+def _partition_to_json(partition_id: PartitionId) -> dict[str, JsonValue]:
+    return {"topic": partition_id.topic, "topic_id": partition_id.topic_id, "partition": partition_id.partition}
+
+
+def _partition_from_json(item: JsonObject) -> PartitionId:
+    return PartitionId(topic=item.text("topic"), topic_id=item.text("topic_id"), partition=item.integer("partition"))
+
+
+def _changes_to_json(changes: Changes) -> dict[str, JsonValue]:
+    parts: dict[str, JsonValue] = {
+        "segments": [segment_to_json(segment) for segment in changes.segments],
+        "removed": list(changes.removed),
+        "holes": [hole_to_json(hole) for hole in changes.holes],
+        "positions": [position_to_json(position) for position in changes.positions],
+        "topics": [topic_to_json(shape) for shape in changes.topics],
+        "forgotten": [{"start": start, "end": end} for start, end in changes.forgotten],
+        "groups": changes.groups,
+        "checkpoint": None if changes.checkpoint is None else checkpoint_to_json(changes.checkpoint),
+    }
+    return {name: part for name, part in parts.items() if part}
+
+
+def _commit_from_json(item: JsonObject) -> Commit:
+    return Commit(
+        backup=item.text("backup"),
+        seq=item.integer("seq"),
+        previous=item.text("previous"),
+        writer=item.text("writer"),
+        committed_at_ms=item.integer("committed_at_ms"),
+        changes=_changes_from_json(item),
+    )
+
+
+def _changes_from_json(item: JsonObject) -> Changes:
+    checkpoint = item.optional_child("checkpoint")
+    return Changes(
+        segments=tuple(segment_from_json(segment) for segment in item.children("segments")),
+        removed=item.texts("removed"),
+        holes=tuple(hole_from_json(hole) for hole in item.children("holes")),
+        positions=tuple(position_from_json(position) for position in item.children("positions")),
+        topics=tuple(topic_from_json(shape) for shape in item.children("topics")),
+        forgotten=tuple((span.integer("start"), span.integer("end")) for span in item.children("forgotten")),
+        groups=item.optional_text("groups"),
+        checkpoint=None if checkpoint is None else checkpoint_from_json(checkpoint),
+    )

@@ -1,0 +1,149 @@
+"""The keys of a repository: built here, parsed here, nowhere else. Pure.
+
+    offsite.json                                                repository id, format version
+    backups/<backup>/backup.json                                source, selection, options: written once
+    backups/<backup>/commits/<seq:020>.json                     the commit log, create-only
+    backups/<backup>/catalog/<seq:020>.parquet                  folded segments and positions (rebuildable)
+    backups/<backup>/catalog/<seq:020>.history.parquet          folded list of commits (rebuildable)
+    backups/<backup>/catalog/hint.json                          the newest catalog, overwritten, never trusted
+    backups/<backup>/topics/<topic>/partition=<nr>/<topic>+<nr>-<start:020>-<attempt:8hex>.log[.zst]
+    backups/<backup>/topics/<topic>/partition=<nr>/<same without .log[.zst]>.idx
+    backups/<backup>/groups/<seq:020>-<attempt:8hex>.parquet    group offsets as of that commit
+    backups/<backup>/restores/<restore>/...                     records of restores
+A file name holds at most 255 bytes on most systems, so a topic longer than 180 characters is cut there; its folder is not.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from offsite.model.check import check
+from offsite.model.names import check_backup_name, check_topic_name
+
+ROOT_KEY = "offsite.json"
+BACKUPS_PREFIX = "backups/"
+
+_MAX_TOPIC_IN_FILE_NAME = 180
+_ATTEMPT = re.compile(r"[0-9a-f]{8}")
+_SEGMENT = re.compile(
+    r"backups/(?P<backup>[^/]+)/topics/(?P<topic>[^/]+)/partition=(?P<partition>\d+)/"
+    r"(?P<cut>[^/+]+)\+(?P=partition)-(?P<start>\d{20})-(?P<attempt>[0-9a-f]{8})\.(?P<suffix>log|log\.zst|idx)"
+)
+_COMMIT = re.compile(r"backups/[^/]+/commits/(\d{20})\.json")
+_CATALOG = re.compile(r"backups/[^/]+/catalog/(\d{20})\.parquet")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentName:
+    """What the key of a segment (or of its index, `suffix` idx) says."""
+
+    backup: str
+    topic: str
+    partition: int
+    start: int
+    attempt: str
+    suffix: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupLayout:
+    """The keys of one backup. Raises `BadName` for a name that could leave its place."""
+
+    backup: str
+
+    def __post_init__(self) -> None:
+        check_backup_name(self.backup)
+
+    @property
+    def prefix(self) -> str:
+        return f"{BACKUPS_PREFIX}{self.backup}/"
+
+    @property
+    def descriptor_key(self) -> str:
+        return f"{self.prefix}backup.json"
+
+    @property
+    def commits_prefix(self) -> str:
+        return f"{self.prefix}commits/"
+
+    def commit_key(self, seq: int) -> str:
+        return f"{self.commits_prefix}{_padded(seq)}.json"
+
+    @property
+    def catalog_prefix(self) -> str:
+        return f"{self.prefix}catalog/"
+
+    def catalog_key(self, seq: int) -> str:
+        return f"{self.catalog_prefix}{_padded(seq)}.parquet"
+
+    def history_key(self, seq: int) -> str:
+        return f"{self.catalog_prefix}{_padded(seq)}.history.parquet"
+
+    @property
+    def hint_key(self) -> str:
+        return f"{self.catalog_prefix}hint.json"
+
+    @property
+    def topics_prefix(self) -> str:
+        return f"{self.prefix}topics/"
+
+    @property
+    def groups_prefix(self) -> str:
+        return f"{self.prefix}groups/"
+
+    def groups_key(self, seq: int, attempt: str) -> str:
+        """The attempt keeps a crashed writer's snapshot from blocking the next one's."""
+        return f"{self.groups_prefix}{_padded(seq)}-{_checked_attempt(attempt)}.parquet"
+
+    def restores_prefix(self, restore: str) -> str:
+        return f"{self.prefix}restores/{check_backup_name(restore)}/"
+
+    def segment_key(self, *, topic: str, partition: int, start: int, attempt: str, compressed: bool) -> str:
+        check_topic_name(topic)
+        check(partition >= 0, f"partition {partition}")
+        folder = f"{self.topics_prefix}{topic}/partition={partition}"
+        name = f"{topic[:_MAX_TOPIC_IN_FILE_NAME]}+{partition}-{_padded(start)}-{_checked_attempt(attempt)}"
+        return f"{folder}/{name}.log{'.zst' if compressed else ''}"
+
+
+def index_key(segment_key: str) -> str:
+    """The key of a segment's sidecar index."""
+    return segment_key.removesuffix(".zst").removesuffix(".log") + ".idx"
+
+
+def parse_segment_key(key: str) -> SegmentName | None:
+    """What `key` says if it is the key of a segment or of an index, else None."""
+    match = _SEGMENT.fullmatch(key)
+    if match is None or match["topic"][:_MAX_TOPIC_IN_FILE_NAME] != match["cut"]:
+        return None
+    return SegmentName(
+        backup=match["backup"],
+        topic=match["topic"],
+        partition=int(match["partition"]),
+        start=int(match["start"]),
+        attempt=match["attempt"],
+        suffix=match["suffix"],
+    )
+
+
+def parse_commit_key(key: str) -> int | None:
+    """The sequence number in the key of a commit, else None."""
+    match = _COMMIT.fullmatch(key)
+    return int(match[1]) if match else None
+
+
+def parse_catalog_key(key: str) -> int | None:
+    """The sequence number in the key of a catalog, else None."""
+    match = _CATALOG.fullmatch(key)
+    return int(match[1]) if match else None
+
+
+def _padded(number: int) -> str:
+    check(0 <= number < 10**20, f"number {number} does not fit a key")
+    return f"{number:020d}"
+
+
+def _checked_attempt(attempt: str) -> str:
+    check(_ATTEMPT.fullmatch(attempt) is not None, f"attempt {attempt!r} is not 8 hexadecimal digits")
+    return attempt

@@ -1,0 +1,158 @@
+"""What a backup is after a number of commits: a pure fold over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from offsite.repository.commit import (
+    NO_PREVIOUS,
+    Checkpoint,
+    Commit,
+    PartitionId,
+    Position,
+    RecordedHole,
+    TopicIncarnation,
+    TopicShape,
+)
+from offsite.repository.commit_json import damaged_commit
+from offsite.repository.history import History
+from offsite.repository.layout import parse_segment_key
+from offsite.repository.segment import Segment
+from offsite.repository.segment_list import SegmentList
+
+FIRST_SEQ = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupState:
+    """A backup as of commit `seq` (0: before the first). `head_hash` is the hash of that commit's bytes.
+
+    `topics` holds the latest shape of each incarnation, in order of first appearance. `segments` are live ones.
+    `groups` is the key of the latest group snapshot. `history` lists the restore points up to `seq`.
+    """
+
+    backup: str
+    seq: int = FIRST_SEQ - 1
+    head_hash: str = NO_PREVIOUS
+    committed_at_ms: int = 0
+    topics: Mapping[TopicIncarnation, TopicShape] = field(default_factory=dict)
+    positions: Mapping[PartitionId, Position] = field(default_factory=dict)
+    segments: Mapping[PartitionId, SegmentList] = field(default_factory=dict)
+    holes: tuple[RecordedHole, ...] = ()
+    checkpoints: tuple[Checkpoint, ...] = ()
+    groups: str | None = None
+    history: History = field(default_factory=History)
+
+    def incarnation(self, topic: str) -> TopicIncarnation | None:
+        """The latest incarnation of `topic`."""
+        return next((known for known in reversed(tuple(self.topics)) if known.topic == topic), None)
+
+    def all_segments(self) -> Iterator[Segment]:
+        """Every live segment, partition by partition in sorted order, each in offset order."""
+        for partition_id in sorted(self.segments):
+            yield from self.segments[partition_id]
+
+    def checkpoint(self, checkpoint_id: int) -> Checkpoint | None:
+        return next((taken for taken in self.checkpoints if taken.id == checkpoint_id), None)
+
+    def served_by(self, head: BackupState) -> BackupState:
+        """This restore point with the segments that hold its data *now*: those of `head` below our positions.
+
+        Later commits may have merged or removed segments; what is missing then shows as uncovered ranges. A segment may
+        reach past a position: readers stop at the position.
+        """
+        segments = {
+            partition_id: SegmentList(s for s in head.segments.get(partition_id, ()) if s.start < position.end)
+            for partition_id, position in self.positions.items()
+        }
+        return replace(self, segments={known: found for known, found in segments.items() if found})
+
+
+def fold(state: BackupState, commits: Iterable[tuple[Commit, str]]) -> BackupState:
+    """`state` after `commits`, each with the hash of its bytes, in order.
+
+    Raises `DamagedCommit` when one does not follow: wrong number, wrong previous hash, time going back, a segment listed
+    twice or over another one, a removed segment that is not there.
+    """
+    following = tuple(commits)
+    builder = _Builder(state)
+    for commit, digest in following:
+        builder.apply(commit, digest)
+    return builder.built(state.history.extended(commit for commit, _ in following))
+
+
+class _Builder:
+    """The fold's working copy: tables are copied once, not once a commit."""
+
+    def __init__(self, state: BackupState) -> None:
+        self._state = state
+        self._topics = dict(state.topics)
+        self._positions = dict(state.positions)
+        self._segments = dict(state.segments)
+        self._holes = list(state.holes)
+        self._checkpoints = {taken.id: taken for taken in state.checkpoints}
+
+    def apply(self, commit: Commit, digest: str) -> None:
+        self._check_follows(commit)
+        changes = commit.changes
+        self._topics.update({shape.incarnation: shape for shape in changes.topics})
+        self._positions.update({position.partition_id: position for position in changes.positions})
+        for key in changes.removed:
+            self._remove(key, commit)
+        for segment in changes.segments:
+            self._add(segment, commit)
+        self._holes.extend(changes.holes)
+        if changes.checkpoint is not None:
+            self._checkpoints[changes.checkpoint.id] = changes.checkpoint
+        self._state = replace(
+            self._state,
+            seq=commit.seq,
+            head_hash=digest,
+            committed_at_ms=commit.committed_at_ms,
+            groups=changes.groups or self._state.groups,
+        )
+
+    def built(self, history: History) -> BackupState:
+        return replace(
+            self._state,
+            topics=self._topics,
+            positions=self._positions,
+            segments={partition_id: found for partition_id, found in self._segments.items() if found},
+            holes=tuple(self._holes),
+            checkpoints=tuple(self._checkpoints.values()),
+            history=history,
+        )
+
+    def _check_follows(self, commit: Commit) -> None:
+        state = self._state
+        if (commit.backup, commit.seq) != (state.backup, state.seq + 1):
+            raise damaged_commit(f"commit {commit.seq} of {commit.backup} cannot follow {state.seq} of {state.backup}")
+        if commit.previous != state.head_hash:
+            raise damaged_commit(f"commit {commit.seq} of {commit.backup} does not name the hash of commit {state.seq}")
+        if commit.committed_at_ms < state.committed_at_ms:
+            raise damaged_commit(f"commit {commit.seq} of {commit.backup} is dated before commit {state.seq}")
+
+    def _add(self, segment: Segment, commit: Commit) -> None:
+        partition_id = segment_partition(segment)
+        found = self._segments.get(partition_id, SegmentList())
+        if segment.start >= found.end:
+            self._segments[partition_id] = found.appended(segment)
+            return
+        if any(segment.start < other.end and other.start < segment.end for other in found):
+            raise damaged_commit(f"commit {commit.seq} of {commit.backup}: {segment.key} lies over another segment")
+        self._segments[partition_id] = found.inserted(segment)
+
+    def _remove(self, key: str, commit: Commit) -> None:
+        name = parse_segment_key(key)
+        for partition_id, found in self._segments.items():
+            if name is None or (partition_id.topic, partition_id.partition) != (name.topic, name.partition):
+                continue
+            if len(left := found.without({key})) < len(found):
+                self._segments[partition_id] = left
+                return
+        raise damaged_commit(f"commit {commit.seq} of {commit.backup} removes {key}, which is not there")
+
+
+def segment_partition(segment: Segment) -> PartitionId:
+    return PartitionId(topic=segment.topic, topic_id=segment.topic_id, partition=segment.partition)

@@ -1,0 +1,104 @@
+"""What offsite needs from a place that keeps objects: the `Store` port.
+
+Keys are relative to the root of the repository: `/`-separated, no empty part, no `.` or `..`, never `~`.
+Objects are written once and never rewritten, except hints, which nobody trusts. An adapter owns all retries (bounded)
+and wraps every error: `StoreUnreachable`, `StoreFull`, `StoreDenied`, `PutOutcomeUnknown`, nothing else leaves it.
+Every adapter can be pickled: Spark workers open their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from offsite.log.buffer import Buffer
+from offsite.model.check import check
+
+
+class PutResult(Enum):
+    """How a create-only put ended. An end that cannot be known raises `PutOutcomeUnknown` instead."""
+
+    CREATED = "created"
+    SAME = "the key already held the same bytes: our own lost answer, or another writer's equal work"
+    OTHER = "the key already holds other bytes; they were left alone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectInfo:
+    """One object; `modified_ms` is epoch time by the store's clock."""
+
+    key: str
+    size_bytes: int
+    modified_ms: int
+
+
+class ObjectWriter(Protocol):
+    """One object on its way into the store; invisible until `close`."""
+
+    def write(self, data: Buffer) -> None:
+        """Append `data`, which is the caller's again when this returns."""
+
+    def close(self) -> PutResult:
+        """Make the object durable and then visible under its key, if that is still free. Call once."""
+
+    def abort(self) -> None:
+        """Give up: nothing becomes visible. Does nothing after `close`; a crash has the same effect."""
+
+
+class Store(Protocol):
+    def put_if_absent(self, key: str, data: Buffer | Sequence[Buffer]) -> PutResult:
+        """Create `key`, durable when this returns. Of any number of racing calls exactly one gets `CREATED`.
+
+        An answer that was lost is settled by reading the key back; when that fails too: `PutOutcomeUnknown`.
+        """
+
+    def put_overwrite(self, key: str, data: Buffer) -> None:
+        """Replace `key` at once and as a whole, maybe not durably. For hints only."""
+
+    def open_write(self, key: str) -> ObjectWriter:
+        """Begin a large object (up to a few hundred MiB)."""
+
+    def get(self, key: str) -> bytes | None:
+        """The whole object, or None when there is none."""
+
+    def get_range(self, key: str, start: int, length: int) -> bytes | None:
+        """Buffer `[start, start + length)`, fewer at the end of the object, or None when there is none."""
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """Size and time, or None when there is none."""
+
+    def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """Objects whose key begins with `prefix` (empty, or ending in `/`) and is greater than `start_after`, in ascending
+        key order. Complete for everything written before the call."""
+
+    def delete(self, key: str) -> None:
+        """Remove `key`; no error when there is none."""
+
+    def now_ms(self) -> int:
+        """The store's own clock, epoch ms: the one all writers share."""
+
+    @property
+    def url(self) -> str:
+        """How a person would name it; never holds a secret."""
+
+
+def check_key(key: str) -> str:
+    """Return `key` if it is a legal one (a `Bug` otherwise: keys are built by `layout`, never by people)."""
+    parts = key.split("/")
+    check("~" not in key and "\0" not in key and not {"", ".", ".."} & set(parts), f"illegal object key {key!r}")
+    return key
+
+
+def check_prefix(prefix: str) -> str:
+    """Return `prefix` if it is empty or a legal key followed by `/`."""
+    if prefix:
+        check(prefix.endswith("/"), f"prefix {prefix!r} must end in /")
+        check_key(prefix[:-1])
+    return prefix
+
+
+def joined(data: Buffer | Sequence[Buffer]) -> Buffer:
+    """`data` as one buffer, copied only when it comes in several."""
+    return data if isinstance(data, bytes | bytearray | memoryview) else b"".join(data)
