@@ -1,0 +1,188 @@
+"""Plans of restores: which partitions go where, from which segments. Pure: a restore point and target facts in, a frozen
+plan out; every reason not to begin is found here, before a byte is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from offsite.log.range import TopicPartition
+from offsite.model.errors import BadOption, NoSuchTopic, ProtectedTopic, TargetMismatch, TargetNotEmpty
+from offsite.model.names import check_topic_name
+from offsite.model.selection import TopicSelection
+from offsite.repository.commit import PartitionId, RecordedHole, TopicShape
+from offsite.repository.segment import Segment
+from offsite.repository.state import BackupState
+
+PROTECTED_TOPICS = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
+)
+"""Topics that brokers write themselves: records produced into them from outside would corrupt the cluster."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetTopic:
+    """A topic that exists on the target. `records` is the number of offsets it holds, over all partitions."""
+
+    topic: str
+    partitions: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRestore:
+    """One topic to restore: its shape at the source, its name at the target, and whether it has to be created."""
+
+    source: TopicShape
+    target: str
+    create: bool
+    records: int
+    raw_bytes: int
+    timestamp_max_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRestore:
+    """One ordered chain: the records of `segments` below `end` (a source offset) into one target partition."""
+
+    source: PartitionId
+    target: TopicPartition
+    segments: tuple[Segment, ...]
+    end: int
+
+    @property
+    def raw_bytes(self) -> int:
+        return sum(segment.raw_bytes for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestorePlan:
+    """What a restore will do. `skipped` are selected topics that are left out, with the reason."""
+
+    backup: str
+    commit: int
+    topics: tuple[TopicRestore, ...]
+    partitions: tuple[PartitionRestore, ...]
+    holes: tuple[RecordedHole, ...]
+    skipped: tuple[tuple[str, str], ...]
+
+    @property
+    def raw_bytes(self) -> int:
+        return sum(partition.raw_bytes for partition in self.partitions)
+
+    @property
+    def records(self) -> int:
+        return sum(topic.records for topic in self.topics)
+
+
+def plan_restore(
+    point: BackupState,
+    selection: TopicSelection,
+    *,
+    renames: Mapping[str, str],
+    target_topics: Iterable[TargetTopic],
+) -> RestorePlan:
+    """Decide what restoring `selection` as of `point` (see `BackupState.served_by`) means on this target.
+
+    Raises `NoSuchTopic` (nothing selected, or a literal name not in the backup), `TargetNotEmpty`, `TargetMismatch`,
+    `BadOption` (two topics under one name).
+    """
+    shapes = _selected(point, selection)
+    skipped = tuple((s.topic, "owned by the brokers") for s in shapes if s.topic in PROTECTED_TOPICS)
+    chosen = [shape for shape in shapes if shape.topic not in PROTECTED_TOPICS]
+    names = _target_names(chosen, renames)
+    existing = {topic.topic: topic for topic in target_topics}
+    _check_targets(chosen, names, existing)
+    incarnations = {shape.incarnation for shape in chosen}
+    return RestorePlan(
+        backup=point.backup,
+        commit=point.seq,
+        topics=tuple(_topic(point, shape, names[shape.topic], existing) for shape in chosen),
+        partitions=tuple(p for shape in chosen for p in _partitions(point, shape, names[shape.topic])),
+        holes=tuple(hole for hole in point.holes if hole.partition_id.incarnation in incarnations),
+        skipped=skipped,
+    )
+
+
+def parse_renames(pairs: Sequence[str]) -> dict[str, str]:
+    """`a=b` pairs → {source: target}. Raises `BadOption`."""
+    renames: dict[str, str] = {}
+    for pair in (part.strip() for value in pairs for part in value.split(",") if part.strip()):
+        source, separator, target = pair.partition("=")
+        if not separator or source in renames:
+            raise BadOption(f"{pair!r} is not a rename", hint="write --rename old=new, once for each topic")
+        renames[check_topic_name(source)] = check_topic_name(target)
+    return renames
+
+
+def _selected(point: BackupState, selection: TopicSelection) -> list[TopicShape]:
+    known = {incarnation.topic for incarnation in point.topics}
+    if missing := selection.missing(known):
+        raise NoSuchTopic(
+            f"backup {point.backup} has no topic {', '.join(missing)} at commit {point.seq}",
+            hint=f"see its topics with: offsite show {point.backup}",
+        )
+    names = selection.select(known, internal=PROTECTED_TOPICS)
+    if not names:
+        raise NoSuchTopic(
+            f"no topic of backup {point.backup} is selected", hint=f"see its topics with: offsite show {point.backup}"
+        )
+    latest = (point.incarnation(name) for name in names)
+    return [point.topics[incarnation] for incarnation in latest if incarnation is not None]
+
+
+def _target_names(shapes: Sequence[TopicShape], renames: Mapping[str, str]) -> dict[str, str]:
+    names = {shape.topic: renames.get(shape.topic, shape.topic) for shape in shapes}
+    if unused := sorted(renames.keys() - names.keys()):
+        raise BadOption(f"--rename names {', '.join(unused)}, which is not restored", hint="select it with --topics")
+    if len(set(names.values())) < len(names):
+        raise BadOption("two topics would be restored under one name", hint="give each its own --rename")
+    if protected := sorted(PROTECTED_TOPICS & set(names.values())):
+        raise ProtectedTopic(f"{protected[0]} belongs to the brokers", hint="choose another name with --rename")
+    return names
+
+
+def _check_targets(
+    shapes: Sequence[TopicShape], names: Mapping[str, str], existing: Mapping[str, TargetTopic]
+) -> None:
+    for shape in shapes:
+        found = existing.get(names[shape.topic])
+        if found is None:
+            continue
+        if found.records:
+            raise TargetNotEmpty(
+                f"{found.topic} exists on the target and holds {found.records:,} records",
+                hint=f"restore under another name: --rename {shape.topic}={shape.topic}-restored",
+            )
+        if found.partitions != shape.partitions:
+            raise TargetMismatch(
+                f"{found.topic} exists with {found.partitions} partitions, the backup has {shape.partitions}",
+                hint="delete the empty topic, or restore under another name with --rename",
+            )
+
+
+def _topic(
+    point: BackupState, shape: TopicShape, target: str, existing: Mapping[str, TargetTopic]
+) -> TopicRestore:
+    segments = [s for p in _partitions(point, shape, target) for s in p.segments]
+    return TopicRestore(
+        source=shape,
+        target=target,
+        create=target not in existing,
+        records=sum(s.records for s in segments),
+        raw_bytes=sum(s.raw_bytes for s in segments),
+        timestamp_max_ms=max((s.timestamp_max_ms for s in segments), default=-1),
+    )
+
+
+def _partitions(point: BackupState, shape: TopicShape, target: str) -> list[PartitionRestore]:
+    """One chain for each partition that holds anything; an empty one needs no task, its topic's creation is enough."""
+    chains = []
+    for number in range(shape.partitions):
+        source = PartitionId(topic=shape.topic, topic_id=shape.topic_id, partition=number)
+        segments = tuple(point.segments.get(source, ()))
+        if segments:
+            partition = TopicPartition(topic=target, partition=number)
+            end = point.positions[source].end
+            chains.append(PartitionRestore(source=source, target=partition, segments=segments, end=end))
+    return chains
