@@ -1,0 +1,35 @@
+"""Waiting between attempts: jittered, growing, and bounded in time since the last success."""
+
+from __future__ import annotations
+
+import random
+
+from offsite.model.clock import Clock
+from offsite.model.errors import KafkaUnavailable
+
+# A rolling restart of a large cluster leaves a partition without leader for well under this; beyond it a person must look.
+LEADERLESS_MAX_S = 120.0
+_FIRST_WAIT_S = 0.05
+_LONGEST_WAIT_S = 2.0
+
+
+class Backoff:
+    """Counts from its making, or from the last `reset()`, to `limit_s`."""
+
+    def __init__(self, clock: Clock, *, limit_s: float = LEADERLESS_MAX_S) -> None:
+        self._clock = clock
+        self._limit_s = limit_s
+        self.reset()
+
+    def reset(self) -> None:
+        """There was progress: the next failure is a first one."""
+        self._attempts = 0
+        self._deadline_s = self._clock.monotonic_s() + self._limit_s
+
+    def wait(self, error: KafkaUnavailable) -> None:
+        """Sleep before another attempt, or raise `error` when the time is used up."""
+        if self._clock.monotonic_s() >= self._deadline_s:
+            raise error
+        longest_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** min(self._attempts, 10))
+        self._attempts += 1
+        self._clock.sleep(random.uniform(longest_s / 2, longest_s))  # noqa: S311  (jitter, not cryptography)

@@ -1,0 +1,252 @@
+"""One blocking connection to one broker: TCP, TLS, SASL, framing. Knows no partitions and never retries.
+
+Requests may be pipelined: each `send` is answered by one `receive`, in order. After any error the connection is closed and
+must be thrown away (`usable` is false); an answer that was lost with it is the caller's to think about.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from offsite.kafka.broker_errors import error_name
+from offsite.kafka.config import Address, KafkaConfig
+from offsite.kafka.receive_buffer import ReceiveBuffer
+from offsite.kafka.request import Api, Request, request_header
+from offsite.kafka.wire import Decoder, Encoder
+from offsite.model.errors import KafkaProtocolError, KafkaTimeout, KafkaUnreachable
+from offsite.model.size import KIB, MIB
+
+if TYPE_CHECKING:
+    import ssl
+
+    from kafka.protocol.api_message import ApiMessage  # type: ignore[import-untyped]
+
+T = TypeVar("T")
+Buffer = bytes | bytearray | memoryview
+
+CONNECT_TIMEOUT_S = 10.0  # a broker that needs longer to accept is as good as down; the router tries another
+SOCKET_BUFFER_BYTES = 4 * MIB  # the kernel clamps it to its own limit; more lets the broker run ahead of us
+KEEPALIVE_IDLE_S = 60  # load balancers drop silent connections after minutes
+_SIZE = struct.Struct(">i")
+_CORRELATION_BYTES = 4
+_MAX_CORRELATION = 2**31
+_MIN_RESPONSE_BYTES = 4
+_TLS_ALERT = b"\x15\x03"  # a TLS listener answers a plaintext client with an alert record
+_SMALL_RESPONSE_BYTES = 64 * KIB
+
+
+class Connection:
+    """Made by `Connection.open`. Not for use by several threads at once."""
+
+    def __init__(self, sock: socket.socket | ssl.SSLSocket, config: KafkaConfig, address: Address) -> None:
+        self.address = address
+        self.usable = True
+        self._sock = sock
+        self._client_id = config.client_id
+        self._gathers = config.tls is None  # SSL sockets have no sendmsg
+        self._correlation = 0
+        self._unanswered: deque[int] = deque()
+        self._buffer = ReceiveBuffer(_SMALL_RESPONSE_BYTES)
+        self._versions: dict[int, tuple[int, int]] = {}
+
+    @classmethod
+    def open(cls, config: KafkaConfig, address: Address) -> Self:
+        """Connect, shake hands, authenticate. Raises `KafkaUnreachable`, `KafkaTimeout`, `KafkaAuthenticationFailed` or
+        `BadKafkaConfig`; nothing is left open."""
+        sock = _connect(config, address)
+        connection = cls(sock, config, address)
+        try:
+            connection._greet(config)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @property
+    def in_flight(self) -> int:
+        """Requests sent and not yet answered."""
+        return len(self._unanswered)
+
+    @property
+    def stale(self) -> bool:
+        """True when the broker has closed an idle connection (or spoken unasked), seen without blocking."""
+        try:
+            self._sock.setblocking(False)
+            return len(self._sock.recv(1)) >= 0
+        except OSError as error:
+            return not isinstance(error, BlockingIOError) and type(error).__name__ != "SSLWantReadError"
+        finally:
+            with suppress(OSError):
+                self._sock.settimeout(self._timeout_s)
+
+    def call(self, request: Request[T]) -> T:
+        """Send one request and read its answer. Errors as for `send` and `receive`."""
+        self.check_version(request.api, request.version)
+        self.send(request.api, request.version, [request.body], flexible=request.flexible)
+        return self._parse(request, self.receive())
+
+    def call_message(self, message: ApiMessage) -> Any:
+        """The same for a request of kafka-python's schemas, in the highest version both sides know."""
+        key = int(message.API_KEY)
+        message.API_VERSION = self.highest_version(key, 0, int(message.max_version))
+        flexible = bool(message.flexible_version_q(message.API_VERSION))
+        self.send(key, message.API_VERSION, [message.encode()], flexible=flexible)
+        decoder = Decoder(self.receive(), flexible=flexible)
+        decoder.end()
+        message.with_header()
+        response = message.header.get_response_class()
+        return response.decode(bytes(decoder.data[decoder.position :]), version=message.API_VERSION)
+
+    def send(self, api: int, version: int, parts: Sequence[Buffer], *, flexible: bool = False) -> None:
+        """Send a request whose body is `parts` back to back, without joining them. The parts may be reused on return."""
+        self._correlation = (self._correlation + 1) % _MAX_CORRELATION
+        header = request_header(api, version, self._correlation, self._client_id, flexible=flexible)
+        size = len(header) + sum(len(part) for part in parts)
+        self._unanswered.append(self._correlation)
+        try:
+            self._send_all([_SIZE.pack(size) + header, *parts])
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def receive(self, buffer: ReceiveBuffer | None = None) -> memoryview:
+        """The next answer, after its correlation id, in `buffer` (or one of the connection's own), valid until it is
+        used again. Raises `KafkaTimeout`, `KafkaUnreachable`, `KafkaProtocolError`."""
+        try:
+            head = memoryview(bytearray(_SIZE.size + _CORRELATION_BYTES))
+            self._receive_exactly(head)
+            size = self._checked_size(head)
+            view = (buffer or self._buffer).reserve(size - _CORRELATION_BYTES)
+            self._receive_exactly(view)
+        except OSError as error:
+            raise self._lost(error) from error
+        except KafkaProtocolError:
+            self.close()
+            raise
+        return view
+
+    def highest_version(self, api: int, lowest: int, highest: int) -> int:
+        """The highest version of `api` within `[lowest, highest]` that the broker has. Raises `KafkaProtocolError`."""
+        floor, ceiling = self._versions.get(api, (0, -1))
+        version = min(ceiling, highest)
+        if version < max(floor, lowest):
+            raise KafkaProtocolError(
+                f"{self.address} speaks versions {floor} to {ceiling} of API {api}, offsite needs {lowest} to {highest}",
+                hint="offsite needs Kafka 2.4 or newer",
+            )
+        return version
+
+    def check_version(self, api: int, version: int) -> None:
+        if self._versions:
+            self.highest_version(api, version, version)
+
+    def close(self) -> None:
+        self.usable = False
+        with suppress(OSError):
+            self._sock.close()
+
+    def _greet(self, config: KafkaConfig) -> None:
+        self._timeout_s = config.request_timeout_ms / 1000
+        self._sock.settimeout(self._timeout_s)
+        self._versions = self.call(_api_versions())
+        if config.sasl is not None:
+            from offsite.kafka.sasl import authenticate
+
+            authenticate(config.sasl, self.call)
+
+    def _send_all(self, parts: list[Buffer]) -> None:
+        if not self._gathers:
+            for part in parts:
+                self._sock.sendall(part)
+            return
+        sent = self._sock.sendmsg(parts)  # type: ignore[arg-type]
+        for part in parts:
+            if sent < len(part):
+                self._sock.sendall(memoryview(part)[sent:])
+            sent = max(0, sent - len(part))
+
+    def _receive_exactly(self, view: memoryview) -> None:
+        receive, position, size = self._sock.recv_into, 0, len(view)
+        while position < size:
+            count = receive(view[position:])
+            if not count:
+                raise ConnectionResetError("the broker closed the connection")
+            position += count
+
+    def _checked_size(self, head: memoryview) -> int:
+        size, correlation = struct.unpack(">ii", head)
+        if bytes(head[:2]) == _TLS_ALERT:
+            raise KafkaProtocolError(f"{self.address} speaks TLS", hint="use security.protocol=SSL or SASL_SSL")
+        if size < _MIN_RESPONSE_BYTES or not self._unanswered or correlation != self._unanswered.popleft():
+            raise KafkaProtocolError(f"{self.address} sent an answer that fits no request of ours")
+        return int(size)
+
+    def _parse(self, request: Request[T], answer: memoryview) -> T:
+        decoder = Decoder(answer, flexible=request.flexible)
+        try:
+            decoder.end()
+            return request.parse(decoder)
+        except (struct.error, IndexError, UnicodeDecodeError) as error:
+            self.close()
+            raise KafkaProtocolError(f"{self.address} sent an unreadable answer to {request.api.name}") from error
+
+    def _lost(self, error: OSError) -> KafkaTimeout | KafkaUnreachable:
+        greeted = bool(self._versions)
+        self.close()
+        if isinstance(error, TimeoutError):
+            return KafkaTimeout(f"{self.address} did not answer within {self._timeout_s:.0f} s", hint=_TIMEOUT_HINT)
+        hint = "" if greeted else "is security.protocol right for this listener?"
+        return KafkaUnreachable(f"connection to {self.address} lost: {error}", hint=hint)
+
+
+_TIMEOUT_HINT = "check the network, or raise request.timeout.ms"
+
+
+def _connect(config: KafkaConfig, address: Address) -> socket.socket:
+    try:
+        sock = socket.create_connection((address.host, address.port), timeout=CONNECT_TIMEOUT_S)
+    except socket.gaierror as error:
+        raise KafkaUnreachable(f"no such host: {address.host}", hint="check --bootstrap") from error
+    except TimeoutError as error:
+        raise KafkaTimeout(f"{address} did not accept a connection", hint=_TIMEOUT_HINT) from error
+    except OSError as error:
+        raise KafkaUnreachable(f"cannot connect to {address}: {error.strerror or error}", hint="is it running?") from error
+    try:
+        _tune(sock)
+        return _wrapped(sock, config, address)
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _wrapped(sock: socket.socket, config: KafkaConfig, address: Address) -> socket.socket:
+    if config.tls is None:
+        return sock
+    from offsite.kafka.tls import wrap_tls
+
+    try:
+        return wrap_tls(sock, config.tls, address)
+    except TimeoutError as error:
+        raise KafkaTimeout(f"{address} did not answer the TLS handshake", hint=_TIMEOUT_HINT) from error
+
+
+def _tune(sock: socket.socket) -> None:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER_BYTES)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
+
+
+def _api_versions() -> Request[dict[int, tuple[int, int]]]:
+    def parse(answer: Decoder) -> dict[int, tuple[int, int]]:
+        if code := answer.i16():
+            raise KafkaProtocolError(f"ApiVersions: {error_name(code)}")
+        return dict(answer.array(lambda each: (each.i16(), (each.i16(), each.i16()))))
+
+    return Request(api=Api.API_VERSIONS, version=0, body=Encoder().done(), parse=parse)
