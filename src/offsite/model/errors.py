@@ -273,6 +273,12 @@ class SandboxFailed(KafkaUnavailable):
     id = "OFF-1505"
 
 
+class JarsNotFetched(KafkaUnavailable):
+    """The sandbox's jars could not be fetched: no network, no mirror, or no client to fetch them with."""
+
+    id = "OFF-1506"
+
+
 # -- StoreUnavailable --------------------------------------------------------------------------------------------------
 
 
