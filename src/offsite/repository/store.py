@@ -48,6 +48,10 @@ class ObjectWriter(Protocol):
 
 
 class Store(Protocol):
+    def prepare(self) -> None:
+        """Make the place itself where a store needs one (a folder). Only `init` calls it: a folder that is missing on some
+        machine must never come into being by a write."""
+
     def put_if_absent(self, key: str, data: Buffer | Sequence[Buffer]) -> PutResult:
         """Create `key`, durable when this returns. Of any number of racing calls exactly one gets `CREATED`.
 
@@ -78,6 +82,9 @@ class Store(Protocol):
 
     def now_ms(self) -> int:
         """The store's own clock, epoch ms: the one all writers share."""
+
+    def sweep_unfinished(self, *, before_ms: int) -> int:
+        """Remove what writes that never ended left behind before `before_ms` (store's clock); how many there were."""
 
     @property
     def url(self) -> str:

@@ -1,0 +1,33 @@
+"""What the operating system's errors mean to offsite."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from offsite.model.errors import StoreDenied, StoreFull, StoreUnavailable, StoreUnreachable
+
+MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+@contextmanager
+def wrapped(what: str, path: str) -> Iterator[None]:
+    """Turn an `OSError` into `StoreFull`, `StoreDenied` or `StoreUnreachable` that says `what` could not be done."""
+    try:
+        yield
+    except OSError as error:
+        raise store_error(what, path, error) from error
+
+
+def store_error(what: str, path: str, error: OSError) -> StoreFull | StoreDenied | StoreUnavailable:
+    reason = f"cannot {what} {path} on {socket.gethostname()}: {os.strerror(error.errno or 0)}"
+    if error.errno in _FULL:
+        return StoreFull(reason, hint="free some space, or move the repository; nothing committed was touched")
+    if error.errno in _DENIED:
+        return StoreDenied(reason, hint="give the user that runs offsite read and write access to the folder")
+    return StoreUnreachable(reason, hint="check that the folder is mounted, on the Spark workers as well")

@@ -1,0 +1,84 @@
+"""One object on its way into a folder: a temporary file that becomes the object by a hard link."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from offsite.log.buffer import Buffer
+from offsite.model.check import check
+from offsite.model.size import MIB
+from offsite.repository.posix_errors import wrapped
+from offsite.repository.posix_writeback import Writeback
+from offsite.repository.store import PutResult
+
+_COMPARE_BYTES = 4 * MIB
+
+
+class PosixWriter:
+    """Writes `temporary`, then links it to `target`. `publish_folder` makes the target's folder, `sync_folder` fsyncs it."""
+
+    def __init__(
+        self,
+        *,
+        temporary: Path,
+        target: Path,
+        publish_folder: Callable[[], None],
+        sync_folder: Callable[[], None],
+    ) -> None:
+        self._temporary = temporary
+        self._target = target
+        self._publish_folder = publish_folder
+        self._sync_folder = sync_folder
+        self._written = 0
+        self._fd = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o666)
+        self._writeback = Writeback(self._fd)
+
+    def write(self, data: Buffer) -> None:
+        check(self._fd >= 0, "write to a closed object")
+        left = memoryview(data)
+        with wrapped("write", str(self._target)):
+            while left:
+                count = os.write(self._fd, left)
+                self._written += count
+                left = left[count:]
+        self._writeback.advance(self._written)
+
+    def close(self) -> PutResult:
+        check(self._fd >= 0, "close of a closed object")
+        try:
+            with wrapped("write", str(self._target)):
+                os.fsync(self._fd)
+                self._publish_folder()
+                result = self._link()
+                self._sync_folder()
+            return result
+        finally:
+            self.abort()
+
+    def abort(self) -> None:
+        """Drop the temporary file; its loss or its staying changes nothing, so errors are not ours to report."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+            with contextlib.suppress(OSError):
+                os.unlink(self._temporary)
+
+    def _link(self) -> PutResult:
+        try:
+            os.link(self._temporary, self._target)
+        except FileExistsError:
+            return PutResult.SAME if self._equals_target() else PutResult.OTHER
+        return PutResult.CREATED
+
+    def _equals_target(self) -> bool:
+        with self._target.open("rb", buffering=0) as existing:
+            if os.fstat(existing.fileno()).st_size != self._written:
+                return False
+            for position in range(0, self._written, _COMPARE_BYTES):
+                if os.pread(self._fd, _COMPARE_BYTES, position) != os.pread(existing.fileno(), _COMPARE_BYTES, position):
+                    return False
+        return True
+
