@@ -166,6 +166,12 @@ class CommitLost(Conflict):
     id = "OFF-1101"
 
 
+class ObjectTaken(Conflict):
+    """A new object's name already holds other bytes; they were left alone."""
+
+    id = "OFF-1102"
+
+
 class TopicReplaced(Conflict):
     """The topic was deleted and made anew since the plan: another incarnation under the same name."""
 
