@@ -1,20 +1,21 @@
-"""Waiting between attempts: jittered, growing, and bounded in time since the last success."""
+"""Waiting between attempts: jittered, growing, and bounded in time since the first failure in a row."""
 
 from __future__ import annotations
 
 import random
 
 from offsite.model.clock import Clock
-from offsite.model.errors import KafkaUnavailable
+from offsite.model.errors import OffsiteError
 
 # A rolling restart of a large cluster leaves a partition without leader for well under this; beyond it a person must look.
 LEADERLESS_MAX_S = 120.0
 _FIRST_WAIT_S = 0.05
 _LONGEST_WAIT_S = 2.0
+_MAX_DOUBLINGS = 6
 
 
 class Backoff:
-    """Counts from its making, or from the last `reset()`, to `limit_s`."""
+    """Allows attempts for `limit_s` after the first failure that follows its making or a `reset()`."""
 
     def __init__(self, clock: Clock, *, limit_s: float = LEADERLESS_MAX_S) -> None:
         self._clock = clock
@@ -24,12 +25,15 @@ class Backoff:
     def reset(self) -> None:
         """There was progress: the next failure is a first one."""
         self._attempts = 0
-        self._deadline_s = self._clock.monotonic_s() + self._limit_s
+        self._deadline_s: float | None = None
 
-    def wait(self, error: KafkaUnavailable) -> None:
+    def wait(self, error: OffsiteError) -> None:
         """Sleep before another attempt, or raise `error` when the time is used up."""
-        if self._clock.monotonic_s() >= self._deadline_s:
+        now_s = self._clock.monotonic_s()
+        if self._deadline_s is None:
+            self._deadline_s = now_s + self._limit_s
+        if now_s >= self._deadline_s:
             raise error
-        longest_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** min(self._attempts, 10))
+        longest_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** min(self._attempts, _MAX_DOUBLINGS))
         self._attempts += 1
         self._clock.sleep(random.uniform(longest_s / 2, longest_s))  # noqa: S311  (jitter, not cryptography)

@@ -140,7 +140,12 @@ class Connection:
             )
         return version
 
+    def has_version(self, api: int, version: int) -> bool:
+        floor, ceiling = self._versions.get(api, (0, -1))
+        return floor <= version <= ceiling
+
     def check_version(self, api: int, version: int) -> None:
+        """Raise `KafkaProtocolError` unless the broker has that version; before the greeting nothing is known."""
         if self._versions:
             self.highest_version(api, version, version)
 

@@ -139,6 +139,10 @@ class Decoder:
     def blob(self) -> bytes:
         return bytes(self._take(max(0, self._length(_I32))))
 
+    def count(self) -> int:
+        """The number of items of an array that the caller reads itself; null counts as 0."""
+        return max(0, self._length(_I32))
+
     def blob_length(self) -> int:
         """The length of a bytes field whose content the caller takes at `position` itself; null counts as 0."""
         return max(0, self._length(_I32))

@@ -1,0 +1,124 @@
+"""The Fetch API for one partition: the request in bytes, and the answer's head; its records stay where they are.
+
+Full fetches without a session (KIP-227: session 0, epoch -1). With a topic id, version 13 names the topic by it, so that a
+topic made anew under the same name is noticed by the broker itself (KIP-516); otherwise version 11 names it by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from offsite.kafka.wire import Decoder, Encoder
+from offsite.log.range import TopicPartition
+
+NAME_VERSION = 11
+ID_VERSION = 13
+_CONSUMER = -1
+_READ_UNCOMMITTED = 0
+_NO_SESSION = 0
+_FULL_FETCH = -1
+_NO_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchQuery:
+    """What one fetch asks for. With `min_bytes` 0 the broker answers at once, even with nothing."""
+
+    offset: int
+    max_bytes: int
+    max_wait_ms: int
+    min_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchAnswer:
+    """`preferred_replica` is -1, or the broker to ask instead. `records` may end in a torn batch."""
+
+    throttle_ms: int
+    error_code: int
+    high_watermark: int
+    log_start: int
+    preferred_replica: int
+    records: memoryview
+
+
+class FetchFormat:
+    """Encodes and decodes for one partition; everything that stays the same is made once."""
+
+    def __init__(self, topic_partition: TopicPartition, *, topic_id: UUID | None, rack_id: str) -> None:
+        self.version = NAME_VERSION if topic_id is None else ID_VERSION
+        self.flexible = topic_id is not None
+        self._topic_partition = topic_partition
+        self._topic_id = topic_id
+        self._rack_id = rack_id
+
+    def encode(self, query: FetchQuery) -> bytes:
+        out = Encoder(flexible=self.flexible)
+        out.i32(_CONSUMER).i32(query.max_wait_ms).i32(query.min_bytes).i32(query.max_bytes).i8(_READ_UNCOMMITTED)
+        out.i32(_NO_SESSION).i32(_FULL_FETCH)
+        out.array([query], self._put_topic)
+        out.array([], self._put_topic)  # forgotten topics
+        return out.string(self._rack_id).end().done()
+
+    def decode(self, data: memoryview) -> FetchAnswer:
+        """Raises `struct.error` or `IndexError` on an answer that is not one."""
+        answer = Decoder(data, flexible=self.flexible)
+        answer.end()
+        throttle_ms, error_code = answer.i32(), answer.i16()
+        answer.i32()  # session id
+        if error_code or not answer.count():
+            return _nothing(throttle_ms, error_code)
+        if self._topic_id is None:
+            answer.string()
+        else:
+            answer.uuid()
+        return _partition(answer, throttle_ms) if answer.count() else _nothing(throttle_ms, error_code)
+
+    def _put_topic(self, out: Encoder, query: FetchQuery) -> None:
+        if self._topic_id is None:
+            out.string(self._topic_partition.topic)
+        else:
+            out.uuid(self._topic_id)
+        out.array([query], self._put_partition).end()
+
+    def _put_partition(self, out: Encoder, query: FetchQuery) -> None:
+        out.i32(self._topic_partition.partition).i32(_NO_EPOCH).i64(query.offset)
+        if self.flexible:
+            out.i32(_NO_EPOCH)  # last fetched epoch, for followers
+        out.i64(-1).i32(query.max_bytes).end()  # -1: log start, for followers
+
+
+def _partition(answer: Decoder, throttle_ms: int) -> FetchAnswer:
+    answer.i32()  # partition
+    error_code, high_watermark = answer.i16(), answer.i64()
+    answer.i64()  # last stable offset: aborted data and markers are copied as they are
+    log_start = answer.i64()
+    answer.array(_aborted)
+    preferred_replica = answer.i32()
+    length = answer.blob_length()
+    return FetchAnswer(
+        throttle_ms=throttle_ms,
+        error_code=error_code,
+        high_watermark=high_watermark,
+        log_start=log_start,
+        preferred_replica=preferred_replica,
+        records=answer.data[answer.position : answer.position + length],
+    )
+
+
+def _aborted(answer: Decoder) -> None:
+    answer.i64()
+    answer.i64()
+    answer.end()
+
+
+def _nothing(throttle_ms: int, error_code: int) -> FetchAnswer:
+    return FetchAnswer(
+        throttle_ms=throttle_ms,
+        error_code=error_code,
+        high_watermark=-1,
+        log_start=-1,
+        preferred_replica=-1,
+        records=memoryview(b""),
+    )
