@@ -55,6 +55,13 @@ class JsonObject:
             raise self.wrong(name, "a list of integers")
         return values
 
+    def integer_rows(self, name: str, *, width: int) -> tuple[tuple[int, ...], ...]:
+        """A list of lists of `width` integers each."""
+        rows = tuple(tuple(row) for row in self._sequence(name) if isinstance(row, list | tuple))
+        if len(rows) != len(self._sequence(name)) or not all(_is_row(row, width) for row in rows):
+            raise self.wrong(name, f"a list of rows of {width} integers")
+        return rows
+
     def texts(self, name: str) -> tuple[str, ...]:
         values = tuple(v for v in self._sequence(name) if isinstance(v, str))
         if len(values) != len(self._sequence(name)):
@@ -89,6 +96,10 @@ class JsonObject:
         if not isinstance(value, Mapping):
             raise self.wrong(name, "an object")
         return JsonObject(source=self.source, fields=value, damaged=self.damaged)
+
+
+def _is_row(row: Sequence[JsonValue], width: int) -> bool:
+    return len(row) == width and all(type(value) is int for value in row)
 
 
 def parse_json_object(data: bytes, *, source: str, damaged: Callable[[str], OffsiteError]) -> JsonObject:

@@ -27,7 +27,7 @@ class Segment:
 
     `key` is relative to the repository root. `hash` (`blake3:<hex>`) covers the stored bytes.
     `first_offset` is the first base offset, `last_offset` the last offset of the last batch: it can be `end` or beyond
-    when that batch crosses the border. `records` does not count the `control_records`.
+    when that batch crosses the border. `records` does not count the `control_batches`.
     `timestamp_max_ms` is exact (-1 when no record has one); `base_timestamp_min_ms` is the least *base* timestamp of the
     batches, which is no lower bound for records whose timestamps decrease inside a batch.
     `index_key`, `index_hash`: the sidecar, absent for a segment of one frame without transactions.
@@ -42,7 +42,7 @@ class Segment:
     first_offset: int
     last_offset: int
     records: int
-    control_records: int
+    control_batches: int
     batches: int
     raw_bytes: int
     stored_bytes: int
@@ -114,7 +114,7 @@ _INTEGERS = (
     "first_offset",
     "last_offset",
     "records",
-    "control_records",
+    "control_batches",
     "batches",
     "raw_bytes",
     "stored_bytes",

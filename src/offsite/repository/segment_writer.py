@@ -1,0 +1,117 @@
+"""Batches of one range into segments: streamed, hashed, indexed, rotated by size.
+
+A segment counts only when a commit lists it: whatever happens before, its object is an orphan that can be collected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Literal, Self
+
+from offsite.log.batch import CODEC_MASK
+from offsite.log.chunk import Chunk
+from offsite.log.range import LogRange
+from offsite.model.check import check
+from offsite.model.size import MIB
+from offsite.repository.attempt import random_attempt
+from offsite.repository.layout import BackupLayout
+from offsite.repository.open_segment import OpenSegment
+from offsite.repository.segment import Compression, Segment
+from offsite.repository.segment_body import pays_off
+from offsite.repository.store import Store
+
+CompressionChoice = Literal["auto", "none", "zstd"]
+
+TARGET_SEGMENT_BYTES = 128 * MIB
+
+
+class SegmentWriter:
+    """Takes the chunks of `log_range` in order; `close` returns the segments, all of them durable.
+
+    Segments share the range out without gaps: the first begins at its start, the last ends at its end. A range without
+    batches gives none. `compression`: `auto` compresses an object when most of its first chunk came uncompressed from the
+    producer and a sample of it shrinks. Use as a context manager: leaving by an exception aborts.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        layout: BackupLayout,
+        log_range: LogRange,
+        topic_id: str,
+        compression: CompressionChoice = "auto",
+        target_bytes: int = TARGET_SEGMENT_BYTES,
+        attempts: Callable[[], str] = random_attempt,
+    ) -> None:
+        self._store = store
+        self._layout = layout
+        self._range = log_range
+        self._topic_id = topic_id
+        self._choice = compression
+        self._target_bytes = target_bytes
+        self._attempts = attempts
+        self._current: OpenSegment | None = None
+        self._start = log_range.start
+        self._next_offset = log_range.start
+        self._segments: list[Segment] = []
+
+    def append(self, chunk: Chunk) -> None:
+        """Take whole batches whose base offsets rise and lie in the range. `chunk.data` may be reused afterwards."""
+        if not chunk.batches:
+            return
+        first, last = chunk.batches[0], chunk.batches[-1]
+        check(self._next_offset <= first.base_offset, f"chunk at {first.base_offset} out of order in {self._range}")
+        check(last.base_offset < self._range.end, f"chunk to {last.base_offset} out of range in {self._range}")
+        if self._current is not None and self._current.raw_bytes >= self._target_bytes:
+            self._finish(first.base_offset)
+        if self._current is None:
+            self._current = self._open(chunk)
+        self._current.append(chunk)
+        self._next_offset = last.next_offset
+
+    def close(self) -> tuple[Segment, ...]:
+        """Make everything durable. On any error nothing of this range is to be committed."""
+        self._finish(self._range.end)
+        return tuple(self._segments)
+
+    def abort(self) -> None:
+        """Give up. Segments that were already finished stay behind as orphans."""
+        if self._current is not None:
+            self._current.abort()
+            self._current = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.abort()
+
+    def _open(self, chunk: Chunk) -> OpenSegment:
+        compression = self._choose(chunk)
+        key = self._layout.segment_key(
+            topic=self._range.topic,
+            partition=self._range.partition,
+            start=self._start,
+            attempt=self._attempts(),
+            compressed=compression is Compression.ZSTD,
+        )
+        return OpenSegment(store=self._store, key=key, compression=compression)
+
+    def _finish(self, end: int) -> None:
+        if self._current is None:
+            return
+        part = LogRange(topic=self._range.topic, partition=self._range.partition, start=self._start, end=end)
+        self._segments.append(self._current.finish(part, self._topic_id))
+        self._current = None
+        self._start = end
+
+    def _choose(self, chunk: Chunk) -> Compression:
+        if self._choice != "auto":
+            return Compression(self._choice)
+        uncompressed = sum([h.size_bytes for h in chunk.batches if not h.attributes & CODEC_MASK])
+        mostly = 2 * uncompressed > sum([h.size_bytes for h in chunk.batches])
+        return Compression.ZSTD if mostly and pays_off(chunk.data) else Compression.NONE
