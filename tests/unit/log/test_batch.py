@@ -14,28 +14,11 @@ from offsite.model.errors import Bug, DamagedBatch, OldMessageFormat
 
 # A batch by hand, byte by byte after KIP-98: offset 7, one record (key "k", value null, no headers) at 1000 ms.
 GOLDEN = bytes.fromhex(
-    "0000000000000007"
-    "0000003a"
-    "00000005"
-    "02"
-    "00000000"  # base offset, length, leader epoch, magic, CRC (set below)
-    "0000"
-    "00000000"
-    "00000000000003e8"
-    "00000000000003e8"  # attributes, last offset delta, base and max timestamp
-    "ffffffffffffffff"
-    "ffff"
-    "ffffffff"
-    "00000001"  # producer id, epoch, base sequence, record count
-    "10"
-    "00"
-    "00"
-    "00"
-    "026b"
-    "01"
-    "00"
-    "00"  # see test_records for the record's own fields
-)
+    "0000000000000007" "00000039" "00000005" "02" "b27ef302"  # base offset, length, leader epoch, magic, CRC32C
+    "0000" "00000000" "00000000000003e8" "00000000000003e8"  # attributes, last offset delta, base and max timestamp
+    "ffffffffffffffff" "ffff" "ffffffff" "00000001"  # producer id, epoch, base sequence, record count
+    "0e" "00" "00" "00" "026b" "01" "00"  # record length, attributes, time and offset delta, key, value, headers
+)  # fmt: skip
 
 
 def batch(
@@ -67,6 +50,13 @@ def test_all_fields_come_out_as_they_went_in() -> None:
     assert header == BatchHeader(
         0, 61, 2**62, 2**30, 0xFEDCBA98, 0x7F, 9, -1, 2**62 + 1, 2**61, 2**14, 2**29, 3
     )
+
+
+def test_a_batch_written_by_hand_is_read_and_its_crc_holds() -> None:
+    (header,) = scan(GOLDEN)
+    verify_crc(GOLDEN, [header])
+    assert (header.base_offset, header.leader_epoch, header.size_bytes) == (7, 5, len(GOLDEN))
+    assert (header.base_timestamp_ms, header.max_timestamp_ms, header.record_count) == (1000, 1000, 1)
 
 
 def test_scanning_can_start_behind_other_bytes() -> None:
@@ -159,7 +149,7 @@ def is_caught(data: bytes) -> bool:
 
 @pytest.mark.parametrize("bit", range(len(GOLDEN) * 8))
 def test_every_flipped_bit_is_caught_or_lies_in_base_offset_or_leader_epoch(bit: int) -> None:
-    data = bytearray(batch(base=7, body=GOLDEN[HEADER_BYTES:]) + batch(base=1000))
+    data = bytearray(GOLDEN + batch(base=1000))
     data[bit // 8] ^= 1 << (bit % 8)
     outside_crc = bit // 8 < 8 or 12 <= bit // 8 < 16
     if outside_crc:

@@ -1,0 +1,231 @@
+"""Where each source offset went: the exact map from source to target offsets of one partition, small in memory.
+
+Owns runs `(source_start, target_start, count)` in flat arrays: ten million of them are 240 MB and no objects. Source offsets in
+no run are gaps: nothing was written for them.
+
+A map as bytes is one or more chunks back to back, for adjoining source ranges in rising order:
+
+    "OFMP", u8 version = 1, u32 payload bytes (little-endian), payload
+
+The payload is a zstd frame of little-endian int64: source start, source end, target start, target end, number of runs n,
+then n source gaps, n target gaps and n counts; a gap is the distance from the end of the run before (or the range's start).
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate, chain
+from operator import add, sub
+from typing import Literal
+
+import zstandard
+
+from offsite.log.buffer import Buffer
+from offsite.model.check import check
+from offsite.model.errors import DamagedObject, FormatTooNew
+
+__all__ = ["MappedOffset", "OffsetMap", "OffsetMapBuilder"]
+
+_CHUNK = struct.Struct("<4sBI")
+_MAGIC, _VERSION = b"OFMP", 1
+_BOUNDS = 5  # four bounds and the number of runs
+_ZSTD_LEVEL = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappedOffset:
+    """The target offset for one source offset, and how it was found.
+
+    `exact`: that record. `gap`: there is no such record, this is the next one (or the end). `end`: the source's end.
+    `below`, `above`: outside the mapped range, so clamped to its first record or its end.
+    """
+
+    target: int
+    match: Literal["exact", "gap", "end", "below", "above"]
+
+    @property
+    def is_clamped(self) -> bool:
+        return self.match in ("below", "above")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetMap:
+    """Source offsets `[source_start, source_end)` of a partition to offsets in `[target_start, target_end)`.
+
+    Made by `OffsetMapBuilder`, `concat` or `from_bytes`, which see to it that runs rise on both sides and never touch.
+    """
+
+    source_start: int
+    source_end: int
+    target_start: int
+    target_end: int
+    source_starts: array[int]
+    target_starts: array[int]
+    counts: array[int]
+
+    def __len__(self) -> int:
+        """The number of runs."""
+        return len(self.counts)
+
+    def lookup(self, offset: int) -> MappedOffset:
+        """The target of the first record at or after `offset`, or the target end if there is none."""
+        run = bisect_right(self.source_starts, offset) - 1
+        if run >= 0 and offset - self.source_starts[run] < self.counts[run]:
+            return MappedOffset(
+                target=self.target_starts[run] + offset - self.source_starts[run], match="exact"
+            )
+        target = self.target_starts[run + 1] if run + 1 < len(self) else self.target_end
+        return MappedOffset(target=target, match=self._match_outside_runs(offset))
+
+    def runs(self) -> Iterator[tuple[int, int, int]]:
+        """All `(source_start, target_start, count)` in order."""
+        return zip(self.source_starts, self.target_starts, self.counts, strict=True)
+
+    def to_bytes(self) -> bytes:
+        """One chunk, see the module's docstring."""
+        bounds = (self.source_start, self.source_end, self.target_start, self.target_end, len(self))
+        source_gaps = _gaps(self.source_start, self.source_starts, self.counts)
+        target_gaps = _gaps(self.target_start, self.target_starts, self.counts)
+        numbers = array("q", chain(bounds, source_gaps, target_gaps, self.counts))
+        payload = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(_little_endian(numbers).tobytes())
+        return _CHUNK.pack(_MAGIC, _VERSION, len(payload)) + payload
+
+    @classmethod
+    def from_bytes(cls, data: Buffer) -> OffsetMap:
+        """The map of one or more chunks. Raises `DamagedObject`, or `FormatTooNew` for a newer version."""
+        return cls.concat(_read_chunks(memoryview(data)))
+
+    @classmethod
+    def concat(cls, maps: Iterable[OffsetMap]) -> OffsetMap:
+        """One map of at least one, for rising source ranges that were written one after the other."""
+        pieces = iter(maps)
+        first = next(pieces)
+        builder = OffsetMapBuilder(source_start=first.source_start, target_start=first.target_start)
+        last = first
+        for last in chain((first,), pieces):
+            builder.extend(last)
+        return builder.build(source_end=last.source_end, target_end=last.target_end)
+
+    def _match_outside_runs(self, offset: int) -> Literal["gap", "end", "below", "above"]:
+        if offset < self.source_start:
+            return "below"
+        if offset < self.source_end:
+            return "gap"
+        return "end" if offset == self.source_end else "above"
+
+
+class OffsetMapBuilder:
+    """Collects runs in rising order and merges those that adjoin on both sides."""
+
+    def __init__(self, *, source_start: int, target_start: int) -> None:
+        self._bounds = (source_start, target_start)
+        self._source_end, self._target_end = source_start, target_start
+        self._sources, self._targets, self._counts = array("q"), array("q"), array("q")
+
+    def add(self, source_start: int, target_start: int, count: int) -> None:
+        """The records `[source_start, source_start + count)` were written from `target_start` on."""
+        rises = source_start >= self._source_end and target_start >= self._target_end and count >= 0
+        check(rises, f"run ({source_start}, {target_start}, {count}) does not follow the one before it")
+        if not count:
+            return
+        if self._counts and source_start == self._source_end and target_start == self._target_end:
+            self._counts[-1] += count
+        else:
+            self._sources.append(source_start)
+            self._targets.append(target_start)
+            self._counts.append(count)
+        self._source_end, self._target_end = source_start + count, target_start + count
+
+    def extend(self, piece: OffsetMap) -> None:
+        """All runs of a map whose ranges follow what was added so far."""
+        rises = piece.source_start >= self._source_end and piece.target_start >= self._target_end
+        check(
+            rises,
+            f"the map from ({piece.source_start}, {piece.target_start}) does not follow the one before it",
+        )
+        if not len(piece):
+            return
+        self.add(piece.source_starts[0], piece.target_starts[0], piece.counts[0])  # may join the last run
+        self._sources.extend(piece.source_starts[1:])
+        self._targets.extend(piece.target_starts[1:])
+        self._counts.extend(piece.counts[1:])
+        self._source_end = piece.source_starts[-1] + piece.counts[-1]
+        self._target_end = piece.target_starts[-1] + piece.counts[-1]
+
+    def build(self, *, source_end: int | None = None, target_end: int | None = None) -> OffsetMap:
+        """The map, handing over the runs: the builder is done. Ends default to those of the last run."""
+        source_end = self._source_end if source_end is None else source_end
+        target_end = self._target_end if target_end is None else target_end
+        check(
+            source_end >= self._source_end and target_end >= self._target_end,
+            "a run reaches past the map's end",
+        )
+        source_start, target_start = self._bounds
+        return OffsetMap(
+            source_start=source_start,
+            source_end=source_end,
+            target_start=target_start,
+            target_end=target_end,
+            source_starts=self._sources,
+            target_starts=self._targets,
+            counts=self._counts,
+        )
+
+
+def _read_chunks(data: memoryview) -> Iterator[OffsetMap]:
+    position = 0
+    while position < len(data) or not position:
+        if position + _CHUNK.size > len(data):
+            raise DamagedObject("the offset map is cut")
+        magic, version, payload_bytes = _CHUNK.unpack_from(data, position)
+        if magic != _MAGIC:
+            raise DamagedObject("not an offset map")
+        if version > _VERSION:
+            raise FormatTooNew(f"offset map version {version}", hint="use a newer offsite to read it")
+        position += _CHUNK.size
+        yield _read_payload(data[position : position + payload_bytes])
+        position += payload_bytes
+
+
+def _read_payload(payload: memoryview) -> OffsetMap:
+    numbers = array("q")
+    try:
+        numbers.frombytes(zstandard.ZstdDecompressor().decompress(payload))
+    except (zstandard.ZstdError, ValueError) as error:
+        raise DamagedObject(f"the offset map is damaged: {error}") from error
+    numbers = _little_endian(numbers)
+    if len(numbers) < _BOUNDS or len(numbers) != _BOUNDS + 3 * numbers[4]:
+        raise DamagedObject("the offset map does not hold the runs it promises")
+    source_start, source_end, target_start, target_end, runs = numbers[:_BOUNDS]
+    if min(numbers[_BOUNDS:], default=0) < 0:
+        raise DamagedObject("the runs of the offset map do not rise")
+    counts = numbers[_BOUNDS + 2 * runs :]
+    return OffsetMap(
+        source_start=source_start,
+        source_end=source_end,
+        target_start=target_start,
+        target_end=target_end,
+        source_starts=_starts(source_start, numbers[_BOUNDS : _BOUNDS + runs], counts),
+        target_starts=_starts(target_start, numbers[_BOUNDS + runs : _BOUNDS + 2 * runs], counts),
+        counts=counts,
+    )
+
+
+def _gaps(start: int, starts: array[int], counts: array[int]) -> Iterator[int]:
+    """Distance of each run from the end of the one before: nearly always small or 0, so it compresses well."""
+    return map(sub, starts, chain((start,), map(add, starts, counts)))
+
+
+def _starts(start: int, gaps: array[int], counts: array[int]) -> array[int]:
+    return array("q", accumulate(map(add, gaps, chain((start,), counts))))
+
+
+def _little_endian(numbers: array[int]) -> array[int]:
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers

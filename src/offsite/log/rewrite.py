@@ -1,0 +1,112 @@
+"""What must change in a batch before a broker takes it in, and nothing else.
+
+`for_produce` touches header bytes in place and is all that nearly every batch needs. The rest re-encodes: batches with
+inner gaps, of type LogAppendTime, too large for the target, or at a time edge that cuts through them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+
+from crc32c import crc32c
+
+from offsite.log.batch import (
+    CONTROL_BIT,
+    CRC_START,
+    DELETE_HORIZON_BIT,
+    LENGTH_END,
+    LOG_APPEND_TIME_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+)
+from offsite.log.buffer import Buffer
+from offsite.log.record import LOG_APPEND_TIME, Record
+from offsite.log.records import decode, encode, renumber
+from offsite.model.check import check
+
+__all__ = ["for_produce", "keep", "needs_reencode", "reencode_dense", "split_oversized"]
+
+_LENGTH_POSITION, _LEADER_EPOCH_POSITION, _CRC_POSITION, _PRODUCER_POSITION = 8, 12, 17, 43
+_BROKER_ONLY = CONTROL_BIT | LOG_APPEND_TIME_BIT
+
+
+def for_produce(
+    batch: bytearray | memoryview,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    transactional: bool = False,
+) -> None:
+    """Make one whole batch acceptable in a Produce request, in place: no copy, no byte behind the header touched.
+
+    Sets base offset 0, leader epoch -1, the producer fields and the transactional bit; clears the delete horizon bit
+    (record times stay: their deltas count from the same base); renews the CRC. Anything else in there and the broker
+    answers INVALID_RECORD. Raises `Bug` for a control or LogAppendTime batch, which no client may produce.
+    """
+    (length,) = struct.unpack_from(">i", batch, _LENGTH_POSITION)
+    (attributes,) = struct.unpack_from(">h", batch, CRC_START)
+    check(length + LENGTH_END == len(batch), f"{len(batch)} bytes given for a batch of {length + LENGTH_END}")
+    check(not attributes & _BROKER_ONLY, f"a batch with attributes {attributes:#x} cannot be produced")
+    attributes &= ~(TRANSACTIONAL_BIT | DELETE_HORIZON_BIT)
+    struct.pack_into(">q", batch, 0, 0)
+    struct.pack_into(">i", batch, _LEADER_EPOCH_POSITION, -1)
+    struct.pack_into(">h", batch, CRC_START, attributes | (TRANSACTIONAL_BIT if transactional else 0))
+    struct.pack_into(">qhi", batch, _PRODUCER_POSITION, producer_id, producer_epoch, base_sequence)
+    struct.pack_into(">I", batch, _CRC_POSITION, crc32c(memoryview(batch)[CRC_START:]))
+
+
+def needs_reencode(header: BatchHeader) -> bool:
+    """Whether a broker would refuse the batch even after `for_produce`: it has gaps or broker-given times."""
+    return header.has_gaps or header.timestamp_type == LOG_APPEND_TIME
+
+
+def reencode_dense(batch: Buffer, header: BatchHeader) -> bytearray:
+    """The records of the batch, at least one, numbered 0, 1, … in a CreateTime batch of the same codec.
+
+    Keys, values, headers and times are kept exactly, times of LogAppendTime records become their own.
+    """
+    return _encode_like(header, renumber(decode(batch, header)))
+
+
+def keep(batch: Buffer, header: BatchHeader, predicate: Callable[[Record], bool]) -> Buffer | None:
+    """The batch with only the records for which `predicate` holds, at their offsets; None if there are none.
+
+    The very batch, unchanged, if it loses nothing; otherwise a new CreateTime batch of the same codec.
+    """
+    records = decode(batch, header)
+    kept = [record for record in records if predicate(record)]
+    if len(kept) == len(records):
+        return batch if kept else None
+    return _encode_like(header, kept) if kept else None
+
+
+def split_oversized(batch: Buffer, header: BatchHeader, *, limit_bytes: int) -> list[Buffer]:
+    """The batch as batches of at most `limit_bytes` each (headers included), records and offsets in order.
+
+    The very batch if it fits. A record that is too large alone comes out in a batch of its own, for the broker to judge.
+    """
+    if len(batch) <= limit_bytes:
+        return [batch]
+    return list(_halves(header, decode(batch, header), limit_bytes))
+
+
+def _halves(header: BatchHeader, records: Sequence[Record], limit_bytes: int) -> list[Buffer]:
+    batch = _encode_like(header, records)
+    if len(batch) <= limit_bytes or len(records) == 1:
+        return [batch]
+    middle = len(records) // 2
+    return _halves(header, records[:middle], limit_bytes) + _halves(header, records[middle:], limit_bytes)
+
+
+def _encode_like(header: BatchHeader, records: Sequence[Record]) -> bytearray:
+    return encode(
+        records,
+        codec=header.codec,
+        leader_epoch=header.leader_epoch,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        is_transactional=header.is_transactional,
+    )

@@ -1,0 +1,119 @@
+"""Every codec reads what Kafka's clients write, never more than allowed, and calls damage damage."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import struct
+
+import cramjam
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offsite.log.codec import CODEC_NAMES, GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
+from offsite.model.errors import DamagedBatch
+
+COMPRESSED = (GZIP, SNAPPY, LZ4, ZSTD)
+PLAIN = b"".join(b'{"id": %d, "name": "user-%d"}' % (n, n * n % 97) for n in range(6000))
+
+
+@given(st.binary(max_size=300), st.sampled_from(range(5)))
+def test_what_goes_in_comes_out(plain: bytes, codec: int) -> None:
+    assert decompress(codec, compress(codec, plain)) == plain
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_bodies_of_many_blocks_and_any_buffer_work(codec: int) -> None:
+    for buffer in (PLAIN, bytearray(PLAIN), memoryview(PLAIN)):
+        packed = compress(codec, buffer)
+        assert len(packed) < len(PLAIN)
+        assert decompress(codec, packed) == PLAIN
+        assert decompress(codec, memoryview(bytes(packed))) == PLAIN
+
+
+def test_snappy_is_read_raw_as_librdkafka_writes_it() -> None:
+    assert decompress(SNAPPY, bytes(cramjam.snappy.compress_raw(PLAIN))) == PLAIN
+
+
+def test_snappy_is_read_and_written_in_the_framing_of_the_java_client() -> None:
+    block = bytes(cramjam.snappy.compress_raw(b"abc"))
+    framed = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + struct.pack(">i", len(block)) + block
+    assert compress(SNAPPY, b"abc") == framed
+    assert decompress(SNAPPY, framed + struct.pack(">i", len(block)) + block) == b"abcabc"
+
+
+def test_lz4_frames_have_independent_blocks_which_the_java_client_demands() -> None:
+    flags = bytes(compress(LZ4, PLAIN))[4]
+    assert flags >> 6 == 1
+    assert flags & 0x20
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_lz4_is_read_with_linked_blocks_and_checksums(linked: bool) -> None:
+    compressor = cramjam.lz4.Compressor(level=9, content_checksum=True, block_linked=linked)
+    compressor.compress(PLAIN)
+    assert decompress(LZ4, bytes(compressor.finish())) == PLAIN
+
+
+def test_zstd_frames_without_a_size_and_several_frames_are_read() -> None:
+    frame = zstandard.ZstdCompressor(write_content_size=False, write_checksum=True).compress(PLAIN)
+    assert decompress(ZSTD, frame) == PLAIN
+    assert decompress(ZSTD, frame + bytes(compress(ZSTD, b"tail"))) == PLAIN + b"tail"
+
+
+def test_gzip_members_are_read_one_after_the_other() -> None:
+    assert decompress(GZIP, gzip.compress(PLAIN) + gzip.compress(b"tail")) == PLAIN + b"tail"
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_growing_beyond_the_limit_is_refused(codec: int) -> None:
+    packed = compress(codec, bytes(10 << 20))
+    assert decompress(codec, packed, max_bytes=16 << 20) == bytes(10 << 20)
+    with pytest.raises(DamagedBatch, match="more than"):
+        decompress(codec, packed, max_bytes=(10 << 20) - 1)
+
+
+def test_a_zstd_frame_that_hides_its_size_is_refused_before_it_grows() -> None:
+    hiding = zstandard.ZstdCompressor(write_content_size=False).compress(bytes(10 << 20))
+    with pytest.raises(DamagedBatch, match="more than"):
+        decompress(ZSTD, hiding, max_bytes=(10 << 20) - 1)
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_a_cut_body_is_damage_or_at_a_block_border_shorter(codec: int) -> None:
+    packed = bytes(compress(codec, PLAIN[:2000]))
+    for cut in range(len(packed)):
+        try:
+            rest = decompress(codec, packed[:cut])
+        except DamagedBatch:
+            continue
+        assert (codec, cut, bytes(rest)) == (SNAPPY, 16, b"")  # xerial has no end mark
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_flipped_bits_raise_damage_or_nothing(codec: int) -> None:
+    packed = bytes(compress(codec, PLAIN[:2000]))
+    for bit in random.Random(7).sample(range(len(packed) * 8), 1000):
+        broken = bytearray(packed)
+        broken[bit // 8] ^= 1 << bit % 8
+        try:
+            decompress(codec, broken)
+        except DamagedBatch:
+            pass
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_a_body_in_another_codec_is_named_damage(codec: int) -> None:
+    for body in (b"", b"not compressed at all", bytes(40)):
+        with pytest.raises(DamagedBatch, match=f"not {CODEC_NAMES[codec]}"):
+            decompress(codec, body)
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_an_unknown_codec_is_refused(codec: int) -> None:
+    with pytest.raises(DamagedBatch, match=f"no codec {codec}"):
+        decompress(codec, b"")
+    with pytest.raises(DamagedBatch, match=f"no codec {codec}"):
+        compress(codec, b"")
