@@ -125,7 +125,9 @@ class LogStats:
 def _begin_times_ms(attributes: int, headers: Sequence[BatchHeader]) -> list[int]:
     """When each batch begins, as far as its header knows."""
     if attributes & LOG_APPEND_TIME_BIT:
-        return [header.max_timestamp_ms for header in headers]
-    if attributes & DELETE_HORIZON_BIT:
+        times_ms = [header.max_timestamp_ms for header in headers]
+    elif attributes & DELETE_HORIZON_BIT:
         return []
-    return [header.base_timestamp_ms for header in headers if header.base_timestamp_ms != _NO_TIME]
+    else:
+        times_ms = [header.base_timestamp_ms for header in headers]
+    return [time_ms for time_ms in times_ms if time_ms != _NO_TIME]
