@@ -1,0 +1,74 @@
+"""The per-user cache of Kafka's jars: complete and verified, or not there. Never holds a half-written folder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from offsite.model.errors import JarsNotFetched
+from offsite.sandbox.jar_list import KAFKA_VERSION, kafka_jars, verify
+from offsite.sandbox.jar_source import JarSource
+
+Progress = Callable[[str], None]
+"""Takes one line for a person; called seldom."""
+
+
+def silent(_line: str) -> None:
+    """The progress callback of those who show none."""
+
+
+def cache_folder() -> Path:
+    """Where the jars are kept: below `XDG_CACHE_HOME`, else below `~/.cache`."""
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(caches, "offsite", "jars", f"kafka-{KAFKA_VERSION}")
+
+
+def ensure_jars(folder: Path, sources: tuple[JarSource, ...], progress: Progress) -> Path:
+    """The folder with every jar in it, each with its recorded hash; fetched first when it is not there.
+
+    Two processes at once: one fetches, the other waits. A crash leaves a temporary folder beside it, which the next
+    fetch removes. Raises DamagedJar for a folder that is there and wrong, JarsNotFetched when no source delivers.
+    """
+    with _alone(folder):
+        if not folder.exists():
+            _fetch(folder, sources, progress)
+    verify(folder, kafka_jars())
+    return folder
+
+
+def _fetch(folder: Path, sources: tuple[JarSource, ...], progress: Progress) -> None:
+    for leftover in folder.parent.glob(f".{folder.name}-*"):
+        shutil.rmtree(leftover)
+    failure = JarsNotFetched("neither Maven nor PySpark's Ivy is installed", hint="install offsite with its dependencies")
+    for source in sources:
+        progress(f"fetching Kafka {KAFKA_VERSION} ({len(kafka_jars())} jars, 36 MB) with {source.name} into {folder}")
+        try:
+            return _fetch_from(source, folder)
+        except JarsNotFetched as error:
+            failure = error
+            progress(error.message)
+    raise failure
+
+
+def _fetch_from(source: JarSource, folder: Path) -> None:
+    arriving = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        source.download(kafka_jars(), arriving)
+        verify(arriving, kafka_jars())
+        arriving.rename(folder)
+    finally:
+        shutil.rmtree(arriving, ignore_errors=True)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold the cache's lock. The lock file stays: removing it would let two processes hold different files."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with Path(f"{folder}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

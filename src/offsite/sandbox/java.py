@@ -1,0 +1,63 @@
+"""The Java runtime that the sandbox and Spark start their JVMs with. Finds it; never installs or downloads one."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from offsite.model.errors import JavaMissing
+
+OLDEST_MAJOR = 17  # Kafka 4 brokers and Spark 4 both ask for it
+ANSWER_LIMIT_S = 30  # a cold disk may need seconds to start a JVM; more means that it hangs
+
+_HINT = f"install a Java {OLDEST_MAJOR}+ runtime (such as openjdk-{OLDEST_MAJOR}-jre-headless), or set JAVA_HOME to one"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Java:
+    """One usable runtime: the path of its launcher and the major version that it answered with."""
+
+    launcher: Path
+    major: int
+
+
+def find_java() -> Java:
+    """The runtime in `JAVA_HOME` when that is set, else the first `java` on the path.
+
+    Raises JavaMissing when there is none, when it does not run, or when it is older than `OLDEST_MAJOR`.
+    """
+    launcher = _launcher()
+    major = _major_of(_version_text(launcher))
+    if major < OLDEST_MAJOR:
+        raise JavaMissing(f"{launcher} is Java {major}, offsite needs {OLDEST_MAJOR} or newer", hint=_HINT)
+    return Java(launcher=launcher, major=major)
+
+
+def _launcher() -> Path:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        return Path(home) / "bin" / "java"
+    found = shutil.which("java")
+    if found is None:
+        raise JavaMissing("no Java runtime was found", hint=_HINT)
+    return Path(found)
+
+
+def _version_text(launcher: Path) -> str:
+    try:
+        answer = subprocess.run(  # noqa: S603 - the launcher is the user's own Java
+            [launcher, "-version"], capture_output=True, text=True, timeout=ANSWER_LIMIT_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise JavaMissing(f"{launcher} does not run: {error}", hint=_HINT) from error
+    return answer.stderr + answer.stdout
+
+
+def _major_of(version_text: str) -> int:
+    """`17.0.15` is 17; the old style `1.8.0_402` is 8; anything unreadable counts as too old."""
+    found = re.search(r'version "(?:1\.)?(\d+)', version_text)
+    return int(found.group(1)) if found else 0

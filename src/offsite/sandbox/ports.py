@@ -1,0 +1,37 @@
+"""Loopback ports: which ones are free now. "Now" is all that can be promised; who takes one may still lose the race."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+from contextlib import ExitStack
+
+HOST = "127.0.0.1"
+
+
+def free_ports(count: int) -> tuple[int, ...]:
+    """That many different ports which nobody listens on."""
+    with ExitStack() as open_sockets:
+        sockets = [open_sockets.enter_context(_bound(0)) for _ in range(count)]
+        return tuple(taken.getsockname()[1] for taken in sockets)
+
+
+def are_free(ports: Iterable[int]) -> bool:
+    try:
+        with ExitStack() as open_sockets:
+            for port in ports:
+                open_sockets.enter_context(_bound(port))
+    except OSError:
+        return False
+    return True
+
+
+def _bound(port: int) -> socket.socket:
+    bound = socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does: a port in TIME_WAIT is free
+    try:
+        bound.bind((HOST, port))
+    except OSError:
+        bound.close()
+        raise
+    return bound

@@ -1,0 +1,152 @@
+"""What a sandbox broker is configured with: frozen values in, the text of `server.properties` out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from offsite.sandbox.ports import HOST
+
+NODE_ID = 1
+PLAINTEXT, CONTROLLER = "PLAINTEXT", "CONTROLLER"
+SASL_PLAINTEXT, SSL, SASL_SSL = "SASL_PLAINTEXT", "SSL", "SASL_SSL"
+SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+
+_KAFKA_JAVA = "org.apache.kafka.common.security"
+_SMALL_AND_QUICK = {
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "5",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "5",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "log.retention.ms": "-1",  # a sandbox loses nothing by itself; a topic may still set its own retention
+    "log.retention.check.interval.ms": "1000",
+    "log.initial.task.delay.ms": "1000",
+    "log.cleaner.backoff.ms": "500",  # so that a test waits a second for compaction, not a quarter of a minute
+    "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
+    "broker.session.timeout.ms": "3000",  # how long a start after a kill has to wait for the dead broker's session
+    "broker.heartbeat.interval.ms": "500",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """PEM files: `key_store` holds the server's private key (PKCS 8) and chain, `trust_store` the client CA."""
+
+    key_store: Path
+    trust_store: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Security:
+    """Listeners that ask who is there, beside the PLAINTEXT one (which stays, with every right).
+
+    `users` (name to password) may log in by PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512; SCRAM ones are made when the
+    storage is formatted, so they cannot change later. OAUTHBEARER takes any unsecured token. With `tls` there are SSL
+    (client certificates welcome, not asked for) and SASL_SSL listeners too. ACLs count; no ACL means allowed.
+    """
+
+    users: Mapping[str, str]
+    tls: Tls | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """`properties` overrides any line of server.properties."""
+
+    heap_mib: int = 512
+    properties: Mapping[str, str] = field(default_factory=dict)
+    security: Security | None = None
+
+    def listeners(self) -> tuple[str, ...]:
+        """The listener names, each named by its protocol; CONTROLLER is the broker's talk with itself."""
+        if self.security is None:
+            return (PLAINTEXT, CONTROLLER)
+        if self.security.tls is None:
+            return (PLAINTEXT, CONTROLLER, SASL_PLAINTEXT)
+        return (PLAINTEXT, CONTROLLER, SASL_PLAINTEXT, SSL, SASL_SSL)
+
+    def scram_users(self) -> tuple[str, ...]:
+        """The arguments of StorageTool's `--add-scram`, one per user and mechanism."""
+        users = self.security.users if self.security else {}
+        return tuple(
+            f"{mechanism}=[name={name},password={password}]"
+            for name, password in users.items()
+            for mechanism in SCRAM_MECHANISMS
+        )
+
+
+def server_properties(settings: Settings, *, data: Path, ports: Mapping[str, int]) -> str:
+    """The text of server.properties; `ports` has one port for each of `settings.listeners()`."""
+    lines = _node(data, ports) | _SMALL_AND_QUICK
+    if settings.security:
+        lines |= _authorizer() | _sasl(settings.security)
+        if settings.security.tls:
+            lines |= _tls(settings.security.tls)
+    lines |= settings.properties
+    return "".join(f"{name}={_escaped(value)}\n" for name, value in sorted(lines.items()))
+
+
+def _node(data: Path, ports: Mapping[str, int]) -> dict[str, str]:
+    return {
+        "process.roles": "broker,controller",
+        "node.id": str(NODE_ID),
+        "controller.quorum.voters": f"{NODE_ID}@{HOST}:{ports[CONTROLLER]}",
+        "controller.listener.names": CONTROLLER,
+        "inter.broker.listener.name": PLAINTEXT,
+        "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items()),
+        "listener.security.protocol.map": ",".join(f"{name}:{_protocol(name)}" for name in ports),
+        "log.dirs": str(data),
+    }
+
+
+def _protocol(listener: str) -> str:
+    return PLAINTEXT if listener == CONTROLLER else listener
+
+
+def _authorizer() -> dict[str, str]:
+    return {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+
+
+def _sasl(security: Security) -> dict[str, str]:
+    listeners = [SASL_PLAINTEXT, SASL_SSL] if security.tls else [SASL_PLAINTEXT]
+    known = " ".join(f'user_{name}="{password}"' for name, password in security.users.items())
+    modules = {
+        "plain": f"{_KAFKA_JAVA}.plain.PlainLoginModule required {known};",
+        "scram-sha-256": f"{_KAFKA_JAVA}.scram.ScramLoginModule required;",
+        "scram-sha-512": f"{_KAFKA_JAVA}.scram.ScramLoginModule required;",
+        "oauthbearer": f'{_KAFKA_JAVA}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";',
+    }
+    jaas = {
+        f"listener.name.{listener.lower()}.{mechanism}.sasl.jaas.config": module
+        for listener in listeners
+        for mechanism, module in modules.items()
+    }
+    return {"sasl.enabled.mechanisms": ",".join(name.upper() for name in modules)} | jaas
+
+
+def _tls(tls: Tls) -> dict[str, str]:
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(tls.key_store),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(tls.trust_store),
+        "ssl.client.auth": "requested",
+    }
+
+
+def _escaped(value: str) -> str:
+    """Java reads a backslash in a properties file as an escape."""
+    return value.replace("\\", "\\\\")

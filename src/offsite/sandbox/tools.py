@@ -1,0 +1,52 @@
+"""Kafka's own command line tools on the sandbox's class path: DumpLogSegments, the performance tools and their like."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+
+from offsite.model.errors import SandboxFailed
+from offsite.sandbox.jar_source import sources
+from offsite.sandbox.jars import Progress, cache_folder, ensure_jars, silent
+from offsite.sandbox.java import find_java
+from offsite.sandbox.jvm import QUICK_START, Jvm
+
+DUMP_LOG_SEGMENTS = "kafka.tools.DumpLogSegments"
+PRODUCER_PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
+CONSUMER_PERFORMANCE = "org.apache.kafka.tools.ConsumerPerformance"
+
+TOOL_LIMIT_S = 120.0
+LAST_LINES = 12
+
+
+def run_tool(
+    main_class: str,
+    arguments: Sequence[str],
+    *,
+    flags: Sequence[str] = QUICK_START,
+    limit_s: float = TOOL_LIMIT_S,
+    progress: Progress = silent,
+) -> str:
+    """What the tool printed on stdout and stderr together.
+
+    Raises SandboxFailed when it ends with another code than 0 or is not done after `limit_s`, and what `Sandbox.start`
+    raises about Java and the jars.
+    """
+    java = find_java()
+    jvm = Jvm(java=java, jars=ensure_jars(cache_folder(), sources(java), progress))
+    try:
+        done = subprocess.run(  # noqa: S603 - Kafka's own classes
+            jvm.command(main_class, arguments, flags=flags),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=limit_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SandboxFailed(f"{main_class} was not done after {limit_s:g} s") from error
+    if done.returncode:
+        last_lines = "\n".join(done.stdout.splitlines()[-LAST_LINES:])
+        raise SandboxFailed(f"{main_class} ended with code {done.returncode}:\n{last_lines}")
+    return done.stdout

@@ -1,0 +1,72 @@
+"""What tests of every layer share: real brokers, each started once per test process and ended with it, whatever ends it.
+
+Brokers are shared by all tests of the process, so each test makes its own topics. A test that stops, kills or fills a
+broker starts its own with `start_sandbox`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from offsite.sandbox import Sandbox, SandboxInfo, Security, Settings, Tls
+from tests.certificates import Certificates, make_certificates
+
+USERS = {"admin": "admin-secret", "alice": "alice-secret"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecureBroker:
+    """`info.listeners` has PLAINTEXT, SASL_PLAINTEXT, SSL and SASL_SSL; `users` may log in by PLAIN and SCRAM."""
+
+    info: SandboxInfo
+    certificates: Certificates
+    users: dict[str, str]
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxInfo]:
+    with running(tmp_path_factory.mktemp("broker")) as (_, info):
+        yield info
+
+
+@pytest.fixture(scope="session")
+def second_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxInfo]:
+    with running(tmp_path_factory.mktemp("second-broker")) as (_, info):
+        yield info
+
+
+@pytest.fixture(scope="session")
+def secure_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
+    folder = tmp_path_factory.mktemp("secure-broker")
+    certificates = make_certificates(folder)
+    tls = Tls(key_store=certificates.server, trust_store=certificates.authority)
+    with running(folder / "broker", Settings(security=Security(users=USERS, tls=tls))) as (_, info):
+        yield SecureBroker(info=info, certificates=certificates, users=USERS)
+
+
+StartSandbox = Callable[..., tuple[Sandbox, SandboxInfo]]
+
+
+@pytest.fixture
+def start_sandbox(tmp_path: Path) -> Iterator[StartSandbox]:
+    """`start_sandbox(settings=…, name=…)`: a broker of the test's own, with the `Sandbox` to stop, kill and restart it."""
+    with ExitStack() as brokers:
+
+        def start(*, settings: Settings = Settings(), name: str = "own-broker") -> tuple[Sandbox, SandboxInfo]:  # noqa: B008
+            return brokers.enter_context(running(tmp_path / name, settings))
+
+        yield start
+
+
+@contextmanager
+def running(folder: Path, settings: Settings = Settings()) -> Iterator[tuple[Sandbox, SandboxInfo]]:  # noqa: B008
+    sandbox = Sandbox(folder)
+    try:
+        yield sandbox, sandbox.start(settings=settings, owned=True)
+    finally:
+        sandbox.stop()
