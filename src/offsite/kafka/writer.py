@@ -1,0 +1,207 @@
+"""Writes raw batches into one partition: the way into Kafka.
+
+An idempotent producer with a few requests under way. Whatever is not acknowledged is sent again, in order and with the same
+sequence numbers, after a lost connection, a broker restart or a leader change; the broker recognises what it has already,
+so nothing is doubled and nothing overtakes. After a crash of *this* process the next one is another producer: what was
+sent last is then found by comparing the partition's end offset, never assumed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import NoReturn, Self
+
+from offsite.kafka.backoff import Backoff
+from offsite.kafka.broker_errors import DUPLICATE_SEQUENCE_NUMBER, NONE, broker_error
+from offsite.kafka.connection import Connection
+from offsite.kafka.produce import VERSION, ProduceAnswer, ProduceFormat, decode_produce
+from offsite.kafka.producer import Producer, new_producer
+from offsite.kafka.reader import MISSING_TOPIC_MAX_S
+from offsite.kafka.request import Api
+from offsite.kafka.routing import Router
+from offsite.log.range import TopicPartition
+from offsite.log.rewrite import for_produce
+from offsite.model.check import check
+from offsite.model.clock import Clock, SystemClock
+from offsite.model.errors import (
+    KafkaProtocolError,
+    KafkaTimeout,
+    KafkaUnreachable,
+    LeaderUnavailable,
+    NoSuchTopic,
+    ProtectedTopic,
+)
+
+MAX_IN_FLIGHT = 5  # the broker remembers the last five batches of a producer: more could not be recognised when sent again
+PROTECTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
+_COUNTS = struct.Struct(">i30xi")  # last offset delta and record count of a batch header
+_COUNTS_POSITION = 23
+
+OnAck = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pending:
+    index: int
+    batch: memoryview
+    format: ProduceFormat
+
+
+class PartitionWriter:
+    """`on_ack(index, base_offset)` is called for each batch, in order of sending: `index` is what `send` returned."""
+
+    def __init__(
+        self, router: Router, topic_partition: TopicPartition, *, on_ack: OnAck, clock: Clock | None = None
+    ) -> None:
+        """Raises `ProtectedTopic`. Nothing is asked of the cluster before the first `send`."""
+        if topic_partition.topic in PROTECTED_TOPICS:
+            raise ProtectedTopic(f"{topic_partition.topic} belongs to Kafka itself: offsite never produces into it")
+        self._router = router
+        self._topic_partition = topic_partition
+        self._on_ack = on_ack
+        self._clock = clock or SystemClock()
+        self._formats: dict[str | None, ProduceFormat] = {}
+        self._own_producer: Producer | None = None
+        self._pending: deque[_Pending] = deque()
+        self._sent = 0  # how many of the pending ones this connection has carried
+        self._count = 0
+        self._next_offset = -1
+        self._lease = ExitStack()
+        self._connection: Connection | None = None
+        self._outage = Backoff(self._clock)
+        self._absence = Backoff(self._clock, limit_s=MISSING_TOPIC_MAX_S)
+
+    def send(self, batch: bytearray | memoryview, *, producer: Producer | None = None) -> int:
+        """Send one whole batch without gaps, rewriting its header in place; returns its index.
+
+        The memory belongs to the writer until the batch is acknowledged. Blocks while `MAX_IN_FLIGHT` are under way.
+        `producer`: a transactional one, else the writer's own. Raises what `flush` raises.
+        """
+        producer = producer or self._default_producer()
+        self._prepare(batch, producer)
+        index, self._count = self._count, self._count + 1
+        self._pending.append(_Pending(index=index, batch=memoryview(batch), format=self._format(producer)))
+        self._drive(MAX_IN_FLIGHT - 1)
+        return index
+
+    def flush(self) -> None:
+        """Return when every batch is acknowledged by all in-sync replicas.
+
+        Raises `TargetMismatch` (too large, bad record), `KafkaNotAuthorized`, `NoSuchTopic`, `KafkaProtocolError`, and
+        `LeaderUnavailable`, `KafkaTimeout` or `KafkaUnreachable` when an outage lasts too long. The batch named in the
+        error and all later ones were not acknowledged; the writer is then of no more use.
+        """
+        self._drive(0)
+
+    def close(self) -> None:
+        """Give the connection back. Does not flush."""
+        self._connection = None
+        self._lease.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _default_producer(self) -> Producer:
+        if self._own_producer is None:
+            self._own_producer = new_producer(self._router, self._clock)
+        return self._own_producer
+
+    def _prepare(self, batch: bytearray | memoryview, producer: Producer) -> None:
+        last_delta, record_count = _COUNTS.unpack_from(batch, _COUNTS_POSITION)
+        check(record_count == last_delta + 1 > 0, f"a batch of {record_count} records over {last_delta + 1} offsets")
+        for_produce(
+            batch,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=producer.claim(record_count),
+            transactional=producer.transactional_id is not None,
+        )
+
+    def _format(self, producer: Producer) -> ProduceFormat:
+        transactional_id = producer.transactional_id
+        if transactional_id not in self._formats:
+            # The broker gives up before our socket does, so that its reason is what we see.
+            timeout_ms = self._router.config.request_timeout_ms // 2
+            self._formats[transactional_id] = ProduceFormat(
+                self._topic_partition, transactional_id=transactional_id, timeout_ms=timeout_ms
+            )
+        return self._formats[transactional_id]
+
+    def _drive(self, allowed_in_flight: int) -> None:
+        """Send what is unsent, then read acknowledgements until only so many batches are under way."""
+        while True:
+            try:
+                self._send_unsent()
+                while len(self._pending) > allowed_in_flight:
+                    self._take_ack()
+            except (KafkaUnreachable, KafkaTimeout, LeaderUnavailable) as error:
+                self._start_over()
+                self._outage.wait(error)
+            except NoSuchTopic as error:
+                self._start_over()
+                self._absence.wait(error)
+            else:
+                return
+
+    def _send_unsent(self) -> None:
+        if self._connection is None:
+            self._connection = self._lease.enter_context(self._router.lease_leader(self._topic_partition))
+            self._connection.check_version(Api.PRODUCE, VERSION)
+        while self._sent < len(self._pending):
+            pending = self._pending[self._sent]
+            self._connection.send(Api.PRODUCE, VERSION, [pending.format.head(len(pending.batch)), pending.batch])
+            self._sent += 1
+
+    def _take_ack(self) -> None:
+        answer = self._receive()
+        pending = self._pending[0]
+        if answer.error_code not in (NONE, DUPLICATE_SEQUENCE_NUMBER):
+            context = f"producing batch {pending.index} into {self._topic_partition}"
+            raise broker_error(answer.error_code, context, detail=answer.detail)
+        if answer.base_offset < max(self._next_offset, 0):
+            self._refuse_offset(pending.index, answer.base_offset)
+        self._pending.popleft()
+        self._sent -= 1
+        (last_delta, _) = _COUNTS.unpack_from(pending.batch, _COUNTS_POSITION)
+        self._next_offset = answer.base_offset + last_delta + 1
+        self._outage.reset()
+        self._absence.reset()
+        self._on_ack(pending.index, answer.base_offset)
+        if answer.throttle_ms:
+            self._clock.sleep(answer.throttle_ms / 1000)
+
+    def _receive(self) -> ProduceAnswer:
+        connection = self._connection
+        assert connection is not None
+        data = connection.receive()
+        try:
+            return decode_produce(data)
+        except (struct.error, IndexError) as error:
+            connection.close()
+            raise KafkaProtocolError(f"{connection.address} sent an unreadable answer to Produce") from error
+
+    def _refuse_offset(self, index: int, base_offset: int) -> NoReturn:
+        """The broker has the batch, yet cannot tell where (it forgot), or says something that cannot be."""
+        raise KafkaProtocolError(
+            f"batch {index} of {self._topic_partition} is in the log, but its offset is unknown (answered {base_offset}, "
+            f"expected at least {self._next_offset})",
+            hint="run the restore again: it finds the end of what was written",
+        )
+
+    def _start_over(self) -> None:
+        """Whatever is pending goes out again, over a new connection to whoever leads now."""
+        if self._connection is not None:
+            self._connection.close()
+        self.close()
+        self._sent = 0
+        self._router.forget(self._topic_partition)
