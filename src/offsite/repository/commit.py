@@ -130,3 +130,11 @@ class Commit:
     @property
     def stored_bytes(self) -> int:
         return sum(segment.stored_bytes for segment in self.changes.segments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredCommit:
+    """A commit with the hash of its bytes, which the next one names."""
+
+    commit: Commit
+    hash: str

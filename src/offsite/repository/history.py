@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 from offsite.model.check import check
 from offsite.repository.commit import Commit
@@ -42,16 +43,6 @@ class History(Sequence[CommitSummary]):
         """The columns named by `COLUMNS`; not to be changed."""
         return self._columns
 
-    def extended(self, commits: Iterable[Commit]) -> History:
-        """With the lines of `commits`; those they forget are left out, whichever part they are in."""
-        columns = tuple(array("q", column) for column in self._columns)
-        for commit in commits:
-            for column, value in zip(columns, _summary(commit), strict=True):
-                column.append(value)
-            for start, end in commit.changes.forgotten:
-                _forget(columns, start, end)
-        return History(columns)
-
     def latest_at(self, time_ms: int) -> CommitSummary | None:
         """The newest restore point committed at or before `time_ms`."""
         index = bisect_right(self._columns[1], time_ms)
@@ -65,7 +56,11 @@ class History(Sequence[CommitSummary]):
     def __len__(self) -> int:
         return len(self._columns[0])
 
-    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+    @overload
+    def __getitem__(self, index: int) -> CommitSummary: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[CommitSummary, ...]: ...
+    def __getitem__(self, index: int | slice) -> CommitSummary | tuple[CommitSummary, ...]:
         if isinstance(index, slice):
             return tuple(self[i] for i in range(*index.indices(len(self))))
         return CommitSummary(**{name: column[index] for name, column in zip(COLUMNS, self._columns, strict=True)})
@@ -78,6 +73,24 @@ class History(Sequence[CommitSummary]):
 
     def __hash__(self) -> int:
         return hash(tuple(self._columns[0]))
+
+
+class HistoryBuilder:
+    """A history's working copy: copied once, then extended commit by commit."""
+
+    def __init__(self, history: History) -> None:
+        self._columns = tuple(array("q", column) for column in history.columns)
+
+    def append(self, commit: Commit) -> None:
+        """Take in the next commit, and drop those it forgets."""
+        for column, value in zip(self._columns, _summary(commit), strict=True):
+            column.append(value)
+        for start, end in commit.changes.forgotten:
+            _forget(self._columns, start, end)
+
+    def built(self) -> History:
+        """The history; the builder is not to be used again."""
+        return History(self._columns)
 
 
 def _summary(commit: Commit) -> tuple[int, ...]:

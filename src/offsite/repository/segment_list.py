@@ -5,40 +5,51 @@ A catalog can hold a million segments while a backup run needs no more than wher
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import overload
+from collections.abc import Collection, Iterable, Sequence
+from typing import Protocol, overload
 
 from offsite.repository.segment import Segment
+
+
+class StoredSegments(Protocol):
+    """The first segments of a list, still in the form the catalog keeps them in."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def end(self) -> int:
+        """Where the last one ends."""
+
+    def load(self) -> tuple[Segment, ...]:
+        """Read them."""
 
 
 class SegmentList(Sequence[Segment]):
     """Segments in ascending, non-overlapping ranges: a stored part, loaded on demand, then `tail`."""
 
-    __slots__ = ("_end", "_load", "_stored", "_stored_count", "_tail")
+    __slots__ = ("_loaded", "_tail", "stored")
 
-    def __init__(
-        self,
-        tail: Iterable[Segment] = (),
-        *,
-        load: Callable[[], tuple[Segment, ...]] = tuple,
-        stored_count: int = 0,
-        stored_end: int = 0,
-    ) -> None:
+    def __init__(self, tail: Iterable[Segment] = (), *, stored: StoredSegments | None = None) -> None:
+        self.stored = stored
         self._tail = tuple(tail)
-        self._load = load
-        self._stored_count = stored_count
-        self._stored: tuple[Segment, ...] | None = None
-        self._end = self._tail[-1].end if self._tail else stored_end
+        self._loaded: tuple[Segment, ...] | None = None if stored else ()
+
+    @property
+    def tail(self) -> tuple[Segment, ...]:
+        """The segments after the stored part."""
+        return self._tail
 
     @property
     def end(self) -> int:
         """Where the last segment ends; 0 when there is none."""
-        return self._end
+        if self._tail:
+            return self._tail[-1].end
+        return self.stored.end if self.stored else 0
 
     def appended(self, segment: Segment) -> SegmentList:
         """With one more segment, which must begin at or after `end`."""
-        longer = SegmentList((*self._tail, segment), load=self._load, stored_count=self._stored_count)
-        longer._stored = self._stored
+        longer = SegmentList((*self._tail, segment), stored=self.stored)
+        longer._loaded = self._loaded
         return longer
 
     def inserted(self, segment: Segment) -> SegmentList:
@@ -49,7 +60,7 @@ class SegmentList(Sequence[Segment]):
         return SegmentList(segment for segment in self._all() if segment.key not in keys)
 
     def __len__(self) -> int:
-        return self._stored_count + len(self._tail)
+        return (len(self.stored) if self.stored else 0) + len(self._tail)
 
     @overload
     def __getitem__(self, index: int) -> Segment: ...
@@ -65,11 +76,9 @@ class SegmentList(Sequence[Segment]):
         return hash(self._all())
 
     def __repr__(self) -> str:
-        return f"SegmentList({len(self)} segments to {self._end})"
+        return f"SegmentList({len(self)} segments to {self.end})"
 
     def _all(self) -> tuple[Segment, ...]:
-        if not self._stored_count:
-            return self._tail
-        if self._stored is None:
-            self._stored = self._load()
-        return self._stored + self._tail
+        if self._loaded is None:
+            self._loaded = self.stored.load() if self.stored else ()
+        return self._loaded + self._tail

@@ -12,11 +12,12 @@ from offsite.repository.commit import (
     PartitionId,
     Position,
     RecordedHole,
+    StoredCommit,
     TopicIncarnation,
     TopicShape,
 )
 from offsite.repository.commit_json import damaged_commit
-from offsite.repository.history import History
+from offsite.repository.history import History, HistoryBuilder
 from offsite.repository.layout import parse_segment_key
 from offsite.repository.segment import Segment
 from offsite.repository.segment_list import SegmentList
@@ -69,17 +70,17 @@ class BackupState:
         return replace(self, segments={known: found for known, found in segments.items() if found})
 
 
-def fold(state: BackupState, commits: Iterable[tuple[Commit, str]]) -> BackupState:
-    """`state` after `commits`, each with the hash of its bytes, in order.
+def fold(state: BackupState, commits: Iterable[StoredCommit]) -> BackupState:
+    """`state` after `commits`, in order.
 
     Raises `DamagedCommit` when one does not follow: wrong number, wrong previous hash, time going back, a segment listed
     twice or over another one, a removed segment that is not there.
     """
-    following = tuple(commits)
-    builder = _Builder(state)
-    for commit, digest in following:
-        builder.apply(commit, digest)
-    return builder.built(state.history.extended(commit for commit, _ in following))
+    builder, history = _Builder(state), HistoryBuilder(state.history)
+    for stored in commits:
+        builder.apply(stored.commit, stored.hash)
+        history.append(stored.commit)
+    return builder.built(history.built())
 
 
 class _Builder:

@@ -1,0 +1,83 @@
+"""Where a backup's folded state is kept, so that opening it costs one read and a few commits, however long its history.
+
+A catalog is written for every 100th commit and found through a small hint object. Neither is trusted: a catalog counts only
+when the commit it stands for has the hash it names, and without any the whole log is folded.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from offsite.model.errors import Damaged, OffsiteError
+from offsite.repository.catalog_table import damaged_catalog, decode_history, decode_state, encode_history, encode_state
+from offsite.repository.commit_log import CommitLog
+from offsite.repository.json_object import FORMAT, encode_canonical, parse_json_object
+from offsite.repository.layout import parse_catalog_key
+from offsite.repository.state import FIRST_SEQ, BackupState, fold
+
+COMMITS_PER_CATALOG = 100
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    """Opens and extends the states of one backup."""
+
+    log: CommitLog
+
+    def state(self, *, upto: int | None = None) -> BackupState:
+        """The state after commit `upto`, or after the newest. Raises `DamagedCommit`, `FormatTooNew`."""
+        base = self._newest(upto)
+        return fold(base, self.log.read(after=base.seq, upto=upto))
+
+    def write(self, state: BackupState) -> None:
+        """Keep `state`; whoever writes the same one again writes the same meaning, so that an existing one stays."""
+        layout, store = self.log.layout, self.log.store
+        store.put_if_absent(layout.history_key(state.seq), encode_history(state.history))
+        store.put_if_absent(layout.catalog_key(state.seq), encode_state(state))
+        store.put_overwrite(layout.hint_key, encode_canonical({"format": FORMAT, "seq": state.seq}))
+
+    def is_due(self, state: BackupState) -> bool:
+        return state.seq >= FIRST_SEQ and state.seq % COMMITS_PER_CATALOG == 0
+
+    def read(self, seq: int) -> BackupState:
+        """The catalog of commit `seq`. Raises `DamagedObject` when it is missing, unreadable, or not of this log."""
+        layout, store = self.log.layout, self.log.store
+        state, history = store.get(layout.catalog_key(seq)), store.get(layout.history_key(seq))
+        if state is None or history is None:
+            raise damaged_catalog(f"{layout.catalog_key(seq)} is missing")
+        lines = decode_history(history, key=layout.history_key(seq))
+        found = decode_state(state, key=layout.catalog_key(seq), history=lines)
+        commit = self.log.get(seq)
+        if commit is None or (found.backup, found.seq, found.head_hash) != (layout.backup, seq, commit.hash):
+            raise damaged_catalog(f"{layout.catalog_key(seq)} does not belong to this commit log")
+        return found
+
+    def _newest(self, upto: int | None) -> BackupState:
+        for seq in self._candidates(upto):
+            try:
+                return self.read(seq)
+            except Damaged as error:
+                _log.warning("catalog_unusable", extra={"backup": self.log.layout.backup, "reason": error.message})
+        return BackupState(backup=self.log.layout.backup)
+
+    def _candidates(self, upto: int | None) -> Iterator[int]:
+        """Numbers of catalogs that may exist at or below `upto`, best first; listing only when the hint does not help."""
+        tried = self._hinted()
+        if tried is not None and (upto is None or tried <= upto):
+            yield tried
+        listed = self.log.store.list(self.log.layout.catalog_prefix)
+        known = [seq for info in listed if (seq := parse_catalog_key(info.key)) is not None]
+        yield from (seq for seq in reversed(known) if seq != tried and (upto is None or seq <= upto))
+
+    def _hinted(self) -> int | None:
+        key = self.log.layout.hint_key
+        data = self.log.store.get(key)
+        try:
+            return None if data is None else parse_json_object(data, source=key, damaged=damaged_catalog).integer("seq")
+        except OffsiteError as error:
+            _log.warning("hint_unusable", extra={"key": key, "reason": error.message})
+            return None

@@ -1,0 +1,201 @@
+"""A backup's state as two Parquet objects: live segments (with everything else of the state in the schema's metadata), and the
+list of commits. Pages carry checksums, the metadata its hash. The one place that knows pyarrow, imported where used.
+"""
+
+from __future__ import annotations
+
+import io
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from offsite.model.errors import DamagedObject
+from offsite.repository.commit import PartitionId
+from offsite.repository.commit_json import (
+    checkpoint_from_json,
+    checkpoint_to_json,
+    hole_from_json,
+    hole_to_json,
+    position_from_json,
+    position_to_json,
+    topic_from_json,
+    topic_to_json,
+)
+from offsite.repository.history import COLUMNS, History
+from offsite.repository.json_object import FORMAT, JsonObject, JsonValue, encode_canonical, parse_json_object
+from offsite.repository.segment import Compression, Segment
+from offsite.repository.segment_body import content_hash
+from offsite.repository.segment_list import SegmentList
+from offsite.repository.state import BackupState
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+_STATE, _STATE_HASH = b"offsite.state", b"offsite.state.hash"
+_SEGMENT_FIELDS = tuple(field.name for field in fields(Segment))
+_LISTS = frozenset({"timestamp_types", "leader_epochs"})
+_TEXTS = frozenset({"key", "topic", "topic_id", "compression", "hash", "index_key", "index_hash"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSlice:
+    """The segments of one partition: rows `[low, high)` of a catalog's table."""
+
+    table: pa.Table
+    low: int
+    high: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.high - self.low
+
+    def rows(self) -> pa.Table:
+        return self.table.slice(self.low, len(self))
+
+    def load(self) -> tuple[Segment, ...]:
+        columns = self.rows().to_pydict()
+        return tuple(_segment(values) for values in zip(*(columns[name] for name in _SEGMENT_FIELDS), strict=True))
+
+
+def encode_state(state: BackupState) -> bytes:
+    """All of `state` but its history."""
+    import pyarrow as pa
+
+    partitions = sorted(state.segments)
+    schema = _schema()
+    parts = [part for known in partitions for part in _tables(state.segments[known], schema)]
+    table = pa.concat_tables(parts) if parts else schema.empty_table()
+    described = encode_canonical(_state_to_json(state, partitions))
+    metadata = {_STATE: described, _STATE_HASH: content_hash(described).encode("ascii")}
+    return _to_parquet(table.replace_schema_metadata(metadata))
+
+
+def decode_state(data: bytes, *, key: str, history: History) -> BackupState:
+    """Read the catalog object `key`; segments stay in columns until they are looked at. Raises `DamagedObject`."""
+    table = _from_parquet(data, key)
+    metadata = table.schema.metadata or {}
+    described = metadata.get(_STATE, b"")
+    if content_hash(described).encode("ascii") != metadata.get(_STATE_HASH):
+        raise damaged_catalog(f"{key}: its description does not have its hash")
+    item = parse_json_object(described, source=key, damaged=damaged_catalog)
+    return BackupState(
+        backup=item.text("backup"),
+        seq=item.integer("seq"),
+        head_hash=item.text("head_hash"),
+        committed_at_ms=item.integer("committed_at_ms"),
+        topics={shape.incarnation: shape for shape in map(topic_from_json, item.children("topics"))},
+        positions={found.partition_id: found for found in map(position_from_json, item.children("positions"))},
+        segments=_segment_lists(item, table),
+        holes=tuple(map(hole_from_json, item.children("holes"))),
+        checkpoints=tuple(map(checkpoint_from_json, item.children("checkpoints"))),
+        groups=item.optional_text("groups"),
+        history=history,
+    )
+
+
+def encode_history(history: History) -> bytes:
+    import pyarrow as pa
+
+    columns = [pa.array(memoryview(column), type=pa.int64()) for column in history.columns]
+    return _to_parquet(pa.table(columns, names=list(COLUMNS)))
+
+
+def decode_history(data: bytes, *, key: str) -> History:
+    """Raises `DamagedObject`."""
+    table = _from_parquet(data, key)
+    if tuple(table.column_names) != COLUMNS:
+        raise damaged_catalog(f"{key}: its columns are not those of a history")
+    return History([array("q", column.to_numpy().tobytes()) for column in table.columns])
+
+
+def damaged_catalog(message: str) -> DamagedObject:
+    return DamagedObject(message, hint="nothing is lost: the catalog is rebuilt from the commits")
+
+
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    kinds = {"has_transactions": pa.bool_()}
+    kinds |= dict.fromkeys(_LISTS, pa.list_(pa.int64())) | dict.fromkeys(_TEXTS, pa.string())
+    return pa.schema([(name, kinds.get(name, pa.int64())) for name in _SEGMENT_FIELDS])
+
+
+def _tables(segments: SegmentList, schema: pa.Schema) -> list[pa.Table]:
+    """A partition's rows: what came from a catalog goes back as it is, only the tail is turned into columns."""
+    import pyarrow as pa
+
+    stored = [segments.stored.rows()] if isinstance(segments.stored, TableSlice) else []
+    fresh = segments.tail if stored or not segments.stored else tuple(segments)
+    columns = {name: [_cell(getattr(segment, name)) for segment in fresh] for name in _SEGMENT_FIELDS}
+    return [*stored, pa.table(columns, schema=schema)]
+
+
+def _cell(value: object) -> object:
+    return value.value if isinstance(value, Compression) else value
+
+
+def _segment(values: Sequence[Any]) -> Segment:
+    cells = dict(zip(_SEGMENT_FIELDS, values, strict=True))
+    cells["compression"] = Compression(cells["compression"])
+    for name in _LISTS:
+        cells[name] = tuple(cells[name])
+    return Segment(**cells)
+
+
+def _state_to_json(state: BackupState, partitions: Sequence[PartitionId]) -> dict[str, JsonValue]:
+    return {
+        "format": FORMAT,
+        "backup": state.backup,
+        "seq": state.seq,
+        "head_hash": state.head_hash,
+        "committed_at_ms": state.committed_at_ms,
+        "topics": [topic_to_json(shape) for shape in state.topics.values()],
+        "positions": [position_to_json(position) for position in state.positions.values()],
+        "holes": [hole_to_json(hole) for hole in state.holes],
+        "checkpoints": [checkpoint_to_json(taken) for taken in state.checkpoints],
+        "groups": state.groups,
+        "partitions": [
+            {
+                "topic": known.topic,
+                "topic_id": known.topic_id,
+                "partition": known.partition,
+                "rows": len(state.segments[known]),
+                "end": state.segments[known].end,
+            }
+            for known in partitions
+        ],
+    }
+
+
+def _segment_lists(item: JsonObject, table: pa.Table) -> dict[PartitionId, SegmentList]:
+    lists: dict[PartitionId, SegmentList] = {}
+    low = 0
+    for part in item.children("partitions"):
+        known = PartitionId(
+            topic=part.text("topic"), topic_id=part.text("topic_id"), partition=part.integer("partition")
+        )
+        high = low + part.integer("rows")
+        lists[known] = SegmentList(stored=TableSlice(table=table, low=low, high=high, end=part.integer("end")))
+        low = high
+    if low != table.num_rows:
+        raise damaged_catalog(f"{item.source}: {table.num_rows} rows for {low} segments")
+    return lists
+
+
+def _to_parquet(table: pa.Table) -> bytes:
+    from pyarrow import parquet
+
+    sink = io.BytesIO()
+    parquet.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    return sink.getvalue()
+
+
+def _from_parquet(data: bytes, key: str) -> pa.Table:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        return parquet.read_table(pa.BufferReader(data), page_checksum_verification=True)
+    except (pa.ArrowException, OSError) as error:
+        raise damaged_catalog(f"{key}: {error}") from error

@@ -1,0 +1,89 @@
+"""The commit log of one backup: dense numbers, create-only objects, each naming the hash of the one before.
+
+Whoever creates number n+1 has committed; everything written before is garbage until then. Nothing here is ever deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+
+from offsite.model.check import check
+from offsite.model.errors import CommitLost
+from offsite.repository.commit import Commit, StoredCommit
+from offsite.repository.commit_json import commit_hash, damaged_commit, decode_commit, encode_commit
+from offsite.repository.layout import BackupLayout, parse_commit_key
+from offsite.repository.store import ObjectInfo, PutResult, Store
+
+_READERS = 16
+_WINDOW = 4 * _READERS
+"""Commits read ahead: hides the latency of an object store and bounds the memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitLog:
+    store: Store
+    layout: BackupLayout
+
+    def append(self, commit: Commit) -> StoredCommit:
+        """Create the commit under its number, or raise `CommitLost` when another writer has it.
+
+        An equal one that is there already is our own (its writer id is unique). `PutOutcomeUnknown` leaves the question to
+        the next run: the commit is there in full, or not at all.
+        """
+        data = encode_commit(commit)
+        key = self.layout.commit_key(commit.seq)
+        check(self._decoded(key, data).commit == commit, f"{key} would not read back as it was meant")
+        if self.store.put_if_absent(key, data) is PutResult.OTHER:
+            raise CommitLost(
+                f"another writer made commit {commit.seq} of {commit.backup}",
+                hint="run the command again: it continues from that commit; run one writer per backup",
+            )
+        return StoredCommit(commit=commit, hash=commit_hash(data))
+
+    def sealed(self, commit: Commit) -> StoredCommit:
+        """`commit` as it would be stored; writes nothing."""
+        return StoredCommit(commit=commit, hash=commit_hash(encode_commit(commit)))
+
+    def get(self, seq: int) -> StoredCommit | None:
+        """Commit `seq`, or None when there is none."""
+        key = self.layout.commit_key(seq)
+        data = self.store.get(key)
+        return None if data is None else self._decoded(key, data)
+
+    def read(self, *, after: int, upto: int | None = None) -> Iterator[StoredCommit]:
+        """The commits `after` < number <= `upto` in order. Raises `DamagedCommit` for a missing or unreadable one.
+
+        Neither their chain nor their content is judged here: `state.fold` does that.
+        """
+        listed = self.store.list(self.layout.commits_prefix, start_after=self.layout.commit_key(after))
+        keys = self._dense(listed, after, upto)
+        with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="commits") as pool:
+            while window := list(islice(keys, _WINDOW)):
+                yield from pool.map(self._existing, window)
+
+    def _dense(self, listed: Iterator[ObjectInfo], after: int, upto: int | None) -> Iterator[str]:
+        expected = after + 1
+        for info in listed:
+            if upto is not None and expected > upto:
+                return
+            if parse_commit_key(info.key) is None:
+                raise damaged_commit(f"{info.key} does not belong into a commit log")
+            if info.key != self.layout.commit_key(expected):
+                raise damaged_commit(f"{self.layout.commit_key(expected)} is missing, {info.key} is there")
+            yield info.key
+            expected += 1
+
+    def _existing(self, key: str) -> StoredCommit:
+        data = self.store.get(key)
+        if data is None:
+            raise damaged_commit(f"{key} was listed and cannot be read")
+        return self._decoded(key, data)
+
+    def _decoded(self, key: str, data: bytes) -> StoredCommit:
+        commit = decode_commit(data, key=key)
+        if self.layout.commit_key(commit.seq) != key or commit.backup != self.layout.backup:
+            raise damaged_commit(f"{key} holds commit {commit.seq} of {commit.backup}")
+        return StoredCommit(commit=commit, hash=commit_hash(data))

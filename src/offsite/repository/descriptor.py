@@ -1,0 +1,84 @@
+"""What is written once: the repository's own descriptor (`offsite.json`) and each backup's (`backup.json`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offsite.model.errors import DamagedObject
+from offsite.model.selection import TopicSelection
+from offsite.repository.json_object import FORMAT, encode_canonical, parse_json_object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepositoryDescriptor:
+    """`repository_id` is random and tells copies and mix-ups apart; `created_by` is the version of offsite."""
+
+    repository_id: str
+    created_at_ms: int
+    created_by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupDescriptor:
+    """One backup: always of one cluster and one selection. `options` are those that later runs must not change."""
+
+    name: str
+    cluster_id: str
+    selection: TopicSelection
+    created_at_ms: int
+    options: tuple[tuple[str, str], ...] = ()
+
+
+def encode_repository(descriptor: RepositoryDescriptor) -> bytes:
+    return encode_canonical(
+        {
+            "format": FORMAT,
+            "repository_id": descriptor.repository_id,
+            "created_at_ms": descriptor.created_at_ms,
+            "created_by": descriptor.created_by,
+        }
+    )
+
+
+def decode_repository(data: bytes, *, key: str) -> RepositoryDescriptor:
+    """Raises `DamagedObject`, `FormatTooNew`."""
+    item = parse_json_object(data, source=key, damaged=_damaged)
+    return RepositoryDescriptor(
+        repository_id=item.text("repository_id"),
+        created_at_ms=item.integer("created_at_ms"),
+        created_by=item.text("created_by"),
+    )
+
+
+def encode_backup(descriptor: BackupDescriptor) -> bytes:
+    return encode_canonical(
+        {
+            "format": FORMAT,
+            "name": descriptor.name,
+            "cluster_id": descriptor.cluster_id,
+            "include": list(descriptor.selection.include),
+            "exclude": list(descriptor.selection.exclude),
+            "internal": descriptor.selection.internal,
+            "created_at_ms": descriptor.created_at_ms,
+            "options": dict(descriptor.options),
+        }
+    )
+
+
+def decode_backup(data: bytes, *, key: str) -> BackupDescriptor:
+    """Raises `DamagedObject`, `FormatTooNew`."""
+    item = parse_json_object(data, source=key, damaged=_damaged)
+    selection = TopicSelection(
+        include=item.texts("include"), exclude=item.texts("exclude"), internal=item.flag("internal")
+    )
+    return BackupDescriptor(
+        name=item.text("name"),
+        cluster_id=item.text("cluster_id"),
+        selection=selection,
+        created_at_ms=item.integer("created_at_ms"),
+        options=item.text_map("options"),
+    )
+
+
+def _damaged(message: str) -> DamagedObject:
+    return DamagedObject(message, hint="restore this object from another copy of the repository")

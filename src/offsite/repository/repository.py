@@ -1,0 +1,102 @@
+"""A repository: a place in a store that holds backups. Made once by `init`, then opened."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+
+from offsite import __version__
+from offsite.model.errors import BackupExists, BackupNotFound, RepositoryExists, RepositoryNotFound
+from offsite.model.names import check_backup_name
+from offsite.model.selection import TopicSelection
+from offsite.repository.backup import Backup
+from offsite.repository.descriptor import (
+    BackupDescriptor,
+    RepositoryDescriptor,
+    decode_backup,
+    decode_repository,
+    encode_backup,
+    encode_repository,
+)
+from offsite.repository.layout import BACKUPS_PREFIX, ROOT_KEY, BackupLayout
+from offsite.repository.store import PutResult, Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repository:
+    store: Store
+    descriptor: RepositoryDescriptor
+
+    @classmethod
+    def init(cls, store: Store, *, repository_id: str | None = None) -> Repository:
+        """Make a new repository. Raises `RepositoryExists` when there is one; nothing is changed then."""
+        store.prepare()
+        descriptor = RepositoryDescriptor(
+            repository_id=repository_id or str(uuid.uuid4()), created_at_ms=store.now_ms(), created_by=__version__
+        )
+        if store.put_if_absent(ROOT_KEY, encode_repository(descriptor)) is PutResult.OTHER:
+            raise RepositoryExists(f"{store.url} is a repository already", hint="go on with: offsite backup run")
+        return cls(store=store, descriptor=descriptor)
+
+    @classmethod
+    def open(cls, store: Store) -> Repository:
+        """Raises `RepositoryNotFound`, `FormatTooNew`, `DamagedObject`."""
+        data = store.get(ROOT_KEY)
+        if data is None:
+            raise RepositoryNotFound(f"there is no repository at {store.url}", hint=f"make one: offsite init {store.url}")
+        return cls(store=store, descriptor=decode_repository(data, key=ROOT_KEY))
+
+    def backups(self) -> tuple[str, ...]:
+        """The names of its backups, sorted."""
+        names: list[str] = []
+        while info := next(self.store.list(BACKUPS_PREFIX, start_after=_past(names)), None):
+            names.append(info.key.removeprefix(BACKUPS_PREFIX).split("/")[0])
+        return tuple(name for name in names if self.store.head(BackupLayout(backup=name).descriptor_key))
+
+    def create_backup(
+        self,
+        name: str,
+        *,
+        cluster_id: str,
+        selection: TopicSelection,
+        options: tuple[tuple[str, str], ...] = (),
+    ) -> Backup:
+        """Make backup `name`, or open it when it is there with the same source, selection and options.
+
+        Raises `BackupExists` when it is there with others, `BadName`.
+        """
+        descriptor = BackupDescriptor(
+            name=check_backup_name(name),
+            cluster_id=cluster_id,
+            selection=selection,
+            created_at_ms=self.store.now_ms(),
+            options=tuple(sorted(options)),
+        )
+        key = BackupLayout(backup=name).descriptor_key
+        if self.store.put_if_absent(key, encode_backup(descriptor)) is not PutResult.OTHER:
+            return Backup(store=self.store, descriptor=descriptor)
+        return self._same_or_refused(descriptor)
+
+    def backup(self, name: str) -> Backup:
+        """Raises `BackupNotFound`, `BadName`, `FormatTooNew`, `DamagedObject`."""
+        key = BackupLayout(backup=name).descriptor_key
+        data = self.store.get(key)
+        if data is None:
+            known = ", ".join(self.backups()) or "none"
+            raise BackupNotFound(f"no backup {name!r} in {self.store.url} (there: {known})", hint="see: offsite list")
+        return Backup(store=self.store, descriptor=decode_backup(data, key=key))
+
+    def _same_or_refused(self, wanted: BackupDescriptor) -> Backup:
+        found = self.backup(wanted.name)
+        if replace(found.descriptor, created_at_ms=wanted.created_at_ms) != wanted:
+            raise BackupExists(
+                f"backup {wanted.name} exists for cluster {found.descriptor.cluster_id}"
+                f" with topics {', '.join(found.descriptor.selection.include)}",
+                hint="run it with the same cluster and topics, or choose another name",
+            )
+        return found
+
+
+def _past(names: list[str]) -> str:
+    """A key after everything of the last of `names`: `0` follows `/`."""
+    return f"{BACKUPS_PREFIX}{names[-1]}0" if names else ""
