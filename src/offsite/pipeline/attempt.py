@@ -53,9 +53,7 @@ def attempt(
     )
 
 
-def _outcome(
-    task: TaskT, function: Callable[[TaskT], ResultT], is_last_attempt: bool
-) -> Done[ResultT] | Failed:
+def _outcome(task: TaskT, function: Callable[[TaskT], ResultT], is_last_attempt: bool) -> Done[ResultT] | Failed:
     try:
         return Done(value=function(task))
     except LASTING as error:

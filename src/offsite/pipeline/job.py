@@ -17,29 +17,47 @@ from offsite.pipeline.attempt import Envelope, attempt
 from offsite.pipeline.runner import ResultT, TaskT
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark import Accumulator, SparkContext
 
 TICK_S = 0.2
 """How long the driver waits for an envelope before it shows progress again: five times a second looks alive."""
+
+
+class Mailbox:
+    """Where workers' envelopes arrive. One per SparkContext: an accumulator is never given back by pyspark, so one per
+    job would grow for ever. An envelope of an earlier job (cancelled, its tasks still ending) is dropped."""
+
+    def __init__(self, context: SparkContext) -> None:
+        self.accumulator: Accumulator[Any] = context.accumulator((), _Gathering(self._deliver))  # type: ignore[arg-type]
+        self._job = 0
+        self._inbox: queue.SimpleQueue[Envelope[Any] | _End] = queue.SimpleQueue()
+
+    def open(self) -> tuple[int, queue.SimpleQueue[Envelope[Any] | _End]]:
+        """A job number never used before, and the queue that its envelopes go to from now on."""
+        self._job, self._inbox = self._job + 1, queue.SimpleQueue()
+        return self._job, self._inbox
+
+    def _deliver(self, job: int, envelope: Envelope[Any]) -> None:
+        if job == self._job:
+            self._inbox.put(envelope)
 
 
 class SparkJob(Generic[TaskT, ResultT]):
     def __init__(
         self,
         context: SparkContext,
+        mailbox: Mailbox,
         tasks: Sequence[tuple[int, TaskT]],
         function: Callable[[TaskT], ResultT],
         *,
-        group: str,
         max_attempts: int,
     ) -> None:
+        job, self._inbox = mailbox.open()
         self._context = context
         self._tasks = tasks
-        self._group = group
-        self._inbox: queue.SimpleQueue[Envelope[ResultT] | _End] = queue.SimpleQueue()
-        post = context.accumulator((), _Mailbox(self._inbox.put))  # type: ignore[arg-type]  # duck typed on purpose
-        self._work = _Work(function=function, post=post, max_attempts=max_attempts)
-        self._thread = threading.Thread(target=self._submit, name=group, daemon=True)
+        self._group = f"offsite-{job}"
+        self._work = _Work(job=job, function=function, home=mailbox.accumulator, max_attempts=max_attempts)
+        self._thread = threading.Thread(target=self._submit, name=self._group, daemon=True)
 
     def envelopes(self) -> Iterator[Envelope[ResultT] | None]:
         """Start the job; yield each envelope, and None at least every `TICK_S`. Raises what Spark raised at the end."""
@@ -65,7 +83,7 @@ class SparkJob(Generic[TaskT, ResultT]):
         try:
             self._context.setJobGroup(self._group, "offsite", interruptOnCancel=True)
             self._context.parallelize(self._tasks, len(self._tasks)).mapPartitions(self._work).collect()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # handed to the thread that waits in `envelopes`, which raises it
             self._inbox.put(_End(error=error))
         else:
             self._inbox.put(_End(error=None))
@@ -76,24 +94,24 @@ class _End:
     error: Exception | None
 
 
-class _Mailbox:
+class _Gathering:
     """An accumulator parameter that keeps nothing: on the driver each envelope goes to `deliver`; in a worker they
-    are gathered until the task ends."""
+    are gathered until the task ends. Spark only calls its three methods, so it need not be an AccumulatorParam."""
 
-    def __init__(self, deliver: Callable[[Any], None] | None = None) -> None:
+    def __init__(self, deliver: Callable[[int, Envelope[Any]], None] | None = None) -> None:
         self._deliver = deliver
 
-    def __reduce__(self) -> tuple[type[_Mailbox], tuple[()]]:
-        return _Mailbox, ()
+    def __reduce__(self) -> tuple[type[_Gathering], tuple[()]]:
+        return _Gathering, ()
 
     def zero(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
         return ()
 
-    def addInPlace(self, kept: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:  # noqa: N802 (Spark's name)
+    def addInPlace(self, kept: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:  # noqa: N802  # Spark's name
         if self._deliver is None:
             return kept + new
-        for envelope in new:
-            self._deliver(envelope)
+        for job, envelope in new:
+            self._deliver(job, envelope)
         return ()
 
 
@@ -101,8 +119,9 @@ class _Mailbox:
 class _Work(Generic[TaskT, ResultT]):
     """What travels to the workers."""
 
+    job: int
     function: Callable[[TaskT], ResultT]
-    post: Any
+    home: Any
     max_attempts: int
 
     def __call__(self, tasks: Iterable[tuple[int, TaskT]]) -> Iterator[None]:
@@ -112,5 +131,6 @@ class _Work(Generic[TaskT, ResultT]):
         is_last_attempt = context is None or context.attemptNumber() + 1 >= self.max_attempts
         for index, task in tasks:
             meter.start()
-            self.post.add((attempt(index, task, self.function, is_last_attempt=is_last_attempt),))
+            envelope = attempt(index, task, self.function, is_last_attempt=is_last_attempt)
+            self.home.add(((self.job, envelope),))
         return iter(())

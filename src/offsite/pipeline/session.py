@@ -1,35 +1,45 @@
 """Spark, started and stopped: the only file that builds a SparkContext.
 
-Owns the life of Spark in this process and runs tasks on it. pyspark is imported inside functions only, so that
-commands which copy nothing stay quick. Must never hold data or secrets: Spark sees tasks, functions and results.
+A session starts in a thread of its own the moment it is made, so that Spark comes up while the driver plans.
+pyspark is imported inside functions only: commands that copy nothing stay quick. Must never hold data or secrets.
 """
 
 from __future__ import annotations
 
+import logging
 import os
-import re
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from offsite.model.check import check
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import OffsiteError, SparkFailed
 from offsite.pipeline.board import Board
-from offsite.pipeline.job import SparkJob
+from offsite.pipeline.daemon import NEST_VARIABLE
+from offsite.pipeline.java import java_binary
+from offsite.pipeline.job import Mailbox, SparkJob
+from offsite.pipeline.jobs import TaskJobs
+from offsite.pipeline.jvm import LocalJvm, last_words
+from offsite.pipeline.master import check_reachable, runs_in_one_jvm
+from offsite.pipeline.nest import Nest
 from offsite.pipeline.runner import Done, Failed, OnProgress, ResultT, TaskT
+from offsite.pipeline.scratch import Scratch
+from offsite.pipeline.settings import MAX_ATTEMPTS, common_settings, local_settings
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-MAX_ATTEMPTS = 4
-"""Attempts at one task before it has failed for good: Spark's own default on a cluster."""
-
-_POISONED_TASK = re.compile(r"Task (\d+) in stage \S+ failed \d+ times")
-
 
 class SparkRunner:
-    """Runs tasks on Spark: in this machine's cores unless `master` names a cluster. One at a time in a process."""
+    """A `Runner` on Spark: this machine's cores, unless `master` is a cluster's URL. One at a time in a process.
+
+    `conf` is laid over offsite's own Spark settings and must hold no secret. `preload` names modules that workers
+    import before their first task; modules that start threads when imported must stay out of it.
+    """
 
     def __init__(
         self,
@@ -37,28 +47,23 @@ class SparkRunner:
         master: str | None = None,
         app_name: str = "offsite",
         driver_memory_mib: int = 512,
+        conf: Mapping[str, str] | None = None,
+        preload: Sequence[str] = (),
         clock: Clock | None = None,
     ) -> None:
         self._master = master or f"local[{os.cpu_count() or 1},{MAX_ATTEMPTS}]"
-        self._app_name = app_name
-        self._driver_memory_mib = driver_memory_mib
+        self._settings = {"spark.app.name": app_name, "spark.driver.memory": f"{driver_memory_mib}m", **(conf or {})}
+        self._preload = preload
         self._clock = clock or SystemClock()
-        self._starter: threading.Thread | None = None
-        self._context: SparkContext | None = None
-        self._start_error: OffsiteError | None = None
-        self._jobs = 0
+        self._session: _Session | None = None
+        self._worker_peak_rss_bytes = 0
 
     def begin(self) -> None:
-        if self._starter is None:
-            self._starter = threading.Thread(target=self._start, name="offsite-spark-start", daemon=True)
-            self._starter.start()
+        if self._session is None:
+            self._session = self._open_session()
 
     def run(
-        self,
-        tasks: Sequence[TaskT],
-        function: Callable[[TaskT], ResultT],
-        *,
-        on_progress: OnProgress | None = None,
+        self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
     ) -> list[ResultT]:
         board = self._run(tasks, function, on_progress, keep_going=False)
         if (error := board.first_error()) is not None:
@@ -66,20 +71,19 @@ class SparkRunner:
         return [outcome.value for outcome in board.outcomes() if isinstance(outcome, Done)]
 
     def run_all(
-        self,
-        tasks: Sequence[TaskT],
-        function: Callable[[TaskT], ResultT],
-        *,
-        on_progress: OnProgress | None = None,
+        self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
     ) -> list[Done[ResultT] | Failed]:
         return list(self._run(tasks, function, on_progress, keep_going=True).outcomes())
 
     def close(self) -> None:
-        if self._starter is not None:
-            self._starter.join()
-        if self._context is not None:
-            self._context.stop()
-            self._context = None
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _open_session(self) -> _Session:
+        if runs_in_one_jvm(self._master):
+            return _LocalSession(self._master, self._settings, preload=self._preload, clock=self._clock)
+        return _ClusterSession(self._master, self._settings)
 
     def _run(
         self,
@@ -89,88 +93,160 @@ class SparkRunner:
         *,
         keep_going: bool,
     ) -> Board[ResultT]:
-        board: Board[ResultT] = Board(len(tasks))
-        started_s = self._clock.monotonic_s()
+        def open_job(numbered: Sequence[tuple[int, TaskT]]) -> SparkJob[TaskT, ResultT]:
+            self.begin()
+            assert self._session is not None
+            context, mailbox = self._session.ready()
+            return SparkJob(context, mailbox, numbered, function, max_attempts=MAX_ATTEMPTS)
 
-        def show() -> None:
-            if on_progress is not None:
-                on_progress(board.progress(elapsed_s=self._clock.monotonic_s() - started_s))
+        return TaskJobs(tasks, open_job, on_progress=on_progress, keep_going=keep_going, clock=self._clock).run()
 
-        show()
-        while (indexes := board.open_tasks()) and (keep_going or board.first_error() is None):
-            self._run_job([(index, tasks[index]) for index in indexes], function, board, show, keep_going=keep_going)
-        show()
-        return board
 
-    def _run_job(
-        self,
-        tasks: Sequence[tuple[int, TaskT]],
-        function: Callable[[TaskT], ResultT],
-        board: Board[ResultT],
-        show: Callable[[], None],
-        *,
-        keep_going: bool,
-    ) -> None:
-        """One Spark job. Spark gives up a whole job when one task kills its worker every time: that task is settled
-        as failed here, and the caller runs another job with the rest."""
-        self._jobs += 1
-        job = SparkJob(
-            self._ready_context(), tasks, function, group=f"offsite-{self._jobs}", max_attempts=MAX_ATTEMPTS
-        )
-        try:
-            for envelope in job.envelopes():
-                if envelope is not None:
-                    board.take(envelope)
-                show()
-                if not keep_going and board.first_error() is not None:
-                    job.cancel()
-                    return
-        except BaseException as error:
-            job.cancel()
-            if not isinstance(error, Exception):
-                raise
-            poisoned, failure = _explain(error)
-            if poisoned is None:
-                raise failure from error
-            board.give_up(tasks[poisoned][0], failure)
+class _Session(ABC):
+    """One SparkContext, from the start in the background to the end."""
 
-    def _ready_context(self) -> SparkContext:
-        self.begin()
-        assert self._starter is not None
+    def __init__(self) -> None:
+        self._context: SparkContext | None = None
+        self._mailbox: Mailbox | None = None
+        self._error: OffsiteError | None = None
+        self._starter = threading.Thread(target=self._start, name="offsite-spark-start", daemon=True)
+        self._starter.start()
+
+    def ready(self) -> tuple[SparkContext, Mailbox]:
+        """Wait for the start to end. Raises what went wrong in it."""
         self._starter.join()
-        if self._start_error is not None:
-            raise self._start_error
-        assert self._context is not None
-        return self._context
+        if self._error is not None:
+            raise self._error
+        check(self._context is not None and self._mailbox is not None, "a started session has a context")
+        return self._context, self._mailbox  # type: ignore[return-value]  # checked in the line above
+
+    def close(self) -> None:
+        self._starter.join()
+        self._stop()
+        if self._context is not None:
+            _forget(self._context)
+
+    @abstractmethod
+    def _build(self) -> SparkContext:
+        """Start all it takes, in the starter's thread."""
+
+    @abstractmethod
+    def _stop(self) -> None:
+        """End what `_build` started, however far it came."""
 
     def _start(self) -> None:
         try:
-            self._context = self._build_context()
-        except Exception as error:
-            self._start_error = SparkFailed(f"Spark did not start: {_last_line(str(error))}", hint="offsite doctor")
-            self._start_error.__cause__ = error
+            self._context = self._build()
+            self._mailbox = Mailbox(self._context)
+        except OffsiteError as error:
+            self._error = error
+        except Exception as error:  # noqa: BLE001  # raised to the caller by `ready`
+            self._error = SparkFailed(f"Spark did not start: {self._explain(error)}", hint="offsite doctor")
+            self._error.__cause__ = error
 
-    def _build_context(self) -> SparkContext:
+    def _explain(self, error: Exception) -> str:
+        return str(error).strip().partition("\n")[0]
+
+
+class _LocalSession(_Session):
+    """The JVM started directly and killed at the end: nothing in it outlives its jobs."""
+
+    def __init__(self, master: str, settings: Mapping[str, str], *, preload: Sequence[str], clock: Clock) -> None:
+        self._master, self._settings, self._preload, self._clock = master, settings, preload, clock
+        self._scratch = Scratch()
+        self._jvm: LocalJvm | None = None
+        self._nest: Nest | None = None
+        super().__init__()
+
+    def _build(self) -> SparkContext:
+        folder = self._scratch.create()
+        settings = {**local_settings(master=self._master, folder=folder), **self._settings}
+        environment = {NEST_VARIABLE: str(Nest.socket_in(folder))}
+        self._jvm = LocalJvm(folder, settings, environment=environment, clock=self._clock)
+        self._nest = Nest(folder, self._preload)
+        from pyspark import SparkContext  # half a second of imports, while the JVM starts
+
+        context = SparkContext(gateway=_connect(*self._jvm.gateway()))
+        context.pythonExec = sys.executable
+        return context
+
+    def _stop(self) -> None:
+        if self._context is not None:
+            _expect_the_end(self._context)
+        if self._jvm is not None:
+            self._jvm.close()
+        if self._nest is not None:
+            self._nest.close()
+        self._scratch.remove()
+
+
+class _ClusterSession(_Session):
+    """Spark's own way, `spark-submit` with the user's defaults and environment, and an orderly end."""
+
+    def __init__(self, master: str, settings: Mapping[str, str]) -> None:
+        self._master, self._settings = master, settings
+        self._scratch = Scratch()
+        self._gateway: Any = None
+        super().__init__()
+
+    def _build(self) -> SparkContext:
+        java_binary()
+        check_reachable(self._master)
         from pyspark import SparkConf, SparkContext
+        from pyspark.java_gateway import launch_gateway
 
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-        conf = SparkConf().setMaster(self._master).setAppName(self._app_name)
-        conf.set("spark.ui.enabled", "false")
-        conf.set("spark.driver.memory", f"{self._driver_memory_mib}m")
-        conf.set("spark.task.maxFailures", str(MAX_ATTEMPTS))
-        if self._master.startswith("local"):
-            conf.set("spark.driver.host", "127.0.0.1").set("spark.driver.bindAddress", "127.0.0.1")
-        return SparkContext(conf=conf)
+        conf = SparkConf().setMaster(self._master)
+        conf.setAll(list({**common_settings(), **self._settings}.items()))
+        with self._log().open("wb") as log:
+            self._gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+        context = SparkContext(conf=conf, gateway=self._gateway)
+        context.pythonExec = os.environ.get("PYSPARK_PYTHON", sys.executable)
+        return context
+
+    def _stop(self) -> None:
+        if self._context is not None:
+            self._context.stop()
+        if self._gateway is not None:
+            self._gateway.shutdown()
+            self._gateway.proc.stdin.close()
+            self._gateway.proc.wait()
+        self._scratch.remove()
+
+    def _explain(self, error: Exception) -> str:
+        return last_words(self._log()) or super()._explain(error)
+
+    def _log(self) -> Path:
+        return self._scratch.create() / "spark.log"
 
 
-def _explain(error: Exception) -> tuple[int | None, SparkFailed]:
-    """Which task of the job made Spark give up, if it was one, and the error to show for it."""
-    text = str(error)
-    found = _POISONED_TASK.search(text)
-    failure = SparkFailed(f"the Spark job failed: {_last_line(text)}", hint="look at the worker's log")
-    return (int(found.group(1)) if found else None), failure
+def _connect(port: int, secret: str) -> Any:
+    """pyspark's own client for a JVM that already runs; it takes the address from the environment only."""
+    from pyspark.java_gateway import launch_gateway
+
+    address = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    os.environ.update(address)
+    try:
+        return launch_gateway()  # type: ignore[no-untyped-call]
+    finally:
+        for name in address:
+            del os.environ[name]
 
 
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return next((line for line in lines if "Exception" in line or "Error" in line), lines[0] if lines else "")
+def _expect_the_end(context: SparkContext) -> None:
+    """Py4J and the accumulator server would both write the loss of the JVM that we are about to kill to stderr. The
+    server takes half a second to stop, which nobody need wait for."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    server = context._accumulatorServer
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]
+    threading.Thread(target=server.shutdown, name="offsite-spark-end", daemon=True).start()
+    context._accumulatorServer = None  # type: ignore[assignment]
+
+
+def _forget(context: SparkContext) -> None:
+    """Let the process start another JVM: pyspark keeps the first one for ever, and believes it alive."""
+    from pyspark import SparkContext
+
+    context._jsc = None  # without it `stop` only tidies up on the Python side
+    context.stop()
+    SparkContext._gateway = None
+    SparkContext._jvm = None

@@ -1,0 +1,86 @@
+"""The class data archive of Spark's JVM: classes parsed and verified once per machine instead of at every start.
+
+Java's own AppCDS (JEP 350). The first run that finds no archive records the classes it loads and writes them at its
+end, in the background, under a name of its own; a rename publishes it. Java checks an archive against its own version
+and the class path and ignores one that does not fit (`-Xshare:auto`), so a bad archive costs time, never a run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from offsite.model.clock import Clock
+
+MAX_ARCHIVES = 3
+"""Kept per user, 70 MB each: one for each of a few environments; the least recently used goes first."""
+
+RECORDING_LIMIT_S = 300
+"""A recording older than this was killed: another run may try. Writing an archive takes about 6 s."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """`flags` for java. When `recording` is set, the JVM writes that file as it ends, and `path` is what to rename it
+    to once java has ended well."""
+
+    flags: Sequence[str]
+    path: Path
+    recording: Path | None
+
+
+def cache_folder() -> Path:
+    """`$XDG_CACHE_HOME/offsite/cds`."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "offsite" / "cds"
+
+
+def archive_for(folder: Path, java: Path, jars: Sequence[Path], flags: Sequence[str], *, clock: Clock) -> Archive:
+    """The archive that fits this java, these jars and flags; recorded by this run if there is none. A folder that
+    cannot be written means no archive, not an error."""
+    path = folder / f"{_fingerprint(java, jars, flags)}.jsa"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            os.utime(path)
+            return Archive(flags=[f"-XX:SharedArchiveFile={path}", "-Xshare:auto"], path=path, recording=None)
+        recording = _claim(path, clock)
+        _prune(folder)
+    except OSError:
+        recording = None
+    if recording is None:
+        return Archive(flags=[], path=path, recording=None)
+    return Archive(flags=[f"-XX:ArchiveClassesAtExit={recording}"], path=path, recording=recording)
+
+
+def _fingerprint(java: Path, jars: Sequence[Path], flags: Sequence[str]) -> str:
+    """Java refuses an archive when a jar's size or time has changed, so these belong to its name."""
+    digest = hashlib.sha256("\0".join(flags).encode())
+    for path in (java, *jars):
+        state = path.stat()
+        digest.update(f"\0{path}\0{state.st_size}\0{state.st_mtime_ns}".encode())
+    return digest.hexdigest()[:32]
+
+
+def _claim(path: Path, clock: Clock) -> Path | None:
+    """The name to record under, or None while another process records. The claim is the recording's empty file."""
+    recording = path.with_suffix(".recording")
+    try:
+        if clock.now_ms() / 1000 - recording.stat().st_mtime > RECORDING_LIMIT_S:
+            recording.unlink(missing_ok=True)
+    except FileNotFoundError:
+        pass
+    try:
+        os.close(os.open(recording, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        return None
+    return recording
+
+
+def _prune(folder: Path) -> None:
+    archives = sorted(folder.glob("*.jsa"), key=lambda archive: archive.stat().st_mtime, reverse=True)
+    for archive in archives[MAX_ARCHIVES - 1 :]:
+        archive.unlink(missing_ok=True)

@@ -1,0 +1,116 @@
+"""Spark's JVM in local mode: started directly, without shell scripts, and gone when we are gone.
+
+`spark-submit` runs a shell, a JVM that prints a command line, and then the JVM; this runs the JVM alone. It listens on
+loopback only and asks for a secret that never leaves this user's files. Must not be used for a cluster's master.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from offsite.model.clock import Clock
+from offsite.model.errors import SparkFailed
+from offsite.pipeline.archive import Archive, archive_for, cache_folder
+from offsite.pipeline.java import java_binary, scheduler_jars, spark_home
+
+START_LIMIT_S = 120
+"""A JVM that is not there by then is not coming: ten times what a busy two-core machine takes."""
+
+POLL_S = 0.005
+
+LIGHT_FLAGS = (
+    "-XX:TieredStopAtLevel=1",  # it only schedules: the optimising compiler never pays off
+    "-XX:+UseSerialGC",
+    "-XX:-UsePerfData",
+    "-Xss512k",
+    "-Dslf4j.internal.verbosity=ERROR",
+)
+
+_OPENED_PACKAGES = (
+    "java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util",
+    "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs",
+    "sun.security.action", "sun.util.calendar",
+)  # fmt: skip
+"""What Spark's own launcher opens (JavaModuleOptions)."""
+
+_RUN_THEN_PUBLISH = 'recording=$1 archive=$2; shift 2; "$@" && mv -f "$recording" "$archive" || rm -f "$recording"'
+"""Waits for java and publishes the archive it wrote, also after the driver has ended."""
+
+
+class LocalJvm:
+    """One JVM with a Py4J gateway. Building it starts it and returns at once; raises `JavaMissing`."""
+
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str], *, environment: Mapping[str, str], clock: Clock
+    ) -> None:
+        self._connection = folder / "gateway"
+        self._log = folder / "spark.log"
+        self._clock = clock
+        java, jars = java_binary(), scheduler_jars(spark_home())
+        flags = [*LIGHT_FLAGS, f"-Xmx{settings['spark.driver.memory']}", *_opened()]
+        self._archive = archive_for(cache_folder(), java, jars, flags, clock=clock)
+        command = [str(java), *flags, *self._archive.flags, "-cp", os.pathsep.join(map(str, jars))]
+        command += [f"-D{name}={value}" for name, value in settings.items()]
+        command += [f"-Djava.io.tmpdir={folder}", "org.apache.spark.api.python.PythonGatewayServer"]
+        self._process = self._spawn(_recorded(command, self._archive), environment)
+
+    def gateway(self) -> tuple[int, str]:
+        """Port on loopback and secret, once the JVM listens. Raises `SparkFailed`, with the end of the JVM's log."""
+        deadline_s = self._clock.monotonic_s() + START_LIMIT_S
+        while not self._connection.exists():
+            if self._process.poll() is not None:
+                raise SparkFailed(f"Spark's JVM ended as it started: {last_words(self._log)}", hint="offsite doctor")
+            if self._clock.monotonic_s() > deadline_s:
+                raise SparkFailed(f"Spark's JVM did not start within {START_LIMIT_S} s", hint="offsite doctor")
+            self._clock.sleep(POLL_S)
+        raw = self._connection.read_bytes()  # Spark renames it into place: never half written
+        port, secret_bytes = struct.unpack_from(">ii", raw)
+        return port, raw[8 : 8 + secret_bytes].decode()
+
+    def close(self) -> None:
+        """Kill it; or, when it has classes to record, let it end by itself behind our back. May be called twice."""
+        assert self._process.stdin is not None
+        if self._archive.recording is None:
+            self._signal_all(signal.SIGKILL)
+        else:
+            os.setpriority(os.PRIO_PGRP, self._process.pid, 10)
+        self._process.stdin.close()
+        if self._archive.recording is None:
+            self._process.wait()
+
+    def _spawn(self, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+        with self._log.open("wb") as log:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,  # never written to: the JVM exits when it reads the end, however we died
+                stdout=log,
+                stderr=log,
+                env={**inherited, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection), **environment},
+                process_group=0,  # Ctrl-C in the terminal is for the driver, which tells the others
+            )
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, number)
+
+
+def last_words(log: Path) -> str:
+    """The last line of a JVM's log, or nothing."""
+    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+    return lines[-1].strip() if lines else ""
+
+
+def _opened() -> list[str]:
+    return [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED_PACKAGES]
+
+
+def _recorded(command: list[str], archive: Archive) -> list[str]:
+    if archive.recording is None:
+        return command
+    return ["/bin/sh", "-c", _RUN_THEN_PUBLISH, "sh", str(archive.recording), str(archive.path), *command]

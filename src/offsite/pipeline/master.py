@@ -1,0 +1,42 @@
+"""Spark master URLs: which run in one local JVM, and whether a standalone master answers."""
+
+from __future__ import annotations
+
+import socket
+
+from offsite.model.errors import BadOption, SparkFailed
+
+CONNECT_LIMIT_S = 5.0
+"""Spark itself would try for a minute, silently, before it says so."""
+
+
+def runs_in_one_jvm(master: str) -> bool:
+    """True for `local`, `local[4]`, `local[*,4]`; false for `local-cluster[…]` and every cluster."""
+    return master == "local" or master.startswith("local[")
+
+
+def check_reachable(master: str) -> None:
+    """Raise `SparkFailed` unless one of the hosts of a `spark://host:port,host:port` URL answers. Other masters
+    (YARN, Kubernetes) are reached in ways that only Spark knows."""
+    if not master.startswith("spark://"):
+        return
+    addresses = [_address(part, master) for part in master.removeprefix("spark://").split(",")]
+    if not any(_answers(address) for address in addresses):
+        raise SparkFailed(
+            f"no Spark master answers at {master}", hint="check --spark-master, or leave it out to run here"
+        )
+
+
+def _address(part: str, master: str) -> tuple[str, int]:
+    host, _, port = part.rpartition(":")
+    if not host or not port.isdigit():
+        raise BadOption(f"{master!r} is not a Spark master URL", hint="it looks like spark://host:7077")
+    return host.strip("[]"), int(port)
+
+
+def _answers(address: tuple[str, int]) -> bool:
+    try:
+        socket.create_connection(address, timeout=CONNECT_LIMIT_S).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,42 @@
+"""The driver's side of the nest: a Python process that gets ready to be Spark's worker daemon (see `daemon.py`)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+MAX_SOCKET_PATH_BYTES = 100
+"""A socket's path must fit into sockaddr_un: 108 bytes on Linux, 104 on macOS."""
+
+
+class Nest:
+    """Started at once, in the background; never needed: Spark's daemon does without it when it is gone."""
+
+    def __init__(self, folder: Path, modules: Sequence[str]) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        path = str(self.socket_in(folder))
+        if len(path.encode()) <= MAX_SOCKET_PATH_BYTES:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "offsite.pipeline.daemon", "nest", path, *modules],
+                env={**os.environ, "PYTHONHASHSEED": "0"},  # as Spark sets it for all its workers
+                stdin=subprocess.PIPE,  # never written to: its end tells the nest that the driver is gone
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                process_group=0,  # Ctrl-C in the terminal is for the driver, which tells the others
+            )
+
+    @staticmethod
+    def socket_in(folder: Path) -> Path:
+        return folder / "nest"
+
+    def close(self) -> None:
+        """End it, and the workers it has become the parent of. May be called twice."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process = None

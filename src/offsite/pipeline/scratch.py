@@ -1,0 +1,38 @@
+"""Spark's temporary folder: private, one per session, deleted at its end, also after a crash (by the next session)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+PREFIX = "offsite-spark-"
+
+
+class Scratch:
+    """Named after the process that owns it, so that a folder whose owner is gone can be told from one in use."""
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+
+    def create(self) -> Path:
+        """The folder, made on the first call."""
+        if self._folder is None:
+            _sweep(Path(tempfile.gettempdir()))
+            self._folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+        return self._folder
+
+    def remove(self) -> None:
+        """Delete it with all it holds. A JVM may still be deleting in it: what is already gone is fine."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+
+def _sweep(parent: Path) -> None:
+    """Delete this user's folders whose owner was killed."""
+    for folder in parent.glob(f"{PREFIX}[0-9]*-*"):
+        owner = folder.name.removeprefix(PREFIX).partition("-")[0]
+        if folder.stat().st_uid == os.getuid() and owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,37 @@
+"""What offsite tells Spark: plain names and values, no secret among them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+MAX_ATTEMPTS = 4
+"""Attempts at one task before it has failed for good: Spark's own default on a cluster."""
+
+LOOPBACK = "127.0.0.1"
+
+
+def common_settings() -> dict[str, str]:
+    """For any master: quiet, and small however many jobs a continuous backup runs."""
+    return {
+        "spark.task.maxFailures": str(MAX_ATTEMPTS),
+        "spark.python.daemon.module": "offsite.pipeline.daemon",
+        "spark.python.worker.reuse": "true",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.ui.retainedJobs": "10",
+        "spark.ui.retainedStages": "10",
+        "spark.ui.retainedTasks": "1000",
+    }
+
+
+def local_settings(*, master: str, folder: Path) -> dict[str, str]:
+    """For one JVM on this machine: loopback only, temporary files in `folder` only, no metrics that nobody reads."""
+    return common_settings() | {
+        "spark.master": master,
+        "spark.local.dir": str(folder),
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.eventLog.enabled": "false",
+        "spark.metrics.staticSources.enabled": "false",
+        "spark.metrics.executorMetricsSource.enabled": "false",
+    }
