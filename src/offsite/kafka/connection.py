@@ -86,8 +86,16 @@ class Connection:
 
     def call(self, request: Request[T]) -> T:
         """Send one request and read its answer. Errors as for `send` and `receive`."""
+        self.post(request)
+        return self.collect(request)
+
+    def post(self, request: Request[T]) -> None:
+        """The first half of `call`, for asking several brokers at the same time."""
         self.check_version(request.api, request.version)
         self.send(request.api, request.version, [request.body], flexible=request.flexible)
+
+    def collect(self, request: Request[T]) -> T:
+        """The second half of `call`: requests are answered in the order they were posted."""
         return self._parse(request, self.receive())
 
     def call_message(self, message: ApiMessage) -> Any:

@@ -1,4 +1,4 @@
-"""Where a partition's log begins and ends, and where a time falls (the ListOffsets API)."""
+"""The ListOffsets API: where a partition's log begins and ends, and where a time falls."""
 
 from __future__ import annotations
 

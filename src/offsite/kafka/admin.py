@@ -1,0 +1,126 @@
+"""What offsite asks of a cluster and does to it, besides moving batches. Plain values in and out, errors of ours.
+
+Requests are batched per broker: thousands of partitions cost as many round trips as there are brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from offsite.kafka.backoff import Backoff
+from offsite.kafka.broker_errors import UNKNOWN_TOPIC_OR_PARTITION, broker_error
+from offsite.kafka.delete_records import delete_records_request
+from offsite.kafka.list_offsets import EARLIEST, LATEST, READ_UNCOMMITTED
+from offsite.kafka.log_dirs import log_dirs_request
+from offsite.kafka.metadata import ClusterMetadata, TopicMetadata
+from offsite.kafka.offsets import find_offsets
+from offsite.kafka.request import Request
+from offsite.kafka.routing import Router
+from offsite.kafka.topic_changes import NewTopic, TopicOutcome, create_topics_request, delete_topics_request
+from offsite.kafka.topic_config import topic_configs_request
+from offsite.log.range import TopicPartition
+from offsite.model.clock import Clock, SystemClock
+from offsite.model.errors import LeaderUnavailable
+
+_TOPIC_CHANGE_MAX_S = 30.0  # for brokers to hear of a new or deleted topic from the controller
+_CONFIG_TOPICS_MAX = 200  # per request: each topic answers with some 40 settings
+
+
+class ClusterAdmin:
+    """One cluster. Every method raises `KafkaUnavailable` when it does not answer and `Denied` when it may not."""
+
+    def __init__(self, router: Router, *, clock: Clock | None = None) -> None:
+        self._router = router
+        self._clock = clock or SystemClock()
+
+    def cluster(self) -> ClusterMetadata:
+        """Id, controller and brokers; no topics."""
+        return self._router.metadata([])
+
+    def topics(self, names: Collection[str] | None = None) -> Mapping[str, TopicMetadata]:
+        """The named topics, or all that may be seen. Raises `NoSuchTopic` for a named one that does not exist."""
+        metadata = self._router.metadata(None if names is None else sorted(names))
+        for topic in metadata.topics.values():
+            if topic.error_code and names is not None:
+                _check_topic(topic)
+        return {name: topic for name, topic in metadata.topics.items() if topic.partitions}
+
+    def topic_configs(self, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
+        """Topic → the settings made on it; defaults of the cluster are left out. Raises `NoSuchTopic`."""
+        ordered, found = sorted(names), dict[str, Mapping[str, str]]()
+        for first in range(0, len(ordered), _CONFIG_TOPICS_MAX):
+            configs = self._router.call(topic_configs_request(ordered[first : first + _CONFIG_TOPICS_MAX]))
+            found |= configs
+        return found
+
+    def start_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Log starts."""
+        return find_offsets(self._router, self._clock, partitions, EARLIEST)
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], *, isolation: int = READ_UNCOMMITTED
+    ) -> Mapping[TopicPartition, int]:
+        """High watermarks, or last stable offsets with `READ_COMMITTED`."""
+        return find_offsets(self._router, self._clock, partitions, LATEST, isolation=isolation)
+
+    def offsets_at(self, partitions: Iterable[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int]:
+        """The first offset whose record is at `time_ms` or later, by the broker's time index; -1 where there is none."""
+        return find_offsets(self._router, self._clock, partitions, time_ms)
+
+    def sizes_bytes(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Bytes on the leader's disk. Partitions whose size we may not see are absent."""
+        shares = self._router.by_leader(partitions)
+        answers = self._router.call_each({node_id: log_dirs_request(share) for node_id, share in shares.items()})
+        return {key: size for answer in answers.values() for key, size in answer.items()}
+
+    def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> None:
+        """Make all of them, and return when each partition has a leader. Raises `BadOption`, `KafkaNotAuthorized`.
+
+        Some may have been made when one fails: the error names that one.
+        """
+        self._change(create_topics_request(topics, timeout_ms=self._timeout_ms, validate_only=validate_only), "creating")
+        if topics and not validate_only:
+            self._await_topics({topic.name: topic.partitions for topic in topics})
+
+    def delete_topics(self, names: Sequence[str]) -> None:
+        """Delete all of them, and return when the cluster no longer lists them. Raises `NoSuchTopic`."""
+        self._change(delete_topics_request(names, timeout_ms=self._timeout_ms), "deleting")
+        if names:
+            self._await_topics(dict.fromkeys(names, 0))
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Delete what lies below the given offsets; returns the new log starts."""
+        shares = self._router.by_leader(before)
+        requests = {
+            node_id: delete_records_request({key: before[key] for key in share}, timeout_ms=self._timeout_ms)
+            for node_id, share in shares.items()
+        }
+        return {key: start for answer in self._router.call_each(requests).values() for key, start in answer.items()}
+
+    @property
+    def _timeout_ms(self) -> int:
+        return self._router.config.request_timeout_ms // 2
+
+    def _change(self, request: Request[Sequence[TopicOutcome]], doing: str) -> None:
+        controller = self._router.metadata([]).controller_id
+        for outcome in self._router.call_each({controller: request})[controller]:
+            if outcome.error_code:
+                raise broker_error(outcome.error_code, f"{doing} topic {outcome.name}", detail=outcome.detail)
+
+    def _await_topics(self, partition_counts: Mapping[str, int]) -> None:
+        backoff = Backoff(self._clock, limit_s=_TOPIC_CHANGE_MAX_S)
+        while True:
+            topics = self._router.metadata(sorted(partition_counts)).topics
+            late = [name for name, count in partition_counts.items() if _led_partitions(topics.get(name)) != count]
+            if not late:
+                return
+            backoff.wait(LeaderUnavailable(f"topics {', '.join(late[:3])} are not yet as asked for on every broker"))
+
+
+def _led_partitions(topic: TopicMetadata | None) -> int:
+    return 0 if topic is None else sum(each.leader >= 0 for each in topic.partitions)
+
+
+def _check_topic(topic: TopicMetadata) -> None:
+    if topic.error_code == UNKNOWN_TOPIC_OR_PARTITION or not topic.partitions:
+        raise broker_error(topic.error_code, f"topic {topic.name}")

@@ -1,0 +1,56 @@
+"""One partition's end, asked of its leader: how far a restore has come."""
+
+from __future__ import annotations
+
+from offsite.kafka.backoff import Backoff
+from offsite.kafka.broker_errors import broker_error
+from offsite.kafka.list_offsets import LATEST, list_offsets_request
+from offsite.kafka.reader import MISSING_TOPIC_MAX_S
+from offsite.kafka.routing import Router
+from offsite.log.range import TopicPartition
+from offsite.model.clock import Clock, SystemClock
+from offsite.model.errors import KafkaUnavailable, NoSuchTopic
+
+
+SETTLE_S = 0.5
+"""A broker takes what a dead connection left behind within milliseconds; this is a hundred times that."""
+
+
+def end_offset(router: Router, topic_partition: TopicPartition, *, clock: Clock | None = None) -> int:
+    """The high watermark, from the leader, through outages and the first moments of a new topic.
+
+    Raises `NoSuchTopic` or `KafkaUnavailable` when these last too long.
+    """
+    outage = Backoff(clock or SystemClock())
+    absence = Backoff(clock or SystemClock(), limit_s=MISSING_TOPIC_MAX_S)
+    while True:
+        try:
+            return _ask(router, topic_partition)
+        except NoSuchTopic as error:
+            absence.wait(error)
+        except KafkaUnavailable as error:
+            outage.wait(error)
+        router.forget(topic_partition)
+
+
+def settled_end_offset(
+    router: Router, topic_partition: TopicPartition, *, start: int, clock: Clock | None = None
+) -> int:
+    """`end_offset`, read again until it stands still when it is beyond `start`: the last requests of a writer that was
+    killed a moment ago may still be in the broker's hands."""
+    clock = clock or SystemClock()
+    end = end_offset(router, topic_partition, clock=clock)
+    while end > start:
+        clock.sleep(SETTLE_S)
+        before, end = end, end_offset(router, topic_partition, clock=clock)
+        if end == before:
+            break
+    return end
+
+
+def _ask(router: Router, topic_partition: TopicPartition) -> int:
+    with router.lease_leader(topic_partition) as connection:
+        listed = connection.call(list_offsets_request([topic_partition], LATEST))[topic_partition]
+    if listed.error_code:
+        raise broker_error(listed.error_code, f"listing the end of {topic_partition}")
+    return listed.offset
