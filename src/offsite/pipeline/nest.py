@@ -8,8 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-MAX_SOCKET_PATH_BYTES = 100
-"""A socket's path must fit into sockaddr_un: 108 bytes on Linux, 104 on macOS."""
+from offsite.pipeline.settings import MAX_SOCKET_PATH_BYTES
 
 
 class Nest:

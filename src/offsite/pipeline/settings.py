@@ -24,6 +24,12 @@ def common_settings() -> dict[str, str]:
     }
 
 
+MAX_SOCKET_PATH_BYTES = 100
+"""A socket's path must fit into sockaddr_un: 108 bytes on Linux, 104 on macOS."""
+
+_SOCKET_NAME_BYTES = 43  # Spark's own names: a slash, a dot, a UUID, ".sock"
+
+
 def local_settings(*, master: str, folder: Path) -> dict[str, str]:
     """For one JVM on this machine: loopback only, temporary files in `folder` only, no metrics that nobody reads."""
     return common_settings() | {
@@ -31,7 +37,15 @@ def local_settings(*, master: str, folder: Path) -> dict[str, str]:
         "spark.local.dir": str(folder),
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
+        "spark.python.unix.domain.socket.enabled": str(_sockets_fit(folder)).lower(),
+        "spark.python.unix.domain.socket.dir": str(folder),
         "spark.eventLog.enabled": "false",
         "spark.metrics.staticSources.enabled": "false",
         "spark.metrics.executorMetricsSource.enabled": "false",
     }
+
+
+def _sockets_fit(folder: Path) -> bool:
+    """Over TCP each task waits 40 ms for a delayed acknowledgement; Spark asks for no secret on these sockets, so they
+    belong into a private folder."""
+    return len(str(folder).encode()) + _SOCKET_NAME_BYTES <= MAX_SOCKET_PATH_BYTES
