@@ -11,7 +11,6 @@ from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import KafkaUnavailable, NoSuchTopic
 
-
 SETTLE_S = 0.5
 """A broker takes what a dead connection left behind within milliseconds; this is a hundred times that."""
 

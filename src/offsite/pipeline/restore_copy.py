@@ -1,0 +1,162 @@
+"""Repository → Kafka: one partition as one ordered chain, in a worker. Gaps are closed; the offset map says where to.
+
+Resuming needs no state of its own: the target partition was empty and only this chain writes to it, so the number of
+records it holds is how far an earlier attempt came. Those are passed over (and mapped) again, never produced again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from offsite.kafka.config import KafkaConfig
+from offsite.kafka.end_offset import settled_end_offset
+from offsite.kafka.routing import shared_router
+from offsite.kafka.writer import PartitionWriter
+from offsite.log.chunk import Chunk
+from offsite.log.offset_map import OffsetMapBuilder
+from offsite.log.range import TopicPartition
+from offsite.log.transactions import CommittedView
+from offsite.model.errors import TargetNotEmpty
+from offsite.pipeline import meter
+from offsite.pipeline.dense import DenseBatch, dense_batch
+from offsite.pipeline.restore_plan import PartitionRestore
+from offsite.repository.commit import PartitionId
+from offsite.repository.restore_layout import RestoreLayout
+from offsite.repository.segment_reader import SegmentReader
+from offsite.repository.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreEnds:
+    """The two ends of a restore's copy, as they travel to the workers. `read_committed`: leave out what transactions
+    aborted, and what was undecided at the restore point."""
+
+    kafka: KafkaConfig
+    store: Store
+    layout: RestoreLayout
+    read_committed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreTask:
+    """A chain to write. `target_start` is the end offset the target partition had before the restore's first attempt."""
+
+    partition: PartitionRestore
+    target_start: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreReceipt:
+    """What became of one partition. `records` are those in the target now, `resumed_records` of them written by an
+    earlier attempt; `invisible_records` were left out as aborted or undecided, `undecided` counts such transactions."""
+
+    source: PartitionId
+    target: TopicPartition
+    records: int
+    resumed_records: int
+    invisible_records: int
+    undecided: int
+    bytes: int
+
+
+def restore_partition(task: RestoreTask, *, ends: RestoreEnds) -> RestoreReceipt:
+    """Bring the target partition to the plan's end and store its offset map. May run again after any crash.
+
+    Raises `TargetNotEmpty` when the target holds what this chain cannot have written, and what store and broker raise.
+    """
+    with _Chain(task, ends) as chain:
+        for segment in task.partition.segments:
+            for chunk in SegmentReader(store=ends.store, segment=segment).chunks():
+                chain.take(chunk)
+        return chain.finish()
+
+
+class _Chain:
+    """The state of one restored partition: what is written, what is on its way, and the map of both."""
+
+    def __init__(self, task: RestoreTask, ends: RestoreEnds) -> None:
+        self._plan = task.partition
+        self._ends = ends
+        self._start = task.partition.segments[0].start
+        router = shared_router(ends.kafka)
+        self._view = _committed_view(task.partition, ends)
+        self._written = settled_end_offset(router, task.partition.target, start=task.target_start) - task.target_start
+        self._resumed = self._written
+        self._map = OffsetMapBuilder(source_start=self._start, target_start=task.target_start)
+        self._next_target = task.target_start
+        self._sent: deque[DenseBatch] = deque()
+        self._writer = PartitionWriter(router, task.partition.target, on_ack=self._on_ack)
+        self._records = self._invisible = self._bytes = 0
+
+    def __enter__(self) -> _Chain:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+
+    def take(self, chunk: Chunk) -> None:
+        """Produce what of `chunk` belongs to the restore and is not there yet."""
+        for header in chunk.batches:
+            if self._view is not None and not self._view.is_visible(header):
+                self._invisible += 0 if header.is_control else header.record_count
+            elif not header.is_control:
+                dense = dense_batch(chunk.data, header, start=self._start, end=self._plan.end)
+                if dense is not None:
+                    self._put(dense)
+        meter.count(moved_bytes=len(chunk.data), records=sum(h.record_count for h in chunk.batches))
+
+    def finish(self) -> RestoreReceipt:
+        """Wait for the last acknowledgement, then store the map: a map is there only when the records are."""
+        self._writer.flush()
+        if self._written:
+            raise self._foreign_records()
+        built = self._map.build(source_end=self._plan.end, target_end=self._next_target)
+        self._ends.layout.put_map(self._ends.store, self._plan.source, built)
+        return RestoreReceipt(
+            source=self._plan.source,
+            target=self._plan.target,
+            records=self._records,
+            resumed_records=self._resumed,
+            invisible_records=self._invisible,
+            undecided=len(self._view.undecided) if self._view else 0,
+            bytes=self._bytes,
+        )
+
+    def _put(self, dense: DenseBatch) -> None:
+        self._records += dense.records
+        self._bytes += len(dense.batch)
+        if self._written >= dense.records:
+            self._written -= dense.records
+            self._place(dense, self._next_target)
+        elif self._written:
+            raise self._foreign_records()
+        else:
+            self._sent.append(dense)
+            self._writer.send(dense.batch)
+
+    def _on_ack(self, _index: int, base_offset: int) -> None:
+        if base_offset != self._next_target:
+            raise self._foreign_records()
+        self._place(self._sent.popleft(), base_offset)
+
+    def _place(self, dense: DenseBatch, target: int) -> None:
+        for source_start, count in dense.runs:
+            self._map.add(source_start, target, count)
+            target += count
+        self._next_target = target
+
+    def _foreign_records(self) -> TargetNotEmpty:
+        return TargetNotEmpty(
+            f"{self._plan.target} holds records that this restore did not write",
+            hint="stop whatever else writes to it; delete the topic and restore again, or restore under another name",
+        )
+
+
+def _committed_view(plan: PartitionRestore, ends: RestoreEnds) -> CommittedView | None:
+    """What a read_committed consumer would see at the restore point, or None where everything counts."""
+    if not ends.read_committed:
+        return None
+    transactional = [segment for segment in plan.segments if segment.has_transactions]
+    markers = [m for s in transactional for m in SegmentReader(store=ends.store, segment=s).index().markers]
+    return CommittedView(markers, end_offset=plan.end)

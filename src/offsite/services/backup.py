@@ -1,0 +1,204 @@
+"""Back up: read the source, plan, copy, commit. One run makes one commit; a run that dies leaves only garbage.
+
+The state of a backup is its repository: a run continues from the committed positions, whoever made them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.config import KafkaConfig
+from offsite.model.errors import BackupExists, BackupNotFound, BadOption, OtherCluster
+from offsite.model.selection import TopicSelection
+from offsite.pipeline.backup_copy import BackupEnds, copy_range
+from offsite.pipeline.plan import CopyPlan, plan_copy
+from offsite.pipeline.runner import OnProgress, Runner, RunProgress
+from offsite.repository.attempt import random_attempt
+from offsite.repository.backup import Backup
+from offsite.repository.commit import Changes, RecordedHole
+from offsite.repository.layout import BackupLayout
+from offsite.repository.repository import Repository
+from offsite.repository.segment_writer import CompressionChoice
+from offsite.repository.state import BackupState
+from offsite.services.settlement import PartitionFailure, Settlement, settle
+from offsite.services.source import MissingTopics, Source, read_source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupRequest:
+    """What to back up. `selection` None: that of the backup's first run."""
+
+    backup: str
+    selection: TopicSelection | None
+    missing_topics: MissingTopics = MissingTopics.FAIL
+    compression: CompressionChoice = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupPlan:
+    """A decided run: nothing was written yet. `base` is the state it continues from."""
+
+    backup: str
+    selection: TopicSelection
+    compression: CompressionChoice
+    source: Source
+    base: BackupState
+    copy: CopyPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoleReport:
+    """Offsets `[start, end)` that the source no longer had."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupResult:
+    """What one run added. `bytes` is the size in the log, `stored_bytes` in the repository; `holes` are the new ones.
+    Partitions in `failed` stand where they were (or where their first failed range begins): the next run continues."""
+
+    backup: str
+    commit: int
+    topics: int
+    partitions: int
+    segments: int
+    records: int
+    bytes: int
+    stored_bytes: int
+    holes: tuple[HoleReport, ...]
+    failed: tuple[PartitionFailure, ...]
+    missing_topics: tuple[str, ...]
+    committed_at_ms: int
+    worker_peak_rss_bytes: int
+
+    @property
+    def complete(self) -> bool:
+        return not self.holes and not self.failed
+
+
+def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequest, *, slots: int) -> BackupPlan:
+    """Decide what a run would copy. Changes nothing.
+
+    Raises `NoSuchTopic`, `OtherCluster`, `BackupExists` (another selection), `SourceTruncated`, and what the ends raise.
+    """
+    known = _existing(repository, request.backup)
+    selection = _selection(request, known)
+    source = read_source(admin, selection, missing_topics=request.missing_topics)
+    if known is not None and known.descriptor.cluster_id != source.cluster_id:
+        raise OtherCluster(
+            f"backup {request.backup} belongs to cluster {known.descriptor.cluster_id}, this is {source.cluster_id}",
+            hint="check --bootstrap, or choose another name with --backup",
+        )
+    base = known.state() if known else BackupState(backup=BackupLayout(backup=request.backup).backup)
+    positions = {(each.topic_id, each.partition): position.end for each, position in base.positions.items()}
+    return BackupPlan(
+        backup=request.backup,
+        selection=selection,
+        compression=request.compression,
+        source=source,
+        base=base,
+        copy=plan_copy(source.bounds, positions, slots=slots),
+    )
+
+
+def run_backup(
+    plan: BackupPlan,
+    *,
+    repository: Repository,
+    kafka: KafkaConfig,
+    runner: Runner,
+    on_progress: OnProgress | None = None,
+) -> BackupResult:
+    """Copy and commit; the first run makes the backup.
+
+    Raises `CommitLost` when another writer was first (then nothing of this run counts), and the first error when not a
+    single range could be copied.
+    """
+    backup = repository.create_backup(plan.backup, cluster_id=plan.source.cluster_id, selection=plan.selection)
+    ends = BackupEnds(kafka=kafka, store=repository.store, layout=backup.layout, compression=plan.compression)
+    last = _LastProgress(on_progress)
+    outcomes = runner.run_all(plan.copy.tasks, partial(copy_range, ends=ends), on_progress=last) if plan.copy.tasks else []
+    settlement = settle(plan.copy, outcomes)
+    state = _commit(backup, plan, settlement)
+    return _result(plan, settlement, state, last.worker_peak_rss_bytes)
+
+
+def _commit(backup: Backup, plan: BackupPlan, settlement: Settlement) -> BackupState:
+    changes = Changes(
+        segments=settlement.segments,
+        holes=settlement.holes,
+        positions=settlement.positions,
+        topics=plan.source.shapes,
+    )
+    return backup.commit(changes, base=plan.base, writer=random_attempt() + random_attempt())
+
+
+def _result(plan: BackupPlan, settlement: Settlement, state: BackupState, peak_rss_bytes: int) -> BackupResult:
+    segments = settlement.segments
+    return BackupResult(
+        backup=plan.backup,
+        commit=state.seq,
+        topics=len(plan.source.shapes),
+        partitions=len(plan.copy.bounds),
+        segments=len(segments),
+        records=sum(segment.records for segment in segments),
+        bytes=sum(segment.raw_bytes for segment in segments),
+        stored_bytes=sum(segment.stored_bytes for segment in segments),
+        holes=_hole_reports(settlement.holes),
+        failed=settlement.failed,
+        missing_topics=plan.source.missing,
+        committed_at_ms=state.committed_at_ms,
+        worker_peak_rss_bytes=peak_rss_bytes,
+    )
+
+
+def _hole_reports(holes: Sequence[RecordedHole]) -> tuple[HoleReport, ...]:
+    return tuple(
+        HoleReport(
+            topic=hole.partition_id.topic,
+            partition=hole.partition_id.partition,
+            start=hole.start,
+            end=hole.end,
+            reason=hole.reason,
+        )
+        for hole in holes
+    )
+
+
+def _existing(repository: Repository, name: str) -> Backup | None:
+    try:
+        return repository.backup(name)
+    except BackupNotFound:
+        return None
+
+
+def _selection(request: BackupRequest, known: Backup | None) -> TopicSelection:
+    if known is None and request.selection is None:
+        raise BadOption(f"backup {request.backup} is new: say what it holds", hint="add --topics 'orders,payments-*'")
+    if known is not None and request.selection not in (None, known.descriptor.selection):
+        raise BackupExists(
+            f"backup {request.backup} exists with topics {', '.join(known.descriptor.selection.include)}",
+            hint="leave out --topics to continue it, or choose another name with --backup",
+        )
+    return request.selection or known.descriptor.selection  # type: ignore[union-attr]  # one of the two is there
+
+
+class _LastProgress:
+    """Passes progress on and remembers the largest worker."""
+
+    def __init__(self, on_progress: OnProgress | None) -> None:
+        self._on_progress = on_progress
+        self.worker_peak_rss_bytes = 0
+
+    def __call__(self, now: RunProgress) -> None:
+        self.worker_peak_rss_bytes = max(self.worker_peak_rss_bytes, now.worker_peak_rss_bytes)
+        if self._on_progress is not None:
+            self._on_progress(now)
