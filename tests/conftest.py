@@ -1,4 +1,4 @@
-"""What tests of every layer share: real brokers, each started once per test process and ended with it, whatever ends it.
+"""What tests of every layer share: real brokers, each started once per test process and always ended with it.
 
 Brokers are shared by all tests of the process, so each test makes its own topics. A test that stops, kills or fills a
 broker starts its own with `start_sandbox`.
@@ -54,17 +54,17 @@ StartSandbox = Callable[..., tuple[Sandbox, SandboxInfo]]
 
 @pytest.fixture
 def start_sandbox(tmp_path: Path) -> Iterator[StartSandbox]:
-    """`start_sandbox(settings=…, name=…)`: a broker of the test's own, with the `Sandbox` to stop, kill and restart it."""
+    """`start_sandbox(settings=…, name=…)`: a broker of the test's own, and its `Sandbox`."""
     with ExitStack() as brokers:
 
-        def start(*, settings: Settings = Settings(), name: str = "own-broker") -> tuple[Sandbox, SandboxInfo]:  # noqa: B008
+        def start(*, settings: Settings = Settings(), name: str = "own-broker") -> tuple[Sandbox, SandboxInfo]:
             return brokers.enter_context(running(tmp_path / name, settings))
 
         yield start
 
 
 @contextmanager
-def running(folder: Path, settings: Settings = Settings()) -> Iterator[tuple[Sandbox, SandboxInfo]]:  # noqa: B008
+def running(folder: Path, settings: Settings = Settings()) -> Iterator[tuple[Sandbox, SandboxInfo]]:
     sandbox = Sandbox(folder)
     try:
         yield sandbox, sandbox.start(settings=settings, owned=True)

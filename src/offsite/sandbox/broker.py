@@ -52,7 +52,7 @@ class Sandbox:
         self,
         *,
         port: int | None = None,
-        settings: Settings = Settings(),  # noqa: B008 - a frozen value
+        settings: Settings = Settings(),
         owned: bool = False,
         progress: Progress = silent,
     ) -> SandboxInfo:
@@ -119,9 +119,7 @@ class Sandbox:
 
     def _info(self, state: State) -> SandboxInfo:
         listeners = {name: f"{HOST}:{port}" for name, port in state.ports.items() if name != CONTROLLER}
-        return SandboxInfo(
-            bootstrap=listeners[PLAINTEXT], dir=self._folder, pid=state.process.pid, listeners=listeners
-        )
+        return SandboxInfo(bootstrap=listeners[PLAINTEXT], dir=self._folder, pid=state.process.pid, listeners=listeners)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -17,7 +17,7 @@ class Guard:
     """The owner's side: holds the pipe."""
 
     def __init__(self, folder: Path) -> None:
-        self._process = subprocess.Popen(  # noqa: S603 - our own module
+        self._process = subprocess.Popen(
             [sys.executable, "-m", "offsite.sandbox.end_with_owner", str(folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

@@ -91,7 +91,7 @@ def _ivy(java: Java) -> tuple[JarSource, ...]:
 
 def _run(command: list[str], name: str) -> None:
     try:
-        subprocess.run(  # noqa: S603 - arguments come from the checked-in list
+        subprocess.run(
             command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=DOWNLOAD_LIMIT_S
         )
     except subprocess.CalledProcessError as error:
@@ -109,7 +109,9 @@ def _pom(jars: tuple[Jar, ...]) -> str:
         for jar in jars
     )
     head = "<groupId>offsite</groupId><artifactId>sandbox</artifactId><version>1</version><packaging>pom</packaging>"
-    return f"<project><modelVersion>4.0.0</modelVersion>{head}\n<dependencies>\n{dependencies}</dependencies></project>\n"
+    return (
+        f"<project><modelVersion>4.0.0</modelVersion>{head}\n<dependencies>\n{dependencies}</dependencies></project>\n"
+    )
 
 
 def _ivy_module(jars: tuple[Jar, ...]) -> str:

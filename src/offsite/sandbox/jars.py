@@ -44,7 +44,9 @@ def ensure_jars(folder: Path, sources: tuple[JarSource, ...], progress: Progress
 def _fetch(folder: Path, sources: tuple[JarSource, ...], progress: Progress) -> None:
     for leftover in folder.parent.glob(f".{folder.name}-*"):
         shutil.rmtree(leftover)
-    failure = JarsNotFetched("neither Maven nor PySpark's Ivy is installed", hint="install offsite with its dependencies")
+    failure = JarsNotFetched(
+        "neither Maven nor PySpark's Ivy is installed", hint="install offsite with its dependencies"
+    )
     for source in sources:
         progress(f"fetching Kafka {KAFKA_VERSION} ({len(kafka_jars())} jars, 36 MB) with {source.name} into {folder}")
         try:

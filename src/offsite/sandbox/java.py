@@ -49,7 +49,7 @@ def _launcher() -> Path:
 
 def _version_text(launcher: Path) -> str:
     try:
-        answer = subprocess.run(  # noqa: S603 - the launcher is the user's own Java
+        answer = subprocess.run(
             [launcher, "-version"], capture_output=True, text=True, timeout=ANSWER_LIMIT_S, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:

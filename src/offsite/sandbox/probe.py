@@ -37,7 +37,7 @@ def _receive(connection: socket.socket, size_bytes: int) -> bytes:
 
 
 def _names_a_controller(answer: bytes) -> bool:
-    """correlation id, brokers (id, host, port, rack), controller id."""
+    """Correlation id, brokers (id, host, port, rack), controller id."""
     (brokers,) = struct.unpack_from(">i", answer, 4)
     position = 8
     for _ in range(brokers):

@@ -71,7 +71,5 @@ def _started_by_proc(pid: int) -> str:
 
 
 def _started_by_ps(pid: int) -> str:
-    answer = subprocess.run(  # noqa: S603 - a fixed command with a number
-        ["/bin/ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
-    )
+    answer = subprocess.run(["/bin/ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
     return answer.stdout.strip()

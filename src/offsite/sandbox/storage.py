@@ -46,7 +46,7 @@ def format_storage(data: Path, *, jvm: Jvm, config: Path, scram_users: tuple[str
 def _run_storage_tool(jvm: Jvm, config: Path, scram_users: tuple[str, ...]) -> None:
     scram = [argument for user in scram_users for argument in ("--add-scram", user)]
     arguments = ["format", "--cluster-id", _new_id(), "--config", str(config), *scram]
-    done = subprocess.run(  # noqa: S603 - our own command line
+    done = subprocess.run(
         jvm.command("kafka.tools.StorageTool", arguments),
         capture_output=True,
         text=True,

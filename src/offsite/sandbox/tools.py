@@ -35,7 +35,7 @@ def run_tool(
     java = find_java()
     jvm = Jvm(java=java, jars=ensure_jars(cache_folder(), sources(java), progress))
     try:
-        done = subprocess.run(  # noqa: S603 - Kafka's own classes
+        done = subprocess.run(
             jvm.command(main_class, arguments, flags=flags),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -1,0 +1,11 @@
+#!/bin/sh
+# Writes requirements/$1.txt: every package of that group with its hashes, for all platforms, from no named registry.
+set -eu
+group="$1"
+case "$group" in
+    runtime) set -- pyproject.toml ;;
+    dev) set -- --group dev --constraints requirements/runtime.txt ;;
+    *) set -- --group "$group" ;;
+esac
+.venv/bin/uv pip compile "$@" --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+    --quiet --custom-compile-command "make lock" --output-file "requirements/$group.txt"
