@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
+
+from crc32c import crc32c
 
 from offsite.log.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from offsite.log.chunk import Chunk
@@ -14,7 +17,7 @@ from offsite.model.check import check
 from offsite.model.errors import ObjectTaken
 from offsite.model.size import MIB
 from offsite.repository.layout import index_key
-from offsite.repository.segment import Compression, Segment
+from offsite.repository.segment import NO_TIMESTAMP_MS, Compression, Segment
 from offsite.repository.segment_body import content_hash, open_body
 from offsite.repository.segment_index import Frame, SegmentIndex, encode_index
 from offsite.repository.store import PutResult, Store
@@ -104,7 +107,8 @@ class OpenSegment:
                 first_offset=header.base_offset,
                 raw_position=self.raw_bytes,
                 stored_position=self._body.stored_bytes,
-                timestamp_max_ms=-1,
+                timestamp_max_ms=NO_TIMESTAMP_MS,
+                raw_crc=0,
             )
         )
         return FRAME_BYTES
@@ -113,14 +117,12 @@ class OpenSegment:
         start, end = headers[0].position, headers[-1].end_position
         self._body.write(data[start:end])
         self.raw_bytes += end - start
-        frame, latest_ms = self._frames[-1], max([header.max_timestamp_ms for header in headers])
-        if latest_ms > frame.timestamp_max_ms:
-            self._frames[-1] = Frame(
-                first_offset=frame.first_offset,
-                raw_position=frame.raw_position,
-                stored_position=frame.stored_position,
-                timestamp_max_ms=latest_ms,
-            )
+        frame = self._frames[-1]
+        self._frames[-1] = replace(
+            frame,
+            timestamp_max_ms=max(frame.timestamp_max_ms, *[header.max_timestamp_ms for header in headers]),
+            raw_crc=crc32c(data[start:end], frame.raw_crc),
+        )
 
     def _put_index(self) -> str | None:
         """Store the sidecar where one is needed; its hash. Before the segment, so that a segment never lacks it."""

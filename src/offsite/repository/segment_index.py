@@ -1,7 +1,7 @@
 """The sidecar of a segment: where its frames begin and where its transactions ended, so that readers can seek.
 
 Stored as zstd-compressed JSON: {"format": 1, "segment": key, "frames": [[first offset, raw position, stored position, maximum
-timestamp], ...], "markers": [[offset, producer id, producer epoch, 1 if committed, first offset of its data or -1], ...]}.
+timestamp, CRC32C of the raw bytes], ...], "markers": [[offset, producer id, producer epoch, 1 if committed, first offset of its data or -1], ...]}.
 A segment of one frame without transactions has none. It can be rebuilt from the segment.
 """
 
@@ -25,16 +25,20 @@ _LEVEL = 3
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
     """About 4 MiB of batches. `first_offset` is the first base offset, `raw_position` counts in the log as Kafka had it,
-    `stored_position` in the object. `timestamp_max_ms` is exact."""
+    `stored_position` in the object. `timestamp_max_ms` is exact. `raw_crc` (CRC32C) covers all raw bytes of the frame, the
+    header bytes that Kafka's own CRC leaves out included, so that a part can be trusted without reading the whole."""
 
     first_offset: int
     raw_position: int
     stored_position: int
     timestamp_max_ms: int
+    raw_crc: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentIndex:
+    """What the sidecar of `segment_key` says; no frames and no markers for a segment that needs none."""
+
     segment_key: str
     frames: tuple[Frame, ...]
     markers: tuple[Marker, ...] = ()
@@ -50,7 +54,7 @@ class SegmentIndex:
 
 
 def encode_index(index: SegmentIndex) -> bytes:
-    frames = [[f.first_offset, f.raw_position, f.stored_position, f.timestamp_max_ms] for f in index.frames]
+    frames = [[f.first_offset, f.raw_position, f.stored_position, f.timestamp_max_ms, f.raw_crc] for f in index.frames]
     markers = [
         [m.offset, m.producer_id, m.producer_epoch, int(m.committed), m.first_offset] for m in index.markers
     ]
@@ -66,8 +70,8 @@ def decode_index(data: bytes, *, key: str) -> SegmentIndex:
         raise _damaged(f"{key}: {error}") from error
     item = parse_json_object(plain, source=key, damaged=_damaged)
     frames = tuple(
-        Frame(first_offset=first, raw_position=raw, stored_position=stored, timestamp_max_ms=time_ms)
-        for first, raw, stored, time_ms in item.integer_rows("frames", width=4)
+        Frame(first_offset=first, raw_position=raw, stored_position=stored, timestamp_max_ms=time_ms, raw_crc=crc)
+        for first, raw, stored, time_ms, crc in item.integer_rows("frames", width=5)
     )
     if not frames:
         raise _damaged(f"{key}: no frames")
