@@ -64,7 +64,8 @@ class ClusterAdmin:
         return find_offsets(self._router, self._clock, partitions, LATEST, isolation=isolation)
 
     def offsets_at(self, partitions: Iterable[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int]:
-        """The first offset whose record is at `time_ms` or later, by the broker's time index; -1 where there is none."""
+        """The first offset whose record is at `time_ms` or later, by the broker's time index; -1 where there is
+        none."""
         return find_offsets(self._router, self._clock, partitions, time_ms)
 
     def sizes_bytes(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
@@ -78,7 +79,9 @@ class ClusterAdmin:
 
         Some may have been made when one fails: the error names that one.
         """
-        self._change(create_topics_request(topics, timeout_ms=self._timeout_ms, validate_only=validate_only), "creating")
+        self._change(
+            create_topics_request(topics, timeout_ms=self._timeout_ms, validate_only=validate_only), "creating"
+        )
         if topics and not validate_only:
             self._await_topics({topic.name: topic.partitions for topic in topics})
 

@@ -7,7 +7,8 @@ import random
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 
-# A rolling restart of a large cluster leaves a partition without leader for well under this; beyond it a person must look.
+# A rolling restart of a large cluster leaves a partition without leader for well under this; beyond it a person must
+# look.
 LEADERLESS_MAX_S = 120.0
 _FIRST_WAIT_S = 0.05
 _LONGEST_WAIT_S = 2.0

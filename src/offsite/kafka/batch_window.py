@@ -17,8 +17,8 @@ _BASE_OFFSET = attrgetter("base_offset")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchWindow:
-    """`chunk` is None when no batch of the answer belongs to the range. `next_offset` is at most the range's end, and is
-    the position asked for when the answer held no whole batch."""
+    """`chunk` is None when no batch of the answer belongs to the range. `next_offset` is at most the range's end, and
+    is the position asked for when the answer held no whole batch."""
 
     chunk: Chunk | None
     next_offset: int
@@ -27,9 +27,10 @@ class BatchWindow:
 def batch_window(records: memoryview, log_range: LogRange, position: int, *, log_start: int) -> BatchWindow:
     """Take the batches whose base offset is in `[position, end)` out of what a fetch at `position` brought.
 
-    A batch that begins before the range belongs to the range before and is left out, unless the log itself starts inside
-    it (DeleteRecords cuts anywhere): then it belongs to the range that holds the log's start. A batch that begins in the
-    range but before `position` overlaps what was read already. Raises `DamagedBatch`, `OldMessageFormat`.
+    A batch that begins before the range belongs to the range before and is left out, unless the log itself starts
+    inside it (DeleteRecords cuts anywhere): then it belongs to the range that holds the log's start. A batch that
+    begins in the range but before `position` overlaps what was read already. Raises `DamagedBatch`,
+    `OldMessageFormat`.
     """
     batches: Sequence[BatchHeader] = scan(records)
     if not batches:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from offsite.model.errors import (
     BadOption,
     DamagedBatch,
-    KafkaAuthenticationFailed,
     KafkaNotAuthorized,
     KafkaProtocolError,
     KafkaTimeout,
@@ -94,7 +93,8 @@ def error_name(code: int) -> str:
 
 
 def broker_error(code: int, context: str, *, detail: str = "") -> OffsiteError:
-    """The error for a broker's `code` met while doing `context` (words, without secrets). `detail`: the broker's message.
+    """The error for a broker's `code` met while doing `context` (words, without secrets). `detail`: the broker's
+    message.
 
     `LeaderUnavailable` and `KafkaTimeout` are worth a retry with fresh metadata; everything else is final.
     """
@@ -119,6 +119,4 @@ def _final_error(code: int, message: str) -> OffsiteError:
         return TopicReplaced(message, hint="the topic was deleted or made anew: plan again")
     if code == CORRUPT_MESSAGE:
         return DamagedBatch(message, hint="the broker finds its own log, or the batch sent, damaged")
-    if code == 58:  # noqa: PLR2004
-        return KafkaAuthenticationFailed(message, hint="check username, password and mechanism")
     return KafkaProtocolError(message)

@@ -1,7 +1,8 @@
 """From the settings Kafka users have (Java's names or librdkafka's) to a `KafkaConfig`.
 
-Unknown settings are told of, not refused: the file usually serves other tools as well. Bad values are refused with file and
-line, and no error ever holds a value that may be a secret. Certificate files are read here, once, on the driver.
+Unknown settings are told of, not refused: the file usually serves other tools as well. Bad values are refused with
+file and line, and no error ever holds a value that may be a secret. Certificate files are read here, once, on the
+driver.
 """
 
 from __future__ import annotations

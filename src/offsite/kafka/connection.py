@@ -1,7 +1,7 @@
 """One blocking connection to one broker: TCP, TLS, SASL, framing. Knows no partitions and never retries.
 
-Requests may be pipelined: each `send` is answered by one `receive`, in order. After any error the connection is closed and
-must be thrown away (`usable` is false); an answer that was lost with it is the caller's to think about.
+Requests may be pipelined: each `send` is answered by one `receive`, in order. After any error the connection is closed
+and must be thrown away (`usable` is false); an answer that was lost with it is the caller's to think about.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Connection:
         """The second half of `call`: requests are answered in the order they were posted."""
         return self._parse(request, self.receive())
 
-    def call_message(self, message: ApiMessage) -> Any:
+    def call_message(self, message: ApiMessage) -> Any:  # noqa: ANN401  (kafka-python has no types)
         """The same for a request of kafka-python's schemas, in the highest version both sides know."""
         key = int(message.API_KEY)
         message.API_VERSION = self.highest_version(key, 0, int(message.max_version))
@@ -111,7 +111,8 @@ class Connection:
         return response.decode(bytes(decoder.data[decoder.position :]), version=message.API_VERSION)
 
     def send(self, api: int, version: int, parts: Sequence[Buffer], *, flexible: bool = False) -> None:
-        """Send a request whose body is `parts` back to back, without joining them. The parts may be reused on return."""
+        """Send a request whose body is `parts` back to back, without joining them. The parts may be reused on
+        return."""
         self._correlation = (self._correlation + 1) % _MAX_CORRELATION
         header = request_header(api, version, self._correlation, self._client_id, flexible=flexible)
         size = len(header) + sum(len(part) for part in parts)
@@ -143,7 +144,7 @@ class Connection:
         version = min(ceiling, highest)
         if version < max(floor, lowest):
             raise KafkaProtocolError(
-                f"{self.address} speaks versions {floor} to {ceiling} of API {api}, offsite needs {lowest} to {highest}",
+                f"{self.address} has API {api} in versions {floor} to {ceiling}, offsite needs {lowest} to {highest}",
                 hint="offsite needs Kafka 2.4 or newer",
             )
         return version
@@ -227,7 +228,9 @@ def _connect(config: KafkaConfig, address: Address) -> socket.socket:
     except TimeoutError as error:
         raise KafkaTimeout(f"{address} did not accept a connection", hint=_TIMEOUT_HINT) from error
     except OSError as error:
-        raise KafkaUnreachable(f"cannot connect to {address}: {error.strerror or error}", hint="is it running?") from error
+        raise KafkaUnreachable(
+            f"cannot connect to {address}: {error.strerror or error}", hint="is it running?"
+        ) from error
     try:
         _tune(sock)
         return _wrapped(sock, config, address)

@@ -1,7 +1,8 @@
 """The Fetch API for one partition: the request in bytes, and the answer's head; its records stay where they are.
 
-Full fetches without a session (KIP-227: session 0, epoch -1). With a topic id, version 13 names the topic by it, so that a
-topic made anew under the same name is noticed by the broker itself (KIP-516); otherwise version 11 names it by name.
+Full fetches without a session (KIP-227: session 0, epoch -1). With a topic id, version 13 names the topic by it, so
+that a topic made anew under the same name is noticed by the broker itself (KIP-516); otherwise version 11 names it by
+name.
 """
 
 from __future__ import annotations

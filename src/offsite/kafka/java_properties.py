@@ -12,8 +12,7 @@ from dataclasses import dataclass
 _BLANK = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_NAME = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)
-_SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
+_PROPERTY = re.compile(r"\A((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +49,8 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _property(line: str, number: int) -> Property:
-    name = _NAME.match(line)
-    assert name is not None  # it matches the empty string
-    separator = _SEPARATOR.match(line, name.end())
-    assert separator is not None
-    return Property(name=_unescape(name[0]), value=_unescape(line[separator.end() :]), line=number)
+    ((name, value),) = _PROPERTY.findall(line)
+    return Property(name=_unescape(name), value=_unescape(value), line=number)
 
 
 def _unescape(text: str) -> str:

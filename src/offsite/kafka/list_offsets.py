@@ -58,6 +58,4 @@ def _topic(answer: Decoder) -> list[tuple[TopicPartition, ListedOffset]]:
 def _partition(answer: Decoder, topic: str) -> tuple[TopicPartition, ListedOffset]:
     key = TopicPartition(topic=topic, partition=answer.i32())
     error_code, timestamp_ms, offset, leader_epoch = answer.i16(), answer.i64(), answer.i64(), answer.i32()
-    return key, ListedOffset(
-        offset=offset, timestamp_ms=timestamp_ms, leader_epoch=leader_epoch, error_code=error_code
-    )
+    return key, ListedOffset(offset=offset, timestamp_ms=timestamp_ms, leader_epoch=leader_epoch, error_code=error_code)

@@ -14,7 +14,8 @@ VERSION = 1
 
 
 def log_dirs_request(partitions: Iterable[TopicPartition]) -> Request[Mapping[TopicPartition, int]]:
-    """Sizes of the replicas the asked broker holds. One it does not hold, or may not tell of, is absent from the answer."""
+    """Sizes of the replicas the asked broker holds. One it does not hold, or may not tell of, is absent from the
+    answer."""
 
     def put_topic(out: Encoder, topic: tuple[str, list[int]]) -> None:
         out.string(topic[0]).array(topic[1], Encoder.i32)

@@ -37,7 +37,8 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMetadata:
-    """`topic_id` is None from brokers before 2.8. `error_code` is not 0 when the broker would not describe the topic."""
+    """`topic_id` is None from brokers before 2.8. `error_code` is not 0 when the broker would not describe the
+    topic."""
 
     name: str
     topic_id: UUID | None
@@ -111,7 +112,7 @@ def _topic(answer: Decoder, version: int) -> TopicMetadata:
 
 
 def _partition(answer: Decoder) -> PartitionMetadata:
-    answer.i16()  # LEADER_NOT_AVAILABLE shows as leader -1 as well; a listener missing on one replica is no concern of ours
+    answer.i16()  # no leader shows as leader -1 as well, and what else ails a replica is no concern of ours
     partition, leader, leader_epoch = answer.i32(), answer.i32(), answer.i32()
     replicas, in_sync = tuple(answer.array(Decoder.i32)), tuple(answer.array(Decoder.i32))
     answer.array(Decoder.i32)  # offline replicas

@@ -23,7 +23,8 @@ def find_offsets(
 ) -> Mapping[TopicPartition, int]:
     """The offset of each partition for a time, `LATEST` or `EARLIEST`; -1 where no record is that late.
 
-    Waits for partitions without leader as `Backoff` allows, then raises `LeaderUnavailable`; also `NoSuchTopic`, `Denied`.
+    Waits for partitions without leader as `Backoff` allows, then raises `LeaderUnavailable`; also `NoSuchTopic`,
+    `Denied`.
     """
     found: dict[TopicPartition, int] = {}
     missing, backoff = list(partitions), Backoff(clock)

@@ -1,7 +1,7 @@
 """Connections kept open between calls and between Spark tasks of one worker process.
 
-A connection goes back only when it is clean: usable and with nothing in flight. A forked child starts with an empty pool,
-because a socket shared with the parent would mix their answers.
+A connection goes back only when it is clean: usable and with nothing in flight. A forked child starts with an empty
+pool, because a socket shared with the parent would mix their answers.
 """
 
 from __future__ import annotations

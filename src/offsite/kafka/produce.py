@@ -10,7 +10,9 @@ from offsite.log.range import TopicPartition
 
 VERSION = 8  # Kafka 2.4; the last one without the compact encoding, the first one that says what is wrong with a record
 _ALL_IN_SYNC = -1
-_LENGTH = struct.Struct(">i")
+_COUNT = struct.Struct(">i")
+# Error, base offset, append time, log start, no record errors, no message, throttle time.
+_PLAIN_RESULT = struct.Struct(">hq16x4x2xi")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,20 +26,28 @@ class ProduceAnswer:
 
 
 class ProduceFormat:
-    """Everything in front of the batch but its length stays the same, and is made once."""
+    """Everything in front of the batch but its length stays the same, and is made once; so does where an answer that
+    reports no trouble has its fields."""
 
     def __init__(self, topic_partition: TopicPartition, *, transactional_id: str | None, timeout_ms: int) -> None:
         out = Encoder().string(transactional_id).i16(_ALL_IN_SYNC).i32(timeout_ms)
         out.i32(1).string(topic_partition.topic).i32(1).i32(topic_partition.partition)
         self._head = out.done()
+        self._result = _COUNT.size + 2 + len(topic_partition.topic.encode()) + _COUNT.size + _COUNT.size
 
     def head(self, batch_bytes: int) -> bytes:
         """What goes before a batch of that size."""
-        return self._head + _LENGTH.pack(batch_bytes)
+        return self._head + _COUNT.pack(batch_bytes)
+
+    def decode(self, data: memoryview) -> ProduceAnswer:
+        """Raises `struct.error` or `IndexError` on an answer that is not one."""
+        if len(data) == self._result + _PLAIN_RESULT.size:
+            error_code, base_offset, throttle_ms = _PLAIN_RESULT.unpack_from(data, self._result)
+            return ProduceAnswer(error_code=error_code, base_offset=base_offset, throttle_ms=throttle_ms, detail="")
+        return _decode_detailed(data)
 
 
-def decode_produce(data: memoryview) -> ProduceAnswer:
-    """Raises `struct.error` or `IndexError` on an answer that is not one."""
+def _decode_detailed(data: memoryview) -> ProduceAnswer:
     answer = Decoder(data)
     answer.count()
     answer.string()

@@ -1,8 +1,8 @@
 """Reads a range of one partition as raw batches: the way out of Kafka.
 
-While the consumer works on a chunk, the broker already sends the next one into the socket's buffer. A reader goes on over
-leader changes, restarts and lost connections, for as long as its `Backoff` allows between two bits of progress. It commits
-nothing and joins no group.
+While the consumer works on a chunk, the broker already sends the next one into the socket's buffer. A reader goes on
+over leader changes, restarts and lost connections, for as long as its `Backoff` allows between two bits of progress.
+It commits nothing and joins no group.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class PartitionReader:
         longer has them. Ends even where compaction has taken the last offsets away.
 
         A chunk is valid until the next one is asked for. `topic_id`: the incarnation expected.
-        Raises `TopicReplaced`, `NoSuchTopic`, `LeaderUnavailable`, `KafkaUnreachable`, `KafkaTimeout`, `DamagedBatch` (after
-        one more try), `OldMessageFormat`, `Denied`.
+        Raises `TopicReplaced`, `NoSuchTopic`, `LeaderUnavailable`, `KafkaUnreachable`, `KafkaTimeout`, `DamagedBatch`
+        (after one more try), `OldMessageFormat`, `Denied`.
         """
         stream = PartitionStream(self._router, self._clock, self._buffer, log_range, topic_id)
         outage = Backoff(self._clock)

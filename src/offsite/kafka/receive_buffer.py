@@ -5,8 +5,8 @@ from __future__ import annotations
 from offsite.model.errors import KafkaProtocolError
 from offsite.model.size import MIB
 
-# The largest response taken: a record is at most 2 GiB by format, but brokers cap it by message.max.bytes, and one beyond
-# this would not fit a worker's memory several times over.
+# The largest response taken: a record is at most 2 GiB by format, but brokers cap it by message.max.bytes, and one
+# beyond this would not fit a worker's memory several times over.
 MAX_RESPONSE_BYTES = 512 * MIB
 
 

@@ -35,7 +35,8 @@ class Api(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request(Generic[T]):
-    """`parse` gets a decoder that stands at the beginning of the answer's body. `flexible` as KIP-482 says for the version."""
+    """`parse` gets a decoder that stands at the beginning of the answer's body. `flexible` as KIP-482 says for the
+    version."""
 
     api: Api
     version: int

@@ -44,7 +44,8 @@ class Router:
         self._leaders: dict[TopicPartition, Leader] = {}
 
     def metadata(self, topics: Sequence[str] | None) -> ClusterMetadata:
-        """Fresh metadata from any broker, kept for `leader`. None asks for all topics. Raises `KafkaUnavailable`, `Denied`."""
+        """Fresh metadata from any broker, kept for `leader`. None asks for all topics. Raises `KafkaUnavailable`,
+        `Denied`."""
         with self.lease_any() as connection:
             version = connection.highest_version(Api.METADATA, LOWEST_VERSION, HIGHEST_VERSION)
             metadata = connection.call(metadata_request(topics, version=version))

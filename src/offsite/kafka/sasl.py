@@ -41,7 +41,9 @@ def authenticate(sasl: SaslConfig, call: Call) -> None:
     """Prove who we are through `call`, one request after the other. Raises `KafkaAuthenticationFailed` when the broker
     does not believe it, `BadKafkaConfig` when it does not know the mechanism."""
     if sasl.mechanism not in MECHANISMS:
-        raise BadKafkaConfig(f"SASL mechanism {sasl.mechanism!r} is not supported", hint=f"one of {', '.join(MECHANISMS)}")
+        raise BadKafkaConfig(
+            f"SASL mechanism {sasl.mechanism!r} is not supported", hint=f"one of {', '.join(MECHANISMS)}"
+        )
     _check_handshake(sasl, call(_handshake(sasl.mechanism)))
     mechanism = _mechanism(sasl)
     for _ in range(_MAX_ROUNDS):
@@ -57,7 +59,7 @@ def authenticate(sasl: SaslConfig, call: Call) -> None:
     raise _refused(sasl, "no end of the exchange")
 
 
-def _mechanism(sasl: SaslConfig) -> Any:
+def _mechanism(sasl: SaslConfig) -> Any:  # noqa: ANN401  (kafka-python has no types)
     from kafka.net.sasl import get_sasl_mechanism  # type: ignore[import-untyped]
     from kafka.net.sasl.oauth import AbstractTokenProvider  # type: ignore[import-untyped]
 

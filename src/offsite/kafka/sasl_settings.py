@@ -10,8 +10,17 @@ from offsite.kafka.secret import Secret
 from offsite.kafka.settings import Settings
 
 SASL_SETTINGS = frozenset(
-    """sasl.mechanism sasl.mechanisms sasl.jaas.config sasl.username sasl.password sasl.oauthbearer.token.endpoint.url
-    offsite.oauth.token offsite.oauth.token.file offsite.oauth.token.command""".split()
+    [
+        "sasl.mechanism",
+        "sasl.mechanisms",
+        "sasl.jaas.config",
+        "sasl.username",
+        "sasl.password",
+        "sasl.oauthbearer.token.endpoint.url",
+        "offsite.oauth.token",
+        "offsite.oauth.token.file",
+        "offsite.oauth.token.command",
+    ]
 )
 _MODULES = {
     "PlainLoginModule": ("PLAIN",),
@@ -19,7 +28,7 @@ _MODULES = {
     "OAuthBearerLoginModule": ("OAUTHBEARER",),
 }
 _FILE_URL = "file://"
-_TOKEN_HINT = "set offsite.oauth.token.file or offsite.oauth.token.command"
+_SOURCE_HINT = "set offsite.oauth.token.file or offsite.oauth.token.command"
 
 
 def read_sasl(settings: Settings) -> SaslConfig:
@@ -60,5 +69,5 @@ def _token_source(settings: Settings) -> TokenSource:
     if path := settings.get("offsite.oauth.token.file") or url.removeprefix(_FILE_URL) * url.startswith(_FILE_URL):
         return TokenSource(file=path)
     if url:
-        raise settings.bad("sasl.oauthbearer.token.endpoint.url", "only file:// is supported", hint=_TOKEN_HINT)
-    raise settings.bad("sasl.mechanism", "OAUTHBEARER needs a token source", hint=_TOKEN_HINT)
+        raise settings.bad("sasl.oauthbearer.token.endpoint.url", "only file:// is supported", hint=_SOURCE_HINT)
+    raise settings.bad("sasl.mechanism", "OAUTHBEARER needs a token source", hint=_SOURCE_HINT)

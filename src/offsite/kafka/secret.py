@@ -19,7 +19,7 @@ class Secret:
         return self._text
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and other._text == self._text  # noqa: SLF001
+        return isinstance(other, Secret) and other._text == self._text
 
     def __hash__(self) -> int:
         return hash(self._text)

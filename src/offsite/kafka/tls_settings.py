@@ -1,4 +1,5 @@
-"""The `ssl.*` settings → `TlsConfig`. PEM only: Java's binary stores are refused with the command that converts them."""
+"""The `ssl.*` settings → `TlsConfig`. PEM only: Java's binary stores are refused with the command that converts
+them."""
 
 from __future__ import annotations
 
@@ -7,10 +8,25 @@ from offsite.kafka.secret import Secret
 from offsite.kafka.settings import Settings
 
 TLS_SETTINGS = frozenset(
-    """ssl.truststore.location ssl.truststore.type ssl.truststore.password ssl.truststore.certificates
-    ssl.ca.location ssl.ca.pem ssl.keystore.location ssl.keystore.type ssl.keystore.password ssl.keystore.key
-    ssl.keystore.certificate.chain ssl.certificate.location ssl.certificate.pem ssl.key.location ssl.key.pem
-    ssl.key.password ssl.endpoint.identification.algorithm""".split()
+    [
+        "ssl.truststore.location",
+        "ssl.truststore.type",
+        "ssl.truststore.password",
+        "ssl.truststore.certificates",
+        "ssl.ca.location",
+        "ssl.ca.pem",
+        "ssl.keystore.location",
+        "ssl.keystore.type",
+        "ssl.keystore.password",
+        "ssl.keystore.key",
+        "ssl.keystore.certificate.chain",
+        "ssl.certificate.location",
+        "ssl.certificate.pem",
+        "ssl.key.location",
+        "ssl.key.pem",
+        "ssl.key.password",
+        "ssl.endpoint.identification.algorithm",
+    ]
 )
 _PEM_MARK = b"-----BEGIN "
 _NO_HOSTNAME_CHECK = frozenset({"", "none"})

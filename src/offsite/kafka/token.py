@@ -30,7 +30,7 @@ def _read_file(path: str) -> str:
 
 def _run(command: tuple[str, ...]) -> str:
     try:
-        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S)  # noqa: S603
+        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S)
     except (OSError, subprocess.SubprocessError) as error:
         raise KafkaAuthenticationFailed(
             f"the OAUTHBEARER token command {command[:1]} failed: {type(error).__name__}", hint="try it by hand"

@@ -51,9 +51,7 @@ def _put_topic(out: Encoder, topic: NewTopic) -> None:
 
 def _parse_created(answer: Decoder) -> Sequence[TopicOutcome]:
     answer.i32()  # throttle time
-    return answer.array(
-        lambda each: TopicOutcome(name=each.string(), error_code=each.i16(), detail=each.string())
-    )
+    return answer.array(lambda each: TopicOutcome(name=each.string(), error_code=each.i16(), detail=each.string()))
 
 
 def _parse_deleted(answer: Decoder) -> Sequence[TopicOutcome]:

@@ -1,7 +1,8 @@
 """Kafka's request and response encoding: what a field looks like in bytes. Pure.
 
-Source: the protocol guide and KIP-482. `flexible` chooses the compact encoding of lengths and the tagged fields that end
-each structure. Reading past the end raises `struct.error` or `IndexError`, which the connection turns into an error of ours.
+Source: the protocol guide and KIP-482. `flexible` chooses the compact encoding of lengths and the tagged fields that
+end each structure. Reading past the end raises `struct.error` or `IndexError`, which the connection turns into an
+error of ours.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Encoder:
         self._out += _I64.pack(value)
         return self
 
-    def boolean(self, value: bool) -> Self:
+    def boolean(self, value: bool) -> Self:  # noqa: FBT001  (the value is the field)
         self._out.append(value)
         return self
 
@@ -148,7 +149,8 @@ class Decoder:
         return max(0, self._length(_I32))
 
     def array(self, read: Callable[[Decoder], T]) -> list[T]:
-        """`read` takes one item and, where it is a structure of a flexible message, ends it with `end()`. Null: empty."""
+        """`read` takes one item and, where it is a structure of a flexible message, ends it with `end()`. Null:
+        empty."""
         return [read(self) for _ in range(self._length(_I32))]
 
     def end(self) -> None:

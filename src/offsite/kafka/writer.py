@@ -1,9 +1,9 @@
 """Writes raw batches into one partition: the way into Kafka.
 
-An idempotent producer with a few requests under way. Whatever is not acknowledged is sent again, in order and with the same
-sequence numbers, after a lost connection, a broker restart or a leader change; the broker recognises what it has already,
-so nothing is doubled and nothing overtakes. After a crash of *this* process the next one is another producer: what was
-sent last is then found by comparing the partition's end offset, never assumed.
+An idempotent producer with a few requests under way. Whatever is not acknowledged is sent again, in order and with the
+same sequence numbers, after a lost connection, a broker restart or a leader change; the broker recognises what it has
+already, so nothing is doubled and nothing overtakes. After a crash of *this* process the next one is another producer:
+what was sent last is then found by comparing the partition's end offset, never assumed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NoReturn, Self
 from offsite.kafka.backoff import Backoff
 from offsite.kafka.broker_errors import DUPLICATE_SEQUENCE_NUMBER, NONE, broker_error
 from offsite.kafka.connection import Connection
-from offsite.kafka.produce import VERSION, ProduceAnswer, ProduceFormat, decode_produce
+from offsite.kafka.produce import VERSION, ProduceAnswer, ProduceFormat
 from offsite.kafka.producer import Producer, new_producer
 from offsite.kafka.reader import MISSING_TOPIC_MAX_S
 from offsite.kafka.request import Api
@@ -37,7 +37,8 @@ from offsite.model.errors import (
     ProtectedTopic,
 )
 
-MAX_IN_FLIGHT = 5  # the broker remembers the last five batches of a producer: more could not be recognised when sent again
+# The broker remembers the last five batches of a producer: more than that could not be recognised when sent again.
+MAX_IN_FLIGHT = 5
 PROTECTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
 _COUNTS = struct.Struct(">i30xi")  # last offset delta and record count of a batch header
 _COUNTS_POSITION = 23
@@ -141,9 +142,9 @@ class PartitionWriter:
         """Send what is unsent, then read acknowledgements until only so many batches are under way."""
         while True:
             try:
-                self._send_unsent()
+                connection = self._send_unsent()
                 while len(self._pending) > allowed_in_flight:
-                    self._take_ack()
+                    self._take_ack(self._receive(connection))
             except (KafkaUnreachable, KafkaTimeout, LeaderUnavailable) as error:
                 self._start_over()
                 self._outage.wait(error)
@@ -153,7 +154,7 @@ class PartitionWriter:
             else:
                 return
 
-    def _send_unsent(self) -> None:
+    def _send_unsent(self) -> Connection:
         if self._connection is None:
             self._connection = self._lease.enter_context(self._router.lease_leader(self._topic_partition))
             self._connection.check_version(Api.PRODUCE, VERSION)
@@ -161,9 +162,9 @@ class PartitionWriter:
             pending = self._pending[self._sent]
             self._connection.send(Api.PRODUCE, VERSION, [pending.format.head(len(pending.batch)), pending.batch])
             self._sent += 1
+        return self._connection
 
-    def _take_ack(self) -> None:
-        answer = self._receive()
+    def _take_ack(self, answer: ProduceAnswer) -> None:
         pending = self._pending[0]
         if answer.error_code not in (NONE, DUPLICATE_SEQUENCE_NUMBER):
             context = f"producing batch {pending.index} into {self._topic_partition}"
@@ -180,12 +181,10 @@ class PartitionWriter:
         if answer.throttle_ms:
             self._clock.sleep(answer.throttle_ms / 1000)
 
-    def _receive(self) -> ProduceAnswer:
-        connection = self._connection
-        assert connection is not None
+    def _receive(self, connection: Connection) -> ProduceAnswer:
         data = connection.receive()
         try:
-            return decode_produce(data)
+            return self._pending[0].format.decode(data)
         except (struct.error, IndexError) as error:
             connection.close()
             raise KafkaProtocolError(f"{connection.address} sent an unreadable answer to Produce") from error
@@ -193,8 +192,8 @@ class PartitionWriter:
     def _refuse_offset(self, index: int, base_offset: int) -> NoReturn:
         """The broker has the batch, yet cannot tell where (it forgot), or says something that cannot be."""
         raise KafkaProtocolError(
-            f"batch {index} of {self._topic_partition} is in the log, but its offset is unknown (answered {base_offset}, "
-            f"expected at least {self._next_offset})",
+            f"batch {index} of {self._topic_partition} is in the log, but its offset is unknown "
+            f"(answered {base_offset}, expected at least {self._next_offset})",
             hint="run the restore again: it finds the end of what was written",
         )
 
