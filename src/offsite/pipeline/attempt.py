@@ -47,13 +47,13 @@ def attempt(
     """Run `function(task)`. Raises what is worth another attempt, unless this is the last one."""
     return Envelope(
         index=index,
-        outcome=_outcome(task, function, is_last_attempt),
+        outcome=_outcome(task, function, is_last_attempt=is_last_attempt),
         reading=meter.read(),
         peak_rss_bytes=_peak_rss_bytes(),
     )
 
 
-def _outcome(task: TaskT, function: Callable[[TaskT], ResultT], is_last_attempt: bool) -> Done[ResultT] | Failed:
+def _outcome(task: TaskT, function: Callable[[TaskT], ResultT], *, is_last_attempt: bool) -> Done[ResultT] | Failed:
     try:
         return Done(value=function(task))
     except LASTING as error:

@@ -8,6 +8,7 @@ from typing import Generic
 from offsite.model.errors import OffsiteError
 from offsite.pipeline.attempt import Envelope
 from offsite.pipeline.meter import Reading
+from offsite.pipeline.pulse import Pulse
 from offsite.pipeline.runner import Done, Failed, ResultT, RunProgress
 
 
@@ -17,6 +18,7 @@ class Board(Generic[ResultT]):
     def __init__(self, tasks_total: int) -> None:
         self._outcomes: list[Done[ResultT] | Failed | None] = [None] * tasks_total
         self._reading = Reading()
+        self._running: dict[int, Reading] = {}
         self._tasks_done = 0
         self._tasks_failed = 0
         self._worker_peak_rss_bytes = 0
@@ -25,8 +27,13 @@ class Board(Generic[ResultT]):
         if self._outcomes[envelope.index] is not None:
             return
         self._settle(envelope.index, envelope.outcome)
-        self._reading = self._reading.plus(envelope.reading)
+        self._reading = self._reading + envelope.reading
         self._worker_peak_rss_bytes = max(self._worker_peak_rss_bytes, envelope.peak_rss_bytes)
+
+    def feel(self, pulse: Pulse) -> None:
+        """What a running task has moved: shown until its envelope says it for good."""
+        if self._outcomes[pulse.index] is None:
+            self._running[pulse.index] = pulse.reading
 
     def give_up(self, index: int, error: OffsiteError) -> None:
         """Settle a task that could not even send an envelope."""
@@ -46,18 +53,20 @@ class Board(Generic[ResultT]):
         return [outcome for outcome in self._outcomes if outcome is not None]
 
     def progress(self, *, elapsed_s: float) -> RunProgress:
+        reading = sum(self._running.values(), self._reading)
         return RunProgress(
             tasks_total=len(self._outcomes),
             tasks_done=self._tasks_done,
             tasks_failed=self._tasks_failed,
-            moved_bytes=self._reading.moved_bytes,
-            records=self._reading.records,
+            moved_bytes=reading.moved_bytes,
+            records=reading.records,
             elapsed_s=elapsed_s,
             worker_peak_rss_bytes=self._worker_peak_rss_bytes,
         )
 
     def _settle(self, index: int, outcome: Done[ResultT] | Failed) -> None:
         self._outcomes[index] = outcome
+        self._running.pop(index, None)
         if isinstance(outcome, Done):
             self._tasks_done += 1
         else:

@@ -18,6 +18,7 @@ import os
 import select
 import socket
 import sys
+from pathlib import Path
 
 NEST_VARIABLE = "OFFSITE_NEST"
 """Names the socket of the nest in the environment of the process that Spark starts."""
@@ -45,7 +46,7 @@ def nest(path: str, modules: list[str]) -> None:
         if listener not in ready:
             return
         relay, _ = listener.accept()
-    os.unlink(path)
+    Path(path).unlink()
     take_over(relay)
     manage()
 

@@ -13,10 +13,10 @@ LOADED_FIRST = ("spark-core_", "scala-library-", "spark-", "jackson-", "hadoop-c
 """Jars that hold most of the classes a job loads: a class is looked for in one jar after the other."""
 
 NEVER_LOADED = (
-    "HikariCP", "arpack", "arrow-", "breeze", "connect-repl", "curator-", "datanucleus", "datasketches", "derby", "hive-",
-    "icu4j", "jersey-", "jline", "kubernetes-", "orc-", "parquet-", "rocksdbjni", "scala-compiler", "scala-reflect",
-    "spark-catalyst", "spark-connect", "spark-graphx", "spark-hive", "spark-kubernetes", "spark-mllib", "spark-pipelines",
-    "spark-repl", "spark-sql", "spark-streaming", "spark-yarn", "spire", "tink", "vertx-", "volcano-", "zookeeper",
+    "HikariCP", "arpack", "arrow-", "breeze", "connect-repl", "curator-", "datanucleus", "datasketches", "derby",
+    "hive-", "icu4j", "jersey-", "jline", "kubernetes-", "orc-", "parquet-", "rocksdbjni", "scala-compiler", "scala-reflect",
+    "spark-catalyst", "spark-connect", "spark-graphx", "spark-hive", "spark-kubernetes", "spark-mllib",
+    "spark-pipelines", "spark-repl", "spark-sql", "spark-streaming", "spark-yarn", "spire", "tink", "vertx-", "volcano-", "zookeeper",
     "log4j-slf4j2-impl",
 )  # fmt: skip
 """Jars that a scheduler of Python tasks never opens; each one on the class path costs time at every start. Without the

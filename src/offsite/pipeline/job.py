@@ -9,12 +9,15 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
 from offsite.pipeline import meter
 from offsite.pipeline.attempt import Envelope, attempt
+from offsite.pipeline.pulse import Pulse, PulseAddress, PulseReceiver, PulseSender
 from offsite.pipeline.runner import ResultT, TaskT
+from offsite.pipeline.settings import LOOPBACK
 
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext
@@ -23,12 +26,17 @@ TICK_S = 0.2
 """How long the driver waits for an envelope before it shows progress again: five times a second looks alive."""
 
 
+CANCEL_LIMIT_S = 5.0
+"""How long a cancelled job may take to come back; then it is left alone, and ends with its JVM."""
+
+
 class Mailbox:
-    """Where workers' envelopes arrive. One per SparkContext: an accumulator is never given back by pyspark, so one per
-    job would grow for ever. An envelope of an earlier job (cancelled, its tasks still ending) is dropped."""
+    """Where workers' envelopes and pulses arrive. One per SparkContext: an accumulator is never given back by pyspark,
+    so one per job would grow for ever. What an earlier job sends (cancelled, its tasks still ending) is dropped."""
 
     def __init__(self, context: SparkContext) -> None:
         self.accumulator: Accumulator[Any] = context.accumulator((), _Gathering(self._deliver))  # type: ignore[arg-type]
+        self.pulses = PulseReceiver(context.getConf().get("spark.driver.host") or LOOPBACK)
         self._job = 0
         self._inbox: queue.SimpleQueue[Envelope[Any] | _End] = queue.SimpleQueue()
 
@@ -52,20 +60,28 @@ class SparkJob(Generic[TaskT, ResultT]):
         *,
         max_attempts: int,
     ) -> None:
-        job, self._inbox = mailbox.open()
+        self._job, self._inbox = mailbox.open()
+        self._pulses = mailbox.pulses
         self._context = context
         self._tasks = tasks
-        self._group = f"offsite-{job}"
-        self._work = _Work(job=job, function=function, home=mailbox.accumulator, max_attempts=max_attempts)
+        self._group = f"offsite-{self._job}"
+        self._work = _Work(
+            job=self._job,
+            function=function,
+            home=mailbox.accumulator,
+            pulses=mailbox.pulses.address,
+            max_attempts=max_attempts,
+        )
         self._thread = threading.Thread(target=self._submit, name=self._group, daemon=True)
 
-    def envelopes(self) -> Iterator[Envelope[ResultT] | None]:
-        """Start the job; yield each envelope, and None at least every `TICK_S`. Raises what Spark raised at the end."""
+    def events(self) -> Iterator[Envelope[ResultT] | Pulse | None]:
+        """Start the job; yield what arrives, and None at least every `TICK_S`. Raises what Spark raised at the end."""
         self._thread.start()
         while True:
             try:
                 arrived = self._inbox.get(timeout=TICK_S)
             except queue.Empty:
+                yield from self._pulses.take(self._job)
                 yield None
                 continue
             if isinstance(arrived, Envelope):
@@ -76,8 +92,9 @@ class SparkJob(Generic[TaskT, ResultT]):
                 return
 
     def cancel(self) -> None:
-        """Stop the job's tasks. Returns without waiting for them."""
+        """Stop the job: Spark forgets it at once, its tasks may go on for a moment."""
         self._context.cancelJobGroup(self._group)
+        self._thread.join(CANCEL_LIMIT_S)
 
     def _submit(self) -> None:
         try:
@@ -104,7 +121,7 @@ class _Gathering:
     def __reduce__(self) -> tuple[type[_Gathering], tuple[()]]:
         return _Gathering, ()
 
-    def zero(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
+    def zero(self, _value: tuple[Any, ...]) -> tuple[Any, ...]:
         return ()
 
     def addInPlace(self, kept: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:  # noqa: N802  # Spark's name
@@ -122,6 +139,7 @@ class _Work(Generic[TaskT, ResultT]):
     job: int
     function: Callable[[TaskT], ResultT]
     home: Any
+    pulses: PulseAddress
     max_attempts: int
 
     def __call__(self, tasks: Iterable[tuple[int, TaskT]]) -> Iterator[None]:
@@ -130,7 +148,8 @@ class _Work(Generic[TaskT, ResultT]):
         context = TaskContext.get()
         is_last_attempt = context is None or context.attemptNumber() + 1 >= self.max_attempts
         for index, task in tasks:
-            meter.start()
-            envelope = attempt(index, task, self.function, is_last_attempt=is_last_attempt)
+            with closing(PulseSender(self.pulses, job=self.job, index=index)) as sender:
+                meter.start(sender)
+                envelope = attempt(index, task, self.function, is_last_attempt=is_last_attempt)
             self.home.add(((self.job, envelope),))
         return iter(())

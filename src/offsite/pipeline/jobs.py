@@ -8,8 +8,10 @@ from typing import Generic
 
 from offsite.model.clock import Clock
 from offsite.model.errors import SparkFailed
+from offsite.pipeline.attempt import Envelope
 from offsite.pipeline.board import Board
 from offsite.pipeline.job import SparkJob
+from offsite.pipeline.pulse import Pulse
 from offsite.pipeline.runner import OnProgress, ResultT, TaskT
 
 _POISONED_TASK = re.compile(r"Task (\d+) in stage \S+ failed \d+ times")
@@ -49,16 +51,19 @@ class TaskJobs(Generic[TaskT, ResultT]):
         job = self._open_job(tasks)
         try:
             self._follow(job)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # told apart and raised again there
             self._settle_poisoned(tasks, error)
         except BaseException:  # Ctrl-C
             job.cancel()
             raise
 
     def _follow(self, job: SparkJob[TaskT, ResultT]) -> None:
-        for envelope in job.envelopes():
-            if envelope is not None:
-                self._board.take(envelope)
+        for event in job.events():
+            if isinstance(event, Envelope):
+                self._board.take(event)
+            elif isinstance(event, Pulse):
+                self._board.feel(event)
+                continue
             self._show()
             if self._is_over():
                 job.cancel()

@@ -23,6 +23,9 @@ START_LIMIT_S = 120
 
 POLL_S = 0.005
 
+RECORDING_NICENESS = 10
+"""Writing the class archive takes 5 s of one core at the end of the first run, when the next command may be running."""
+
 LIGHT_FLAGS = (
     "-XX:TieredStopAtLevel=1",  # it only schedules: the optimising compiler never pays off
     "-XX:+UseSerialGC",
@@ -74,14 +77,15 @@ class LocalJvm:
 
     def close(self) -> None:
         """Kill it; or, when it has classes to record, let it end by itself behind our back. May be called twice."""
-        assert self._process.stdin is not None
-        if self._archive.recording is None:
-            self._signal_all(signal.SIGKILL)
-        else:
-            os.setpriority(os.PRIO_PGRP, self._process.pid, 10)
-        self._process.stdin.close()
-        if self._archive.recording is None:
-            self._process.wait()
+        if self._process.stdin is None or self._process.stdin.closed:
+            return
+        if self._archive.recording is not None and self._process.poll() is None:
+            os.setpriority(os.PRIO_PGRP, self._process.pid, RECORDING_NICENESS)
+            self._process.stdin.close()
+            return
+        with self._process:  # closes the pipe and waits
+            if self._process.poll() is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     def _spawn(self, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
@@ -94,10 +98,6 @@ class LocalJvm:
                 env={**inherited, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection), **environment},
                 process_group=0,  # Ctrl-C in the terminal is for the driver, which tells the others
             )
-
-    def _signal_all(self, number: signal.Signals) -> None:
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, number)
 
 
 def last_words(log: Path) -> str:

@@ -14,30 +14,32 @@ class Reading:
     moved_bytes: int = 0
     records: int = 0
 
-    def plus(self, other: Reading) -> Reading:
+    def __add__(self, other: Reading) -> Reading:
         return Reading(moved_bytes=self.moved_bytes + other.moved_bytes, records=self.records + other.records)
 
 
 OnReading = Callable[[Reading], None]
 
-_reading = Reading()
-_listener: OnReading | None = None
+
+class Meter:
+    def __init__(self) -> None:
+        self._reading = Reading()
+        self._listener: OnReading | None = None
+
+    def start(self, listener: OnReading | None = None) -> None:
+        """Begin a task: from zero, with each new reading told to `listener`."""
+        self._reading, self._listener = Reading(), listener
+
+    def count(self, *, moved_bytes: int, records: int) -> None:
+        """Add to what the running task has moved. Cheap enough for each chunk, too dear for each record."""
+        self._reading += Reading(moved_bytes=moved_bytes, records=records)
+        if self._listener is not None:
+            self._listener(self._reading)
+
+    def read(self) -> Reading:
+        """What the task has moved since `start`."""
+        return self._reading
 
 
-def count(*, moved_bytes: int, records: int) -> None:
-    """Add to what the running task has moved. Cheap enough to call for each chunk, too dear for each record."""
-    global _reading
-    _reading = _reading.plus(Reading(moved_bytes=moved_bytes, records=records))
-    if _listener is not None:
-        _listener(_reading)
-
-
-def start(listener: OnReading | None = None) -> None:
-    """Begin a task: from zero, with each new reading told to `listener`."""
-    global _reading, _listener
-    _reading, _listener = Reading(), listener
-
-
-def read() -> Reading:
-    """What the task has moved since `start`."""
-    return _reading
+_process_meter = Meter()
+start, count, read = _process_meter.start, _process_meter.count, _process_meter.read

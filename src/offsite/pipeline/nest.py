@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -32,10 +33,8 @@ class Nest:
         return folder / "nest"
 
     def close(self) -> None:
-        """End it, and the workers it has become the parent of. May be called twice."""
+        """End it, and the workers it has become the parent of: all in its process group. May be called twice."""
         if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            assert self._process.stdin is not None
-            self._process.stdin.close()
+            with self._process:  # closes the pipe and waits
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process = None

@@ -41,7 +41,7 @@ class SparkRunner:
     import before their first task; modules that start threads when imported must stay out of it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # keyword-only settings, each with a default
         self,
         *,
         master: str | None = None,
@@ -56,7 +56,6 @@ class SparkRunner:
         self._preload = preload
         self._clock = clock or SystemClock()
         self._session: _Session | None = None
-        self._worker_peak_rss_bytes = 0
 
     def begin(self) -> None:
         if self._session is None:
@@ -94,8 +93,7 @@ class SparkRunner:
         keep_going: bool,
     ) -> Board[ResultT]:
         def open_job(numbered: Sequence[tuple[int, TaskT]]) -> SparkJob[TaskT, ResultT]:
-            self.begin()
-            assert self._session is not None
+            self._session = self._session or self._open_session()
             context, mailbox = self._session.ready()
             return SparkJob(context, mailbox, numbered, function, max_attempts=MAX_ATTEMPTS)
 
@@ -123,6 +121,8 @@ class _Session(ABC):
     def close(self) -> None:
         self._starter.join()
         self._stop()
+        if self._mailbox is not None:
+            self._mailbox.pulses.close()
         if self._context is not None:
             _forget(self._context)
 
@@ -219,8 +219,8 @@ class _ClusterSession(_Session):
         return self._scratch.create() / "spark.log"
 
 
-def _connect(port: int, secret: str) -> Any:
-    """pyspark's own client for a JVM that already runs; it takes the address from the environment only."""
+def _connect(port: int, secret: str) -> Any:  # noqa: ANN401  # Py4J has no types
+    """Connect pyspark to a JVM that already runs. It takes the address from the environment only."""
     from pyspark.java_gateway import launch_gateway
 
     address = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
@@ -236,17 +236,17 @@ def _expect_the_end(context: SparkContext) -> None:
     """Py4J and the accumulator server would both write the loss of the JVM that we are about to kill to stderr. The
     server takes half a second to stop, which nobody need wait for."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    server = context._accumulatorServer
+    server = context._accumulatorServer  # noqa: SLF001  # pyspark has no public way
     server.handle_error = lambda *_: None  # type: ignore[method-assign]
     threading.Thread(target=server.shutdown, name="offsite-spark-end", daemon=True).start()
-    context._accumulatorServer = None  # type: ignore[assignment]
+    context._accumulatorServer = None  # type: ignore[assignment]  # noqa: SLF001
 
 
 def _forget(context: SparkContext) -> None:
     """Let the process start another JVM: pyspark keeps the first one for ever, and believes it alive."""
     from pyspark import SparkContext
 
-    context._jsc = None  # without it `stop` only tidies up on the Python side
+    context._jsc = None  # noqa: SLF001  # without it `stop` only tidies up on the Python side
     context.stop()
-    SparkContext._gateway = None
-    SparkContext._jvm = None
+    SparkContext._gateway = None  # noqa: SLF001
+    SparkContext._jvm = None  # noqa: SLF001
