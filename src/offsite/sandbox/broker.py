@@ -59,8 +59,9 @@ class Sandbox:
         """Start the broker, or find it running; returns once it serves clients. Data of an earlier start is kept.
 
         Without `port` it takes the folder's earlier port when that is free, else any free one. `owned`: it ends with
-        this object and the calling process, whatever ends them; otherwise it lives on until `stop`. Raises JavaMissing, DamagedJar,
-        JarsNotFetched, BadOption (it runs on another port than the one asked for), SandboxFailed.
+        this object and the calling process, whatever ends them; otherwise it lives on until `stop`.
+        Raises JavaMissing, DamagedJar, JarsNotFetched, BadOption (the port is taken, or it runs on another one),
+        SandboxFailed.
         """
         with self._alone():
             running = self.status()
@@ -100,8 +101,8 @@ class Sandbox:
 
     def _start_on_free_ports(self, jvm: Jvm, settings: Settings, port: int | None) -> SandboxInfo:
         for _ in range(PORT_ATTEMPTS):
-            broker = Launch(folder=self._folder, jvm=jvm, settings=settings, ports=self._choose_ports(settings, port))
-            state = broker.run(self._clock)
+            ports = self._choose_ports(settings, port)
+            state = Launch(folder=self._folder, jvm=jvm, settings=settings, ports=ports).run(self._clock)
             if state:
                 return self._info(state)
             if port is not None:

@@ -14,7 +14,7 @@ SASL_PLAINTEXT, SSL, SASL_SSL = "SASL_PLAINTEXT", "SSL", "SASL_SSL"
 SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 _KAFKA_JAVA = "org.apache.kafka.common.security"
-_BROKERS_OWN_TOKEN = 'unsecuredLoginStringClaim_sub="broker"'
+_BROKERS_OWN_NAME = 'unsecuredLoginStringClaim_sub="broker"'
 _SMALL_AND_QUICK = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
@@ -128,7 +128,7 @@ def _sasl(security: Security) -> dict[str, str]:
         "plain": f"{_KAFKA_JAVA}.plain.PlainLoginModule required {known};",
         "scram-sha-256": f"{_KAFKA_JAVA}.scram.ScramLoginModule required;",
         "scram-sha-512": f"{_KAFKA_JAVA}.scram.ScramLoginModule required;",
-        "oauthbearer": f"{_KAFKA_JAVA}.oauthbearer.OAuthBearerLoginModule required {_BROKERS_OWN_TOKEN};",
+        "oauthbearer": f"{_KAFKA_JAVA}.oauthbearer.OAuthBearerLoginModule required {_BROKERS_OWN_NAME};",
     }
     jaas = {
         f"listener.name.{listener.lower()}.{mechanism}.sasl.jaas.config": module
