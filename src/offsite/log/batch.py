@@ -28,10 +28,11 @@ __all__ = [
 HEADER_STRUCT = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER_STRUCT.size  # 61
 LENGTH_END = 12  # base offset and length; the length counts from here
-MAGIC_POSITION = 16
+_MAGIC_POSITION = 16
+_MAGIC = 2
 CRC_START = 21  # the CRC32C covers everything from the attributes on
-MIN_LENGTH = HEADER_BYTES - LENGTH_END
-MIN_OLD_LENGTH = 14  # the smallest message of magic 0
+_MIN_LENGTH = HEADER_BYTES - LENGTH_END
+_MIN_OLD_LENGTH = 14  # the smallest message of magic 0
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME_BIT = 0x08
@@ -115,62 +116,27 @@ def scan(data: Buffer, *, start: int = 0) -> list[BatchHeader]:
     """The headers of all whole batches from position `start` on; positions are relative to `data`.
 
     A torn last batch is left out: compare the last `end_position` with `len(data)` to see it. Nothing under the CRC
-    is trusted yet, see `verify_crc`. Raises `DamagedBatch` on an impossible length, an unknown magic or offsets that do not
-    rise from batch to batch, `OldMessageFormat` on magic 0 and 1.
+    is trusted yet, see `verify_crc`. Raises `DamagedBatch` on an impossible length, an unknown magic or offsets that
+    do not rise from batch to batch, `OldMessageFormat` on magic 0 and 1.
     """
-    unpack_from, new, kind, headers = (
-        HEADER_STRUCT.unpack_from,
-        tuple.__new__,
-        BatchHeader,
-        list[BatchHeader](),
-    )
+    unpack_from, new, kind = HEADER_STRUCT.unpack_from, tuple.__new__, BatchHeader  # locals: the hot loop
+    headers: list[BatchHeader] = []
     append = headers.append
     position, end, next_offset = start, len(data), 0
     last_start = end - HEADER_BYTES
     while position <= last_start:
-        (
-            base,
-            length,
-            epoch,
-            magic,
-            crc,
-            attributes,
-            last_delta,
-            base_ms,
-            max_ms,
-            pid,
-            pid_epoch,
-            sequence,
-            count,
-        ) = unpack_from(data, position)
-        if magic != 2 or length < MIN_LENGTH:
+        base, length, epoch, magic, crc, bits, delta, begin, latest, pid, pid_epoch, seq, n = unpack_from(
+            data, position
+        )
+        if magic != _MAGIC or length < _MIN_LENGTH:
             _refuse_framing(base, length, magic, position)
         size = length + LENGTH_END
         if position + size > end:
             return headers
-        if base < next_offset or last_delta < 0:
-            _refuse_offsets(base, last_delta, next_offset, position)
-        append(
-            new(
-                kind,
-                (
-                    position,
-                    size,
-                    base,
-                    epoch,
-                    crc,
-                    attributes,
-                    last_delta,
-                    base_ms,
-                    max_ms,
-                    pid,
-                    pid_epoch,
-                    sequence,
-                    count,
-                ),
-            )
-        )
-        next_offset = base + last_delta + 1
+        if base < next_offset or delta < 0:
+            _refuse_offsets(base, delta, next_offset, position)
+        append(new(kind, (position, size, base, epoch, crc, bits, delta, begin, latest, pid, pid_epoch, seq, n)))
+        next_offset = base + delta + 1
         position += size
     _check_tail(data, position)
     return headers
@@ -194,14 +160,14 @@ def verify_crc(data: Buffer, headers: Iterable[BatchHeader]) -> None:
 
 def _check_tail(data: Buffer, position: int) -> None:
     """A tail too short for a header may still hold a whole message of an old format, or a length that cannot be."""
-    if len(data) - position > MAGIC_POSITION:
+    if len(data) - position > _MAGIC_POSITION:
         base, length, _, magic = struct.unpack_from(">qiib", data, position)
-        if magic != 2 or length < MIN_LENGTH:
+        if magic != _MAGIC or length < _MIN_LENGTH:
             _refuse_framing(base, length, magic, position)
 
 
 def _refuse_framing(base: int, length: int, magic: int, position: int) -> NoReturn:
-    if magic in (0, 1) and length >= MIN_OLD_LENGTH:
+    if magic in (0, 1) and length >= _MIN_OLD_LENGTH:
         raise OldMessageFormat(
             f"message format {magic} at offset {base}: written before Kafka 0.11 and never converted",
             hint="copy the topic through a consumer and a producer once, then back up the copy",

@@ -101,7 +101,7 @@ def _compress_xerial(plain: Buffer) -> bytes:
 
 
 def _read_snappy(data: memoryview, max_bytes: int) -> bytearray:
-    """librdkafka writes one raw block, the Java client xerial's framing: the magic tells them apart."""
+    """Raw blocks are librdkafka's way, xerial's framing is the Java client's: the magic tells them apart."""
     framed = data[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC
     blocks = list(_xerial_blocks(data)) if framed else [data]
     sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]

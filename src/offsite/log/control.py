@@ -36,7 +36,5 @@ def control_type(batch: Buffer, header: BatchHeader) -> ControlMarker | None:
                 _, coordinator_epoch = struct.unpack_from(">hi", record.value or b"")
                 return ControlMarker(kind=_KINDS[kind], coordinator_epoch=coordinator_epoch)
         except struct.error as error:
-            raise DamagedBatch(
-                f"the control batch at offset {header.base_offset} is damaged inside"
-            ) from error
+            raise DamagedBatch(f"the control batch at offset {header.base_offset} is damaged inside") from error
     return None

@@ -1,14 +1,15 @@
 """Where each source offset went: the exact map from source to target offsets of one partition, small in memory.
 
-Owns runs `(source_start, target_start, count)` in flat arrays: ten million of them are 240 MB and no objects. Source offsets in
-no run are gaps: nothing was written for them.
+Owns runs `(source_start, target_start, count)` in flat arrays: ten million of them are 240 MB and no objects. Source
+offsets in no run are gaps: nothing was written for them.
 
 A map as bytes is one or more chunks back to back, for adjoining source ranges in rising order:
 
     "OFMP", u8 version = 1, u32 payload bytes (little-endian), payload
 
-The payload is a zstd frame of little-endian int64: source start, source end, target start, target end, number of runs n,
-then n source gaps, n target gaps and n counts; a gap is the distance from the end of the run before (or the range's start).
+The payload is a zstd frame of little-endian int64: source start, source end, target start, target end, number of runs
+n, then n source gaps, n target gaps and n counts; a gap is the distance from the end of the run before (or from the
+range's start).
 """
 
 from __future__ import annotations
@@ -76,9 +77,7 @@ class OffsetMap:
         """The target of the first record at or after `offset`, or the target end if there is none."""
         run = bisect_right(self.source_starts, offset) - 1
         if run >= 0 and offset - self.source_starts[run] < self.counts[run]:
-            return MappedOffset(
-                target=self.target_starts[run] + offset - self.source_starts[run], match="exact"
-            )
+            return MappedOffset(target=self.target_starts[run] + offset - self.source_starts[run], match="exact")
         target = self.target_starts[run + 1] if run + 1 < len(self) else self.target_end
         return MappedOffset(target=target, match=self._match_outside_runs(offset))
 

@@ -27,9 +27,7 @@ class LogRange:
     end: int
 
     def __post_init__(self) -> None:
-        check(
-            0 <= self.start <= self.end, f"range [{self.start}, {self.end}) of {self.topic}/{self.partition}"
-        )
+        check(0 <= self.start <= self.end, f"range [{self.start}, {self.end}) of {self.topic}/{self.partition}")
 
     @property
     def topic_partition(self) -> TopicPartition:

@@ -14,8 +14,8 @@ RecordHeaders = tuple[tuple[str, bytes | None], ...]
 class Record(NamedTuple):
     """A tuple, because millions are made when records are decoded at all.
 
-    `timestamp_ms` may be -1 (the producer gave none). `headers` keep their order and duplicates; a header name that is not
-    UTF-8 holds its bytes as `surrogateescape` text, so that encoding it the same way gives the bytes back.
+    `timestamp_ms` may be -1 (the producer gave none). `headers` keep their order and duplicates; a header name that is
+    not UTF-8 holds its bytes as `surrogateescape` text, so that encoding it the same way gives the bytes back.
     """
 
     offset: int

@@ -1,7 +1,7 @@
 """The bytes of records inside a batch, read and written one by one in Python: slow, and exact for every input.
 
-`records` uses it where the Cython codec of aiokafka cannot: header names that are not UTF-8, and batches that begin with
-the timestamp -1. Owns the record format only; never sees compressed bytes or batch headers.
+`records` uses it where the Cython codec of aiokafka cannot: header names that are not UTF-8, and batches that begin
+with the timestamp -1. Owns the record format only; never sees compressed bytes or batch headers.
 Format: Kafka's Record of magic 2 (KIP-98): zigzag varints, length -1 for null.
 """
 

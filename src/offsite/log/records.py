@@ -54,7 +54,7 @@ def decode(batch: Buffer, header: BatchHeader) -> list[Record]:
         raise DamagedBatch(f"the batch at offset {header.base_offset} is damaged inside: {error}") from error
 
 
-def encode(
+def encode(  # noqa: PLR0913 - the fields of a batch header
     records: Sequence[Record],
     *,
     codec: int = NONE,
@@ -72,9 +72,7 @@ def encode(
     check(len(records) > 0, "a batch without records cannot be encoded")
     base = records[0].offset if base_offset is None else base_offset
     last_delta = records[-1].offset - base
-    check(
-        base <= records[0].offset and last_delta <= _MAX_DELTA, f"offsets from {base} do not fit in one batch"
-    )
+    check(base <= records[0].offset and last_delta <= _MAX_DELTA, f"offsets from {base} do not fit in one batch")
     body = compress(codec, _encode_body(records, base))
     attributes = codec | (TRANSACTIONAL_BIT if is_transactional else 0)
     times_ms = (records[0].timestamp_ms, max(record.timestamp_ms for record in records))
@@ -87,7 +85,8 @@ def encode(
 
 def renumber(records: Sequence[Record], *, start: int = 0) -> list[Record]:
     """The same records at the offsets `start`, `start + 1`, …: without gaps, otherwise untouched."""
-    return [Record(offset, *record[1:]) for offset, record in enumerate(records, start)]
+    new, kind = tuple.__new__, Record
+    return [new(kind, (offset, *record[1:])) for offset, record in enumerate(records, start)]
 
 
 def _decode_fast(batch: Buffer, header: BatchHeader, body: Buffer) -> list[Record]:

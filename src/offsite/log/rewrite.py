@@ -85,7 +85,7 @@ def keep(batch: Buffer, header: BatchHeader, predicate: Callable[[Record], bool]
 def split_oversized(batch: Buffer, header: BatchHeader, *, limit_bytes: int) -> list[Buffer]:
     """The batch as batches of at most `limit_bytes` each (headers included), records and offsets in order.
 
-    The very batch if it fits. A record that is too large alone comes out in a batch of its own, for the broker to judge.
+    The very batch if it fits. A record that is too large alone comes out in a batch of its own: let the broker judge.
     """
     if len(batch) <= limit_bytes:
         return [batch]

@@ -19,7 +19,7 @@ from offsite.log.batch import (
 __all__ = ["MAX_LEADER_EPOCHS", "LogStats", "LogSummary"]
 
 MAX_LEADER_EPOCHS = 1000
-"""Most leader epochs a summary names: more in one segment would be a broken cluster, and the summary must stay small."""
+"""Most leader epochs a summary names: more in one segment mean a broken cluster, and summaries must stay small."""
 
 _NO_TIME = -1
 
@@ -30,8 +30,8 @@ class LogSummary:
 
     `records` counts data records, those of aborted transactions included; markers are counted as `control_batches`
     only. -1 stands for "none" in offsets and times. Times are those of data batches: `timestamp_max_ms` is exact,
-    `base_timestamp_min_ms` is the lowest time at which a batch *begins*, so that an earlier record may follow inside one;
-    batches with a delete horizon no longer say when they begin and are left out of it.
+    `base_timestamp_min_ms` is the lowest time at which a batch *begins*: an earlier record may follow inside one.
+    Batches with a delete horizon no longer say when they begin and are left out of it.
     """
 
     records: int

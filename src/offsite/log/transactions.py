@@ -1,8 +1,8 @@
 """Transactions in one partition's log: where each ended, how, and so which batches a read_committed consumer sees.
 
-Owns no log: markers are collected while batches pass, visibility is decided from markers alone, so that nobody has to look
-ahead in data. Rule (KIP-98): a transactional batch belongs to the next marker of its producer id in the same partition.
-Epochs play no part in it: a fenced producer's data is ended by a marker of a higher epoch.
+Owns no log: markers are collected while batches pass, visibility is decided from markers alone, so that nobody has to
+look ahead in data. Rule (KIP-98): a transactional batch belongs to the next marker of its producer id in the same
+partition. Epochs play no part in it: a fenced producer's data is ended by a marker of a higher epoch.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ __all__ = ["CommittedView", "Marker", "TransactionIndexer", "Undecided"]
 class Marker:
     """The control record at `offset` that ended a transaction of `producer_id`.
 
-    `first_offset` is the base offset of the transaction's first batch that the indexer saw, or -1: a transaction without data
-    here, or one whose data lies before the indexed range.
+    `first_offset` is the base offset of the transaction's first batch that the indexer saw, or -1: a transaction
+    without data here, or one whose data lies before the indexed range.
     """
 
     offset: int

@@ -75,9 +75,7 @@ def consume(broker: SandboxInfo, topic: str, *, isolation: str = "read_uncommitt
             break
         kind, timestamp_ms = message.timestamp()
         headers = tuple(message.headers() or ())
-        records.append(
-            Record(message.offset(), timestamp_ms, kind - 1, message.key(), message.value(), headers)
-        )
+        records.append(Record(message.offset(), timestamp_ms, kind - 1, message.key(), message.value(), headers))
     consumer.close()
     return records
 
@@ -98,9 +96,7 @@ def test_records_of_librdkafka_are_those_its_consumer_sees(broker: SandboxInfo, 
     producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": codec, "linger.ms": 5})
     for n in range(3000):
         headers = [("h", None), ("h", b"x"), ("é", b"")] if n % 5 == 0 else None
-        producer.produce(
-            topic, b"value" * (n % 30), None if n % 3 else b"%d" % n, headers=headers, timestamp=5000 - n
-        )
+        producer.produce(topic, b"value" * (n % 30), None if n % 3 else b"%d" % n, headers=headers, timestamp=5000 - n)
     producer.flush(WAIT_S)
     found = read_records(broker, topic)
     assert len(found) == 3000
@@ -159,9 +155,7 @@ def test_the_committed_view_is_what_a_read_committed_consumer_sees(broker: Sandb
     for batch, _ in batches:
         indexer.feed(batch, scan(batch))
     view = CommittedView(indexer.markers, end_offset=batches[-1][1].next_offset)
-    visible = [
-        record for batch, header in batches if view.is_visible(header) for record in decode(batch, header)
-    ]
+    visible = [record for batch, header in batches if view.is_visible(header) for record in decode(batch, header)]
     assert len(indexer.markers) == 12
     assert visible == consume(broker, topic, isolation="read_committed")
     assert len(visible) == 16

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import random
 import struct
+from contextlib import suppress
 
 import cramjam
 import pytest
@@ -98,10 +99,8 @@ def test_flipped_bits_raise_damage_or_nothing(codec: int) -> None:
     for bit in random.Random(7).sample(range(len(packed) * 8), 1000):
         broken = bytearray(packed)
         broken[bit // 8] ^= 1 << bit % 8
-        try:
+        with suppress(DamagedBatch):
             decompress(codec, broken)
-        except DamagedBatch:
-            pass
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)

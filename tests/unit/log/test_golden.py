@@ -51,9 +51,7 @@ def test_batches_of_librdkafka_are_read(codec: str) -> None:
 def test_batches_of_the_java_producer_are_read(codec: str) -> None:
     assert {header.codec for header in log(f"java-{codec}")[1]} == {CODEC_NAMES.index(codec)}
     found = records(f"java-{codec}")
-    assert [(r.offset, r.key, r.value, r.headers) for r in found] == [
-        (n, None, b"%d" % n, ()) for n in range(300)
-    ]
+    assert [(r.offset, r.key, r.value, r.headers) for r in found] == [(n, None, b"%d" % n, ()) for n in range(300)]
 
 
 def test_the_times_of_a_batch_with_a_delete_horizon_stay_when_it_is_rewritten() -> None:
@@ -62,9 +60,7 @@ def test_the_times_of_a_batch_with_a_delete_horizon_stay_when_it_is_rewritten() 
     assert needs_reencode(cleaned)
     before = decode(cleaned.view(data), cleaned)
     assert {record.key for record in before} == {b"k%d" % n for n in range(23)}
-    assert (
-        max(record.timestamp_ms for record in before) == cleaned.max_timestamp_ms < cleaned.base_timestamp_ms
-    )
+    assert max(record.timestamp_ms for record in before) == cleaned.max_timestamp_ms < cleaned.base_timestamp_ms
     dense = reencode_dense(cleaned.view(data), cleaned)
     for_produce(dense, producer_id=-1, producer_epoch=-1, base_sequence=-1)
     assert [r[1:] for r in decode(dense, scan(dense)[0])] == [r[1:] for r in before]

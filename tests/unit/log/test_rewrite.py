@@ -46,9 +46,7 @@ def with_attributes(batch: bytearray, bits: int) -> bytearray:
 
 @pytest.mark.parametrize("transactional", [True, False])
 @pytest.mark.parametrize("delete_horizon", [0x40, 0])
-def test_the_fields_a_broker_checks_are_set_and_nothing_else_changes(
-    transactional: bool, delete_horizon: int
-) -> None:
+def test_the_fields_a_broker_checks_are_set_and_nothing_else_changes(transactional: bool, delete_horizon: int) -> None:
     batch = with_attributes(source_batch(), delete_horizon)
     before = scan(batch)[0]
     body = bytes(batch[HEADER_BYTES:])
@@ -124,7 +122,7 @@ def test_an_emptied_batch_cannot_be_reencoded() -> None:
 
 def test_keeping_every_record_keeps_the_very_batch() -> None:
     batch = source_batch()
-    assert keep(batch, only(batch), lambda record: True) is batch
+    assert keep(batch, only(batch), lambda _: True) is batch
 
 
 def test_keeping_some_records_keeps_their_offsets_times_and_codec() -> None:
@@ -137,7 +135,7 @@ def test_keeping_some_records_keeps_their_offsets_times_and_codec() -> None:
 
 def test_keeping_no_record_keeps_nothing() -> None:
     batch = source_batch()
-    assert keep(batch, only(batch), lambda record: False) is None
+    assert keep(batch, only(batch), lambda _: False) is None
 
 
 def test_a_batch_that_fits_is_not_split() -> None:

@@ -20,9 +20,7 @@ def header(
     size_bytes: int = 100,
 ) -> BatchHeader:
     times_ms = (base_ms, max_ms)
-    return BatchHeader(
-        0, size_bytes, base_offset, leader_epoch, 0, attributes, count - 1, *times_ms, -1, -1, -1, count
-    )
+    return BatchHeader(0, size_bytes, base_offset, leader_epoch, 0, attributes, count - 1, *times_ms, -1, -1, -1, count)
 
 
 def summary_of(*headers: BatchHeader) -> LogSummary:

@@ -88,9 +88,7 @@ def test_only_committed_and_plain_data_is_visible() -> None:
     assert visible_offsets(INTERLEAVED, end_offset=len(INTERLEAVED)) == [0, 2, 3, 5]
 
 
-@pytest.mark.parametrize(
-    ("end_offset", "visible"), [(6, [2]), (7, [0, 2, 3]), (8, [0, 2, 3]), (9, [0, 2, 3, 5])]
-)
+@pytest.mark.parametrize(("end_offset", "visible"), [(6, [2]), (7, [0, 2, 3]), (8, [0, 2, 3]), (9, [0, 2, 3, 5])])
 def test_markers_at_or_after_the_end_do_not_count(end_offset: int, visible: list[int]) -> None:
     assert [o for o in visible_offsets(INTERLEAVED, end_offset=end_offset) if o < end_offset] == visible
 
@@ -138,9 +136,7 @@ def test_markers_are_the_same_however_the_log_is_cut_into_chunks() -> None:
     assert (indexer.markers, indexer.undecided) == (whole.markers, whole.undecided)
 
 
-steps = st.lists(
-    st.tuples(st.integers(0, 2), st.sampled_from(["data", "data", "commit", "abort"])), max_size=25
-)
+steps = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["data", "data", "commit", "abort"])), max_size=25)
 
 
 @given(steps, st.integers(0, 26))
