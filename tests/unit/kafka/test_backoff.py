@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from offsite.kafka.backoff import Backoff
+from offsite.model.errors import KafkaUnreachable
+
+
+class StepClock:
+    """Sleeping is what makes time pass."""
+
+    def __init__(self) -> None:
+        self.passed_s = 0.0
+        self.sleeps_s: list[float] = []
+
+    def now_ms(self) -> int:
+        return int(self.passed_s * 1000)
+
+    def monotonic_s(self) -> float:
+        return self.passed_s
+
+    def sleep(self, duration_s: float) -> None:
+        self.sleeps_s.append(duration_s)
+        self.passed_s += duration_s
+
+
+def test_waits_grow_and_end_with_the_error() -> None:
+    clock, error = StepClock(), KafkaUnreachable("gone")
+    backoff = Backoff(clock, limit_s=30)
+    while clock.passed_s < 30:
+        backoff.wait(error)
+    with pytest.raises(KafkaUnreachable, match="gone"):
+        backoff.wait(error)
+    assert 30 <= clock.passed_s < 33
+    assert clock.sleeps_s[0] <= 0.05
+    assert 1.0 <= clock.sleeps_s[-1] <= 2.0
+
+
+def test_time_counts_from_the_first_failure_not_from_the_last_success() -> None:
+    clock = StepClock()
+    backoff = Backoff(clock, limit_s=10)
+    clock.sleep(1000)
+    backoff.wait(KafkaUnreachable("gone"))
+
+
+def test_progress_starts_the_count_anew() -> None:
+    clock = StepClock()
+    backoff = Backoff(clock, limit_s=5)
+    for _ in range(50):
+        backoff.wait(KafkaUnreachable("gone"))
+        clock.sleep(3)
+        backoff.reset()

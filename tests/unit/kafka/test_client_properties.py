@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from offsite.kafka.client_properties import ClientProperties, parse_client_properties, read_client_properties
+from offsite.kafka.config import Address
+from offsite.kafka.secret import Secret
+from offsite.model.errors import BadKafkaConfig
+
+MODULES = "org.apache.kafka.common.security"
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"
+KEY = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nBBBB\n-----END ENCRYPTED PRIVATE KEY-----"
+
+
+def parse(*lines: str) -> ClientProperties:
+    return parse_client_properties("\n".join(["bootstrap.servers=b:9092", *lines]), source="client.properties")
+
+
+def test_plaintext_is_the_default() -> None:
+    config = parse().config
+    assert config.security_protocol == "PLAINTEXT"
+    assert config.bootstrap == (Address(host="b", port=9092),)
+
+
+def test_java_names_are_understood() -> None:
+    config = parse("client.id=me", "client.rack=r1", "request.timeout.ms=1500").config
+    assert (config.client_id, config.rack_id, config.request_timeout_ms) == ("me", "r1", 1500)
+
+
+def test_a_jaas_line_gives_user_and_password() -> None:
+    config = parse(
+        "security.protocol=SASL_PLAINTEXT",
+        "sasl.mechanism=SCRAM-SHA-512",
+        f'sasl.jaas.config={MODULES}.scram.ScramLoginModule required username="alice" password="hunter2";',
+    ).config
+    assert config.sasl is not None
+    assert (config.sasl.mechanism, config.sasl.username) == ("SCRAM-SHA-512", "alice")
+    assert config.sasl.password == Secret("hunter2")
+
+
+def test_librdkafka_names_are_understood() -> None:
+    config = parse_client_properties(
+        "metadata.broker.list=x\nsecurity.protocol=sasl_plaintext\nsasl.mechanisms=PLAIN\n"
+        "sasl.username=alice\nsasl.password=hunter2\nrack.id=r2",
+        source="f",
+    ).config
+    assert config.sasl is not None
+    assert (config.sasl.mechanism, config.sasl.username, config.rack_id) == ("PLAIN", "alice", "r2")
+    assert config.bootstrap == (Address(host="x", port=9092),)
+
+
+def test_unknown_settings_are_told_of_with_their_line() -> None:
+    assert parse("group.id=g").warnings == ("client.properties:2: group.id is not used by offsite",)
+
+
+@pytest.mark.parametrize(
+    ("lines", "place"),
+    [
+        (["security.protocol=TLS"], "client.properties:2: security.protocol"),
+        (["# c", "request.timeout.ms=soon"], "client.properties:3: request.timeout.ms"),
+        (["security.protocol=SASL_SSL", "sasl.mechanism=GSSAPI"], "client.properties:3: sasl.mechanism"),
+        (["security.protocol=SASL_SSL"], "client.properties: sasl.mechanism"),
+        (["security.protocol=SSL", "ssl.ca.location=/no/such"], "client.properties:3: ssl.ca.location"),
+        (["security.protocol=SASL_SSL", "sasl.mechanism=PLAIN"], "client.properties: sasl.username"),
+        (["bootstrap.servers=b:no"], "client.properties:2: bootstrap.servers"),
+    ],
+)
+def test_a_bad_value_is_refused_with_file_and_line(lines: list[str], place: str) -> None:
+    with pytest.raises(BadKafkaConfig) as caught:
+        parse(*lines)
+    assert str(caught.value).startswith(place)
+
+
+def test_a_module_that_does_not_fit_the_mechanism_is_refused_without_the_password() -> None:
+    with pytest.raises(BadKafkaConfig, match="does not do PLAIN") as caught:
+        parse(
+            "security.protocol=SASL_PLAINTEXT",
+            "sasl.mechanism=PLAIN",
+            f'sasl.jaas.config={MODULES}.scram.ScramLoginModule required username="alice" password="hunter2";',
+        )
+    assert "hunter2" not in str(caught.value) + repr(caught.value) + caught.value.hint
+
+
+def test_a_pem_keystore_gives_certificate_and_key(tmp_path: Path) -> None:
+    store = tmp_path / "client.pem"
+    store.write_text(f"{KEY}\n{CERTIFICATE}\n")
+    tls = parse("security.protocol=SSL", f"ssl.keystore.location={store}", "ssl.key.password=hunter2").config.tls
+    assert tls is not None
+    assert tls.cert_pem == CERTIFICATE
+    assert tls.key_pem == Secret(KEY)
+    assert tls.key_password == Secret("hunter2")
+
+
+def test_a_java_keystore_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> None:
+    store = tmp_path / "trust.jks"
+    store.write_bytes(b"\xfe\xed\xfe\xed\x00\x00")
+    with pytest.raises(BadKafkaConfig) as caught:
+        parse("security.protocol=SSL", f"ssl.truststore.location={store}", "ssl.truststore.password=x")
+    assert "keytool -importkeystore" in caught.value.hint
+
+
+@pytest.mark.parametrize(("value", "checked"), [("https", True), ("HTTPS", True), ("", False), ("none", False)])
+def test_the_hostname_check_can_be_turned_off(value: str, checked: bool) -> None:
+    tls = parse("security.protocol=SSL", f"ssl.endpoint.identification.algorithm={value}").config.tls
+    assert tls is not None
+    assert tls.check_hostname is checked
+
+
+def test_a_token_may_come_from_a_command_or_a_file() -> None:
+    sasl = ["security.protocol=SASL_SSL", "sasl.mechanism=OAUTHBEARER"]
+    by_command = parse(*sasl, "offsite.oauth.token.command=get-token --for 'my cluster'").config.sasl
+    by_file = parse(*sasl, "sasl.oauthbearer.token.endpoint.url=file:///run/token").config.sasl
+    assert by_command is not None
+    assert by_command.token is not None
+    assert by_command.token.command == ("get-token", "--for", "my cluster")
+    assert by_file is not None
+    assert by_file.token is not None
+    assert by_file.token.file == "/run/token"
+
+
+def test_the_command_lines_bootstrap_wins_over_the_files(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("bootstrap.servers=file:1")
+    assert read_client_properties(path, bootstrap="line:2").config.bootstrap == (Address(host="line", port=2),)
+
+
+def test_a_file_that_is_not_there_is_a_user_error(tmp_path: Path) -> None:
+    with pytest.raises(BadKafkaConfig, match="cannot read"):
+        read_client_properties(tmp_path / "none")

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pickle
+import traceback
+
+import pytest
+
+from offsite.kafka.config import Address, KafkaConfig, SaslConfig, TlsConfig, TokenSource, parse_bootstrap
+from offsite.kafka.secret import Secret
+from offsite.model.errors import BadKafkaConfig
+
+
+def config() -> KafkaConfig:
+    return KafkaConfig(
+        bootstrap=parse_bootstrap("a:1"),
+        tls=TlsConfig(key_pem=Secret("hunter2"), key_password=Secret("hunter2")),
+        sasl=SaslConfig(
+            mechanism="PLAIN", username="alice", password=Secret("hunter2"), token=TokenSource(static=Secret("hunter2"))
+        ),
+    )
+
+
+def test_nothing_that_prints_a_configuration_shows_a_secret() -> None:
+    for text in (repr(config()), str(config()), f"{config().sasl}", "%s" % Secret("hunter2")):  # noqa: UP031
+        assert "hunter2" not in text
+
+
+def test_a_traceback_that_holds_a_configuration_shows_no_secret() -> None:
+    def fail(given: KafkaConfig) -> None:
+        raise ValueError(given)
+
+    try:
+        fail(config())
+    except ValueError as error:
+        shown = "".join(traceback.TracebackException.from_exception(error, capture_locals=True).format())
+    assert "hunter2" not in shown
+    assert "***" in shown
+
+
+def test_a_configuration_travels_by_pickle_with_its_secrets() -> None:
+    travelled = pickle.loads(pickle.dumps(config()))
+    assert travelled == config()
+    assert travelled.sasl.password.reveal() == "hunter2"
+    assert hash(travelled) == hash(config())
+
+
+def test_addresses_of_all_kinds_are_read() -> None:
+    assert parse_bootstrap("a, b:1 ,[::1]:2,SASL_SSL://c:3,[fe80::1]") == (
+        Address(host="a", port=9092),
+        Address(host="b", port=1),
+        Address(host="::1", port=2),
+        Address(host="c", port=3),
+        Address(host="fe80::1", port=9092),
+    )
+
+
+@pytest.mark.parametrize("text", ["", " , ", "a:", ":9", "a:0", "a:70000", "a:x"])
+def test_an_impossible_address_is_refused(text: str) -> None:
+    with pytest.raises(BadKafkaConfig):
+        parse_bootstrap(text)

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import struct
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offsite.kafka.wire import Decoder, Encoder
+
+TEXTS = st.text(max_size=300)
+
+
+def decoder(out: Encoder) -> Decoder:
+    return Decoder(memoryview(out.done()), flexible=out.flexible)
+
+
+@given(st.booleans(), st.none() | TEXTS, st.binary(max_size=300), st.lists(TEXTS), st.integers(-(2**63), 2**63 - 1))
+def test_what_is_encoded_is_decoded(
+    flexible: bool, text: str | None, data: bytes, texts: list[str], number: int
+) -> None:
+    out = Encoder(flexible=flexible).string(text).blob(data).array(texts, Encoder.string).i64(number).end()
+    answer = decoder(out)
+    assert answer.nullable_string() == text
+    assert answer.blob() == data
+    assert answer.array(Decoder.string) == texts
+    assert answer.i64() == number
+    answer.end()
+    assert answer.position == len(answer.data)
+
+
+def test_plain_and_compact_bytes_are_as_the_protocol_guide_says() -> None:
+    assert Encoder().string("ab").i16(1).array([7], Encoder.i8).end().done() == b"\0\2ab\0\1\0\0\0\1\7"
+    assert Encoder(flexible=True).string("ab").array([7], Encoder.i8).end().done() == b"\3ab\2\7\0"
+    assert Encoder(flexible=True).string("x" * 200).done()[:2] == b"\xc9\x01"
+    assert Encoder(flexible=True).string(None).array(None, Encoder.i8).done() == b"\0\0"
+
+
+def test_unknown_tagged_fields_are_skipped() -> None:
+    answer = Decoder(memoryview(b"\2\0\3abc\5\1x\0\7"), flexible=True)
+    answer.end()
+    assert answer.i16() == 7
+
+
+def test_null_arrays_and_bytes_count_as_empty() -> None:
+    answer = Decoder(memoryview(b"\xff\xff\xff\xff" * 3))
+    assert answer.array(Decoder.i8) == []
+    assert answer.blob() == b""
+    assert answer.count() == 0
+
+
+def test_uuids_keep_their_bytes() -> None:
+    value = UUID("03c33196-dcfd-4176-8220-3770ec535f26")
+    assert decoder(Encoder().uuid(value)).uuid() == value
+
+
+@pytest.mark.parametrize("size", range(12))
+def test_a_cut_answer_is_noticed(size: int) -> None:
+    whole = Encoder().i32(1).string("abcdef").done()
+    answer = Decoder(memoryview(whole)[:size])
+    with pytest.raises((IndexError, struct.error)):
+        answer.i32() and answer.string()
