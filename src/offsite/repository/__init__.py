@@ -1,1 +1,1 @@
-"""The repository end: stores, the key layout, segments, the commit log, the catalog. The only layer that touches a store."""
+"""The repository end: stores, the key layout, segments, the commit log, the catalog. Only it touches a store."""

@@ -18,7 +18,7 @@ from offsite.repository.state import BackupState, fold
 from offsite.repository.store import ObjectInfo, Store
 
 ORPHAN_AGE_MS = 24 * 3_600_000
-"""How old an uncommitted object must be, by the store's clock, before it may go: longer than any run takes to commit."""
+"""How old an uncommitted object must be, by the store's clock, before it may go: longer than a run takes."""
 
 _CHECKERS = 16
 
@@ -99,7 +99,7 @@ class Backup:
                 if info is None or info.size_bytes != segment.stored_bytes:
                     found = "is missing" if info is None else f"has {info.size_bytes} bytes"
                     raise DamagedObject(
-                        f"{segment.key} of {segment.log_range} was written with {segment.stored_bytes} bytes and {found}",
+                        f"{segment.key} was written with {segment.stored_bytes} bytes and {found}",
                         hint="Spark workers and this machine must see the same repository; use shared storage or a URL",
                     )
 

@@ -1,7 +1,7 @@
 """Where a backup's folded state is kept, so that opening it costs one read and a few commits, however long its history.
 
-A catalog is written for every 100th commit and found through a small hint object. Neither is trusted: a catalog counts only
-when the commit it stands for has the hash it names, and without any the whole log is folded.
+A catalog is written for every 100th commit and found through a small hint object. Neither is trusted: a catalog
+counts only when the commit it stands for has the hash it names, and without any the whole log is folded.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Catalog:
         return BackupState(backup=self.log.layout.backup)
 
     def _candidates(self, upto: int | None) -> Iterator[int]:
-        """Numbers of catalogs that may exist at or below `upto`, best first; listing only when the hint does not help."""
+        """Numbers of catalogs that may exist at or below `upto`, best first; lists only when the hint does not help."""
         tried = self._hinted()
         if tried is not None and (upto is None or tried <= upto):
             yield tried

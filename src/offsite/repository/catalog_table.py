@@ -1,5 +1,7 @@
-"""A backup's state as two Parquet objects: live segments (with everything else of the state in the schema's metadata), and the
-list of commits. Pages carry checksums, the metadata its hash. The one place that knows pyarrow, imported where used.
+"""A backup's state as two Parquet objects: the live segments, and the list of commits.
+
+Everything else of the state is JSON in the metadata of the first. Pages carry checksums, the metadata its hash. The one
+place that knows pyarrow, which is imported where it is used.
 """
 
 from __future__ import annotations

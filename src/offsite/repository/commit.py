@@ -1,7 +1,7 @@
 """A commit: one numbered, immutable JSON object; the chain of them is the backup.
 
-A commit names the SHA-256 of the bytes of the one before, so that a removed, swapped or altered one is seen. Its byte form
-is canonical (see `commit_json`), which is how a writer recognises its own work after a lost answer. Pure data.
+A commit names the SHA-256 of the bytes of the one before, so that a removed, swapped or altered one is seen. Its byte
+form is canonical (see `commit_json`), which is how a writer recognises its own work after a lost answer. Pure data.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NO_PREVIOUS = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class TopicIncarnation:
-    """A topic and its id: made again under the same name it is another one. `topic_id` is empty where the source had none."""
+    """A topic and its id: made again under the same name it is another one. The id is empty where the source had none."""
 
     topic: str
     topic_id: str
@@ -65,7 +65,7 @@ class Position:
     end: int
 
     def __post_init__(self) -> None:
-        check(0 <= self.log_start and 0 <= self.end, f"position of {self.partition_id}")
+        check(self.log_start >= 0 and self.end >= 0, f"position of {self.partition_id}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +94,8 @@ class Changes:
     """What a writer wants to commit; number, time and chain are added when it is appended.
 
     Full lists of `topics` and `positions` may be given: those that did not change are left out.
-    `removed` are keys of live segments; `forgotten` are half-open ranges of commit numbers that stop being restore points.
-    `groups` is the key of a group snapshot that is already stored.
+    `removed` are keys of live segments; `forgotten` are half-open ranges of commit numbers that stop being restore
+    points. `groups` is the key of a group snapshot that is already stored.
     """
 
     segments: tuple[Segment, ...] = ()

@@ -30,8 +30,8 @@ class CommitLog:
     def append(self, commit: Commit) -> StoredCommit:
         """Create the commit under its number, or raise `CommitLost` when another writer has it.
 
-        An equal one that is there already is our own (its writer id is unique). `PutOutcomeUnknown` leaves the question to
-        the next run: the commit is there in full, or not at all.
+        An equal one that is there already is our own (its writer id is unique). `PutOutcomeUnknown` leaves the
+        question to the next run: the commit is there in full, or not at all.
         """
         data = encode_commit(commit)
         key = self.layout.commit_key(commit.seq)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from offsite.model.errors import FormatTooNew, OffsiteError
 
-JsonValue: TypeAlias = "None | bool | int | float | str | Sequence[JsonValue] | Mapping[str, JsonValue]"
+JsonValue: TypeAlias = "bool | int | float | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
 
 FORMAT = 1
 """The major format version of every JSON object of a repository. Added keys do not change it: readers ignore them."""

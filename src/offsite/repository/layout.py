@@ -1,6 +1,7 @@
 """The keys of a repository: built here, parsed here, nowhere else. Pure.
 
     offsite.json                                                repository id, format version
+    clock                                                       empty; overwritten to learn the time of an object store
     backups/<backup>/backup.json                                source, selection, options: written once
     backups/<backup>/commits/<seq:020>.json                     the commit log, create-only
     backups/<backup>/catalog/<seq:020>.parquet                  folded segments and positions (rebuildable)
@@ -10,7 +11,8 @@
     backups/<backup>/topics/<topic>/partition=<nr>/<same without .log[.zst]>.idx
     backups/<backup>/groups/<seq:020>-<attempt:8hex>.parquet    group offsets as of that commit
     backups/<backup>/restores/<restore>/...                     records of restores
-A file name holds at most 255 bytes on most systems, so a topic longer than 180 characters is cut there; its folder is not.
+A file name holds at most 255 bytes on most systems, so a topic longer than 180 characters is cut there, not in its
+folder.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from offsite.model.check import check
 from offsite.model.names import check_backup_name, check_topic_name
 
 ROOT_KEY = "offsite.json"
+CLOCK_KEY = "clock"
 BACKUPS_PREFIX = "backups/"
 
 _MAX_TOPIC_IN_FILE_NAME = 180

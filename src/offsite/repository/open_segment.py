@@ -43,7 +43,7 @@ class OpenSegment:
         self._frame_raw_start = 0
 
     def append(self, chunk: Chunk) -> None:
-        """Store all batches of `chunk`, cutting frames at batch borders. `chunk.data` is the caller's again afterwards."""
+        """Store all batches of `chunk`, cutting frames at batch borders. `chunk.data` may be reused afterwards."""
         headers = chunk.batches
         self._stats.add(headers)
         self._index_transactions(chunk)

@@ -1,8 +1,8 @@
 """A folder as a store: durable, create-only, safe against crashes at any step.
 
-A new object is a temporary file, written and fsynced, then hard-linked to its name (which fails if that is taken), then the
-folder is fsynced. Temporary files live in `~tmp`, a name no key can have; those a crash leaves there are found by age.
-Objects are never renamed and never written twice; only hints are replaced.
+A new object is a temporary file, written and fsynced, then hard-linked to its name (which fails if that is taken),
+then the folder is fsynced. Temporary files live in `~tmp`, a name no key can have; those a crash leaves there are
+found by age. Objects are never renamed and never written twice; only hints are replaced.
 Source of the rules: link and rename are atomic (POSIX), and durable only after fsync of the folder (Linux fsync(2)).
 """
 
@@ -56,7 +56,7 @@ class PosixStore:
             self._make_folder(target.parent)
             try:
                 temporary.write_bytes(data)
-                os.replace(temporary, target)
+                temporary.replace(target)
             finally:
                 temporary.unlink(missing_ok=True)
 
@@ -66,7 +66,7 @@ class PosixStore:
             return PosixWriter(
                 temporary=self._temporary(),
                 target=target,
-                publish_folder=lambda: self._make_folder(target.parent),
+                make_folder=lambda: self._make_folder(target.parent),
                 sync_folder=lambda: sync_folder(target.parent),
             )
 
@@ -136,7 +136,7 @@ class PosixStore:
         return folder / f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(8)}"
 
     def _make_folder(self, folder: Path) -> None:
-        """Make `folder` and make its name durable up to the root, once a process: another one may have crashed half-way."""
+        """Make `folder`, durable up to the root; once a process, because another one may have crashed half-way."""
         if folder in self._synced:
             return
         if folder != self.root:
@@ -169,7 +169,9 @@ def _read_fully(fd: int, start: int, length: int) -> bytes:
 def _walk(folder: Path, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
     """Files below `folder` whose key is above `start_after`, ascending by key: a folder sorts with its `/`."""
     try:
-        entries = {prefix + (f"{e.name}/" if e.is_dir(follow_symlinks=False) else e.name): e for e in os.scandir(folder)}
+        entries = {
+            prefix + (f"{e.name}/" if e.is_dir(follow_symlinks=False) else e.name): e for e in os.scandir(folder)
+        }
     except FileNotFoundError:
         return
     wanted = (key for key in entries if key > start_after or start_after.startswith(key))

@@ -1,8 +1,8 @@
 """Bring a growing file to the disk while it is written, and keep it out of the page cache.
 
-Measured (150 x 4 MiB, ext4 on a virtual disk): write then fsync 160-260 MB/s, as every page is new memory to the machine; with
-a window of 16 MiB behind which pages are written and dropped 900-1,900 MB/s, and the broker keeps its cached pages.
-All of it is advice: errors show at `fsync`, and where the calls do not exist nothing is lost but speed.
+Measured (150 x 4 MiB, ext4 on a virtual disk): write then fsync 160-260 MB/s, as every page is new memory to the
+machine; with a window of 16 MiB behind which pages are written and dropped 900-1,900 MB/s, and the broker keeps its
+cached pages. All of it is advice: errors show at `fsync`, and where the calls do not exist nothing is lost but speed.
 """
 
 from __future__ import annotations

@@ -18,19 +18,19 @@ _COMPARE_BYTES = 4 * MIB
 
 
 class PosixWriter:
-    """Writes `temporary`, then links it to `target`. `publish_folder` makes the target's folder, `sync_folder` fsyncs it."""
+    """Writes `temporary`, then links it to `target`, whose folder `make_folder` makes and `sync_folder` fsyncs."""
 
     def __init__(
         self,
         *,
         temporary: Path,
         target: Path,
-        publish_folder: Callable[[], None],
+        make_folder: Callable[[], None],
         sync_folder: Callable[[], None],
     ) -> None:
         self._temporary = temporary
         self._target = target
-        self._publish_folder = publish_folder
+        self._make_folder = make_folder
         self._sync_folder = sync_folder
         self._written = 0
         self._fd = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o666)
@@ -51,7 +51,7 @@ class PosixWriter:
         try:
             with wrapped("write", str(self._target)):
                 os.fsync(self._fd)
-                self._publish_folder()
+                self._make_folder()
                 result = self._link()
                 self._sync_folder()
             return result
@@ -64,7 +64,7 @@ class PosixWriter:
             os.close(self._fd)
             self._fd = -1
             with contextlib.suppress(OSError):
-                os.unlink(self._temporary)
+                self._temporary.unlink()
 
     def _link(self) -> PutResult:
         try:
@@ -75,10 +75,8 @@ class PosixWriter:
 
     def _equals_target(self) -> bool:
         with self._target.open("rb", buffering=0) as existing:
-            if os.fstat(existing.fileno()).st_size != self._written:
-                return False
-            for position in range(0, self._written, _COMPARE_BYTES):
-                if os.pread(self._fd, _COMPARE_BYTES, position) != os.pread(existing.fileno(), _COMPARE_BYTES, position):
-                    return False
-        return True
-
+            other = existing.fileno()
+            return os.fstat(other).st_size == self._written and all(
+                os.pread(self._fd, _COMPARE_BYTES, at) == os.pread(other, _COMPARE_BYTES, at)
+                for at in range(0, self._written, _COMPARE_BYTES)
+            )

@@ -43,7 +43,9 @@ class Repository:
         """Raises `RepositoryNotFound`, `FormatTooNew`, `DamagedObject`."""
         data = store.get(ROOT_KEY)
         if data is None:
-            raise RepositoryNotFound(f"there is no repository at {store.url}", hint=f"make one: offsite init {store.url}")
+            raise RepositoryNotFound(
+                f"there is no repository at {store.url}", hint=f"make one: offsite init {store.url}"
+            )
         return cls(store=store, descriptor=decode_repository(data, key=ROOT_KEY))
 
     def backups(self) -> tuple[str, ...]:

@@ -28,8 +28,8 @@ class Segment:
     `key` is relative to the repository root. `hash` (`blake3:<hex>`) covers the stored bytes.
     `first_offset` is the first base offset, `last_offset` the last offset of the last batch: it can be `end` or beyond
     when that batch crosses the border. `records` does not count the `control_batches`.
-    `timestamp_max_ms` is exact (-1 when no record has one); `base_timestamp_min_ms` is the least *base* timestamp of the
-    batches, which is no lower bound for records whose timestamps decrease inside a batch.
+    `timestamp_max_ms` is exact (-1 when no record has one); `base_timestamp_min_ms` is the least *base* timestamp of
+    the batches, which is no lower bound for records whose timestamps decrease inside a batch.
     `index_key`, `index_hash`: the sidecar, absent for a segment of one frame without transactions.
     """
 

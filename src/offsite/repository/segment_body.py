@@ -1,4 +1,4 @@
-"""The bytes of a segment on their way into its object: plain, or in independent zstd frames; hashed and counted once."""
+"""The bytes of a segment on their way into its object: plain or in independent zstd frames, hashed and counted."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class PlainBody:
 
 
 class ZstdBody:
-    """Each frame of the segment is one zstd frame (RFC 8878); the object is their concatenation, readable by `zstd -d`."""
+    """Each frame of the segment is one zstd frame (RFC 8878); the object is all of them, readable by `zstd -d`."""
 
     def __init__(self, writer: ObjectWriter) -> None:
         self._plain = PlainBody(writer)

@@ -1,8 +1,9 @@
 """The sidecar of a segment: where its frames begin and where its transactions ended, so that readers can seek.
 
-Stored as zstd-compressed JSON: {"format": 1, "segment": key, "frames": [[first offset, raw position, stored position, maximum
-timestamp, CRC32C of the raw bytes], ...], "markers": [[offset, producer id, producer epoch, 1 if committed, first offset of its data or -1], ...]}.
-A segment of one frame without transactions has none. It can be rebuilt from the segment.
+Stored as zstd-compressed JSON: {"format": 1, "segment": key, "frames": [[first offset, raw position, stored position,
+maximum timestamp, CRC32C of the raw bytes], ...], "markers": [[offset, producer id, producer epoch, 1 if committed,
+first offset of its data or -1], ...]}. A segment of one frame without transactions has none. It can be rebuilt from
+the segment.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ _LEVEL = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """About 4 MiB of batches. `first_offset` is the first base offset, `raw_position` counts in the log as Kafka had it,
-    `stored_position` in the object. `timestamp_max_ms` is exact. `raw_crc` (CRC32C) covers all raw bytes of the frame, the
-    header bytes that Kafka's own CRC leaves out included, so that a part can be trusted without reading the whole."""
+    """About 4 MiB of batches. `first_offset` is the first base offset, `raw_position` counts in the log as Kafka had
+    it, `stored_position` in the object. `timestamp_max_ms` is exact. `raw_crc` (CRC32C) covers all raw bytes of the
+    frame, the header bytes that Kafka's own CRC leaves out included, so that a part can be trusted without reading
+    the whole."""
 
     first_offset: int
     raw_position: int
@@ -48,16 +50,14 @@ class SegmentIndex:
         return max(bisect_right(self.frames, offset, key=lambda frame: frame.first_offset) - 1, 0)
 
     def first_frame_reaching(self, time_ms: int) -> int:
-        """The number of the first frame that holds a timestamp of at least `time_ms`; the number of frames if none does."""
+        """The number of the first frame with a timestamp of at least `time_ms`; the number of frames if none has."""
         reaching = (number for number, frame in enumerate(self.frames) if frame.timestamp_max_ms >= time_ms)
         return next(reaching, len(self.frames))
 
 
 def encode_index(index: SegmentIndex) -> bytes:
     frames = [[f.first_offset, f.raw_position, f.stored_position, f.timestamp_max_ms, f.raw_crc] for f in index.frames]
-    markers = [
-        [m.offset, m.producer_id, m.producer_epoch, int(m.committed), m.first_offset] for m in index.markers
-    ]
+    markers = [[m.offset, m.producer_id, m.producer_epoch, int(m.committed), m.first_offset] for m in index.markers]
     plain = encode_canonical({"format": FORMAT, "segment": index.segment_key, "frames": frames, "markers": markers})
     return zstandard.ZstdCompressor(level=_LEVEL).compress(plain)
 

@@ -1,4 +1,4 @@
-"""The live segments of one partition in offset order: immutable, cheap to extend, read from the catalog only when looked at.
+"""The live segments of one partition in offset order: immutable, cheap to extend, read only when looked at.
 
 A catalog can hold a million segments while a backup run needs no more than where each partition ends.
 """

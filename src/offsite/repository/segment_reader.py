@@ -1,7 +1,7 @@
 """Batches back out of a segment: read ahead in pieces, checked before they are handed on, seekable through the index.
 
-Nothing damaged is yielded unnoticed: each batch has its CRC32C, each indexed frame one over all of its bytes, and a segment
-that is read as a whole its hash. Memory: a few pieces of about 4 MiB, or one batch where that is larger.
+Nothing damaged is yielded unnoticed: each batch has its CRC32C, each indexed frame one over all of its bytes, and a
+segment that is read as a whole its hash. Memory: a few pieces of about 4 MiB, or one batch where that is larger.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class SegmentReader:
     def chunks(self, *, start: int | None = None, end: int | None = None) -> Iterator[Chunk]:
         """The batches with a base offset in `[start, end)`, all by default, in order.
 
-        The data of a chunk is writable, and the caller's to keep. Raises `DamagedObject` naming object, topic and range (a
-        segment of one frame is checked before it is yielded, so is each indexed frame), and what the store raises.
-        A damaged index costs the frames their early check, not the data: batches and whole object are still checked.
+        The data of a chunk is writable, and the caller's to keep. Raises `DamagedObject` naming object, topic and
+        range (a segment of one frame is checked before it is yielded, so is each indexed frame), and what the store
+        raises. A damaged index costs the frames their early check, not the data: batches and object are still checked.
         """
         segment = self.segment
         low = segment.start if start is None else start

@@ -30,11 +30,11 @@ class SegmentWriter:
     """Takes the chunks of `log_range` in order; `close` returns the segments, all of them durable.
 
     Segments share the range out without gaps: the first begins at its start, the last ends at its end. A range without
-    batches gives none. `compression`: `auto` compresses an object when most of its first chunk came uncompressed from the
-    producer and a sample of it shrinks. Use as a context manager: leaving by an exception aborts.
+    batches gives none. `compression`: `auto` compresses an object when most of its first chunk came uncompressed from
+    the producer and a sample of it shrinks. Use as a context manager: leaving by an exception aborts.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # all by keyword, most with a default
         self,
         *,
         store: Store,

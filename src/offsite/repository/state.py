@@ -73,8 +73,8 @@ class BackupState:
 def fold(state: BackupState, commits: Iterable[StoredCommit]) -> BackupState:
     """`state` after `commits`, in order.
 
-    Raises `DamagedCommit` when one does not follow: wrong number, wrong previous hash, time going back, a segment listed
-    twice or over another one, a removed segment that is not there.
+    Raises `DamagedCommit` when one does not follow: wrong number, wrong previous hash, time going back, a segment
+    listed twice or over another one, a removed segment that is not there.
     """
     builder, history = _Builder(state), HistoryBuilder(state.history)
     for stored in commits:

@@ -49,8 +49,8 @@ class ObjectWriter(Protocol):
 
 class Store(Protocol):
     def prepare(self) -> None:
-        """Make the place itself where a store needs one (a folder). Only `init` calls it: a folder that is missing on some
-        machine must never come into being by a write."""
+        """Make the place itself where a store needs one (a folder). Only `init` calls it: a folder that is missing on
+        some machine must never come into being by a write."""
 
     def put_if_absent(self, key: str, data: Buffer | Sequence[Buffer]) -> PutResult:
         """Create `key`, durable when this returns. Of any number of racing calls exactly one gets `CREATED`.
@@ -74,8 +74,8 @@ class Store(Protocol):
         """Size and time, or None when there is none."""
 
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """Objects whose key begins with `prefix` (empty, or ending in `/`) and is greater than `start_after`, in ascending
-        key order. Complete for everything written before the call."""
+        """Objects whose key begins with `prefix` (empty, or ending in `/`) and is greater than `start_after`, in
+        ascending key order. Complete for everything written before the call."""
 
     def delete(self, key: str) -> None:
         """Remove `key`; no error when there is none."""

@@ -1,0 +1,49 @@
+"""What the errors of `obstore` mean to offsite. Their text is cut before the server's answer: that may hold key ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from offsite.model.errors import OffsiteError, StoreDenied, StoreUnavailable, StoreUnreachable
+
+
+@contextmanager
+def wrapped(what: str, place: str) -> Iterator[None]:
+    """Turn an error of the client into `StoreDenied` or `StoreUnreachable` that says `what` could not be done where."""
+    try:
+        yield
+    except OffsiteError:
+        raise
+    except Exception as error:  # the client's errors have no common base
+        raise store_error(what, place, error) from error
+
+
+def store_error(what: str, place: str, error: Exception) -> StoreDenied | StoreUnavailable:
+    from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
+
+    reason = f"cannot {what} {place}: {_first_line(error)}"
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+        return StoreDenied(reason, hint="check the credentials in the environment and what they may do with the bucket")
+    if isinstance(error, FileNotFoundError):
+        return StoreUnreachable(reason, hint="check that the bucket or container exists")
+    return StoreUnreachable(reason, hint="check the endpoint and the network, then run the command again")
+
+
+def is_taken(error: Exception) -> bool:
+    """The key exists (412), or another put of it is under way (409)."""
+    from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+    return isinstance(error, AlreadyExistsError | PreconditionError)
+
+
+def is_unclear(error: Exception) -> bool:
+    """Timeouts, lost connections, 5xx: the request may have had its effect, or none."""
+    from obstore.exceptions import GenericError
+
+    return isinstance(error, GenericError)
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).split("\n", 1)[0].split("<?xml", 1)[0].strip().rstrip(":")
+    return text or type(error).__name__

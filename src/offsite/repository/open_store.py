@@ -1,0 +1,86 @@
+"""A folder or a URL, as a person writes it, into a store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from offsite.model.errors import BadRepositoryUrl
+from offsite.repository.object_store import URL_HINT, CloudStore
+from offsite.repository.posix_store import open_folder
+from offsite.repository.store import Store
+
+_ENVIRONMENT = {
+    "s3": (
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_REGION",
+        "AWS_DEFAULT_REGION",
+        "AWS_ENDPOINT_URL",
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "AWS_ROLE_ARN",
+        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    ),
+    "gs": ("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_KEY", "GOOGLE_APPLICATION_CREDENTIALS"),
+    "az": (
+        "AZURE_STORAGE_ACCOUNT_NAME",
+        "AZURE_STORAGE_ACCOUNT_KEY",
+        "AZURE_STORAGE_SAS_KEY",
+        "AZURE_STORAGE_CLIENT_ID",
+        "AZURE_STORAGE_CLIENT_SECRET",
+        "AZURE_STORAGE_TENANT_ID",
+    ),
+    "memory": (),
+}
+"""What is taken along to the workers, which may lack it. What a machine's own role grants is not among it."""
+
+_QUERY = {
+    "s3": {
+        "endpoint": "aws_endpoint",
+        "region": "aws_region",
+        "virtual_hosted": "aws_virtual_hosted_style_request",
+        "anonymous": "aws_skip_signature",
+    },
+    "gs": {"endpoint": "google_base_url", "anonymous": "google_skip_signature"},
+    "az": {"endpoint": "azure_storage_endpoint", "account": "azure_storage_account_name"},
+    "memory": {},
+}
+"""What may follow `?` in a URL. Secrets may not: URLs end up in logs and shell histories."""
+
+
+def open_store(place: str, *, environment: Mapping[str, str] | None = None) -> Store:
+    """The store that `place` names: a folder, `file:///folder`, `s3://bucket/prefix?endpoint=…&region=…`, `gs://`, `az://`.
+
+    Touches neither network nor disk. Raises `BadRepositoryUrl`.
+    """
+    parts = urlsplit(place)
+    if not parts.scheme or "://" not in place:
+        return _folder(place)
+    if parts.scheme == "file" and parts.netloc in {"", "localhost"}:
+        return _folder(unquote(parts.path))
+    if parts.scheme not in _QUERY or (not parts.netloc and parts.scheme != "memory"):
+        raise BadRepositoryUrl(f"{place!r} is not a place for a repository", hint=URL_HINT)
+    if "@" in parts.netloc:
+        raise BadRepositoryUrl("credentials cannot be given in a URL", hint="set them in the environment")
+    return _cloud(parts, os.environ if environment is None else environment)
+
+
+def _folder(path: str) -> Store:
+    if not path:
+        raise BadRepositoryUrl("an empty name is not a place for a repository", hint=URL_HINT)
+    return open_folder(Path(path).expanduser())
+
+
+def _cloud(parts: SplitResult, environment: Mapping[str, str]) -> Store:
+    options = {name.lower(): environment[name] for name in _ENVIRONMENT[parts.scheme] if environment.get(name)}
+    known = _QUERY[parts.scheme]
+    for name, value in parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)):
+        if name not in known:
+            allowed = ", ".join(sorted(known)) or "nothing"
+            raise BadRepositoryUrl(f"{name!r} cannot be set in a {parts.scheme} URL", hint=f"allowed: {allowed}")
+        options[known[name]] = value
+    url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+    return CloudStore(url=url, options=tuple(sorted(options.items())))

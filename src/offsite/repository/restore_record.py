@@ -1,0 +1,109 @@
+"""What is remembered of a restore, so that the same command can finish it after a crash.
+
+Three objects below `restores/<restore>/`, each written once: `restore.json` before anything is touched,
+`targets.json` when the target topics exist, `report.json` at the end. A restore without a report is unfinished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from offsite.log.range import TopicPartition
+from offsite.model.errors import DamagedObject
+from offsite.repository.json_object import FORMAT, JsonObject, JsonValue, encode_canonical, parse_json_object
+from offsite.repository.layout import BackupLayout
+from offsite.repository.restore_layout import RestoreLayout
+from offsite.repository.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreRecord:
+    """`topics` pairs source names with target names, sorted; `created` are the targets that did not exist before."""
+
+    restore: str
+    commit: int
+    cluster_id: str
+    isolation: str
+    offsets: str
+    created_at_ms: int
+    topics: tuple[tuple[str, str], ...]
+    created: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreTargets:
+    """The target topics as the restore found or made them: their ids, and where each partition ended before it."""
+
+    topic_ids: tuple[tuple[str, str], ...]
+    starts: tuple[tuple[TopicPartition, int], ...]
+
+
+def put_record(store: Store, layout: RestoreLayout, record: RestoreRecord) -> None:
+    store.put_if_absent(layout.record_key, encode_canonical({"format": FORMAT, **_record_fields(record)}))
+
+
+def put_targets(store: Store, layout: RestoreLayout, targets: RestoreTargets) -> None:
+    starts: list[JsonValue] = [
+        {"topic": each.topic, "partition": each.partition, "start": start} for each, start in targets.starts
+    ]
+    fields: dict[str, JsonValue] = {"format": FORMAT, "topic_ids": dict(targets.topic_ids), "starts": starts}
+    store.put_if_absent(layout.targets_key, encode_canonical(fields))
+
+
+def put_report(store: Store, layout: RestoreLayout, *, records: int, size_bytes: int) -> None:
+    """End the restore: from now on it is finished."""
+    report: dict[str, JsonValue] = {"format": FORMAT, "records": records, "bytes": size_bytes}
+    store.put_if_absent(layout.report_key, encode_canonical(report))
+
+
+def get_targets(store: Store, layout: RestoreLayout) -> RestoreTargets | None:
+    """None while the restore has not made its topics. Raises `DamagedObject`, `FormatTooNew`."""
+    data = store.get(layout.targets_key)
+    if data is None:
+        return None
+    item = parse_json_object(data, source=layout.targets_key, damaged=DamagedObject)
+    return RestoreTargets(topic_ids=item.text_map("topic_ids"), starts=tuple(map(_start, item.children("starts"))))
+
+
+def unfinished_restores(store: Store, backup: BackupLayout) -> Iterator[RestoreRecord]:
+    """Restores that have begun and have no report, oldest first."""
+    for name in sorted(_restore_names(store, backup)):
+        layout = RestoreLayout(backup=backup, restore=name)
+        if store.head(layout.report_key) is None and (data := store.get(layout.record_key)) is not None:
+            yield _record(parse_json_object(data, source=layout.record_key, damaged=DamagedObject))
+
+
+def _restore_names(store: Store, backup: BackupLayout) -> set[str]:
+    prefix = f"{backup.prefix}restores/"
+    return {info.key.removeprefix(prefix).split("/")[0] for info in store.list(prefix)}
+
+
+def _record_fields(record: RestoreRecord) -> dict[str, JsonValue]:
+    return {
+        "restore": record.restore,
+        "commit": record.commit,
+        "cluster_id": record.cluster_id,
+        "isolation": record.isolation,
+        "offsets": record.offsets,
+        "created_at_ms": record.created_at_ms,
+        "topics": dict(record.topics),
+        "created": list(record.created),
+    }
+
+
+def _record(item: JsonObject) -> RestoreRecord:
+    return RestoreRecord(
+        restore=item.text("restore"),
+        commit=item.integer("commit"),
+        cluster_id=item.text("cluster_id"),
+        isolation=item.text("isolation"),
+        offsets=item.text("offsets"),
+        created_at_ms=item.integer("created_at_ms"),
+        topics=item.text_map("topics"),
+        created=item.texts("created"),
+    )
+
+
+def _start(item: JsonObject) -> tuple[TopicPartition, int]:
+    return TopicPartition(topic=item.text("topic"), partition=item.integer("partition")), item.integer("start")
