@@ -16,6 +16,7 @@ from pathlib import Path
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption, SandboxFailed
 from offsite.sandbox import process
+from offsite.sandbox.class_archive import keep_archives
 from offsite.sandbox.guard import Guard
 from offsite.sandbox.jar_source import sources
 from offsite.sandbox.jars import Progress, cache_folder, ensure_jars, silent
@@ -85,8 +86,8 @@ class Sandbox:
         with self._alone():
             state = read_state(self._folder)
             was_running = state is not None and state.process.is_running()
-            if state:
-                process.stop(state.process, clock=self._clock, patience_s=STOP_PATIENCE_S)
+            if state and was_running and process.stop(state.process, clock=self._clock, patience_s=STOP_PATIENCE_S):
+                keep_archives(self._folder, cache_folder())
         if self._guard:
             self._guard.release()
             self._guard = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -19,10 +20,14 @@ _HINT = f"install a Java {OLDEST_MAJOR}+ runtime (such as openjdk-{OLDEST_MAJOR}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Java:
-    """One usable runtime: the path of its launcher and the major version that it answered with."""
+    """One usable runtime: the path of its launcher and the major version that it answered with.
+
+    `build` is a short name for the exact build: the same text for the same vendor and version, else another.
+    """
 
     launcher: Path
     major: int
+    build: str
 
 
 def find_java() -> Java:
@@ -31,10 +36,12 @@ def find_java() -> Java:
     Raises JavaMissing when there is none, when it does not run, or when it is older than `OLDEST_MAJOR`.
     """
     launcher = _launcher()
-    major = _major_of(_version_text(launcher))
+    version_text = _version_text(launcher)
+    major = _major_of(version_text)
     if major < OLDEST_MAJOR:
         raise JavaMissing(f"{launcher} is Java {major}, offsite needs {OLDEST_MAJOR} or newer", hint=_HINT)
-    return Java(launcher=launcher, major=major)
+    build = hashlib.sha256(version_text.encode()).hexdigest()[:8]
+    return Java(launcher=launcher, major=major, build=build)
 
 
 def _launcher() -> Path:

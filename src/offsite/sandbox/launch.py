@@ -10,7 +10,8 @@ from pathlib import Path
 from offsite.model.clock import Clock
 from offsite.model.errors import SandboxFailed
 from offsite.sandbox import process
-from offsite.sandbox.jvm import QUICK_START, Jvm
+from offsite.sandbox.class_archive import archive_flags, discard_archives
+from offsite.sandbox.jvm import LONG_RUN, QUICK_START, Jvm
 from offsite.sandbox.ports import HOST
 from offsite.sandbox.probe import has_controller
 from offsite.sandbox.process import ProcessId
@@ -45,6 +46,7 @@ class Launch:
         The state is on disk as soon as there is a process, so that a crash of ours leaves nothing unknown behind.
         Raises SandboxFailed with the log's last lines.
         """
+        discard_archives(self.folder)
         config = self._prepare()
         log_start_bytes = self.log.stat().st_size if self.log.exists() else 0
         state = State(ports=self.ports, process=self._spawn(config))
@@ -65,8 +67,7 @@ class Launch:
 
     def _spawn(self, config: Path) -> ProcessId:
         """In a session of its own: Ctrl-C and the closing of the terminal are not for the broker."""
-        flags = (*QUICK_START, f"-Xmx{self.settings.heap_mib}m", "-Dlog4j2.level=INFO", self._crash_report())
-        command = self.jvm.command("kafka.Kafka", [str(config)], flags=flags)
+        command = self.jvm.command("kafka.Kafka", [str(config)], flags=self._jvm_flags())
         append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         files = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -76,8 +77,14 @@ class Launch:
         pid = os.posix_spawn(command[0], command, os.environ, file_actions=files, setsid=True)
         return process.identify(pid) or ProcessId(pid=pid, started="and ended at once")
 
-    def _crash_report(self) -> str:
-        return f"-XX:ErrorFile={self.folder}/hs_err_%p.log"
+    def _jvm_flags(self) -> tuple[str, ...]:
+        return (
+            *(LONG_RUN if self.settings.long_run else QUICK_START),
+            *archive_flags(self.jvm, self.folder),
+            f"-Xmx{self.settings.heap_mib}m",
+            f"-XX:ErrorFile={self.folder}/hs_err_%p.log",
+            "-Dlog4j2.level=INFO",
+        )
 
     def _wait_until_ready(self, state: State, clock: Clock) -> bool:
         deadline_s = clock.monotonic_s() + START_LIMIT_S

@@ -38,12 +38,14 @@ def identify(pid: int) -> ProcessId | None:
     return ProcessId(pid=pid, started=started) if started else None
 
 
-def stop(process: ProcessId, *, clock: Clock, patience_s: float) -> None:
-    """SIGTERM, wait up to `patience_s`, then SIGKILL. Returns when the process is gone."""
+def stop(process: ProcessId, *, clock: Clock, patience_s: float) -> bool:
+    """SIGTERM, wait up to `patience_s`, then SIGKILL. Returns when it is gone: True if it went without force."""
     process.send(signal.SIGTERM)
-    if not wait_until_gone(process, clock=clock, limit_s=patience_s):
-        process.send(signal.SIGKILL)
-        wait_until_gone(process, clock=clock, limit_s=patience_s)
+    if wait_until_gone(process, clock=clock, limit_s=patience_s):
+        return True
+    process.send(signal.SIGKILL)
+    wait_until_gone(process, clock=clock, limit_s=patience_s)
+    return False
 
 
 def wait_until_gone(process: ProcessId, *, clock: Clock, limit_s: float) -> bool:

@@ -146,6 +146,18 @@ def test_users_log_in(secure_broker: SecureBroker, mechanism: str, protocol: str
     assert first_value(secure_broker.info.listeners[protocol], topic, **login) == b"hush"
 
 
+def test_an_unsecured_token_logs_in(secure_broker: SecureBroker) -> None:
+    create_topic(secure_broker.info.bootstrap, "by-token")
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "enable.sasl.oauthbearer.unsecure.jwt": "true",
+        "sasl.oauthbearer.config": "principal=alice",
+    }
+    produce(secure_broker.info.listeners["SASL_PLAINTEXT"], "by-token", b"let me in", **login)
+    assert first_value(secure_broker.info.listeners["SASL_PLAINTEXT"], "by-token", **login) == b"let me in"
+
+
 def test_a_client_certificate_is_a_name(secure_broker: SecureBroker) -> None:
     create_topic(secure_broker.info.bootstrap, "certified")
     login = {
