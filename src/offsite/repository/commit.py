@@ -16,7 +16,7 @@ NO_PREVIOUS = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class TopicIncarnation:
-    """A topic and its id: made again under the same name it is another one. The id is empty where the source had none."""
+    """A topic and its id: made again under the same name it is another one. The id is empty if the source has none."""
 
     topic: str
     topic_id: str
