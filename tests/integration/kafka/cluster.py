@@ -1,0 +1,91 @@
+"""A broker as these tests see it: topics made, records written by an independent client, batches read back."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from confluent_kafka import Producer as Client
+
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.config import KafkaConfig, parse_bootstrap
+from offsite.kafka.reader import PartitionReader
+from offsite.kafka.routing import Router
+from offsite.kafka.topic_changes import NewTopic
+from offsite.log.batch import BatchHeader, scan
+from offsite.log.chunk import Chunk, Hole
+from offsite.log.range import LogRange, TopicPartition
+from offsite.log.record import Record
+from offsite.log.records import decode
+
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    header: BatchHeader
+    data: bytes
+
+    def records(self) -> list[Record]:
+        return list(decode(memoryview(self.data), self.header))
+
+
+class Cluster:
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.config = KafkaConfig(bootstrap=parse_bootstrap(bootstrap))
+        self.router = Router(self.config)
+        self.admin = ClusterAdmin(self.router)
+
+    def make_topic(self, *, partitions: int = 1, **configs: str) -> str:
+        """A new topic; `cleanup_policy="compact"` sets cleanup.policy."""
+        name = f"topic-{next(_numbers)}"
+        settings = {key.replace("_", "."): value for key, value in configs.items()}
+        self.admin.create_topics([NewTopic(name=name, partitions=partitions, configs=settings)])
+        return name
+
+    def produce(self, topic: str, values: Iterable[bytes], *, key: bytes | None = None, **client: object) -> None:
+        """Write through librdkafka, everything acknowledged; `compression_type="gzip"` sets compression.type."""
+        settings = {name.replace("_", "."): value for name, value in client.items()}
+        producer = Client({"bootstrap.servers": self.bootstrap, **settings})
+        for value in values:
+            producer.produce(topic, value, key=key, partition=0)
+            producer.poll(0)
+        assert producer.flush(30) == 0
+
+    def end(self, topic: str, partition: int = 0) -> int:
+        key = TopicPartition(topic=topic, partition=partition)
+        return self.admin.end_offsets([key])[key]
+
+    def whole(self, topic: str, partition: int = 0) -> LogRange:
+        return LogRange(topic=topic, partition=partition, start=0, end=self.end(topic, partition))
+
+    def read(self, log_range: LogRange) -> list[Batch]:
+        """Every batch of the range, copied. Holes fail the test."""
+        return list(batches_of(PartitionReader(self.router).read(log_range)))
+
+    def records(self, topic: str) -> list[Record]:
+        return [record for batch in self.read(self.whole(topic)) for record in batch.records()]
+
+
+def batches_of(items: Iterator[Chunk | Hole]) -> Iterator[Batch]:
+    for item in items:
+        assert isinstance(item, Chunk), item
+        for header in item.batches:
+            data = bytes(item.data[header.position : header.position + header.size_bytes])
+            (alone,) = scan(memoryview(data))
+            yield Batch(header=alone, data=data)
+
+
+def numbered(count: int, size_bytes: int = 100) -> list[bytes]:
+    """Values that all differ, and do not compress to nothing."""
+    return [(b"%09d" % number * (size_bytes // 9 + 1))[:size_bytes] for number in range(count)]
+
+
+def wait_until(condition: Callable[[], bool], *, limit_s: float = 30) -> None:
+    deadline_s = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "waited too long"
+        time.sleep(0.02)

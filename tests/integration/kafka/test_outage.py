@@ -1,0 +1,56 @@
+"""Reads and writes go on over a broker that is killed and started again."""
+
+from __future__ import annotations
+
+import threading
+
+from offsite.kafka.reader import PartitionReader
+from offsite.kafka.writer import PartitionWriter
+from offsite.log.range import TopicPartition
+from offsite.sandbox import Sandbox
+from tests.conftest import StartSandbox
+from tests.integration.kafka.cluster import Batch, Cluster, batches_of, numbered
+
+VALUES = numbered(6000, 2000)
+
+
+def killed_and_started_again(sandbox: Sandbox) -> threading.Thread:
+    """Dead on return; starting in the background."""
+    sandbox.kill()
+    thread = threading.Thread(target=lambda: sandbox.start(owned=True))
+    thread.start()
+    return thread
+
+
+def test_a_read_goes_on_where_it_was_when_the_broker_died(start_sandbox: StartSandbox) -> None:
+    sandbox, info = start_sandbox()
+    cluster = Cluster(info.bootstrap)
+    topic = cluster.make_topic()
+    cluster.produce(topic, VALUES, batch_size=16_000)
+    seen: list[Batch] = []
+    items = batches_of(PartitionReader(cluster.router).read(cluster.whole(topic)))
+    seen += [next(items) for _ in range(3)]
+    starting = killed_and_started_again(sandbox)
+    seen += items
+    starting.join()
+    assert [record.value for batch in seen for record in batch.records()] == VALUES
+
+
+def test_a_write_goes_on_where_it_was_when_the_broker_died(start_sandbox: StartSandbox) -> None:
+    sandbox, info = start_sandbox()
+    cluster = Cluster(info.bootstrap)
+    source, target = cluster.make_topic(), cluster.make_topic()
+    cluster.produce(source, VALUES, batch_size=16_000)
+    batches = cluster.read(cluster.whole(source))
+    offsets: list[int] = []
+    partition = TopicPartition(topic=target, partition=0)
+    with PartitionWriter(cluster.router, partition, on_ack=lambda _, offset: offsets.append(offset)) as writer:
+        for batch in batches[:-20]:
+            writer.send(bytearray(batch.data))
+        starting = killed_and_started_again(sandbox)
+        for batch in batches[-20:]:
+            writer.send(bytearray(batch.data))
+        writer.flush()
+    starting.join()
+    assert offsets == [batch.header.base_offset for batch in batches]
+    assert [record.value for record in cluster.records(target)] == VALUES
