@@ -3,7 +3,7 @@
 set -eu
 group="$1"
 case "$group" in
-    runtime) set -- pyproject.toml ;;
+    runtime) set -- pyproject.toml --extra demo ;;
     dev) set -- --group dev --constraints requirements/runtime.txt ;;
     *) set -- --group "$group" ;;
 esac
