@@ -2,7 +2,8 @@
 
 Java's own AppCDS (JEP 350). The first run that finds no archive records the classes it loads and writes them at its
 end, in the background, under a name of its own; a rename publishes it. Java checks an archive against its own version
-and the class path and ignores one that does not fit (`-Xshare:auto`), so a bad archive costs time, never a run.
+and the class path and ignores one that does not fit (`-Xshare:auto`). It does crash on one that was cut short, so the
+caller must be ready to start again without (`Archive.discarded`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,15 @@ class Archive:
     flags: Sequence[str]
     path: Path
     recording: Path | None
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self.flags) and self.recording is None
+
+    def discarded(self) -> Archive:
+        """No archive for this run; a later one records it anew."""
+        self.path.unlink(missing_ok=True)
+        return Archive(flags=[], path=self.path, recording=None)
 
 
 def cache_folder() -> Path:

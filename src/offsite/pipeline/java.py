@@ -13,16 +13,16 @@ LOADED_FIRST = ("spark-core_", "scala-library-", "spark-", "jackson-", "hadoop-c
 """Jars that hold most of the classes a job loads: a class is looked for in one jar after the other."""
 
 NEVER_LOADED = (
-    "HikariCP", "arpack", "arrow-", "breeze", "connect-repl", "curator-", "datanucleus", "datasketches", "derby",
-    "hive-", "icu4j", "jersey-", "jline", "kubernetes-", "orc-", "parquet-", "rocksdbjni", "scala-compiler", "scala-reflect",
-    "spark-catalyst", "spark-connect", "spark-graphx", "spark-hive", "spark-kubernetes", "spark-mllib",
-    "spark-pipelines", "spark-repl", "spark-sql", "spark-streaming", "spark-yarn", "spire", "tink", "vertx-", "volcano-", "zookeeper",
-    "log4j-slf4j2-impl",
+    "HikariCP", "arpack", "arrow-", "breeze", "connect-repl", "curator-", "datanucleus", "datasketches",
+    "derby", "hive-", "icu4j", "jersey-", "jline", "kubernetes-", "orc-", "parquet-", "rocksdbjni",
+    "scala-compiler", "scala-reflect", "spark-catalyst", "spark-connect", "spark-graphx", "spark-hive",
+    "spark-kubernetes", "spark-mllib", "spark-pipelines", "spark-repl", "spark-sql", "spark-streaming",
+    "spark-yarn", "spire", "tink", "vertx-", "volcano-", "zookeeper", "log4j-slf4j2-impl",
 )  # fmt: skip
 """Jars that a scheduler of Python tasks never opens; each one on the class path costs time at every start. Without the
 last one slf4j finds no logger: log4j alone takes 0.2 s to start, and what goes wrong arrives as an exception anyway."""
 
-_HINT = "install a Java 17+ runtime (Debian: openjdk-17-jre-headless) and put it on PATH or set JAVA_HOME"
+INSTALL_HINT = "install a Java 17+ runtime (Debian: openjdk-17-jre-headless) and put it on PATH or set JAVA_HOME"
 
 
 def java_binary() -> Path:
@@ -30,7 +30,9 @@ def java_binary() -> Path:
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin") if home else None)
     if found is None:
-        raise JavaMissing("Spark needs Java, and there is none" + (f" in JAVA_HOME={home}" if home else ""), hint=_HINT)
+        raise JavaMissing(
+            "Spark needs Java, and there is none" + (f" in JAVA_HOME={home}" if home else ""), hint=INSTALL_HINT
+        )
     return Path(found).resolve()
 
 

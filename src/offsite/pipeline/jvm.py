@@ -10,13 +10,13 @@ import os
 import signal
 import struct
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from offsite.model.clock import Clock
-from offsite.model.errors import SparkFailed
+from offsite.model.errors import JavaMissing, SparkFailed
 from offsite.pipeline.archive import Archive, archive_for, cache_folder
-from offsite.pipeline.java import java_binary, scheduler_jars, spark_home
+from offsite.pipeline.java import INSTALL_HINT, java_binary, scheduler_jars, spark_home
 
 START_LIMIT_S = 120
 """A JVM that is not there by then is not coming: ten times what a busy two-core machine takes."""
@@ -41,6 +41,8 @@ _OPENED_PACKAGES = (
 )  # fmt: skip
 """What Spark's own launcher opens (JavaModuleOptions)."""
 
+_MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
+
 _RUN_THEN_PUBLISH = 'recording=$1 archive=$2; shift 2; "$@" && mv -f "$recording" "$archive" || rm -f "$recording"'
 """Waits for java and publishes the archive it wrote, also after the driver has ended."""
 
@@ -51,23 +53,24 @@ class LocalJvm:
     def __init__(
         self, folder: Path, settings: Mapping[str, str], *, environment: Mapping[str, str], clock: Clock
     ) -> None:
+        self._folder = folder
         self._connection = folder / "gateway"
         self._log = folder / "spark.log"
+        self._environment = environment
         self._clock = clock
         java, jars = java_binary(), scheduler_jars(spark_home())
         flags = [*LIGHT_FLAGS, f"-Xmx{settings['spark.driver.memory']}", *_opened()]
         self._archive = archive_for(cache_folder(), java, jars, flags, clock=clock)
-        command = [str(java), *flags, *self._archive.flags, "-cp", os.pathsep.join(map(str, jars))]
-        command += [f"-D{name}={value}" for name, value in settings.items()]
-        command += [f"-Djava.io.tmpdir={folder}", "org.apache.spark.api.python.PythonGatewayServer"]
-        self._process = self._spawn(_recorded(command, self._archive), environment)
+        self._java = [str(java), *flags, "-cp", os.pathsep.join(map(str, jars))]
+        self._settings = [f"-D{name}={value}" for name, value in settings.items()]
+        self._process = self._spawn()
 
     def gateway(self) -> tuple[int, str]:
         """Port on loopback and secret, once the JVM listens. Raises `SparkFailed`, with the end of the JVM's log."""
         deadline_s = self._clock.monotonic_s() + START_LIMIT_S
         while not self._connection.exists():
             if self._process.poll() is not None:
-                raise SparkFailed(f"Spark's JVM ended as it started: {last_words(self._log)}", hint="offsite doctor")
+                self._restart_without_archive()
             if self._clock.monotonic_s() > deadline_s:
                 raise SparkFailed(f"Spark's JVM did not start within {START_LIMIT_S} s", hint="offsite doctor")
             self._clock.sleep(POLL_S)
@@ -87,23 +90,40 @@ class LocalJvm:
             if self._process.poll() is None:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
-    def _spawn(self, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        command = [*self._java, *self._archive.flags, *self._settings, *_contained(self._folder), _MAIN_CLASS]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
         with self._log.open("wb") as log:
             return subprocess.Popen(
-                command,
+                _recorded(command, self._archive),
                 stdin=subprocess.PIPE,  # never written to: the JVM exits when it reads the end, however we died
                 stdout=log,
                 stderr=log,
-                env={**inherited, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection), **environment},
+                env={**inherited, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection), **self._environment},
                 process_group=0,  # Ctrl-C in the terminal is for the driver, which tells the others
             )
+
+    def _restart_without_archive(self) -> None:
+        """Java crashes on an archive that was cut short (a full disk, a power cut): once, without it, then no more."""
+        if not self._archive.is_used:
+            words = last_words(self._log)
+            if "UnsupportedClassVersionError" in self._log.read_text(errors="replace"):
+                raise JavaMissing(f"{self._java[0]} is too old for Spark", hint=INSTALL_HINT)
+            raise SparkFailed(f"Spark's JVM ended as it started: {words}", hint="offsite doctor")
+        self.close()
+        self._archive = self._archive.discarded()
+        self._process = self._spawn()
 
 
 def last_words(log: Path) -> str:
     """The last line of a JVM's log, or nothing."""
     lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
     return lines[-1].strip() if lines else ""
+
+
+def _contained(folder: Path) -> list[str]:
+    """Whatever Java writes, it writes into `folder`."""
+    return [f"-Djava.io.tmpdir={folder}", f"-XX:ErrorFile={folder}/crash.log", "-XX:-CreateCoredumpOnCrash"]
 
 
 def _opened() -> list[str]:

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import re
 import socket
 
 from offsite.model.errors import BadOption, SparkFailed
 
 CONNECT_LIMIT_S = 5.0
 """Spark itself would try for a minute, silently, before it says so."""
+
+
+CLUSTER_SLOTS = 16
+"""How finely small backups are cut for a cluster, whose size is not known before Spark has started."""
+
+
+def slots(master: str | None) -> int:
+    """How many tasks to expect at once: the cores of a local master (None: all of this machine), a guess for clusters."""
+    if master is not None and not runs_in_one_jvm(master):
+        return CLUSTER_SLOTS
+    if master == "local":
+        return 1
+    wanted = re.match(r"local\[(\d+)", master or "")
+    return int(wanted[1]) if wanted else os.cpu_count() or 1
 
 
 def runs_in_one_jvm(master: str) -> bool:

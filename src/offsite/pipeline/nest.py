@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from offsite.pipeline.settings import MAX_SOCKET_PATH_BYTES
+from offsite.pipeline.settings import MAX_SOCKET_PATH_BYTES, WORKER_ENVIRONMENT
 
 
 class Nest:
@@ -21,7 +21,7 @@ class Nest:
         if len(path.encode()) <= MAX_SOCKET_PATH_BYTES:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "offsite.pipeline.daemon", "nest", path, *modules],
-                env={**os.environ, "PYTHONHASHSEED": "0"},  # as Spark sets it for all its workers
+                env={**os.environ, **WORKER_ENVIRONMENT},
                 stdin=subprocess.PIPE,  # never written to: its end tells the nest that the driver is gone
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

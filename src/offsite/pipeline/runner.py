@@ -33,7 +33,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunProgress:
-    """How far a run is. `moved_bytes` and `records` are what tasks counted with `meter.count`, running ones included."""
+    """How far a run is. `moved_bytes` and `records` are what tasks counted (`meter.count`), running ones included."""
 
     tasks_total: int
     tasks_done: int

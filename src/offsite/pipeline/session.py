@@ -28,7 +28,7 @@ from offsite.pipeline.master import check_reachable, runs_in_one_jvm
 from offsite.pipeline.nest import Nest
 from offsite.pipeline.runner import Done, Failed, OnProgress, ResultT, TaskT
 from offsite.pipeline.scratch import Scratch
-from offsite.pipeline.settings import MAX_ATTEMPTS, common_settings, local_settings
+from offsite.pipeline.settings import MAX_ATTEMPTS, WORKER_ENVIRONMENT, common_settings, local_settings
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -161,7 +161,7 @@ class _LocalSession(_Session):
     def _build(self) -> SparkContext:
         folder = self._scratch.create()
         settings = {**local_settings(master=self._master, folder=folder), **self._settings}
-        environment = {NEST_VARIABLE: str(Nest.socket_in(folder))}
+        environment = {**WORKER_ENVIRONMENT, NEST_VARIABLE: str(Nest.socket_in(folder))}
         self._jvm = LocalJvm(folder, settings, environment=environment, clock=self._clock)
         self._nest = Nest(folder, self._preload)
         from pyspark import SparkContext  # half a second of imports, while the JVM starts

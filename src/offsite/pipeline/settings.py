@@ -9,6 +9,11 @@ MAX_ATTEMPTS = 4
 
 LOOPBACK = "127.0.0.1"
 
+WORKER_ENVIRONMENT = {
+    "PYTHONHASHSEED": "0",  # as Spark sets it for all its workers
+    "PYTHONSAFEPATH": "1",  # `python -m` would put the current folder before the standard library
+}
+
 
 def common_settings() -> dict[str, str]:
     """For any master: quiet, and small however many jobs a continuous backup runs."""

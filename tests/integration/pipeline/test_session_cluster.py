@@ -1,0 +1,125 @@
+"""SparkRunner on a real standalone cluster: one master, one worker, executors in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from offsite.model.errors import BadOption, DamagedBatch, SparkFailed
+from offsite.pipeline.java import java_binary, spark_home
+from offsite.pipeline.runner import Done, Runner
+from offsite.pipeline.session import SparkRunner
+from tests import spark_tasks
+from tests.processes import processes_with, wait_until
+from tests.spark_tasks import Attempted
+
+ROOT = Path(__file__).parents[3]
+MARK = "OFFSITE_TEST_MARK"
+
+pytestmark = pytest.mark.xdist_group("spark-cluster")
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a standalone master with one worker of two cores; its processes see the functions of these tests."""
+    folder = tmp_path_factory.mktemp("cluster")
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as processes:
+        patch.setenv("PYTHONPATH", str(ROOT))
+        patch.setenv(MARK, f"cluster-{os.getpid()}")
+        deploy = "org.apache.spark.deploy"
+        start(processes, folder / "master.log", f"{deploy}.master.Master", "--port", "0", "--webui-port", "0")
+        url = logged(folder / "master.log", r"Starting Spark master at (spark://\S+)")
+        options = ("--cores", "2", "--memory", "1g", "--work-dir", str(folder / "work"), "--webui-port", "0", url)
+        start(processes, folder / "worker.log", f"{deploy}.worker.Worker", *options)
+        logged(folder / "worker.log", r"(Successfully registered with master)")
+        yield url
+
+
+@pytest.fixture(scope="module")
+def runner(master: str) -> Iterator[Runner]:
+    spark = SparkRunner(master=master, conf={"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"})
+    try:
+        yield spark
+    finally:
+        spark.close()
+
+
+def test_executors_run_tasks_and_results_keep_their_order(runner: Runner) -> None:
+    assert runner.run(list(range(10)), spark_tasks.double) == [2 * number for number in range(10)]
+
+
+def test_executors_run_in_the_same_python(runner: Runner) -> None:
+    assert set(runner.run([1, 2], spark_tasks.interpreter)) == {sys.executable}
+
+
+def test_errors_cross_the_cluster(runner: Runner) -> None:
+    with pytest.raises(DamagedBatch) as raised:
+        runner.run([1, 2, 3], spark_tasks.tear_the_third)
+    assert raised.value.hint == "verify"
+
+
+def test_a_killed_worker_of_an_executor_is_replaced(runner: Runner, tmp_path: Path) -> None:
+    tasks = [Attempted(log=tmp_path / str(number), bad_attempts=number % 2) for number in range(4)]
+    assert runner.run(tasks, spark_tasks.killed_at_first) == [1, 2, 1, 2]
+
+
+def test_a_task_that_kills_each_worker_fails_alone_on_a_cluster_too(runner: Runner, tmp_path: Path) -> None:
+    tasks = [Attempted(log=tmp_path / str(number), bad_attempts=99 * (number == 1)) for number in range(3)]
+    outcomes = runner.run_all(tasks, spark_tasks.killed_at_first)
+    assert [isinstance(outcome, Done) for outcome in outcomes] == [True, False, True]
+
+
+def test_the_end_of_a_runner_gives_its_executors_back(master: str) -> None:
+    spark = SparkRunner(master=master, conf={"spark.executor.memory": "512m", "spark.cores.max": "1"})
+    spark.begin()
+    spark.close()
+    marked = processes_with(MARK, os.environ[MARK])
+    assert not [command for command in marked.values() if "--class org.apache.spark.api.python" in command]
+
+
+def test_a_master_that_does_not_answer_is_named_at_once() -> None:
+    spark = SparkRunner(master="spark://127.0.0.1:1")
+    started_s = time.monotonic()
+    with pytest.raises(SparkFailed, match=r"spark://127\.0\.0\.1:1"):
+        spark.run([1], spark_tasks.double)
+    assert time.monotonic() - started_s < 10
+    spark.close()
+
+
+def test_a_master_url_without_a_port_is_refused() -> None:
+    spark = SparkRunner(master="spark://somewhere")
+    with pytest.raises(BadOption):
+        spark.run([1], spark_tasks.double)
+    spark.close()
+
+
+def start(processes: ExitStack, log: Path, main_class: str, *options: str) -> None:
+    command = [
+        str(java_binary()),
+        "-Xmx256m",
+        "-cp",
+        f"{spark_home()}/jars/*",
+        main_class,
+        "--host",
+        "127.0.0.1",
+        *options,
+    ]
+    environment = {**os.environ, "SPARK_HOME": str(spark_home())}
+    with log.open("wb") as output:
+        process = processes.enter_context(subprocess.Popen(command, stdout=output, stderr=output, env=environment))
+    processes.callback(process.terminate)
+
+
+def logged(log: Path, pattern: str) -> str:
+    wait_until(lambda: re.search(pattern, log.read_text()) is not None, f"{pattern} in {log}")
+    found = re.search(pattern, log.read_text())
+    assert found is not None
+    return found.group(1)

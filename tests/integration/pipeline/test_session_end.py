@@ -1,0 +1,145 @@
+"""The end of a driver, however it comes: no process, no folder and no noise is left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.processes import processes_with, wait_until
+
+ROOT = Path(__file__).parents[3]
+MARK = "OFFSITE_TEST_MARK"
+
+TWO_RUNS = """
+from offsite.pipeline.session import SparkRunner
+from tests.spark_tasks import double
+for _ in range(2):
+    spark = SparkRunner(master="local[2,4]")
+    print(spark.run([1, 2], double))
+    spark.close()
+"""
+
+NO_CLOSE = """
+from offsite.pipeline.session import SparkRunner
+from tests.spark_tasks import double
+print(SparkRunner(master="local[2,4]").run([1, 2], double))
+"""
+
+LONG_TASK = """
+import sys
+from pathlib import Path
+from offsite.pipeline.session import SparkRunner
+from tests.spark_tasks import wait_for_ever
+spark = SparkRunner(master="local[2,4]")
+try:
+    spark.run([Path(sys.argv[1])], wait_for_ever)
+except KeyboardInterrupt:
+    spark.close()
+    print("interrupted")
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Own folder for temporary files, a mark to find the processes by; the class archive is the user's."""
+    (tmp_path / "tmp").mkdir()
+    return {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "tmp"), MARK: uuid.uuid4().hex}
+
+
+@contextmanager
+def driver(script: str, environment: dict[str, str], *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", script, *arguments]
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0
+    )
+    with process:
+        yield process
+        process.kill()
+
+
+def left_processes(environment: dict[str, str]) -> dict[int, str]:
+    return processes_with(MARK, environment[MARK])
+
+
+def left_files(environment: dict[str, str]) -> list[Path]:
+    return list(Path(environment["TMPDIR"]).iterdir())
+
+
+def test_two_runs_in_one_process_leave_nothing_and_say_nothing(environment: dict[str, str]) -> None:
+    with driver(TWO_RUNS, environment) as process:
+        out, err = process.communicate()
+    assert (out, err, process.returncode) == ("[2, 4]\n[2, 4]\n", "", 0)
+    assert left_files(environment) == []
+    wait_until(lambda: not left_processes(environment), "every process of the run to end")
+
+
+def test_a_driver_that_forgets_to_close_leaves_no_process(environment: dict[str, str]) -> None:
+    with driver(NO_CLOSE, environment) as process:
+        process.communicate()
+    assert process.returncode == 0
+    wait_until(lambda: not left_processes(environment), "every process of the run to end")
+
+
+def test_a_driver_killed_in_the_middle_of_a_task_leaves_no_process(environment: dict[str, str], tmp_path: Path) -> None:
+    with driver(LONG_TASK, environment, str(tmp_path / "started")) as process:
+        wait_until((tmp_path / "started").exists, "the task to start")
+        assert len(left_processes(environment)) >= 4  # driver, JVM, daemon, worker
+        process.kill()
+    wait_until(lambda: not left_processes(environment), "every process of the run to end")
+
+
+def test_what_a_killed_driver_left_is_deleted_by_the_next(environment: dict[str, str], tmp_path: Path) -> None:
+    with driver(LONG_TASK, environment, str(tmp_path / "started")) as process:
+        wait_until((tmp_path / "started").exists, "the task to start")
+        process.kill()
+    assert left_files(environment)
+    wait_until(lambda: not left_processes(environment), "every process of the run to end")
+    with driver(TWO_RUNS, environment) as process:
+        process.communicate()
+    assert left_files(environment) == []
+
+
+def test_ctrl_c_ends_a_run_at_once_and_quietly(environment: dict[str, str], tmp_path: Path) -> None:
+    with driver(LONG_TASK, environment, str(tmp_path / "started")) as process:
+        wait_until((tmp_path / "started").exists, "the task to start")
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate()
+    assert (out, err) == ("interrupted\n", "")
+    wait_until(lambda: not left_processes(environment), "every process of the run to end")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache folder after a first run has recorded its class archive into it."""
+    cache = tmp_path_factory.mktemp("cache")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(cache), MARK: uuid.uuid4().hex}
+    with driver(NO_CLOSE, environment) as process:
+        process.communicate()
+    wait_until(lambda: not left_processes(environment), "the recording to end")
+    return cache
+
+
+def test_the_first_run_records_a_class_archive_for_the_next(recorded: Path) -> None:
+    (archive,) = (recorded / "offsite" / "cds").iterdir()
+    assert archive.suffix == ".jsa"
+    assert archive.stat().st_size > 10 << 20
+
+
+def test_a_class_archive_cut_short_costs_no_run(recorded: Path, environment: dict[str, str], tmp_path: Path) -> None:
+    environment["XDG_CACHE_HOME"] = str(shutil.copytree(recorded, tmp_path / "cache"))
+    (archive,) = (tmp_path / "cache" / "offsite" / "cds").iterdir()
+    archive.chmod(0o600)
+    with archive.open("r+b") as file:
+        file.truncate(1 << 20)
+    with driver(TWO_RUNS, environment) as process:
+        out, err = process.communicate()
+    assert (out, err, process.returncode) == ("[2, 4]\n[2, 4]\n", "", 0)

@@ -1,0 +1,52 @@
+"""Which processes are there, and where do they listen: read from /proc, for tests that must leave nothing behind."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+PATIENCE_S = 60.0
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline_s, f"waited {PATIENCE_S} s for: {what}"
+        time.sleep(0.02)
+
+
+def processes_with(variable: str, value: str) -> dict[int, str]:
+    """Process id to command line of the living processes that have `variable=value` in their environment."""
+    wanted = f"{variable}={value}".encode()
+    return {pid: command for pid, environment, command in _processes() if wanted in environment.split(b"\0")}
+
+
+def listening_addresses(pid: int) -> set[str]:
+    """IPv4 and IPv6 addresses, as /proc writes them, that a process listens on with TCP."""
+    inodes = {link for link in _links(pid) if link.startswith("socket:[")}
+    rows = [
+        line.split()
+        for table in ("tcp", "tcp6")
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
+    ]
+    return {row[1].partition(":")[0] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in inodes}
+
+
+def _processes() -> Iterator[tuple[int, bytes, str]]:
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = (folder / "environ").read_bytes()
+            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue  # ended meanwhile, or another user's
+        if environment:
+            yield int(folder.name), environment, command
+
+
+def _links(pid: int) -> Iterator[str]:
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            yield str(link.readlink())
+        except OSError:
+            continue

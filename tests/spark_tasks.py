@@ -1,0 +1,80 @@
+"""What Spark workers run in tests: a task's function must be importable in another process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from offsite.model.errors import DamagedBatch, KafkaUnreachable
+from offsite.pipeline import meter
+
+PATIENCE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempted:
+    """A task that writes one line per attempt into `log`, and goes wrong in the first `bad_attempts` of them."""
+
+    log: Path
+    bad_attempts: int = 0
+
+
+def double(number: int) -> int:
+    return number * 2
+
+
+def interpreter(_: int) -> str:
+    return sys.executable
+
+
+def tear_the_third(number: int) -> int:
+    if number == 3:
+        raise DamagedBatch("batch 3 is torn", hint="verify")
+    return number
+
+
+def divide_by_zero(number: int) -> float:
+    return number / 0
+
+
+def always_damaged(task: Attempted) -> None:
+    attempt(task)
+    raise DamagedBatch("torn", hint="")
+
+
+def unreachable_at_first(task: Attempted) -> int:
+    if (number := attempt(task)) <= task.bad_attempts:
+        raise KafkaUnreachable(f"attempt {number}", hint="")
+    return number
+
+
+def killed_at_first(task: Attempted) -> int:
+    if (number := attempt(task)) <= task.bad_attempts:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def count_and_wait_for(task: Attempted) -> int:
+    """Count some bytes until the test has seen them and has put its file beside the log."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not task.log.with_suffix(".seen").exists() and time.monotonic() < deadline_s:
+        meter.count(moved_bytes=1000, records=10)
+        time.sleep(0.05)
+    return meter.read().moved_bytes
+
+
+def wait_for_ever(marker: Path) -> None:
+    marker.touch()
+    while True:
+        time.sleep(PATIENCE_S)
+
+
+def attempt(task: Attempted) -> int:
+    """The number of this attempt, from 1."""
+    with task.log.open("a") as log:
+        log.write("attempt\n")
+    return len(task.log.read_text().splitlines())
