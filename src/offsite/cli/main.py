@@ -9,6 +9,7 @@ import sys
 
 import typer
 
+from offsite.cli import backup, repository, restore, sandbox, verify
 from offsite.cli.output import OutputFormat, emit_error
 from offsite.model.errors import OffsiteError
 
@@ -20,6 +21,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+app.command()(repository.init)
+app.add_typer(backup.app, name="backup")
+app.command(name="list")(repository.list_)
+app.command()(repository.show)
+app.command()(repository.status)
+app.add_typer(restore.app, name="restore")
+app.command()(verify.verify)
+app.add_typer(sandbox.app, name="sandbox")
 
 EXIT_INTERRUPTED = 130
 

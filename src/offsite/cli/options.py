@@ -11,7 +11,9 @@ from offsite.cli.output import OutputFormat
 
 Repo = Annotated[
     str,
-    typer.Option("--repo", envvar="OFFSITE_REPO", help="Repository: a folder or a URL (s3://, gs://, az://).", show_envvar=True),
+    typer.Option(
+        "--repo", envvar="OFFSITE_REPO", help="Repository: a folder or a URL (s3://, gs://, az://).", show_envvar=True
+    ),
 ]
 Bootstrap = Annotated[
     str | None,
@@ -19,11 +21,15 @@ Bootstrap = Annotated[
 ]
 KafkaConfigFile = Annotated[
     Path | None,
-    typer.Option("--kafka-config", envvar="OFFSITE_KAFKA_CONFIG", help="A client.properties file, Java or librdkafka names."),
+    typer.Option(
+        "--kafka-config", envvar="OFFSITE_KAFKA_CONFIG", help="A client.properties file, Java or librdkafka names."
+    ),
 ]
 SparkMaster = Annotated[
     str | None,
-    typer.Option("--spark-master", envvar="OFFSITE_SPARK_MASTER", help="Spark master URL [default: this machine's cores]."),
+    typer.Option(
+        "--spark-master", envvar="OFFSITE_SPARK_MASTER", help="Spark master URL [default: this machine's cores]."
+    ),
 ]
 BackupName = Annotated[str, typer.Option("--backup", help="Name of the backup.")]
 Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="How to print the result.")]

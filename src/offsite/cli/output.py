@@ -13,10 +13,13 @@ from dataclasses import fields, is_dataclass
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
-from offsite.model.errors import OffsiteError
+from offsite.model.errors import ConfirmationMissing, OffsiteError
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+EXIT_PARTIAL = 3
+"""Finished, but with holes or with some parts left out: the data is safe, the report tells."""
 
 ResultT = TypeVar("ResultT")
 Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
@@ -47,6 +50,22 @@ def emit_error(error: OffsiteError, *, output: OutputFormat) -> None:
         return
     document = {"id": error.id, "exit_code": error.exit_code, "message": error.message, "hint": error.hint}
     print(json.dumps({"error": document}), file=sys.stderr)  # noqa: T201
+
+
+def emit_notice(result: ResultT, *, render: Callable[[Console, ResultT], None]) -> None:
+    """Show `result` to people on stderr: it is not the command's result."""
+    from rich.console import Console
+
+    render(Console(highlight=False, stderr=True), result)
+
+
+def confirm(question: str) -> None:
+    """Ask on the terminal. Raises `ConfirmationMissing` for a no, and where there is nobody to ask."""
+    if not sys.stdin.isatty():
+        raise ConfirmationMissing(f"not confirmed: {question}", hint="review the plan above, then add --yes")
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise ConfirmationMissing(f"not confirmed: {question}", hint="nothing was changed")
 
 
 def note(text: str) -> None:

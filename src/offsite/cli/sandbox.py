@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Start and stop a real single-node Kafka on this machine.", no_args_is_help=True)
 
 Dir = Annotated[Path, typer.Option("--dir", help="Folder of the sandbox: its data, settings and log.")]
-Port = Annotated[int | None, typer.Option("--port", help="Port to listen on [default: the earlier one, or any free one].")]
+Port = Annotated[
+    int | None, typer.Option("--port", help="Port to listen on [default: the earlier one, or any free one].")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from offsite.kafka.alter_configs import alter_topic_configs_request
 from offsite.kafka.backoff import Backoff
-from offsite.kafka.broker_errors import UNKNOWN_TOPIC_OR_PARTITION, broker_error
+from offsite.kafka.broker_errors import LEADER_NOT_AVAILABLE, NONE, UNKNOWN_TOPIC_OR_PARTITION, broker_error
 from offsite.kafka.delete_records import delete_records_request
 from offsite.kafka.list_offsets import EARLIEST, LATEST, READ_UNCOMMITTED
 from offsite.kafka.log_dirs import log_dirs_request
@@ -85,6 +86,10 @@ class ClusterAdmin:
         if topics and not validate_only:
             self._await_topics({topic.name: topic.partitions for topic in topics})
 
+    def alter_topic_configs(self, changes: Mapping[str, Mapping[str, str | None]]) -> None:
+        """Topic → setting → new value, None for the cluster's default. Raises `BadOption`, `NoSuchTopic`."""
+        self._change(alter_topic_configs_request(changes), "configuring")
+
     def delete_topics(self, names: Sequence[str]) -> None:
         """Delete all of them, and return when the cluster no longer lists them. Raises `NoSuchTopic`."""
         self._change(delete_topics_request(names, timeout_ms=self._timeout_ms), "deleting")
@@ -114,6 +119,8 @@ class ClusterAdmin:
         backoff = Backoff(self._clock, limit_s=_TOPIC_CHANGE_MAX_S)
         while True:
             topics = self._router.metadata(sorted(partition_counts)).topics
+            for topic in topics.values():
+                _check_visible(topic)
             late = [name for name, count in partition_counts.items() if _led_partitions(topics.get(name)) != count]
             if not late:
                 return
@@ -122,6 +129,11 @@ class ClusterAdmin:
 
 def _led_partitions(topic: TopicMetadata | None) -> int:
     return 0 if topic is None else sum(each.leader >= 0 for each in topic.partitions)
+
+
+def _check_visible(topic: TopicMetadata) -> None:
+    if topic.error_code not in {NONE, UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE}:
+        raise broker_error(topic.error_code, f"topic {topic.name}")
 
 
 def _check_topic(topic: TopicMetadata) -> None:

@@ -31,6 +31,7 @@ class Api(IntEnum):
     DESCRIBE_CONFIGS = 32
     DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
+    INCREMENTAL_ALTER_CONFIGS = 44
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """The gap-free image of a source batch: what is produced when a restore closes gaps, and which source offsets went in.
 
-Pure. Nearly every batch goes out as it is (one copy of its bytes); only batches with inner gaps, broker-given times or a
-border of the restored range inside them are decoded.
+Pure. Nearly every batch goes out as it is, without a copy; only batches with inner gaps, broker-given times or a border of
+the restored range inside them are decoded.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from offsite.log.rewrite import keep, needs_reencode, reencode_dense
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DenseBatch:
-    """`batch` holds `records` records without gaps, in memory of its own; they stand for the source offsets of `runs`,
-    pairs of (first offset, count) in rising order."""
+    """`batch` holds `records` records without gaps; they stand for the source offsets of `runs`, pairs of (first offset,
+    count) in rising order. `batch` may be part of the memory it was made from."""
 
-    batch: bytearray
+    batch: bytearray | memoryview
     records: int
     runs: Sequence[tuple[int, int]]
 
@@ -31,7 +31,7 @@ def dense_batch(data: memoryview, header: BatchHeader, *, start: int, end: int) 
     batch = header.view(data)
     if start <= header.base_offset and header.last_offset < end and not needs_reencode(header):
         runs = ((header.base_offset, header.record_count),)
-        return DenseBatch(batch=bytearray(batch), records=header.record_count, runs=runs)
+        return DenseBatch(batch=batch, records=header.record_count, runs=runs)
     return _reencoded(batch, header, start, end)
 
 

@@ -26,6 +26,10 @@ class RestoreLayout:
         return f"{self.prefix}restore.json"
 
     @property
+    def targets_key(self) -> str:
+        return f"{self.prefix}targets.json"
+
+    @property
     def report_key(self) -> str:
         return f"{self.prefix}report.json"
 

@@ -125,7 +125,9 @@ def run_backup(
     backup = repository.create_backup(plan.backup, cluster_id=plan.source.cluster_id, selection=plan.selection)
     ends = BackupEnds(kafka=kafka, store=repository.store, layout=backup.layout, compression=plan.compression)
     last = _LastProgress(on_progress)
-    outcomes = runner.run_all(plan.copy.tasks, partial(copy_range, ends=ends), on_progress=last) if plan.copy.tasks else []
+    outcomes = (
+        runner.run_all(plan.copy.tasks, partial(copy_range, ends=ends), on_progress=last) if plan.copy.tasks else []
+    )
     settlement = settle(plan.copy, outcomes)
     state = _commit(backup, plan, settlement)
     return _result(plan, settlement, state, last.worker_peak_rss_bytes)
@@ -152,7 +154,7 @@ def _result(plan: BackupPlan, settlement: Settlement, state: BackupState, peak_r
         records=sum(segment.records for segment in segments),
         bytes=sum(segment.raw_bytes for segment in segments),
         stored_bytes=sum(segment.stored_bytes for segment in segments),
-        holes=_hole_reports(settlement.holes),
+        holes=hole_reports(settlement.holes),
         failed=settlement.failed,
         missing_topics=plan.source.missing,
         committed_at_ms=state.committed_at_ms,
@@ -160,7 +162,8 @@ def _result(plan: BackupPlan, settlement: Settlement, state: BackupState, peak_r
     )
 
 
-def _hole_reports(holes: Sequence[RecordedHole]) -> tuple[HoleReport, ...]:
+def hole_reports(holes: Sequence[RecordedHole]) -> tuple[HoleReport, ...]:
+    """Holes as results show them."""
     return tuple(
         HoleReport(
             topic=hole.partition_id.topic,

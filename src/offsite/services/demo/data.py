@@ -44,9 +44,7 @@ class Message:
 ORDERS = DemoTopic(name="demo.orders", holds="keys, JSON, repeated headers", partitions=3)
 CODEC_MIX = DemoTopic(name="demo.codecs", holds="all five codecs in one partition")
 PAYMENTS = DemoTopic(name="demo.payments", holds="6 transactions, 1 aborted", partitions=2)
-CUSTOMERS = DemoTopic(
-    name="demo.customers", holds="compacted, with tombstones", config={"cleanup.policy": "compact"}
-)
+CUSTOMERS = DemoTopic(name="demo.customers", holds="compacted, with tombstones", config={"cleanup.policy": "compact"})
 HALF_EMPTY = DemoTopic(name="demo.half-empty", holds="two partitions, one empty", partitions=2)
 ODDITIES = DemoTopic(name="demo.oddities", holds="null and empty fields, odd times, binary")
 TOPICS = (ORDERS, CODEC_MIX, PAYMENTS, CUSTOMERS, HALF_EMPTY, ODDITIES)
@@ -66,7 +64,8 @@ def write_demo_data(bootstrap: str) -> None:
 
 def _create_topics(bootstrap: str) -> None:
     topics = [NewTopic(t.name, num_partitions=t.partitions, replication_factor=1, config=t.config) for t in TOPICS]
-    for created in AdminClient({"bootstrap.servers": bootstrap}).create_topics(topics).values():
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # its futures fail when it is dropped before they end
+    for created in admin.create_topics(topics).values():
         created.result()
 
 
@@ -127,9 +126,7 @@ def _customers() -> Iterable[Message]:
 
 def _numbered(count: int, *, partition: int, label: str = "record") -> Iterable[Message]:
     for n in range(count):
-        yield Message(
-            key=b"%d" % n, value=f"{label} {n}".encode(), timestamp_ms=BASE_MS + n, partition=partition
-        )
+        yield Message(key=b"%d" % n, value=f"{label} {n}".encode(), timestamp_ms=BASE_MS + n, partition=partition)
 
 
 def _oddities() -> Iterable[Message]:

@@ -1,0 +1,205 @@
+"""`offsite backup`: copy topics into the repository."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, SparkMaster
+from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note
+from offsite.cli.wiring import connect, open_repository, spark
+from offsite.model.size import format_size
+from offsite.model.time import format_time
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from offsite.services.backup import BackupPlan, BackupRequest, BackupResult
+
+app = typer.Typer(help="Back up topics into the repository.", no_args_is_help=True)
+
+Topics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topics", help="Topics: names, globs, regex:PATTERN, comma-separated [default: those of the backup's first run]."
+    ),
+]
+Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Topics to leave out, same syntax.")]
+Internal = Annotated[bool, typer.Option("--internal", help="Let patterns match Kafka's internal topics too.")]
+
+
+class MissingTopicsOption(StrEnum):
+    FAIL = "fail"
+    WARN = "warn"
+
+
+class CompressionOption(StrEnum):
+    AUTO = "auto"
+    NONE = "none"
+    ZSTD = "zstd"
+
+
+Missing = Annotated[
+    MissingTopicsOption, typer.Option("--missing-topics", help="What to do when a topic named in full does not exist.")
+]
+Compress = Annotated[
+    CompressionOption,
+    typer.Option("--compression", help="How objects are stored; auto compresses what producers left uncompressed."),
+]
+
+
+@app.command()
+def run(
+    repo: Repo,
+    backup: BackupName,
+    topics: Topics = None,
+    exclude: Exclude = None,
+    internal: Internal = False,
+    missing_topics: Missing = MissingTopicsOption.FAIL,
+    compression: Compress = CompressionOption.AUTO,
+    bootstrap: Bootstrap = None,
+    kafka_config: KafkaConfigFile = None,
+    spark_master: SparkMaster = None,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Copy what is new since the last run, and commit it as one restore point.
+
+    Exit code 3: committed, but the source had lost records (holes) or some partitions failed.
+    """
+    from offsite.cli.progress import progress
+    from offsite.pipeline.master import slots
+    from offsite.services.backup import plan_backup, run_backup
+
+    request = _request(backup, topics, exclude, internal, missing_topics, compression)
+    cluster, repository = connect(bootstrap, kafka_config), open_repository(repo)
+    with spark(spark_master) as runner:
+        plan = plan_backup(repository, cluster.admin, request, slots=slots(spark_master))
+        with progress(f"backup {backup}", total_bytes=plan.copy.estimated_bytes) as on_progress:
+            result = run_backup(
+                plan, repository=repository, kafka=cluster.config, runner=runner, on_progress=on_progress
+            )
+    for topic in result.missing_topics:
+        note(f"warning: topic {topic} does not exist")
+    emit(result, output=output, render=_render_result)
+    if not result.complete:
+        raise typer.Exit(EXIT_PARTIAL)
+
+
+@app.command()
+def plan(
+    repo: Repo,
+    backup: BackupName,
+    topics: Topics = None,
+    exclude: Exclude = None,
+    internal: Internal = False,
+    missing_topics: Missing = MissingTopicsOption.FAIL,
+    bootstrap: Bootstrap = None,
+    kafka_config: KafkaConfigFile = None,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Show what the next run would copy. Changes nothing, starts no JVM."""
+    from offsite.pipeline.master import slots
+    from offsite.services.backup import plan_backup
+
+    request = _request(backup, topics, exclude, internal, missing_topics, CompressionOption.AUTO)
+    cluster = connect(bootstrap, kafka_config)
+    planned = plan_backup(open_repository(repo), cluster.admin, request, slots=slots(None))
+    emit(_plan_report(planned), output=output, render=_render_plan)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedPartition:
+    """Offsets `[start, end)` that the next run copies."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanReport:
+    backup: str
+    cluster_id: str
+    continues_from_commit: int
+    tasks: int
+    estimated_bytes: int
+    partitions: tuple[PlannedPartition, ...]
+    holes: int
+    missing_topics: tuple[str, ...]
+
+
+def _request(
+    backup: str,
+    topics: list[str] | None,
+    exclude: list[str] | None,
+    internal: bool,
+    missing: MissingTopicsOption,
+    compression: CompressionOption,
+) -> BackupRequest:
+    from offsite.model.selection import parse_selection
+    from offsite.services.backup import BackupRequest
+    from offsite.services.source import MissingTopics
+
+    return BackupRequest(
+        backup=backup,
+        selection=parse_selection(topics, exclude or (), internal=internal) if topics else None,
+        missing_topics=MissingTopics(missing.value),
+        compression=compression.value,
+    )
+
+
+def _plan_report(planned: BackupPlan) -> PlanReport:
+    starts = {(t.range.topic, t.range.partition): t.range.start for t in reversed(planned.copy.tasks)}
+    partitions = tuple(
+        PlannedPartition(
+            topic=b.topic, partition=b.partition, start=starts.get((b.topic, b.partition), b.end), end=b.end
+        )
+        for b in planned.copy.bounds
+    )
+    return PlanReport(
+        backup=planned.backup,
+        cluster_id=planned.source.cluster_id,
+        continues_from_commit=planned.base.seq,
+        tasks=len(planned.copy.tasks),
+        estimated_bytes=planned.copy.estimated_bytes,
+        partitions=partitions,
+        holes=len(planned.copy.holes),
+        missing_topics=planned.source.missing,
+    )
+
+
+def _render_plan(console: Console, report: PlanReport) -> None:
+    from rich.table import Table
+
+    table = Table("topic", "partition", "from offset", "to offset", "offsets")
+    for part in report.partitions:
+        table.add_row(
+            part.topic, str(part.partition), f"{part.start:,}", f"{part.end:,}", f"{part.end - part.start:,}"
+        )
+    console.print(table)
+    after = f"after commit {report.continues_from_commit}" if report.continues_from_commit else "first run"
+    console.print(
+        f"backup {report.backup} of cluster {report.cluster_id}, {after}: about {format_size(report.estimated_bytes)} "
+        f"in {report.tasks} tasks, {report.holes} holes"
+    )
+
+
+def _render_result(console: Console, result: BackupResult) -> None:
+    console.print(
+        f"backup {result.backup}: commit {result.commit} at {format_time(result.committed_at_ms)}\n"
+        f"  {result.records:,} records, {format_size(result.bytes)} from {result.partitions} partitions of "
+        f"{result.topics} topics, stored as {format_size(result.stored_bytes)} in {result.segments} segments"
+    )
+    for hole in result.holes:
+        console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
+    for failure in result.failed:
+        console.print(
+            f"  failed: {failure.topic}/{failure.partition} from {failure.start}: [{failure.error}] {failure.message}",
+            markup=False,
+        )
+    console.print(f"next: offsite show {result.backup} | offsite verify --backup {result.backup} --deep")

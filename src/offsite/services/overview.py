@@ -1,0 +1,200 @@
+"""What is in a repository, and is it in good shape: lists, details, status. Reads commits only; needs no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from offsite.model.errors import OffsiteError
+from offsite.model.time import format_duration
+from offsite.repository.backup import Backup
+from offsite.repository.commit import PartitionId, TopicShape
+from offsite.repository.history import CommitSummary
+from offsite.repository.repository import Repository
+from offsite.repository.state import BackupState
+from offsite.services.backup import HoleReport, hole_reports
+
+STALE_AFTER_S = 24 * 3600
+"""A backup without a commit for a day gets attention: the least demanding schedule people have is a nightly one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupSummary:
+    """One line of `list`. Times are epoch ms by the store's clock, 0 when there is no commit yet."""
+
+    backup: str
+    cluster_id: str
+    topics: int
+    restore_points: int
+    first_commit_ms: int
+    last_commit_ms: int
+    records: int
+    bytes: int
+    stored_bytes: int
+    holes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupList:
+    repository: str
+    repository_id: str
+    backups: tuple[BackupSummary, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDetail:
+    """Offsets `[start, end)` that are backed up, holes aside."""
+
+    partition: int
+    start: int
+    end: int
+    records: int
+    stored_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDetail:
+    topic: str
+    topic_id: str
+    configs: dict[str, str]
+    records: int
+    bytes: int
+    stored_bytes: int
+    newest_record_ms: int
+    partitions: tuple[PartitionDetail, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupDetail:
+    summary: BackupSummary
+    selection: str
+    commit: int
+    topics: tuple[TopicDetail, ...]
+    holes: tuple[HoleReport, ...]
+    restore_points: tuple[CommitSummary, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupStatus:
+    """`safe` is the answer, `problems` the reasons when it is no."""
+
+    backup: str
+    safe: bool
+    problems: tuple[str, ...]
+    restorable_from_ms: int
+    restorable_to_ms: int
+    age_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    repository: str
+    safe: bool
+    backups: tuple[BackupStatus, ...]
+
+
+def list_backups(repository: Repository) -> BackupList:
+    """One summary per backup. Raises `DamagedCommit` for a backup whose commits cannot be read."""
+    backups = (repository.backup(name) for name in repository.backups())
+    return BackupList(
+        repository=repository.store.url,
+        repository_id=repository.descriptor.repository_id,
+        backups=tuple(_summary(backup, backup.state()) for backup in backups),
+    )
+
+
+def show_backup(backup: Backup, *, commit: int | None = None) -> BackupDetail:
+    """Everything of one backup, as of a commit (the newest by default). Raises `NoSuchRestorePoint`."""
+    head = backup.state()
+    state = head if commit is None else backup.state_at(commit, head=head)
+    return BackupDetail(
+        summary=_summary(backup, state),
+        selection=",".join(backup.descriptor.selection.include),
+        commit=state.seq,
+        topics=tuple(_topic(state, shape) for shape in state.topics.values()),
+        holes=hole_reports(state.holes),
+        restore_points=tuple(state.history),
+    )
+
+
+def read_status(repository: Repository, *, stale_after_s: int = STALE_AFTER_S) -> Status:
+    """Is each backup safe to rely on? A backup that cannot be read is a problem, not an error."""
+    now_ms = repository.store.now_ms()
+    backups = tuple(_status(repository, name, now_ms, stale_after_s) for name in repository.backups())
+    safe = bool(backups) and all(backup.safe for backup in backups)
+    return Status(repository=repository.store.url, safe=safe, backups=backups)
+
+
+def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int) -> BackupStatus:
+    try:
+        state = repository.backup(name).state()
+    except OffsiteError as error:
+        return _judged(name, [f"{error.id}: {error.message}"], BackupState(backup=name), now_ms)
+    return _judged(name, list(_problems(state, now_ms, stale_after_s)), state, now_ms)
+
+
+def _judged(name: str, problems: list[str], state: BackupState, now_ms: int) -> BackupStatus:
+    return BackupStatus(
+        backup=name,
+        safe=not problems,
+        problems=tuple(problems),
+        restorable_from_ms=state.history[0].committed_at_ms if state.history else 0,
+        restorable_to_ms=state.committed_at_ms,
+        age_s=max(0, now_ms - state.committed_at_ms) // 1000,
+    )
+
+
+def _problems(state: BackupState, now_ms: int, stale_after_s: int) -> Iterable[str]:
+    if not state.history:
+        yield "no restore point yet"
+        return
+    age_s = (now_ms - state.committed_at_ms) // 1000
+    if age_s > stale_after_s:
+        yield f"last backup {format_duration(age_s)} ago"
+    if state.holes:
+        lost = sum(hole.end - hole.start for hole in state.holes)
+        yield f"{len(state.holes)} holes: {lost:,} offsets were gone before they were backed up"
+
+
+def _summary(backup: Backup, state: BackupState) -> BackupSummary:
+    segments = tuple(state.all_segments())
+    return BackupSummary(
+        backup=backup.descriptor.name,
+        cluster_id=backup.descriptor.cluster_id,
+        topics=len(state.topics),
+        restore_points=len(state.history),
+        first_commit_ms=state.history[0].committed_at_ms if state.history else 0,
+        last_commit_ms=state.committed_at_ms,
+        records=sum(segment.records for segment in segments),
+        bytes=sum(segment.raw_bytes for segment in segments),
+        stored_bytes=sum(segment.stored_bytes for segment in segments),
+        holes=len(state.holes),
+    )
+
+
+def _topic(state: BackupState, shape: TopicShape) -> TopicDetail:
+    ids = [PartitionId(topic=shape.topic, topic_id=shape.topic_id, partition=n) for n in range(shape.partitions)]
+    segments = [segment for partition_id in ids for segment in state.segments.get(partition_id, ())]
+    return TopicDetail(
+        topic=shape.topic,
+        topic_id=shape.topic_id,
+        configs=dict(shape.configs),
+        records=sum(segment.records for segment in segments),
+        bytes=sum(segment.raw_bytes for segment in segments),
+        stored_bytes=sum(segment.stored_bytes for segment in segments),
+        newest_record_ms=max((segment.timestamp_max_ms for segment in segments), default=-1),
+        partitions=tuple(_partition(state, partition_id) for partition_id in ids),
+    )
+
+
+def _partition(state: BackupState, partition_id: PartitionId) -> PartitionDetail:
+    segments = tuple(state.segments.get(partition_id, ()))
+    position = state.positions.get(partition_id)
+    end = position.end if position else 0
+    return PartitionDetail(
+        partition=partition_id.partition,
+        start=segments[0].start if segments else end,
+        end=end,
+        records=sum(segment.records for segment in segments),
+        stored_bytes=sum(segment.stored_bytes for segment in segments),
+    )

@@ -1,0 +1,272 @@
+"""Restore: plan, make the topics, write each partition as one chain, give the topics their settings, report.
+
+The order makes every crash harmless: what will be done is recorded before anything is touched, and the same command
+finds that record, sees from the target how far it came, and goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.config import KafkaConfig
+from offsite.log.range import TopicPartition
+from offsite.model.errors import PartitionsFailed, TargetNotEmpty
+from offsite.model.selection import TopicSelection
+from offsite.model.time import format_time
+from offsite.pipeline.restore_copy import RestoreEnds, RestoreReceipt, RestoreTask, restore_partition
+from offsite.pipeline.restore_plan import RestorePlan, TargetTopic, TopicRestore, plan_restore
+from offsite.pipeline.runner import Done, Failed, OnProgress, Runner
+from offsite.repository.attempt import random_attempt
+from offsite.repository.backup import Backup
+from offsite.repository.restore_layout import RestoreLayout
+from offsite.repository.restore_record import (
+    RestoreRecord,
+    RestoreTargets,
+    get_targets,
+    put_record,
+    put_report,
+    put_targets,
+    unfinished_restores,
+)
+from offsite.repository.state import BackupState
+from offsite.services.restore_topics import create_topics, finish_topics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreRequest:
+    """What to restore. At most one of `commit` and `time_ms` is set; neither means the newest restore point."""
+
+    selection: TopicSelection
+    renames: Mapping[str, str]
+    commit: int | None = None
+    time_ms: int | None = None
+    isolation: str = "read_committed"
+    offsets: str = "translate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRestore:
+    """A decided restore: nothing was touched yet. `record` is that of an unfinished one which will be continued, else new;
+    `resumes` says which."""
+
+    backup: Backup
+    record: RestoreRecord
+    resumes: bool
+    plan: RestorePlan
+
+    @property
+    def layout(self) -> RestoreLayout:
+        return RestoreLayout(backup=self.backup.layout, restore=self.record.restore)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredTopic:
+    """`records` are in the target; `invisible_records` were left out as aborted or undecided at the restore point."""
+
+    source: str
+    partitions: int
+    records: int
+    bytes: int
+    invisible_records: int
+    undecided_transactions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreResult:
+    """`topics` by target name; `skipped` lists (topic, reason)."""
+
+    restore: str
+    backup: str
+    commit: int
+    offsets: str
+    isolation: str
+    resumed: bool
+    records: int
+    bytes: int
+    topics: Mapping[str, RestoredTopic]
+    skipped: tuple[tuple[str, str], ...]
+    holes: int
+
+
+def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest) -> PlannedRestore:
+    """Decide everything; changes nothing. Finds an unfinished restore of the same request and plans to continue it.
+
+    Raises `NoSuchRestorePoint`, and what `plan_restore` raises.
+    """
+    cluster_id = admin.cluster().cluster_id
+    head = backup.state()
+    unfinished = _unfinished(backup, request, cluster_id, head)
+    point = _point(backup, request, head) if unfinished is None else backup.state_at(unfinished.commit, head=head)
+    existing = [] if unfinished else _target_topics(admin, point, request)
+    plan = plan_restore(point, request.selection, renames=request.renames, target_topics=existing)
+    record = unfinished or _new_record(backup, request, plan, cluster_id)
+    return PlannedRestore(backup=backup, record=record, resumes=unfinished is not None, plan=plan)
+
+
+def run_restore(
+    prepared: PlannedRestore,
+    *,
+    admin: ClusterAdmin,
+    kafka: KafkaConfig,
+    runner: Runner,
+    on_progress: OnProgress | None = None,
+) -> RestoreResult:
+    """Do it. After a crash, prepare and run again.
+
+    Raises `TargetNotEmpty` when a target changed since the plan, and `PartitionsFailed` when some partitions could not be
+    written: the others are complete then, and the same command continues with the rest.
+    """
+    store, layout, record = prepared.backup.store, prepared.layout, prepared.record
+    topics = _with_record(prepared.plan.topics, record)
+    put_record(store, layout, record)
+    create_topics(admin, topics)
+    starts = dict(_targets(prepared, admin).starts)
+    tasks = [RestoreTask(partition=p, target_start=starts[p.target]) for p in prepared.plan.partitions]
+    ends = RestoreEnds(
+        kafka=kafka, store=store, layout=layout, read_committed=record.isolation == "read_committed"
+    )
+    outcomes = runner.run_all(tasks, partial(restore_partition, ends=ends), on_progress=on_progress) if tasks else []
+    receipts = _receipts(tasks, outcomes)
+    finish_topics(admin, topics)
+    result = _result(prepared, receipts)
+    put_report(store, layout, records=result.records, size_bytes=result.bytes)
+    return result
+
+
+def _unfinished(
+    backup: Backup, request: RestoreRequest, cluster_id: str, head: BackupState
+) -> RestoreRecord | None:
+    """The newest restore without a report that this very request began."""
+    wanted = _requested_commit(backup, request, head)
+    found = [
+        record
+        for record in unfinished_restores(backup.store, backup.layout)
+        if (record.cluster_id, record.isolation, record.offsets) == (cluster_id, request.isolation, request.offsets)
+        and wanted in (None, record.commit)
+        and dict(record.topics) == _names(backup.state_at(record.commit, head=head), request)
+    ]
+    return max(found, key=lambda record: record.created_at_ms, default=None)
+
+
+def _names(point: BackupState, request: RestoreRequest) -> dict[str, str]:
+    plan = plan_restore(point, request.selection, renames=request.renames, target_topics=())
+    return {topic.source.topic: topic.target for topic in plan.topics}
+
+
+def _requested_commit(backup: Backup, request: RestoreRequest, head: BackupState) -> int | None:
+    if request.commit is None and request.time_ms is None:
+        return None
+    return _point(backup, request, head).seq
+
+
+def _point(backup: Backup, request: RestoreRequest, head: BackupState) -> BackupState:
+    if request.commit is not None:
+        return backup.state_at(request.commit, head=head)
+    if request.time_ms is not None:
+        return backup.state_at_time(request.time_ms, head=head)
+    return backup.state_at(head.seq, head=head)
+
+
+def _target_topics(admin: ClusterAdmin, point: BackupState, request: RestoreRequest) -> list[TargetTopic]:
+    wanted = set(_names(point, request).values())
+    existing = {name: topic for name, topic in admin.topics().items() if name in wanted}
+    partitions = [TopicPartition(topic=t.name, partition=p.partition) for t in existing.values() for p in t.partitions]
+    starts, ends = admin.start_offsets(partitions), admin.end_offsets(partitions)
+    return [
+        TargetTopic(
+            topic=name,
+            partitions=len(topic.partitions),
+            records=sum(ends[each] - starts[each] for each in partitions if each.topic == name),
+        )
+        for name, topic in existing.items()
+    ]
+
+
+def _new_record(backup: Backup, request: RestoreRequest, plan: RestorePlan, cluster_id: str) -> RestoreRecord:
+    now_ms = backup.store.now_ms()
+    stamp = format_time(now_ms)[:19].replace("-", "").replace(":", "").replace("T", "-")
+    return RestoreRecord(
+        restore=f"{stamp}-{random_attempt()}",
+        commit=plan.commit,
+        cluster_id=cluster_id,
+        isolation=request.isolation,
+        offsets=request.offsets,
+        created_at_ms=now_ms,
+        topics=tuple(sorted((topic.source.topic, topic.target) for topic in plan.topics)),
+        created=tuple(sorted(topic.target for topic in plan.topics if topic.create)),
+    )
+
+
+def _with_record(topics: Sequence[TopicRestore], record: RestoreRecord) -> list[TopicRestore]:
+    """A continued restore must go on treating as created what its first run created."""
+    return [replace(topic, create=topic.target in record.created) for topic in topics]
+
+
+def _targets(prepared: PlannedRestore, admin: ClusterAdmin) -> RestoreTargets:
+    """The target topics and where they began: remembered by an earlier run, or read and remembered now, while empty."""
+    store, layout = prepared.backup.store, prepared.layout
+    names = [topic.target for topic in prepared.plan.topics]
+    found = admin.topics(names)
+    ids = tuple(sorted((name, str(topic.topic_id)) for name, topic in found.items()))
+    known = get_targets(store, layout)
+    if known is not None:
+        if known.topic_ids != ids:
+            raise _changed("were made again since this restore began")
+        return known
+    partitions = [TopicPartition(topic=t.name, partition=p.partition) for t in found.values() for p in t.partitions]
+    starts, ends = admin.start_offsets(partitions), admin.end_offsets(partitions)
+    if starts != ends:
+        raise _changed("hold records that this restore did not write")
+    targets = RestoreTargets(topic_ids=ids, starts=tuple(sorted(ends.items())))
+    put_targets(store, layout, targets)
+    return targets
+
+
+def _changed(problem: str) -> TargetNotEmpty:
+    return TargetNotEmpty(
+        f"target topics {problem}", hint="delete them and run the restore again, or restore under other names (--rename)"
+    )
+
+
+def _receipts(tasks: Sequence[RestoreTask], outcomes: Sequence[Done[RestoreReceipt] | Failed]) -> list[RestoreReceipt]:
+    failed = [(t, o) for t, o in zip(tasks, outcomes, strict=True) if isinstance(o, Failed)]
+    if len(failed) == 1 or (failed and len(failed) == len(tasks)):
+        raise failed[0][1].error
+    if failed:
+        names = ", ".join(f"{task.partition.target} ({outcome.error.message})" for task, outcome in failed)
+        raise PartitionsFailed(
+            f"{len(failed)} of {len(tasks)} partitions failed: {names}",
+            hint="cure the cause and run the same command again: it continues where it stopped",
+        )
+    return [outcome.value for outcome in outcomes if isinstance(outcome, Done)]
+
+
+def _result(prepared: PlannedRestore, receipts: Sequence[RestoreReceipt]) -> RestoreResult:
+    return RestoreResult(
+        restore=prepared.record.restore,
+        backup=prepared.plan.backup,
+        commit=prepared.plan.commit,
+        offsets=prepared.record.offsets,
+        isolation=prepared.record.isolation,
+        resumed=prepared.resumes,
+        records=sum(receipt.records for receipt in receipts),
+        bytes=sum(receipt.bytes for receipt in receipts),
+        topics={topic.target: _topic(topic, receipts) for topic in prepared.plan.topics},
+        skipped=prepared.plan.skipped,
+        holes=len(prepared.plan.holes),
+    )
+
+
+def _topic(topic: TopicRestore, receipts: Sequence[RestoreReceipt]) -> RestoredTopic:
+    own = [receipt for receipt in receipts if receipt.target.topic == topic.target]
+    return RestoredTopic(
+        source=topic.source.topic,
+        partitions=topic.source.partitions,
+        records=sum(receipt.records for receipt in own),
+        bytes=sum(receipt.bytes for receipt in own),
+        invisible_records=sum(receipt.invisible_records for receipt in own),
+        undecided_transactions=sum(receipt.undecided for receipt in own),
+    )

@@ -1,0 +1,125 @@
+"""Is what the commits list really there, and is it what was written? Reads only.
+
+Quick: every listed object exists with its recorded size, the commit chain is whole, no partition has an unexplained gap.
+Deep: every byte is read again (in Spark) and compared with hash, CRC32C and counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+from offsite.pipeline.runner import OnProgress, Runner
+from offsite.pipeline.verify_copy import SegmentFinding, verify_segment
+from offsite.repository.backup import Backup
+from offsite.repository.segment import Segment
+from offsite.repository.state import BackupState
+from offsite.repository.store import Store
+
+HEADS_AT_ONCE = 16
+"""Parallel look-ups of objects: hides the latency of an object store without troubling it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """One object that is not what it should be. The restore points `[first_commit, last_commit]` need it."""
+
+    key: str
+    topic: str
+    partition: int
+    start: int
+    end: int
+    problem: str
+    first_commit: int
+    last_commit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyResult:
+    """`ok` means: everything listed is there and whole, as far as this depth can tell."""
+
+    ok: bool
+    backup: str
+    depth: str
+    commits: int
+    segments: int
+    records: int
+    bytes: int
+    damaged: tuple[Damage, ...]
+
+
+def verify_quick(backup: Backup) -> VerifyResult:
+    """Look every listed object up. Raises `DamagedCommit` when the commit chain itself is broken."""
+    head = backup.state()
+    segments = tuple(head.all_segments())
+    with ThreadPoolExecutor(max_workers=HEADS_AT_ONCE, thread_name_prefix="verify") as pool:
+        problems = tuple(pool.map(partial(_look_up, backup.store), segments))
+    findings = (SegmentFinding(segment=s, problem=p) for s, p in zip(segments, problems, strict=True))
+    return _result(backup, head, "quick", segments, findings)
+
+
+def verify_deep(backup: Backup, runner: Runner, *, on_progress: OnProgress | None = None) -> VerifyResult:
+    """Read every listed byte. Raises `DamagedCommit` when the commit chain itself is broken."""
+    head = backup.state()
+    segments = tuple(head.all_segments())
+    findings: Sequence[SegmentFinding] = ()
+    if segments:
+        findings = runner.run(segments, partial(verify_segment, store=backup.store), on_progress=on_progress)
+    return _result(backup, head, "deep", segments, findings)
+
+
+def _look_up(store: Store, segment: Segment) -> str:
+    info = store.head(segment.key)
+    if info is None:
+        return "the object is missing"
+    if info.size_bytes != segment.stored_bytes:
+        return f"the object has {info.size_bytes} bytes instead of {segment.stored_bytes}"
+    if segment.index_key is not None and store.head(segment.index_key) is None:
+        return f"its index {segment.index_key} is missing"
+    return ""
+
+
+def _result(
+    backup: Backup, head: BackupState, depth: str, segments: Sequence[Segment], findings: Iterable[SegmentFinding]
+) -> VerifyResult:
+    damaged = [finding for finding in findings if finding.problem]
+    return VerifyResult(
+        ok=not damaged,
+        backup=backup.descriptor.name,
+        depth=depth,
+        commits=len(head.history),
+        segments=len(segments),
+        records=sum(segment.records for segment in segments),
+        bytes=sum(segment.stored_bytes for segment in segments),
+        damaged=tuple(_damages(backup, head, damaged)),
+    )
+
+
+def _damages(backup: Backup, head: BackupState, damaged: Sequence[SegmentFinding]) -> Iterator[Damage]:
+    first_commits = _first_commits(backup, {finding.segment.key for finding in damaged})
+    for finding in damaged:
+        segment = finding.segment
+        yield Damage(
+            key=segment.key,
+            topic=segment.topic,
+            partition=segment.partition,
+            start=segment.start,
+            end=segment.end,
+            problem=finding.problem,
+            first_commit=first_commits[segment.key],
+            last_commit=head.seq,
+        )
+
+
+def _first_commits(backup: Backup, keys: set[str]) -> dict[str, int]:
+    """The commit that added each key: every restore point from there on needs it. Read only when there is damage."""
+    if not keys:
+        return {}
+    return {
+        segment.key: stored.commit.seq
+        for stored in backup.log.read(after=0)
+        for segment in stored.commit.changes.segments
+        if segment.key in keys
+    }
