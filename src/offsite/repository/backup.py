@@ -12,7 +12,7 @@ from offsite.repository.catalog import Catalog
 from offsite.repository.commit import Changes, Commit
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.descriptor import BackupDescriptor
-from offsite.repository.layout import BackupLayout, index_key
+from offsite.repository.layout import BackupLayout, index_key, parse_groups_key
 from offsite.repository.segment import Segment
 from offsite.repository.state import BackupState, fold
 from offsite.repository.store import ObjectInfo, Store
@@ -82,16 +82,22 @@ class Backup:
         return fold(base, [self.log.append(commit)])
 
     def orphans(self, *, head: BackupState | None = None) -> Iterator[ObjectInfo]:
-        """Objects below `topics/` and `groups/` that nothing lists and that are older than 24 hours."""
+        """Objects below `topics/` and `groups/` that no commit lists and that are older than 24 hours."""
         head = head or self.state()
         before_ms = self.store.now_ms() - ORPHAN_AGE_MS
         listed = {key for segment in head.all_segments() for key in (segment.key, index_key(segment.key))}
-        if head.groups:
-            listed.add(head.groups)
-        for prefix in (self.layout.topics_prefix, self.layout.groups_prefix):
-            for info in self.store.list(prefix):
-                if info.key not in listed and info.modified_ms < before_ms:
-                    yield info
+        for info in self.store.list(self.layout.topics_prefix):
+            if info.modified_ms < before_ms and info.key not in listed:
+                yield info
+        for info in self.store.list(self.layout.groups_prefix):
+            if info.modified_ms < before_ms and not self._lists_groups(info.key):
+                yield info
+
+    def _lists_groups(self, key: str) -> bool:
+        """Whether the commit that the group snapshot was made for names it: older restore points need theirs too."""
+        seq = parse_groups_key(key)
+        stored = None if seq is None else self.log.get(seq)
+        return stored is not None and stored.commit.changes.groups == key
 
     def _check_stored(self, segments: tuple[Segment, ...]) -> None:
         with ThreadPoolExecutor(max_workers=_CHECKERS, thread_name_prefix="check-stored") as pool:

@@ -34,6 +34,7 @@ _SEGMENT = re.compile(
     r"(?P<cut>[^/+]+)\+(?P=partition)-(?P<start>\d{20})-(?P<attempt>[0-9a-f]{8})\.(?P<suffix>log|log\.zst|idx)"
 )
 _COMMIT = re.compile(r"backups/[^/]+/commits/(\d{20})\.json")
+_GROUPS = re.compile(r"backups/[^/]+/groups/(\d{20})-[0-9a-f]{8}\.parquet")
 _CATALOG = re.compile(r"backups/[^/]+/catalog/(\d{20})\.parquet")
 
 
@@ -139,6 +140,12 @@ def parse_commit_key(key: str) -> int | None:
 def parse_catalog_key(key: str) -> int | None:
     """The sequence number in the key of a catalog, else None."""
     match = _CATALOG.fullmatch(key)
+    return int(match[1]) if match else None
+
+
+def parse_groups_key(key: str) -> int | None:
+    """The number of the commit that a group snapshot was made for, else None."""
+    match = _GROUPS.fullmatch(key)
     return int(match[1]) if match else None
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass, replace
 
 from offsite import __version__
 from offsite.model.errors import BackupExists, BackupNotFound, RepositoryExists, RepositoryNotFound
 from offsite.model.names import check_backup_name
 from offsite.model.selection import TopicSelection
+from offsite.repository.attempt import random_repository_id
 from offsite.repository.backup import Backup
 from offsite.repository.descriptor import (
     BackupDescriptor,
@@ -32,7 +32,7 @@ class Repository:
         """Make a new repository. Raises `RepositoryExists` when there is one; nothing is changed then."""
         store.prepare()
         descriptor = RepositoryDescriptor(
-            repository_id=repository_id or str(uuid.uuid4()), created_at_ms=store.now_ms(), created_by=__version__
+            repository_id=repository_id or random_repository_id(), created_at_ms=store.now_ms(), created_by=__version__
         )
         if store.put_if_absent(ROOT_KEY, encode_repository(descriptor)) is PutResult.OTHER:
             raise RepositoryExists(f"{store.url} is a repository already", hint="go on with: offsite backup run")
@@ -53,7 +53,7 @@ class Repository:
         names: list[str] = []
         while info := next(self.store.list(BACKUPS_PREFIX, start_after=_past(names)), None):
             names.append(info.key.removeprefix(BACKUPS_PREFIX).split("/")[0])
-        return tuple(name for name in names if self.store.head(BackupLayout(backup=name).descriptor_key))
+        return tuple(name for name in sorted(names) if self.store.head(BackupLayout(backup=name).descriptor_key))
 
     def create_backup(
         self,
