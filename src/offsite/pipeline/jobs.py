@@ -15,7 +15,7 @@ from offsite.pipeline.pulse import Pulse
 from offsite.pipeline.runner import OnProgress, ResultT, TaskT
 
 _POISONED_TASK = re.compile(r"Task (\d+) in stage \S+ failed \d+ times")
-_EXCEPTION_LINE = re.compile(r"^\s*(?:[\w.]+(?:Error|Exception)|Reason|ExecutorLostFailure)\b.*", re.MULTILINE)
+_EXCEPTION_LINE = re.compile(r"^[:\s]*(?:[\w.]+(?:Error|Exception)|Reason|ExecutorLostFailure)\b.*", re.MULTILINE)
 
 OpenJob = Callable[[Sequence[tuple[int, TaskT]]], SparkJob[TaskT, ResultT]]
 
@@ -92,4 +92,4 @@ def _reason(error: Exception) -> str:
     """The line of a Py4J or Spark message that says what happened in the worker: the last that names an exception."""
     before_java_frames = str(error).split("Driver stacktrace:")[0]
     lines = [line.strip() for line in _EXCEPTION_LINE.findall(before_java_frames)]
-    return lines[-1] if lines else str(error).strip().partition("\n")[0]
+    return lines[-1].lstrip(": ") if lines else str(error).strip().partition("\n")[0]

@@ -17,7 +17,7 @@ CLUSTER_SLOTS = 16
 
 
 def slots(master: str | None) -> int:
-    """How many tasks to expect at once: the cores of a local master (None: all of this machine), a guess for clusters."""
+    """How many tasks to expect at once: the cores of a local master (None: all there are), a guess for clusters."""
     if master is not None and not runs_in_one_jvm(master):
         return CLUSTER_SLOTS
     if master == "local":

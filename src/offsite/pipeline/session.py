@@ -97,7 +97,11 @@ class SparkRunner:
             context, mailbox = self._session.ready()
             return SparkJob(context, mailbox, numbered, function, max_attempts=MAX_ATTEMPTS)
 
-        return TaskJobs(tasks, open_job, on_progress=on_progress, keep_going=keep_going, clock=self._clock).run()
+        try:
+            return TaskJobs(tasks, open_job, on_progress=on_progress, keep_going=keep_going, clock=self._clock).run()
+        except SparkFailed:  # not about a task: this Spark is of no use any more, and the next run starts another
+            self.close()
+            raise
 
 
 class _Session(ABC):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -133,6 +134,18 @@ def test_spark_listens_on_loopback_only(runner: Runner) -> None:
 def test_the_gateway_secret_does_not_stay_in_the_environment(runner: Runner) -> None:
     runner.run([1], spark_tasks.double)
     assert not [name for name in os.environ if "GATEWAY" in name]
+
+
+def test_after_the_jvm_was_killed_the_next_run_starts_another(runner: Runner, tmp_path: Path) -> None:
+    def kill_java(_: RunProgress) -> None:
+        if (tmp_path / "started").exists():
+            for pid, command in processes_with(MARK, os.environ[MARK]).items():
+                if "PythonGatewayServer" in command:
+                    os.kill(pid, signal.SIGKILL)
+
+    with pytest.raises(SparkFailed):
+        runner.run([tmp_path / "started"], spark_tasks.wait_for_ever, on_progress=kill_java)
+    assert runner.run([1], spark_tasks.double) == [2]
 
 
 def test_without_java_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

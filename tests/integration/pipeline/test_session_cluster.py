@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import BadOption, DamagedBatch, SparkFailed
-from offsite.pipeline.java import java_binary, spark_home
+from offsite.pipeline.java import spark_home
 from offsite.pipeline.runner import Done, Runner
 from offsite.pipeline.session import SparkRunner
 from tests import spark_tasks
@@ -102,17 +102,8 @@ def test_a_master_url_without_a_port_is_refused() -> None:
 
 
 def start(processes: ExitStack, log: Path, main_class: str, *options: str) -> None:
-    command = [
-        str(java_binary()),
-        "-Xmx256m",
-        "-cp",
-        f"{spark_home()}/jars/*",
-        main_class,
-        "--host",
-        "127.0.0.1",
-        *options,
-    ]
-    environment = {**os.environ, "SPARK_HOME": str(spark_home())}
+    command = [f"{spark_home()}/bin/spark-class", main_class, "--host", "127.0.0.1", *options]
+    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
     with log.open("wb") as output:
         process = processes.enter_context(subprocess.Popen(command, stdout=output, stderr=output, env=environment))
     processes.callback(process.terminate)

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from offsite.model.errors import KafkaUnreachable, OffsiteError, SparkFailed, TargetNotEmpty
+from offsite.pipeline.attempt import Envelope, attempt
+from offsite.pipeline.runner import Done, Failed
+from tests.spark_tasks import divide_by_zero, double
+
+
+def refuse(_: int) -> None:
+    raise TargetNotEmpty("not empty", hint="--overwrite")
+
+
+def lose_the_broker(_: int) -> None:
+    raise KafkaUnreachable("gone", hint="")
+
+
+def only_error(envelope: Envelope[None]) -> OffsiteError:
+    assert isinstance(envelope.outcome, Failed)
+    return envelope.outcome.error
+
+
+def test_a_result_comes_back_under_its_number() -> None:
+    envelope = attempt(7, 21, double, is_last_attempt=False)
+    assert (envelope.index, envelope.outcome) == (7, Done(value=42))
+    assert envelope.peak_rss_bytes > 1 << 20
+
+
+def test_what_another_attempt_meets_again_comes_back_at_once() -> None:
+    assert isinstance(only_error(attempt(0, 1, refuse, is_last_attempt=False)), TargetNotEmpty)
+
+
+def test_what_may_pass_is_raised_for_another_attempt() -> None:
+    with pytest.raises(KafkaUnreachable):
+        attempt(0, 1, lose_the_broker, is_last_attempt=False)
+
+
+def test_the_last_attempt_raises_nothing() -> None:
+    assert isinstance(only_error(attempt(0, 1, lose_the_broker, is_last_attempt=True)), KafkaUnreachable)
+
+
+def test_a_foreign_error_becomes_ours_and_keeps_its_traceback() -> None:
+    envelope = attempt(0, 1, divide_by_zero, is_last_attempt=True)
+    assert isinstance(envelope.outcome, Failed)
+    assert isinstance(envelope.outcome.error, SparkFailed)
+    assert "divide_by_zero" in envelope.outcome.trace
+
+
+def test_an_envelope_survives_the_way_home() -> None:
+    envelope = pickle.loads(pickle.dumps(attempt(0, 1, refuse, is_last_attempt=False)))
+    assert only_error(envelope).hint == "--overwrite"

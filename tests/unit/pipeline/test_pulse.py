@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+
+from offsite.pipeline.meter import Meter, Reading
+from offsite.pipeline.pulse import SEND_EVERY_S, Pulse, PulseAddress, PulseReceiver, PulseSender
+from tests.processes import wait_until
+
+JOB = 3
+
+
+class StillClock:
+    """A clock that moves only when told to."""
+
+    def __init__(self) -> None:
+        self.time_s = 0.0
+
+    def now_ms(self) -> int:
+        return int(self.time_s * 1000)
+
+    def monotonic_s(self) -> float:
+        return self.time_s
+
+    def sleep(self, duration_s: float) -> None:
+        self.time_s += duration_s
+
+
+def sent(address: PulseAddress, *, job: int = JOB) -> None:
+    clock = StillClock()
+    sender = PulseSender(address, job=job, index=1, clock=clock)
+    clock.sleep(SEND_EVERY_S)
+    sender(Reading(moved_bytes=10, records=2))
+    sender(Reading(moved_bytes=11, records=3))  # too soon
+    sender.close()
+
+
+def taken(receiver: PulseReceiver) -> list[Pulse]:
+    pulses: list[Pulse] = []
+
+    def arrived() -> bool:
+        pulses.extend(receiver.take(JOB))
+        return bool(pulses)
+
+    wait_until(arrived, "a pulse to arrive")
+    return pulses
+
+
+def test_a_pulse_arrives_and_the_next_waits_its_time() -> None:
+    receiver = PulseReceiver("127.0.0.1")
+    sent(receiver.address)
+    assert taken(receiver) == [Pulse(index=1, reading=Reading(moved_bytes=10, records=2))]
+    assert list(receiver.take(JOB)) == []
+    receiver.close()
+
+
+def test_strangers_and_earlier_jobs_are_not_heard() -> None:
+    receiver = PulseReceiver("127.0.0.1")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        stranger.sendto(b"x" * 500, (receiver.address.host, receiver.address.port))
+    sent(replace(receiver.address, token=b"?" * 16))
+    sent(receiver.address, job=JOB - 1)
+    sent(receiver.address)
+    assert len(taken(receiver)) == 1
+    receiver.close()
+
+
+def test_a_driver_that_is_gone_fails_no_task() -> None:
+    sent(PulseAddress(host="127.0.0.1", port=1, token=b"0" * 16))
+
+
+def test_a_meter_starts_each_task_from_zero() -> None:
+    meter = Meter()
+    meter.count(moved_bytes=5, records=1)
+    meter.start()
+    meter.count(moved_bytes=2, records=1)
+    meter.count(moved_bytes=2, records=1)
+    assert meter.read() == Reading(moved_bytes=4, records=2)

@@ -1,0 +1,91 @@
+"""The parts of Spark's start that need no Spark."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from offsite.model.errors import BadOption, JavaMissing, SparkFailed
+from offsite.pipeline.java import java_binary, scheduler_jars, spark_home
+from offsite.pipeline.master import check_reachable, runs_in_one_jvm
+from offsite.pipeline.scratch import PREFIX, Scratch
+from offsite.pipeline.settings import local_settings
+
+
+@pytest.mark.parametrize(
+    ("master", "local"),
+    [
+        ("local", True),
+        ("local[4]", True),
+        ("local[*,4]", True),
+        ("local-cluster[2,1,1024]", False),
+        ("spark://host:7077", False),
+        ("yarn", False),
+    ],
+)
+def test_only_a_plain_local_master_runs_in_one_jvm(master: str, local: bool) -> None:
+    assert runs_in_one_jvm(master) is local
+
+
+def test_one_answering_master_of_several_is_enough() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        check_reachable(f"spark://127.0.0.1:1,127.0.0.1:{server.getsockname()[1]}")
+
+
+def test_masters_that_do_not_answer_are_named() -> None:
+    with pytest.raises(SparkFailed, match=r"spark://127\.0\.0\.1:1"):
+        check_reachable("spark://127.0.0.1:1")
+
+
+def test_a_master_url_without_a_port_is_an_option_to_correct() -> None:
+    with pytest.raises(BadOption):
+        check_reachable("spark://host")
+
+
+def test_a_java_home_without_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(JavaMissing, match=str(tmp_path)):
+        java_binary()
+
+
+def test_the_class_path_is_short_and_begins_with_spark() -> None:
+    jars = scheduler_jars(spark_home())
+    assert jars[0].name.startswith("spark-core_")
+    assert len(jars) < len(list((spark_home() / "jars").glob("*.jar"))) * 2 / 3
+
+
+def test_a_folder_with_a_long_name_falls_back_from_unix_sockets() -> None:
+    name = "spark.python.unix.domain.socket.enabled"
+    assert local_settings(master="local", folder=Path("/tmp/short"))[name] == "true"
+    assert local_settings(master="local", folder=Path("/tmp") / ("long" * 20))[name] == "false"
+
+
+def test_scratch_is_private_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    scratch = Scratch()
+    folder = scratch.create()
+    assert folder == scratch.create()
+    assert folder.stat().st_mode & 0o077 == 0
+    scratch.remove()
+    scratch.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_scratch_of_a_living_process_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    living, strange = tmp_path / f"{PREFIX}{os.getppid()}-x", tmp_path / f"{PREFIX}x"
+    living.mkdir()
+    strange.mkdir()
+    Scratch().create()
+    assert living.exists()
+    assert strange.exists()
+
+
+def test_importing_the_runner_imports_no_pyspark() -> None:
+    script = "import sys, offsite.pipeline.session; print('pyspark' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", script], text=True) == "False\n"
