@@ -11,10 +11,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from offsite.sandbox import Sandbox, SandboxInfo, Security, Settings, Tls
 from tests.certificates import Certificates, make_certificates
+
+hypothesis.settings.register_profile("offsite", deadline=None)  # a busy machine is no failure
+hypothesis.settings.load_profile("offsite")
 
 USERS = {"admin": "admin-secret", "alice": "alice-secret"}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,7 +24,8 @@ app = typer.Typer(help="Back up topics into the repository.", no_args_is_help=Tr
 Topics = Annotated[
     list[str] | None,
     typer.Option(
-        "--topics", help="Topics: names, globs, regex:PATTERN, comma-separated [default: those of the backup's first run]."
+        "--topics",
+        help="Topics: names, globs, regex:PATTERN, comma-separated [default: those of the backup's first run].",
     ),
 ]
 Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Topics to leave out, same syntax.")]
@@ -178,9 +178,7 @@ def _render_plan(console: Console, report: PlanReport) -> None:
 
     table = Table("topic", "partition", "from offset", "to offset", "offsets")
     for part in report.partitions:
-        table.add_row(
-            part.topic, str(part.partition), f"{part.start:,}", f"{part.end:,}", f"{part.end - part.start:,}"
-        )
+        table.add_row(part.topic, str(part.partition), f"{part.start:,}", f"{part.end:,}", f"{part.end - part.start:,}")
     console.print(table)
     after = f"after commit {report.continues_from_commit}" if report.continues_from_commit else "first run"
     console.print(

@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from offsite.cli import backup, repository, restore, sandbox, verify
+from offsite.cli import backup, demo, repository, restore, sandbox, verify
 from offsite.cli.output import OutputFormat, emit_error
 from offsite.model.errors import OffsiteError
 
@@ -22,6 +22,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+app.command()(demo.demo)
 app.command()(repository.init)
 app.add_typer(backup.app, name="backup")
 app.command(name="list")(repository.list_)

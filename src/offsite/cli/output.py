@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 EXIT_PARTIAL = 3
 """Finished, but with holes or with some parts left out: the data is safe, the report tells."""
 
+WIDTH_OF_FILES = 140
+"""Columns for tables that go into a file or a pipe: enough for a topic name and its figures in one line."""
+
 ResultT = TypeVar("ResultT")
 Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
 
@@ -77,12 +80,12 @@ def console() -> Console:
     """A console on stdout. rich is imported here, so that `--help` and `-o json` do not pay for it."""
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    return Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
 
 
 def plain(value: object) -> Plain:
     """A result as JSON values: dataclasses become objects, tuples lists, enums their values."""
-    if value is None or isinstance(value, bool | int | float | str) and not isinstance(value, Enum):
+    if value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, Enum)):
         return value
     if isinstance(value, Enum):
         return plain(value.value)

@@ -73,7 +73,9 @@ def status(repo: Repo, output: Output = OutputFormat.TABLE) -> None:
 
 def _render_init(console: Console, report: InitReport) -> None:
     console.print(f"repository {report.repository_id} is ready at {report.repository}")
-    console.print(f"next: offsite backup run --repo {report.repository} --bootstrap HOST:PORT --backup NAME --topics '*'")
+    console.print(
+        f"next: offsite backup run --repo {report.repository} --bootstrap HOST:PORT --backup NAME --topics '*'"
+    )
 
 
 def _render_list(console: Console, result: BackupList) -> None:

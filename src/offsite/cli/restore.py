@@ -45,7 +45,9 @@ class OffsetsOption(StrEnum):
 
 Offsets = Annotated[
     OffsetsOption,
-    typer.Option("--offsets", help="translate: gap-free from the target's end, with a stored map from old to new offsets."),
+    typer.Option(
+        "--offsets", help="translate: gap-free from the target's end, with a stored map from old to new offsets."
+    ),
 ]
 
 
@@ -110,7 +112,7 @@ def run(
     emit(result, output=output, render=_render_result)
 
 
-def _prepare(  # noqa: PLR0913 - one parameter for each option that plan and run share
+def _prepare(
     repo: str,
     backup: str,
     topics: list[str] | None,
@@ -153,8 +155,9 @@ def _render_plan(console: Console, report: RestorePlanReport) -> None:
         )
     console.print(table)
     console.print(
-        f"restore {report.restore}: backup {report.backup} as of commit {report.commit} into cluster {report.cluster_id}, "
-        f"offsets {report.offsets}, {report.isolation}{', continues an unfinished run' if report.resumes else ''}"
+        f"restore {report.restore}: backup {report.backup} as of commit {report.commit} into cluster "
+        f"{report.cluster_id}, offsets {report.offsets}, {report.isolation}"
+        f"{', continues an unfinished run' if report.resumes else ''}"
     )
     for skipped, reason in report.skipped:
         console.print(f"  skipped: {skipped}: {reason}", markup=False)

@@ -1,4 +1,4 @@
-"""`offsite verify`: is the backup what it says it is?"""
+"""`offsite verify`: whether a backup is what it says it is."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def open_repository(url: str) -> Repository:
 
 
 def connect(bootstrap: str | None, kafka_config: Path | None) -> Cluster:
-    """`bootstrap` wins over the file's `bootstrap.servers`. Raises `BadKafkaConfig`; asks nothing of the cluster yet."""
+    """`bootstrap` wins over the file's `bootstrap.servers`. Asks nothing of the cluster. Raises `BadKafkaConfig`."""
     from offsite.kafka.admin import ClusterAdmin
     from offsite.kafka.routing import shared_router
 
@@ -67,6 +67,7 @@ def _kafka_config(bootstrap: str | None, kafka_config: Path | None) -> KafkaConf
         return properties.config
     if not bootstrap:
         raise BadKafkaConfig(
-            "no Kafka cluster given", hint="name its brokers: --bootstrap host:9092, or OFFSITE_BOOTSTRAP, or --kafka-config"
+            "no Kafka cluster given",
+            hint="name its brokers: --bootstrap host:9092, or OFFSITE_BOOTSTRAP, or --kafka-config",
         )
     return KafkaConfig(bootstrap=parse_bootstrap(bootstrap))

@@ -1,6 +1,6 @@
 """Which topics are meant: literal names, globs and regular expressions, minus excludes, minus internal topics.
 
-Syntax of one pattern: `orders` (literal), `orders-*` (glob: `*`, `?`, `[...]`), `regex:^orders-\\d+$` (searched, not
+Syntax of one pattern: `orders` (literal), `orders-*` (glob: `*`, `?`, `[...]`), `regex:^orders-[0-9]+$` (searched, not
 anchored). Several patterns are separated by commas, so a regular expression cannot hold a comma: repeat the option.
 """
 
@@ -42,9 +42,7 @@ class TopicSelection:
         return tuple(sorted({p for p in self.include if is_literal(p)} - frozenset(topics)))
 
 
-def parse_selection(
-    include: Iterable[str], exclude: Iterable[str] = (), *, internal: bool = False
-) -> TopicSelection:
+def parse_selection(include: Iterable[str], exclude: Iterable[str] = (), *, internal: bool = False) -> TopicSelection:
     """Read comma-separated patterns. Raises `BadOption` for an unreadable one, `BadName` for an impossible literal."""
     chosen = tuple(_split(include))
     if not chosen:

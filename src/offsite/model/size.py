@@ -29,4 +29,4 @@ def format_size(size_bytes: float) -> str:
         if value < KIB:
             break
         value, unit = value / KIB, larger
-    return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"  # noqa: PLR2004
+    return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"

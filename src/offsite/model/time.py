@@ -42,7 +42,7 @@ def format_duration(duration_s: float) -> str:
     """Seconds → `850 ms`, `12.3 s`, `4 min 05 s`, `3 h 20 min`, `2 d 4 h`."""
     if duration_s < 1:
         return f"{duration_s * 1000:.0f} ms"
-    if duration_s < 60:  # noqa: PLR2004
+    if duration_s < 60:
         return f"{duration_s:.1f} s"
     minutes, seconds = divmod(round(duration_s), 60)
     hours, minutes = divmod(minutes, 60)

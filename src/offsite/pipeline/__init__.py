@@ -1,1 +1,1 @@
-"""Plan, Spark copy, receipts: the path from one end to the other. `session.py` is the only file that builds a SparkContext."""
+"""Plan, Spark copy, receipts: from one end to the other. Only `session.py` builds a SparkContext."""

@@ -1,4 +1,4 @@
-"""Kafka → repository: one range, in a worker. Reads raw batches, writes segments, returns a receipt; commits nothing."""
+"""Kafka → repository: one range, in a worker. Raw batches in, segments and a receipt out; commits nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The gap-free image of a source batch: what is produced when a restore closes gaps, and which source offsets went in.
 
-Pure. Nearly every batch goes out as it is, without a copy; only batches with inner gaps, broker-given times or a border of
-the restored range inside them are decoded.
+Pure. Nearly every batch goes out as it is, without a copy; only batches with inner gaps, broker-given times or a
+border of the restored range inside them are decoded.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from offsite.log.rewrite import keep, needs_reencode, reencode_dense
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DenseBatch:
-    """`batch` holds `records` records without gaps; they stand for the source offsets of `runs`, pairs of (first offset,
-    count) in rising order. `batch` may be part of the memory it was made from."""
+    """`batch` holds `records` records without gaps; they stand for the source offsets of `runs`, pairs of (first
+    offset, count) in rising order. `batch` may be part of the memory it was made from."""
 
     batch: bytearray | memoryview
     records: int

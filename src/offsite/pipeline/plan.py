@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, zip_longest
+from itertools import chain, pairwise, zip_longest
 
 from offsite.log.chunk import Hole
 from offsite.log.range import LogRange
@@ -58,9 +58,7 @@ PositionKey = tuple[str, int]
 """(topic id, partition): positions belong to a topic incarnation, never to a name."""
 
 
-def plan_copy(
-    bounds: Sequence[PartitionBounds], positions: Mapping[PositionKey, int], *, slots: int
-) -> CopyPlan:
+def plan_copy(bounds: Sequence[PartitionBounds], positions: Mapping[PositionKey, int], *, slots: int) -> CopyPlan:
     """Cut what lies between the committed `positions` (next offset to read) and the current ends into tasks.
 
     `slots` is how many tasks can run at once. Tasks are ordered round-robin over partitions, so that leaders share
@@ -108,5 +106,5 @@ def _cut(bounds: PartitionBounds, pending: LogRange, estimated_bytes: int, task_
             range=LogRange(topic=bounds.topic, partition=bounds.partition, start=start, end=end),
             estimated_bytes=estimated_bytes // count,
         )
-        for start, end in zip(edges, edges[1:], strict=False)
+        for start, end in pairwise(edges)
     ]

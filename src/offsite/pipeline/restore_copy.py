@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import Self
 
 from offsite.kafka.config import KafkaConfig
 from offsite.kafka.end_offset import settled_end_offset
@@ -40,7 +41,7 @@ class RestoreEnds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreTask:
-    """A chain to write. `target_start` is the end offset the target partition had before the restore's first attempt."""
+    """A chain to write. `target_start`: where the target partition ended before the restore's first attempt."""
 
     partition: PartitionRestore
     target_start: int
@@ -89,7 +90,7 @@ class _Chain:
         self._writer = PartitionWriter(router, task.partition.target, on_ack=self._on_ack)
         self._records = self._invisible = self._bytes = 0
 
-    def __enter__(self) -> _Chain:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,5 +1,5 @@
-"""Plans of restores: which partitions go where, from which segments. Pure: a restore point and target facts in, a frozen
-plan out; every reason not to begin is found here, before a byte is written."""
+"""Plans of restores: which partitions go where, from which segments. Pure: a restore point and target facts in, a
+frozen plan out; every reason not to begin is found here, before a byte is written."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from offsite.repository.commit import PartitionId, RecordedHole, TopicShape
 from offsite.repository.segment import Segment
 from offsite.repository.state import BackupState
 
-PROTECTED_TOPICS = frozenset(
-    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
-)
+PROTECTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
 """Topics that brokers write themselves: records produced into them from outside would corrupt the cluster."""
 
 
@@ -142,9 +140,7 @@ def _target_names(shapes: Sequence[TopicShape], renames: Mapping[str, str]) -> d
     return names
 
 
-def _check_targets(
-    shapes: Sequence[TopicShape], names: Mapping[str, str], existing: Mapping[str, TargetTopic]
-) -> None:
+def _check_targets(shapes: Sequence[TopicShape], names: Mapping[str, str], existing: Mapping[str, TargetTopic]) -> None:
     for shape in shapes:
         found = existing.get(names[shape.topic])
         if found is None:
@@ -161,9 +157,7 @@ def _check_targets(
             )
 
 
-def _topic(
-    point: BackupState, shape: TopicShape, target: str, existing: Mapping[str, TargetTopic]
-) -> TopicRestore:
+def _topic(point: BackupState, shape: TopicShape, target: str, existing: Mapping[str, TargetTopic]) -> TopicRestore:
     segments = [s for p in _partitions(point, shape, target) for s in p.segments]
     return TopicRestore(
         source=shape,

@@ -87,7 +87,7 @@ class BackupResult:
 def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequest, *, slots: int) -> BackupPlan:
     """Decide what a run would copy. Changes nothing.
 
-    Raises `NoSuchTopic`, `OtherCluster`, `BackupExists` (another selection), `SourceTruncated`, and what the ends raise.
+    Raises `NoSuchTopic`, `OtherCluster`, `BackupExists` (another selection), `SourceTruncated`, and more from the ends.
     """
     known = _existing(repository, request.backup)
     selection = _selection(request, known)

@@ -49,8 +49,8 @@ class RestoreRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRestore:
-    """A decided restore: nothing was touched yet. `record` is that of an unfinished one which will be continued, else new;
-    `resumes` says which."""
+    """A decided restore: nothing was touched yet. `record` is that of an unfinished one which will be continued, else
+    new; `resumes` says which."""
 
     backup: Backup
     record: RestoreRecord
@@ -116,8 +116,8 @@ def run_restore(
 ) -> RestoreResult:
     """Do it. After a crash, prepare and run again.
 
-    Raises `TargetNotEmpty` when a target changed since the plan, and `PartitionsFailed` when some partitions could not be
-    written: the others are complete then, and the same command continues with the rest.
+    Raises `TargetNotEmpty` when a target changed since the plan, and `PartitionsFailed` when some partitions could not
+    be written: the others are complete then, and the same command continues with the rest.
     """
     store, layout, record = prepared.backup.store, prepared.layout, prepared.record
     topics = _with_record(prepared.plan.topics, record)
@@ -125,9 +125,7 @@ def run_restore(
     create_topics(admin, topics)
     starts = dict(_targets(prepared, admin).starts)
     tasks = [RestoreTask(partition=p, target_start=starts[p.target]) for p in prepared.plan.partitions]
-    ends = RestoreEnds(
-        kafka=kafka, store=store, layout=layout, read_committed=record.isolation == "read_committed"
-    )
+    ends = RestoreEnds(kafka=kafka, store=store, layout=layout, read_committed=record.isolation == "read_committed")
     outcomes = runner.run_all(tasks, partial(restore_partition, ends=ends), on_progress=on_progress) if tasks else []
     receipts = _receipts(tasks, outcomes)
     finish_topics(admin, topics)
@@ -136,9 +134,7 @@ def run_restore(
     return result
 
 
-def _unfinished(
-    backup: Backup, request: RestoreRequest, cluster_id: str, head: BackupState
-) -> RestoreRecord | None:
+def _unfinished(backup: Backup, request: RestoreRequest, cluster_id: str, head: BackupState) -> RestoreRecord | None:
     """The newest restore without a report that this very request began."""
     wanted = _requested_commit(backup, request, head)
     found = [
@@ -227,7 +223,8 @@ def _targets(prepared: PlannedRestore, admin: ClusterAdmin) -> RestoreTargets:
 
 def _changed(problem: str) -> TargetNotEmpty:
     return TargetNotEmpty(
-        f"target topics {problem}", hint="delete them and run the restore again, or restore under other names (--rename)"
+        f"target topics {problem}",
+        hint="delete them and run the restore again, or restore under other names (--rename)",
     )
 
 

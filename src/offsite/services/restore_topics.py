@@ -24,7 +24,7 @@ WHILE_RESTORING = {
 
 
 def create_topics(admin: ClusterAdmin, topics: Iterable[TopicRestore]) -> None:
-    """Create those that do not exist, with the source's partition count, and as many replicas as there are brokers for."""
+    """Create those that do not exist, with the source's partitions, and as many replicas as there are brokers for."""
     wanted = [topic for topic in topics if topic.create]
     existing = admin.topics()
     brokers = len(admin.cluster().brokers)

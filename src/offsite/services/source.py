@@ -33,7 +33,7 @@ class Source:
 
 
 def read_source(admin: ClusterAdmin, selection: TopicSelection, *, missing_topics: MissingTopics) -> Source:
-    """Ask the cluster. Raises `NoSuchTopic` when nothing matches, or for a missing topic unless these are only to warn."""
+    """Ask the cluster. Raises `NoSuchTopic` when nothing matches, and for a missing topic unless that is to warn."""
     cluster_id = admin.cluster().cluster_id
     known = admin.topics()
     missing = selection.missing(known)

@@ -1,6 +1,6 @@
 """Is what the commits list really there, and is it what was written? Reads only.
 
-Quick: every listed object exists with its recorded size, the commit chain is whole, no partition has an unexplained gap.
+Quick: every listed object exists with its recorded size, and the commit chain is whole.
 Deep: every byte is read again (in Spark) and compared with hash, CRC32C and counts.
 """
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from offsite.model.errors import SourceTruncated
 from offsite.model.size import MIB
 from offsite.pipeline.plan import TASK_BYTES_MAX, PartitionBounds, plan_copy
@@ -55,7 +56,7 @@ def test_tasks_alternate_between_partitions() -> None:
 @given(
     start=st.integers(0, 10**12),
     length=st.integers(0, 10**9),
-    size_bytes=st.integers(0, 10**13),
+    size_bytes=st.integers(0, 10**11),
     slots=st.integers(1, 64),
 )
 def test_tasks_cover_the_pending_range_exactly(start: int, length: int, size_bytes: int, slots: int) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from offsite.model.errors import BadOption, NoSuchTopic, ProtectedTopic, TargetMismatch, TargetNotEmpty
 from offsite.model.selection import parse_selection
 from offsite.pipeline.restore_plan import RestorePlan, TargetTopic, parse_renames, plan_restore
@@ -29,7 +30,7 @@ def segment(source: PartitionId, start: int, end: int) -> Segment:
         first_offset=start,
         last_offset=end - 1,
         records=end - start,
-        control_records=0,
+        control_batches=0,
         batches=1,
         raw_bytes=100 * (end - start),
         stored_bytes=100,
@@ -59,10 +60,10 @@ def backup(*shapes: TopicShape) -> BackupState:
     )
 
 
-def plan(point: BackupState, topics: str = "*", *, renames: str = "", existing: tuple[TargetTopic, ...] = ()) -> RestorePlan:
-    return plan_restore(
-        point, parse_selection([topics]), renames=parse_renames([renames]), target_topics=existing
-    )
+def plan(
+    point: BackupState, topics: str = "*", *, renames: str = "", existing: tuple[TargetTopic, ...] = ()
+) -> RestorePlan:
+    return plan_restore(point, parse_selection([topics]), renames=parse_renames([renames]), target_topics=existing)
 
 
 def test_a_topic_comes_back_with_all_its_partitions_even_empty_ones() -> None:

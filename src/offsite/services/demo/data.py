@@ -16,6 +16,8 @@ BASE_MS = 1_760_000_000_000
 """Timestamp of the first demo record: fixed, so that two runs write the same data."""
 DAY_MS = 86_400_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+ERRORS_ONLY = 3
+"""syslog's level for errors, as librdkafka counts."""
 TRANSACTIONS = 6
 ABORTED_TRANSACTION = 3
 
@@ -89,7 +91,8 @@ def _produce(producer: Producer, topic: str, messages: Iterable[Message]) -> Non
 
 
 def _write_transactions(bootstrap: str) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "demo-payments"})
+    quiet = {"log_level": ERRORS_ONLY}  # the first transaction of a new cluster waits for its coordinator, loudly
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "demo-payments", **quiet})
     producer.init_transactions()
     for transaction in range(TRANSACTIONS):
         producer.begin_transaction()

@@ -17,7 +17,7 @@ IDLE_POLLS_MAX = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRecord:
-    """A record as a consumer sees it. `timestamp_type`: 0 none, 1 CreateTime, 2 LogAppendTime (librdkafka's numbers)."""
+    """A record as a consumer sees it. `timestamp_type` as librdkafka counts: 0 none, 1 CreateTime, 2 LogAppendTime."""
 
     offset: int
     timestamp_type: int
@@ -107,7 +107,7 @@ def _messages_to_the_end(consumer: Consumer, topic: str, partition_count: int) -
         error = message.error()
         if error is None:
             yield message
-        elif error.code() == KafkaError._PARTITION_EOF:
+        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name is this one
             ended.add(message.partition())
         else:
             raise KafkaException(error)

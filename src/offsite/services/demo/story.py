@@ -1,0 +1,140 @@
+"""The demo, step by step: write awkward data, back it up, lose it, restore it, compare with an independent client.
+
+Everything is real: the broker, Spark, the repository, the deletion. Nothing is compared by offsite's own reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.config import KafkaConfig, parse_bootstrap
+from offsite.kafka.routing import shared_router
+from offsite.model.clock import Clock
+from offsite.model.selection import parse_selection
+from offsite.pipeline.master import slots
+from offsite.pipeline.runner import Runner
+from offsite.repository.open_store import open_store
+from offsite.repository.repository import Repository
+from offsite.services.backup import BackupRequest, BackupResult, plan_backup, run_backup
+from offsite.services.demo.data import TOPICS, write_demo_data
+from offsite.services.demo.truth import Reading, compare, read_topic
+from offsite.services.restore import RestoreRequest, RestoreResult, prepare_restore, run_restore
+from offsite.services.verify import VerifyResult, verify_deep
+
+BACKUP = "demo"
+
+StepT = TypeVar("StepT")
+OnStep = Callable[[str, float], None]
+"""Called after each step with what was done and the seconds it took."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoTopicResult:
+    """One topic before and after. `difference` is empty when every record came back as it was."""
+
+    topic: str
+    holds: str
+    partitions: int
+    source_records: int
+    restored_records: int
+    identical: bool
+    difference: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoResult:
+    identical: bool
+    repository: str
+    bootstrap: str
+    commit: int
+    restore: str
+    records: int
+    bytes: int
+    stored_bytes: int
+    verified: bool
+    topics: tuple[DemoTopicResult, ...]
+
+
+class Demo:
+    """One run against a broker that has none of the demo topics, and an empty folder for the repository."""
+
+    def __init__(self, *, bootstrap: str, repository: Path, runner: Runner, clock: Clock, on_step: OnStep) -> None:
+        self._bootstrap = bootstrap
+        self._kafka = KafkaConfig(bootstrap=parse_bootstrap(bootstrap))
+        self._admin = ClusterAdmin(shared_router(self._kafka))
+        self._repository_folder = repository
+        self._runner = runner
+        self._clock = clock
+        self._on_step = on_step
+
+    def run(self) -> DemoResult:
+        """Play the story to its end. A record that did not come back is a result, not an error."""
+        names = [topic.name for topic in TOPICS]
+        self._step("wrote 6 topics with everything real topics hold", lambda: write_demo_data(self._bootstrap))
+        before = self._step("read them with an independent client", self._read_all)
+        repository = Repository.init(open_store(str(self._repository_folder)))
+        backup = self._step("backed them up (Spark)", lambda: self._back_up(repository))
+        verified = self._step("verified every stored byte (Spark)", lambda: self._verify(repository))
+        self._step("deleted the topics", lambda: self._admin.delete_topics(names))
+        restore = self._step("restored them (Spark)", lambda: self._restore(repository))
+        after = self._step("read them again with the independent client", self._read_all)
+        return self._result(backup, verified, restore, before, after)
+
+    def _read_all(self) -> dict[str, Reading]:
+        return {topic.name: read_topic(self._bootstrap, topic.name) for topic in TOPICS}
+
+    def _back_up(self, repository: Repository) -> BackupResult:
+        request = BackupRequest(backup=BACKUP, selection=parse_selection(["demo.*"]))
+        plan = plan_backup(repository, self._admin, request, slots=slots(None))
+        return run_backup(plan, repository=repository, kafka=self._kafka, runner=self._runner)
+
+    def _verify(self, repository: Repository) -> VerifyResult:
+        return verify_deep(repository.backup(BACKUP), self._runner)
+
+    def _restore(self, repository: Repository) -> RestoreResult:
+        request = RestoreRequest(selection=parse_selection(["*"]), renames={})
+        prepared = prepare_restore(repository.backup(BACKUP), self._admin, request)
+        return run_restore(prepared, admin=self._admin, kafka=self._kafka, runner=self._runner)
+
+    def _step(self, done: str, action: Callable[[], StepT]) -> StepT:
+        began_s = self._clock.monotonic_s()
+        result = action()
+        self._on_step(done, self._clock.monotonic_s() - began_s)
+        return result
+
+    def _result(
+        self,
+        backup: BackupResult,
+        verified: VerifyResult,
+        restore: RestoreResult,
+        before: dict[str, Reading],
+        after: dict[str, Reading],
+    ) -> DemoResult:
+        comparisons = [compare(topic.name, before[topic.name], after[topic.name]) for topic in TOPICS]
+        return DemoResult(
+            identical=all(comparison.identical for comparison in comparisons),
+            repository=str(self._repository_folder),
+            bootstrap=self._bootstrap,
+            commit=backup.commit,
+            restore=restore.restore,
+            records=restore.records,
+            bytes=backup.bytes,
+            stored_bytes=backup.stored_bytes,
+            verified=verified.ok,
+            topics=tuple(
+                DemoTopicResult(
+                    topic=topic.name,
+                    holds=topic.holds,
+                    partitions=topic.partitions,
+                    source_records=comparison.source_records,
+                    restored_records=comparison.restored_records,
+                    identical=comparison.identical,
+                    difference=comparison.difference,
+                )
+                for topic, comparison in zip(TOPICS, comparisons, strict=True)
+            ),
+        )
