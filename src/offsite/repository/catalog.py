@@ -1,7 +1,8 @@
 """Where a backup's folded state is kept, so that opening it costs one read and a few commits, however long its history.
 
-A catalog is written for every 100th commit and found through a small hint object. Neither is trusted: a catalog
-counts only when the commit it stands for has the hash it names, and without any the whole log is folded.
+A catalog is written for every 100th commit, sealed by the hashes of its objects, and found through a small hint.
+Neither is trusted: a catalog counts only when it is whole and the commit it stands for has the hash it names; without
+any the whole log is folded.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from offsite.repository.catalog_table import damaged_catalog, decode_history, de
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.json_object import FORMAT, encode_canonical, parse_json_object
 from offsite.repository.layout import parse_catalog_key
+from offsite.repository.segment_body import content_hash
 from offsite.repository.state import FIRST_SEQ, BackupState, fold
+from offsite.repository.store import PutResult
 
 COMMITS_PER_CATALOG = 100
 
@@ -34,27 +37,40 @@ class Catalog:
         return fold(base, self.log.read(after=base.seq, upto=upto))
 
     def write(self, state: BackupState) -> None:
-        """Keep `state`; whoever writes the same one again writes the same meaning, so that an existing one stays."""
+        """Keep `state`. Where another writer is at the same one, it is left to that one; the next comes soon enough."""
         layout, store = self.log.layout, self.log.store
-        store.put_if_absent(layout.history_key(state.seq), encode_history(state.history))
-        store.put_if_absent(layout.catalog_key(state.seq), encode_state(state))
+        history, segments = encode_history(state.history), encode_state(state)
+        for key, data in ((layout.history_key(state.seq), history), (layout.catalog_key(state.seq), segments)):
+            if store.put_if_absent(key, data) is PutResult.OTHER:
+                return
+        hashes = {"history": content_hash(history), "segments": content_hash(segments)}
+        store.put_if_absent(layout.seal_key(state.seq), encode_canonical({"format": FORMAT, **hashes}))
         store.put_overwrite(layout.hint_key, encode_canonical({"format": FORMAT, "seq": state.seq}))
 
     def is_due(self, state: BackupState) -> bool:
         return state.seq >= FIRST_SEQ and state.seq % COMMITS_PER_CATALOG == 0
 
     def read(self, seq: int) -> BackupState:
-        """The catalog of commit `seq`. Raises `DamagedObject` when it is missing, unreadable, or not of this log."""
-        layout, store = self.log.layout, self.log.store
-        state, history = store.get(layout.catalog_key(seq)), store.get(layout.history_key(seq))
-        if state is None or history is None:
-            raise damaged_catalog(f"{layout.catalog_key(seq)} is missing")
+        """The catalog of commit `seq`. Raises `DamagedObject` when it is missing, not whole, or not of this log."""
+        layout = self.log.layout
+        seal = parse_json_object(self._get(layout.seal_key(seq)), source=layout.seal_key(seq), damaged=damaged_catalog)
+        history = self._get(layout.history_key(seq), content=seal.text("history"))
+        segments = self._get(layout.catalog_key(seq), content=seal.text("segments"))
         lines = decode_history(history, key=layout.history_key(seq))
-        found = decode_state(state, key=layout.catalog_key(seq), history=lines)
+        found = decode_state(segments, key=layout.catalog_key(seq), history=lines)
         commit = self.log.get(seq)
         if commit is None or (found.backup, found.seq, found.head_hash) != (layout.backup, seq, commit.hash):
             raise damaged_catalog(f"{layout.catalog_key(seq)} does not belong to this commit log")
         return found
+
+    def _get(self, key: str, *, content: str | None = None) -> bytes:
+        """The object `key`, with the hash `content` where one is known."""
+        data = self.log.store.get(key)
+        if data is None:
+            raise damaged_catalog(f"{key} is missing")
+        if content is not None and content_hash(data) != content:
+            raise damaged_catalog(f"{key} does not have its recorded hash")
+        return data
 
     def _newest(self, upto: int | None) -> BackupState:
         for seq in self._candidates(upto):

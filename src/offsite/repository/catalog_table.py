@@ -1,7 +1,7 @@
 """A backup's state as two Parquet objects: the live segments, and the list of commits.
 
-Everything else of the state is JSON in the metadata of the first. Pages carry checksums, the metadata its hash. The one
-place that knows pyarrow, which is imported where it is used.
+Everything else of the state is JSON in the metadata of the first. Nothing is checked here: the catalog's seal holds the
+hash of both. The one place that knows pyarrow, which is imported where it is used.
 """
 
 from __future__ import annotations
@@ -27,14 +27,13 @@ from offsite.repository.commit_json import (
 from offsite.repository.history import COLUMNS, History
 from offsite.repository.json_object import FORMAT, JsonObject, JsonValue, encode_canonical, parse_json_object
 from offsite.repository.segment import Compression, Segment
-from offsite.repository.segment_body import content_hash
 from offsite.repository.segment_list import SegmentList
 from offsite.repository.state import BackupState
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-_STATE, _STATE_HASH = b"offsite.state", b"offsite.state.hash"
+_STATE = b"offsite.state"
 _SEGMENT_FIELDS = tuple(field.name for field in fields(Segment))
 _LISTS = frozenset({"timestamp_types", "leader_epochs"})
 _TEXTS = frozenset({"key", "topic", "topic_id", "compression", "hash", "index_key", "index_hash"})
@@ -69,18 +68,15 @@ def encode_state(state: BackupState) -> bytes:
     parts = [part for known in partitions for part in _tables(state.segments[known], schema)]
     table = pa.concat_tables(parts) if parts else schema.empty_table()
     described = encode_canonical(_state_to_json(state, partitions))
-    metadata = {_STATE: described, _STATE_HASH: content_hash(described).encode("ascii")}
-    return _to_parquet(table.replace_schema_metadata(metadata))
+    return _to_parquet(table.replace_schema_metadata({_STATE: described}))
 
 
 def decode_state(data: bytes, *, key: str, history: History) -> BackupState:
     """Read the catalog object `key`; segments stay in columns until they are looked at. Raises `DamagedObject`."""
     table = _from_parquet(data, key)
-    metadata = table.schema.metadata or {}
-    described = metadata.get(_STATE, b"")
-    if content_hash(described).encode("ascii") != metadata.get(_STATE_HASH):
-        raise damaged_catalog(f"{key}: its description does not have its hash")
-    item = parse_json_object(described, source=key, damaged=damaged_catalog)
+    if table.schema != _schema():
+        raise damaged_catalog(f"{key}: its columns are not those of segments")
+    item = parse_json_object((table.schema.metadata or {}).get(_STATE, b""), source=key, damaged=damaged_catalog)
     return BackupState(
         backup=item.text("backup"),
         seq=item.integer("seq"),
@@ -108,11 +104,22 @@ def decode_history(data: bytes, *, key: str) -> History:
     table = _from_parquet(data, key)
     if tuple(table.column_names) != COLUMNS:
         raise damaged_catalog(f"{key}: its columns are not those of a history")
-    return History([array("q", column.to_numpy().tobytes()) for column in table.columns])
+    return History([_integers(column, key) for column in table.columns])
 
 
 def damaged_catalog(message: str) -> DamagedObject:
     return DamagedObject(message, hint="nothing is lost: the catalog is rebuilt from the commits")
+
+
+def _integers(column: pa.ChunkedArray, key: str) -> array[int]:
+    import pyarrow as pa
+
+    if column.type != pa.int64() or column.null_count:
+        raise damaged_catalog(f"{key}: a column does not hold integers")
+    numbers = array("q")
+    for chunk in column.chunks:
+        numbers.frombytes(memoryview(chunk.buffers()[1]).cast("B")[8 * chunk.offset : 8 * (chunk.offset + len(chunk))])
+    return numbers
 
 
 def _schema() -> pa.Schema:
@@ -189,7 +196,7 @@ def _to_parquet(table: pa.Table) -> bytes:
     from pyarrow import parquet
 
     sink = io.BytesIO()
-    parquet.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    parquet.write_table(table, sink, compression="zstd")
     return sink.getvalue()
 
 
@@ -198,6 +205,6 @@ def _from_parquet(data: bytes, key: str) -> pa.Table:
     from pyarrow import parquet
 
     try:
-        return parquet.read_table(pa.BufferReader(data), page_checksum_verification=True)
+        return parquet.read_table(pa.BufferReader(data))
     except (pa.ArrowException, OSError) as error:
         raise damaged_catalog(f"{key}: {error}") from error

@@ -6,6 +6,7 @@
     backups/<backup>/commits/<seq:020>.json                     the commit log, create-only
     backups/<backup>/catalog/<seq:020>.parquet                  folded segments and positions (rebuildable)
     backups/<backup>/catalog/<seq:020>.history.parquet          folded list of commits (rebuildable)
+    backups/<backup>/catalog/<seq:020>.json                     the hashes of these two: written last, makes them count
     backups/<backup>/catalog/hint.json                          the newest catalog, overwritten, never trusted
     backups/<backup>/topics/<topic>/partition=<nr>/<topic>+<nr>-<start:020>-<attempt:8hex>.log[.zst]
     backups/<backup>/topics/<topic>/partition=<nr>/<same without .log[.zst]>.idx
@@ -35,7 +36,7 @@ _SEGMENT = re.compile(
 )
 _COMMIT = re.compile(r"backups/[^/]+/commits/(\d{20})\.json")
 _GROUPS = re.compile(r"backups/[^/]+/groups/(\d{20})-[0-9a-f]{8}\.parquet")
-_CATALOG = re.compile(r"backups/[^/]+/catalog/(\d{20})\.parquet")
+_CATALOG = re.compile(r"backups/[^/]+/catalog/(\d{20})\.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +84,9 @@ class BackupLayout:
 
     def history_key(self, seq: int) -> str:
         return f"{self.catalog_prefix}{_padded(seq)}.history.parquet"
+
+    def seal_key(self, seq: int) -> str:
+        return f"{self.catalog_prefix}{_padded(seq)}.json"
 
     @property
     def hint_key(self) -> str:
@@ -138,7 +142,7 @@ def parse_commit_key(key: str) -> int | None:
 
 
 def parse_catalog_key(key: str) -> int | None:
-    """The sequence number in the key of a catalog, else None."""
+    """The sequence number in the key of a catalog's seal, else None."""
     match = _CATALOG.fullmatch(key)
     return int(match[1]) if match else None
 

@@ -267,7 +267,9 @@ def test_damage_to_a_segment_is_named_and_the_rest_stays_readable(store: PosixSt
     }
     path.unlink() if damage == "missing" else path.write_bytes(broken[damage])
     if damage == "grown":  # found by size (`verify`); what was written is still whole
-        assert store.head(hurt.key) != hurt.stored_bytes
+        found = store.head(hurt.key)
+        assert found is not None
+        assert found.size_bytes != hurt.stored_bytes
         return
     with pytest.raises(DamagedObject) as caught:
         content(store, state)
