@@ -10,6 +10,8 @@ from offsite.model.errors import OffsiteError
 # A rolling restart of a large cluster leaves a partition without leader for well under this; beyond it a person must
 # look.
 LEADERLESS_MAX_S = 120.0
+# A broker that just started may not know its topics yet: absence counts only after this.
+MISSING_TOPIC_MAX_S = 5.0
 _FIRST_WAIT_S = 0.05
 _LONGEST_WAIT_S = 2.0
 _MAX_DOUBLINGS = 6

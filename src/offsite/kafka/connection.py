@@ -53,6 +53,7 @@ class Connection:
         self._unanswered: deque[int] = deque()
         self._buffer = ReceiveBuffer(_SMALL_RESPONSE_BYTES)
         self._versions: dict[int, tuple[int, int]] = {}
+        self._welcome = False  # a listener that wants SASL or TLS hangs up on the first real request
 
     @classmethod
     def open(cls, config: KafkaConfig, address: Address) -> Self:
@@ -203,17 +204,18 @@ class Connection:
         decoder = Decoder(answer, flexible=request.flexible)
         try:
             decoder.end()
-            return request.parse(decoder)
+            parsed = request.parse(decoder)
         except (struct.error, IndexError, UnicodeDecodeError) as error:
             self.close()
             raise KafkaProtocolError(f"{self.address} sent an unreadable answer to {request.api.name}") from error
+        self._welcome = request.api is not Api.API_VERSIONS
+        return parsed
 
     def _lost(self, error: OSError) -> KafkaTimeout | KafkaUnreachable:
-        greeted = bool(self._versions)
         self.close()
         if isinstance(error, TimeoutError):
             return KafkaTimeout(f"{self.address} did not answer within {self._timeout_s:.0f} s", hint=_TIMEOUT_HINT)
-        hint = "" if greeted else "is security.protocol right for this listener?"
+        hint = "" if self._welcome else "is security.protocol right for this listener?"
         return KafkaUnreachable(f"connection to {self.address} lost: {error}", hint=hint)
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from offsite.kafka.backoff import Backoff
+from offsite.kafka.backoff import MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.broker_errors import broker_error
 from offsite.kafka.list_offsets import LATEST, list_offsets_request
-from offsite.kafka.reader import MISSING_TOPIC_MAX_S
 from offsite.kafka.routing import Router
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock, SystemClock
@@ -13,6 +12,15 @@ from offsite.model.errors import KafkaUnavailable, NoSuchTopic
 
 SETTLE_S = 0.5
 """A broker takes what a dead connection left behind within milliseconds; this is a hundred times that."""
+
+
+def high_watermark(router: Router, topic_partition: TopicPartition) -> int:
+    """The partition's end as its leader tells it now. Raises `KafkaUnavailable`, `NoSuchTopic`; never tries twice."""
+    with router.lease_leader(topic_partition) as connection:
+        listed = connection.call(list_offsets_request([topic_partition], LATEST))[topic_partition]
+    if listed.error_code:
+        raise broker_error(listed.error_code, f"listing the end of {topic_partition}")
+    return listed.offset
 
 
 def end_offset(router: Router, topic_partition: TopicPartition, *, clock: Clock | None = None) -> int:
@@ -24,7 +32,7 @@ def end_offset(router: Router, topic_partition: TopicPartition, *, clock: Clock 
     absence = Backoff(clock or SystemClock(), limit_s=MISSING_TOPIC_MAX_S)
     while True:
         try:
-            return _ask(router, topic_partition)
+            return high_watermark(router, topic_partition)
         except NoSuchTopic as error:
             absence.wait(error)
         except KafkaUnavailable as error:
@@ -45,11 +53,3 @@ def settled_end_offset(
         if end == before:
             break
     return end
-
-
-def _ask(router: Router, topic_partition: TopicPartition) -> int:
-    with router.lease_leader(topic_partition) as connection:
-        listed = connection.call(list_offsets_request([topic_partition], LATEST))[topic_partition]
-    if listed.error_code:
-        raise broker_error(listed.error_code, f"listing the end of {topic_partition}")
-    return listed.offset

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from offsite.kafka.backoff import Backoff
+from offsite.kafka.backoff import MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.broker_errors import broker_error
 from offsite.kafka.list_offsets import READ_UNCOMMITTED, ListedOffset, list_offsets_request
 from offsite.kafka.routing import Router
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock
-from offsite.model.errors import KafkaTimeout, KafkaUnreachable, LeaderUnavailable
+from offsite.model.errors import KafkaTimeout, KafkaUnreachable, LeaderUnavailable, NoSuchTopic
 
 
 def find_offsets(
@@ -27,7 +27,8 @@ def find_offsets(
     `Denied`.
     """
     found: dict[TopicPartition, int] = {}
-    missing, backoff = list(partitions), Backoff(clock)
+    missing = list(partitions)
+    outage, absence = Backoff(clock), Backoff(clock, limit_s=MISSING_TOPIC_MAX_S)
     while missing:
         try:
             for key, listed in _ask(router, missing, timestamp_ms, isolation):
@@ -35,10 +36,12 @@ def find_offsets(
                     raise broker_error(listed.error_code, f"listing offsets of {key}")
                 found[key] = listed.offset
         except (KafkaUnreachable, KafkaTimeout, LeaderUnavailable) as error:
-            for key in missing:
-                router.forget(key)
-            backoff.wait(error)
+            outage.wait(error)
+        except NoSuchTopic as error:
+            absence.wait(error)
         missing = [key for key in missing if key not in found]
+        for key in missing:
+            router.forget(key)
     return found
 
 

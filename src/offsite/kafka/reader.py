@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from uuid import UUID
 
-from offsite.kafka.backoff import Backoff
+from offsite.kafka.backoff import MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.partition_stream import PartitionStream
 from offsite.kafka.receive_buffer import ReceiveBuffer
 from offsite.kafka.routing import Router
@@ -26,9 +26,6 @@ from offsite.model.errors import (
     NoSuchTopic,
     TopicReplaced,
 )
-
-# A broker that just started may not know its topics yet: absence counts only after this.
-MISSING_TOPIC_MAX_S = 5.0
 
 
 class PartitionReader:

@@ -14,14 +14,20 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import Self
 
-from offsite.kafka.backoff import Backoff
-from offsite.kafka.broker_errors import DUPLICATE_SEQUENCE_NUMBER, NONE, broker_error
+from offsite.kafka.backoff import MISSING_TOPIC_MAX_S, Backoff
+from offsite.kafka.broker_errors import (
+    DUPLICATE_SEQUENCE_NUMBER,
+    NONE,
+    OUT_OF_ORDER_SEQUENCE_NUMBER,
+    broker_error,
+)
 from offsite.kafka.connection import Connection
+from offsite.kafka.end_offset import high_watermark
+from offsite.kafka.landed import landed
 from offsite.kafka.produce import VERSION, ProduceAnswer, ProduceFormat
 from offsite.kafka.producer import Producer, new_producer
-from offsite.kafka.reader import MISSING_TOPIC_MAX_S
 from offsite.kafka.request import Api
 from offsite.kafka.routing import Router
 from offsite.log.range import TopicPartition
@@ -34,6 +40,7 @@ from offsite.model.errors import (
     KafkaUnreachable,
     LeaderUnavailable,
     NoSuchTopic,
+    OffsiteError,
     ProtectedTopic,
 )
 
@@ -44,6 +51,14 @@ _COUNTS = struct.Struct(">i30xi")  # last offset delta and record count of a bat
 _COUNTS_POSITION = 23
 
 OnAck = Callable[[int, int], None]
+# The broker has no, or not enough, memory of this producer. Success without an offset counts as well.
+_LOST_TRACK = frozenset({NONE, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER})
+
+
+class _LostTrackError(Exception):
+    def __init__(self, error: OffsiteError) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +86,8 @@ class PartitionWriter:
         self._pending: deque[_Pending] = deque()
         self._sent = 0  # how many of the pending ones this connection has carried
         self._count = 0
-        self._next_offset = -1
+        self._next_offset = -1  # the log's end at first, then the end of what is acknowledged
+        self._suspicion: OffsiteError | None = None
         self._lease = ExitStack()
         self._connection: Connection | None = None
         self._outage = Backoff(self._clock)
@@ -142,6 +158,7 @@ class PartitionWriter:
         """Send what is unsent, then read acknowledgements until only so many batches are under way."""
         while True:
             try:
+                self._look_for_landed()
                 connection = self._send_unsent()
                 while len(self._pending) > allowed_in_flight:
                     self._take_ack(self._receive(connection))
@@ -151,10 +168,27 @@ class PartitionWriter:
             except NoSuchTopic as error:
                 self._start_over()
                 self._absence.wait(error)
+            except _LostTrackError as lost:
+                self._start_over()
+                self._suspicion = lost.error
             else:
                 return
 
+    def _look_for_landed(self) -> None:
+        """The broker no longer knows what it has taken: see for ourselves. What is not there is sent again."""
+        if self._suspicion is None:
+            return
+        batches = [pending.batch for pending in self._pending]
+        offsets = landed(self._router, self._clock, self._topic_partition, batches, start=self._next_offset)
+        error, self._suspicion = self._suspicion, None
+        for offset in offsets:
+            self._acknowledge(offset)
+        if not offsets:
+            self._absence.wait(error)
+
     def _send_unsent(self) -> Connection:
+        if self._next_offset < 0:
+            self._next_offset = high_watermark(self._router, self._topic_partition)
         if self._connection is None:
             self._connection = self._lease.enter_context(self._router.lease_leader(self._topic_partition))
             self._connection.check_version(Api.PRODUCE, VERSION)
@@ -165,21 +199,26 @@ class PartitionWriter:
         return self._connection
 
     def _take_ack(self, answer: ProduceAnswer) -> None:
-        pending = self._pending[0]
-        if answer.error_code not in (NONE, DUPLICATE_SEQUENCE_NUMBER):
-            context = f"producing batch {pending.index} into {self._topic_partition}"
-            raise broker_error(answer.error_code, context, detail=answer.detail)
-        if answer.base_offset < max(self._next_offset, 0):
-            self._refuse_offset(pending.index, answer.base_offset)
-        self._pending.popleft()
         self._sent -= 1
-        (last_delta, _) = _COUNTS.unpack_from(pending.batch, _COUNTS_POSITION)
-        self._next_offset = answer.base_offset + last_delta + 1
-        self._outage.reset()
-        self._absence.reset()
-        self._on_ack(pending.index, answer.base_offset)
+        if answer.error_code or answer.base_offset < 0:
+            raise self._failure(answer)
+        self._acknowledge(answer.base_offset)
         if answer.throttle_ms:
             self._clock.sleep(answer.throttle_ms / 1000)
+
+    def _failure(self, answer: ProduceAnswer) -> OffsiteError | _LostTrackError:
+        context = f"producing batch {self._pending[0].index} into {self._topic_partition}"
+        error = broker_error(answer.error_code, context, detail=answer.detail)
+        return _LostTrackError(error) if answer.error_code in _LOST_TRACK else error
+
+    def _acknowledge(self, base_offset: int) -> None:
+        pending = self._pending.popleft()
+        check(base_offset >= self._next_offset, f"batch {pending.index} at {base_offset}, before {self._next_offset}")
+        (last_delta, _) = _COUNTS.unpack_from(pending.batch, _COUNTS_POSITION)
+        self._next_offset = base_offset + last_delta + 1
+        self._outage.reset()
+        self._absence.reset()
+        self._on_ack(pending.index, base_offset)
 
     def _receive(self, connection: Connection) -> ProduceAnswer:
         data = connection.receive()
@@ -188,14 +227,6 @@ class PartitionWriter:
         except (struct.error, IndexError) as error:
             connection.close()
             raise KafkaProtocolError(f"{connection.address} sent an unreadable answer to Produce") from error
-
-    def _refuse_offset(self, index: int, base_offset: int) -> NoReturn:
-        """The broker has the batch, yet cannot tell where (it forgot), or says something that cannot be."""
-        raise KafkaProtocolError(
-            f"batch {index} of {self._topic_partition} is in the log, but its offset is unknown "
-            f"(answered {base_offset}, expected at least {self._next_offset})",
-            hint="run the restore again: it finds the end of what was written",
-        )
 
     def _start_over(self) -> None:
         """Whatever is pending goes out again, over a new connection to whoever leads now."""

@@ -21,6 +21,7 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._sockets = [self._listener]
         self._cuts = 0
+        self._swallows = False
         self.cut_count = 0
         self.address = Address(host="127.0.0.1", port=self._listener.getsockname()[1])
         self._threads = [threading.Thread(target=self._accept)]
@@ -28,6 +29,10 @@ class Proxy:
 
     def cut_answers(self, count: int) -> None:
         self._cuts = count
+
+    def swallow_answers(self, swallow: bool) -> None:
+        """Requests are heard, answers never arrive, connections stay."""
+        self._swallows = swallow
 
     def close(self) -> None:
         for each in self._sockets:
@@ -63,7 +68,8 @@ class Proxy:
                     self._cuts -= 1
                     self.cut_count += 1
                     break
-                client.sendall(data)
+                if not self._swallows:
+                    client.sendall(data)
         for end in (client, server):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)

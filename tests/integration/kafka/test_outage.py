@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from offsite.kafka.reader import PartitionReader
+from offsite.kafka.routing import Router
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.range import TopicPartition
 from offsite.sandbox import Sandbox
 from tests.conftest import StartSandbox
-from tests.integration.kafka.cluster import Batch, Cluster, batches_of, numbered
+from tests.integration.kafka.cluster import Batch, Cluster, batches_of, numbered, wait_until
+from tests.integration.kafka.proxy import proxied
 
 VALUES = numbered(6000, 2000)
 
@@ -54,3 +58,34 @@ def test_a_write_goes_on_where_it_was_when_the_broker_died(start_sandbox: StartS
     starting.join()
     assert offsets == [batch.header.base_offset for batch in batches]
     assert [record.value for record in cluster.records(target)] == VALUES
+
+
+@pytest.mark.parametrize("landing", [1, 2, 4])
+def test_what_a_restarted_broker_forgot_to_have_taken_is_found_in_its_log(
+    start_sandbox: StartSandbox, landing: int
+) -> None:
+    sandbox, info = start_sandbox()
+    cluster = Cluster(info.bootstrap)
+    source, target = cluster.make_topic(), cluster.make_topic()
+    cluster.produce(source, numbered(20), batch_num_messages=1)
+    batches = cluster.read(cluster.whole(source))
+    acks: list[tuple[int, int]] = []
+    partition = TopicPartition(topic=target, partition=0)
+    with proxied(cluster.config.bootstrap[0]) as (proxy, pool):
+        router = Router(cluster.config, pool=pool)
+        with PartitionWriter(router, partition, on_ack=lambda *ack: acks.append(ack)) as writer:
+            for batch in batches[:10]:
+                writer.send(bytearray(batch.data))
+            writer.flush()
+            proxy.swallow_answers(True)
+            for batch in batches[10 : 10 + landing]:
+                writer.send(bytearray(batch.data))
+            wait_until(lambda: cluster.end(target) == 10 + landing)
+            sandbox.stop()
+            sandbox.start(owned=True)
+            proxy.swallow_answers(False)
+            for batch in batches[10 + landing :]:
+                writer.send(bytearray(batch.data))
+            writer.flush()
+    assert acks == [(number, number) for number in range(20)]
+    assert [record.value for record in cluster.records(target)] == numbered(20)

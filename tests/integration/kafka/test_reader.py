@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from uuid import uuid4
 
 import pytest
@@ -32,7 +33,7 @@ def test_ranges_side_by_side_hold_each_batch_exactly_once(cluster: Cluster) -> N
     edges = [0, 1, 500, 501, 1750, 2999, 3000]
     parts = [
         batch
-        for start, end in zip(edges, edges[1:], strict=False)
+        for start, end in pairwise(edges)
         for batch in cluster.read(LogRange(topic=topic, partition=0, start=start, end=end))
     ]
     assert parts == whole

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import pytest
+
+from offsite.kafka.connection import Connection
+from offsite.kafka.list_offsets import READ_COMMITTED
+from offsite.kafka.topic_changes import NewTopic
+from offsite.log.range import TopicPartition
+from offsite.model.errors import BadOption, KafkaUnreachable, NoSuchTopic
+from tests.integration.kafka.cluster import Cluster, numbered
+
+
+def test_the_cluster_tells_its_id_and_brokers(cluster: Cluster) -> None:
+    found = cluster.admin.cluster()
+    assert found.cluster_id
+    assert [broker.address for broker in found.brokers.values()] == list(cluster.config.bootstrap)
+    assert not found.topics
+
+
+def test_topics_are_described_with_id_partitions_and_settings(cluster: Cluster) -> None:
+    name = cluster.make_topic(partitions=3, cleanup_policy="compact,delete", retention_ms="12345")
+    topic = cluster.admin.topics([name])[name]
+    assert topic.topic_id is not None
+    assert (len(topic.partitions), topic.replication_factor, topic.internal) == (3, 1, False)
+    assert cluster.admin.topic_configs([name]) == {name: {"cleanup.policy": "compact,delete", "retention.ms": "12345"}}
+    assert name in cluster.admin.topics()
+
+
+def test_a_topic_made_again_has_another_id(cluster: Cluster) -> None:
+    name = cluster.make_topic()
+    first = cluster.admin.topics([name])[name].topic_id
+    cluster.admin.delete_topics([name])
+    cluster.admin.create_topics([NewTopic(name=name, partitions=1)])
+    assert cluster.admin.topics([name])[name].topic_id != first
+
+
+def test_offsets_and_sizes_of_many_partitions_come_at_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [cluster.make_topic(partitions=50) for _ in range(4)]
+    cluster.produce(names[0], numbered(10))
+    partitions = [TopicPartition(topic=name, partition=number) for name in names for number in range(50)]
+    cluster.admin.end_offsets(partitions)  # from now on every leader is known, and knows it
+    sent: list[int] = []
+    send = Connection.send
+    monkeypatch.setattr(
+        Connection, "send", lambda self, api, *rest, **more: (sent.append(api), send(self, api, *rest, **more))
+    )
+    ends, starts = cluster.admin.end_offsets(partitions), cluster.admin.start_offsets(partitions)
+    sizes = cluster.admin.sizes_bytes(partitions)
+    assert (ends[partitions[0]], starts[partitions[0]]) == (10, 0)
+    assert sizes[partitions[0]] > 1000
+    assert set(ends) == set(starts) == set(sizes) == set(partitions)
+    assert len(sent) == 3, "one request each, as there is one broker"
+
+
+def test_a_time_falls_on_the_first_record_that_late(cluster: Cluster) -> None:
+    name = cluster.make_topic()
+    cluster.produce(name, numbered(3))
+    key = TopicPartition(topic=name, partition=0)
+    first = cluster.records(name)[0].timestamp_ms
+    assert cluster.admin.offsets_at([key], first) == {key: 0}
+    assert cluster.admin.offsets_at([key], first + 3_600_000) == {key: -1}
+    assert cluster.admin.end_offsets([key], isolation=READ_COMMITTED) == {key: 3}
+
+
+def test_bad_wishes_are_refused_in_the_brokers_words(cluster: Cluster) -> None:
+    name = cluster.make_topic()
+    with pytest.raises(BadOption, match="already exists"):
+        cluster.admin.create_topics([NewTopic(name=name, partitions=1)])
+    with pytest.raises(BadOption, match="Unknown topic config"):
+        cluster.admin.create_topics([NewTopic(name="other", partitions=1, configs={"no.such": "1"})])
+    with pytest.raises(BadOption, match="INVALID_REPLICATION_FACTOR"):
+        cluster.admin.create_topics([NewTopic(name="other", partitions=1, replication_factor=3)], validate_only=True)
+
+
+def test_what_is_not_there_is_said_so(cluster: Cluster) -> None:
+    for ask in (cluster.admin.topics, cluster.admin.topic_configs, cluster.admin.delete_topics):
+        with pytest.raises(NoSuchTopic, match="nowhere"):
+            ask(["nowhere"])
+    with pytest.raises(NoSuchTopic, match="nowhere"):
+        cluster.admin.end_offsets([TopicPartition(topic="nowhere", partition=0)])
+    name = cluster.make_topic()
+    with pytest.raises(NoSuchTopic, match="no partition 7"):
+        cluster.admin.end_offsets([TopicPartition(topic=name, partition=7)])
+
+
+def test_a_cluster_that_is_not_there_is_said_so_at_once() -> None:
+    with pytest.raises(KafkaUnreachable, match="cannot connect"):
+        Cluster("127.0.0.1:1").admin.cluster()
+    with pytest.raises(KafkaUnreachable, match="no such host"):
+        Cluster("no-such-host.invalid:9092").admin.cluster()
