@@ -37,7 +37,7 @@ class RestoreLayout:
         return f"{self.prefix}maps/{source.topic}/{source.partition}.map"
 
     def put_map(self, store: Store, source: PartitionId, offset_map: OffsetMap) -> None:
-        """Store the map of one restored partition. A second attempt arrives at the same map: an equal one is no error."""
+        """Store the map of one restored partition. A second attempt arrives at an equal map, which is no error."""
         store.put_if_absent(self.map_key(source), offset_map.to_bytes())
 
     def get_map(self, store: Store, source: PartitionId) -> OffsetMap | None:
