@@ -69,7 +69,7 @@ def restore_partition(task: RestoreTask, *, ends: RestoreEnds) -> RestoreReceipt
     with _Chain(task, ends) as chain:
         for segment in task.partition.segments:
             for chunk in SegmentReader(store=ends.store, segment=segment).chunks():
-                chain.take(chunk)
+                chain.take(chunk, start=segment.start)
         return chain.finish()
 
 
@@ -79,12 +79,13 @@ class _Chain:
     def __init__(self, task: RestoreTask, ends: RestoreEnds) -> None:
         self._plan = task.partition
         self._ends = ends
-        self._start = task.partition.segments[0].start
         router = shared_router(ends.kafka)
         self._view = _committed_view(task.partition, ends)
         self._written = settled_end_offset(router, task.partition.target, start=task.target_start) - task.target_start
         self._resumed = self._written
-        self._map = OffsetMapBuilder(source_start=self._start, target_start=task.target_start)
+        source_start = task.partition.segments[0].start
+        self._map = OffsetMapBuilder(source_start=source_start, target_start=task.target_start)
+        self._taken_to = source_start
         self._next_target = task.target_start
         self._sent: deque[DenseBatch] = deque()
         self._writer = PartitionWriter(router, task.partition.target, on_ack=self._on_ack)
@@ -96,13 +97,18 @@ class _Chain:
     def __exit__(self, *_: object) -> None:
         self._writer.close()
 
-    def take(self, chunk: Chunk) -> None:
-        """Produce what of `chunk` belongs to the restore and is not there yet."""
+    def take(self, chunk: Chunk, *, start: int) -> None:
+        """Produce what of `chunk` belongs to the restore and is not there yet.
+
+        `start`: where its segment starts. A batch may begin before, when the log itself started inside it.
+        """
         for header in chunk.batches:
+            start = max(start, self._taken_to)
+            self._taken_to = header.next_offset
             if self._view is not None and not self._view.is_visible(header):
                 self._invisible += 0 if header.is_control else header.record_count
             elif not header.is_control:
-                dense = dense_batch(chunk.data, header, start=self._start, end=self._plan.end)
+                dense = dense_batch(chunk.data, header, start=start, end=self._plan.end)
                 if dense is not None:
                     self._put(dense)
         meter.count(moved_bytes=len(chunk.data), records=sum(h.record_count for h in chunk.batches))

@@ -26,8 +26,9 @@ class Segment:
     """Batches whose base offset is in `[start, end)` of one partition of one topic incarnation, back to back.
 
     `key` is relative to the repository root. `hash` (`blake3:<hex>`) covers the stored bytes.
-    `first_offset` is the first base offset, `last_offset` the last offset of the last batch: it can be `end` or beyond
-    when that batch crosses the border. `records` does not count the `control_batches`.
+    `first_offset` is the first base offset: it lies below `start` when the log itself started inside that batch, whose
+    earlier records no longer counted then. `last_offset` is the last offset of the last batch: it can be `end` or
+    beyond when that batch crosses the border. `records` does not count the `control_batches`.
     `timestamp_max_ms` is exact (-1 when no record has one); `base_timestamp_min_ms` is the least *base* timestamp of
     the batches, which is no lower bound for records whose timestamps decrease inside a batch.
     `index_key`, `index_hash`: the sidecar, absent for a segment of one frame without transactions.
@@ -57,13 +58,19 @@ class Segment:
     index_hash: str | None = None
 
     def __post_init__(self) -> None:
-        check(0 <= self.start <= self.first_offset < self.end, f"range of segment {self.key}")
-        check(self.first_offset <= self.last_offset, f"offsets of segment {self.key}")
+        check(0 <= self.start < self.end, f"range of segment {self.key}")
+        check(self.first_offset < self.end and self.start <= self.last_offset, f"offsets of segment {self.key}")
+        check(0 <= self.first_offset <= self.last_offset, f"order of the offsets of segment {self.key}")
         check((self.index_key is None) == (self.index_hash is None), f"index of segment {self.key}")
 
     @property
     def log_range(self) -> LogRange:
         return LogRange(topic=self.topic, partition=self.partition, start=self.start, end=self.end)
+
+    @property
+    def lowest_offset(self) -> int:
+        """Where its batches can begin: `start`, or before it when the log started inside the first batch."""
+        return min(self.start, self.first_offset)
 
 
 def segment_to_json(segment: Segment) -> dict[str, JsonValue]:

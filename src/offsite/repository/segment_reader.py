@@ -73,7 +73,7 @@ class SegmentReader:
         raises. A damaged index costs the frames their early check, not the data: batches and object are still checked.
         """
         segment = self.segment
-        low = segment.start if start is None else start
+        low = segment.lowest_offset if start is None else start
         high = segment.end if end is None else end
         pieces = _plan(segment, self._frames(), low, high)
         whole = bool(pieces) and pieces[0].start == 0 and pieces[-1].end == segment.stored_bytes
@@ -151,7 +151,7 @@ class _Assembler:
         self._expand = _expander(segment.compression)
         self._rest = b""
         self._batches = 0
-        self._next_offset = segment.start
+        self._next_offset = segment.lowest_offset
 
     def take(self, stored: bytes, raw_crc: int | None) -> Chunk:
         """All batches that are whole with this piece; an indexed piece (`raw_crc`) must end with one."""

@@ -58,11 +58,15 @@ class SegmentWriter:
         self._segments: list[Segment] = []
 
     def append(self, chunk: Chunk) -> None:
-        """Take whole batches whose base offsets rise and lie in the range. `chunk.data` may be reused afterwards."""
+        """Take whole batches whose base offsets rise and lie in the range. `chunk.data` may be reused afterwards.
+
+        The very first may begin before the range when it reaches into it: the log then started inside that batch.
+        """
         if not chunk.batches:
             return
         first, last = chunk.batches[0], chunk.batches[-1]
-        check(self._next_offset <= first.base_offset, f"chunk at {first.base_offset} out of order in {self._range}")
+        cut = self._current is None and not self._segments and first.next_offset > self._range.start
+        check(cut or self._next_offset <= first.base_offset, f"chunk at {first.base_offset} out of order in {self._range}")
         check(last.base_offset < self._range.end, f"chunk to {last.base_offset} out of range in {self._range}")
         if self._current is not None and self._current.raw_bytes >= self._target_bytes:
             self._finish(first.base_offset)
