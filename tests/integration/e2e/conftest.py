@@ -1,0 +1,32 @@
+"""One warm Spark for all tests of this folder: starting it takes longer than most of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from offsite.pipeline.runner import Runner
+from offsite.pipeline.session import SparkRunner
+from offsite.repository.open_store import open_store
+from offsite.repository.repository import Repository
+from offsite.sandbox import SandboxInfo
+from tests.integration.e2e.site import Site
+from tests.integration.kafka.cluster import Cluster
+
+
+@pytest.fixture(scope="package")
+def spark() -> Iterator[Runner]:
+    runner = SparkRunner()
+    runner.begin()
+    try:
+        yield runner
+    finally:
+        runner.close()
+
+
+@pytest.fixture
+def site(broker: SandboxInfo, tmp_path: Path, spark: Runner) -> Site:
+    repository = Repository.init(open_store(str(tmp_path / "repository")))
+    return Site(Cluster(broker.bootstrap), repository, spark)

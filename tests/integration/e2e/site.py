@@ -1,0 +1,119 @@
+"""One cluster, one repository, one warm Spark: backups and restores as a person makes them, through the services.
+
+What comes back is judged by an independent client (confluent-kafka), never by offsite's own reader.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+from confluent_kafka import Producer
+
+from offsite.log.range import TopicPartition
+from offsite.model.selection import parse_selection
+from offsite.pipeline.runner import Runner
+from offsite.repository.backup import Backup
+from offsite.repository.repository import Repository
+from offsite.services.backup import BackupRequest, BackupResult, plan_backup, run_backup
+from offsite.services.demo.data import Message
+from offsite.services.demo.truth import Reading, compare, read_topic
+from offsite.services.restore import PlannedRestore, RestoreRequest, RestoreResult, prepare_restore, run_restore
+from offsite.services.source import MissingTopics
+from offsite.services.verify import verify_deep
+from tests.integration.kafka.cluster import Cluster
+
+SLOTS = 2
+BACKUP = "nightly"
+
+_numbers = itertools.count()
+
+
+class Site:
+    """The source cluster is the target as well: what is restored gets a name of its own."""
+
+    def __init__(self, cluster: Cluster, repository: Repository, spark: Runner) -> None:
+        self.cluster = cluster
+        self.repository = repository
+        self.spark = spark
+
+    @property
+    def backup(self) -> Backup:
+        return self.repository.backup(BACKUP)
+
+    def make_topic(self, *, partitions: int = 1, **configs: str) -> str:
+        return self.cluster.make_topic(partitions=partitions, **configs)
+
+    def produce(self, topic: str, messages: Iterable[Message], **client: object) -> None:
+        """Write through librdkafka, everything acknowledged; `compression_type="gzip"` sets compression.type."""
+        settings = {name.replace("_", "."): value for name, value in client.items()}
+        producer = Producer({"bootstrap.servers": self.cluster.bootstrap, "linger.ms": 5, **settings})
+        produce(producer, topic, messages)
+        assert producer.flush(60) == 0
+
+    def delete_before(self, topic: str, offset: int, *, partition: int = 0) -> None:
+        key = TopicPartition(topic=topic, partition=partition)
+        assert self.cluster.admin.delete_records({key: offset}) == {key: offset}
+
+    def back_up(self, *topics: str, missing: MissingTopics = MissingTopics.FAIL) -> BackupResult:
+        """One run; without topics the next run of the same backup."""
+        selection = parse_selection(list(topics)) if topics else None
+        request = BackupRequest(backup=BACKUP, selection=selection, missing_topics=missing)
+        plan = plan_backup(self.repository, self.cluster.admin, request, slots=SLOTS)
+        return run_backup(plan, repository=self.repository, kafka=self.cluster.config, runner=self.spark)
+
+    def prepare(
+        self, topic: str, target: str, *, isolation: str = "read_committed", commit: int | None = None
+    ) -> PlannedRestore:
+        renames = {topic: target} if target != topic else {}
+        request = RestoreRequest(
+            selection=parse_selection([topic]), renames=renames, isolation=isolation, commit=commit
+        )
+        return prepare_restore(self.backup, self.cluster.admin, request)
+
+    def restore(
+        self, topic: str, target: str, *, isolation: str = "read_committed", commit: int | None = None
+    ) -> RestoreResult:
+        prepared = self.prepare(topic, target, isolation=isolation, commit=commit)
+        return run_restore(prepared, admin=self.cluster.admin, kafka=self.cluster.config, runner=self.spark)
+
+    def read(self, topic: str, *, isolation: str = "read_committed") -> Reading:
+        return read_topic(self.cluster.bootstrap, topic, isolation=isolation)
+
+    def assert_verified(self) -> None:
+        """Every byte of the backup is what its commits say."""
+        result = verify_deep(self.backup, self.spark)
+        assert result.ok, result.damaged
+
+    def assert_comes_back(self, topic: str, *, isolation: str = "read_committed") -> RestoreResult:
+        """The topic's backup is whole, and its restore holds what a consumer of the source sees now."""
+        self.assert_verified()
+        target = new_name(topic)
+        result = self.restore(topic, target, isolation=isolation)
+        self.assert_same(self.read(topic, isolation=isolation), self.read(target, isolation=isolation))
+        return result
+
+    def assert_same(self, source: Reading, restored: Reading) -> None:
+        comparison = compare("topic", source, restored)
+        assert comparison.identical, comparison.difference[:2000]
+
+
+def produce(producer: Producer, topic: str, messages: Iterable[Message]) -> None:
+    for message in messages:
+        producer.produce(
+            topic,
+            key=message.key,
+            value=message.value,
+            partition=message.partition,
+            timestamp=message.timestamp_ms,
+            headers=list(message.headers),
+        )
+        producer.poll(0)
+
+
+def new_name(topic: str) -> str:
+    return f"{topic}.back-{next(_numbers)}"
+
+
+def values(reading: Reading, partition: int = 0) -> Sequence[bytes | None]:
+    return [record.value for record in reading[partition]]
