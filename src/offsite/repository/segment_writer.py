@@ -66,7 +66,8 @@ class SegmentWriter:
             return
         first, last = chunk.batches[0], chunk.batches[-1]
         cut = self._current is None and not self._segments and first.next_offset > self._range.start
-        check(cut or self._next_offset <= first.base_offset, f"chunk at {first.base_offset} out of order in {self._range}")
+        in_order = cut or self._next_offset <= first.base_offset
+        check(in_order, f"chunk at {first.base_offset} out of order in {self._range}")
         check(last.base_offset < self._range.end, f"chunk to {last.base_offset} out of range in {self._range}")
         if self._current is not None and self._current.raw_bytes >= self._target_bytes:
             self._finish(first.base_offset)
