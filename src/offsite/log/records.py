@@ -1,7 +1,8 @@
 """Batches into records and back, where somebody needs records; the copy itself never does.
 
 The fast path is aiokafka's Cython codec; what it cannot hold exactly goes through `record_body`. Compression is always
-`codec`'s, so that its bounds hold and a batch keeps its codec even where that does not make it smaller.
+`codec`'s, so that its bounds hold and a batch keeps its codec even where that does not make it smaller. aiokafka takes
+0.3 s to import, so only those who decode or encode pay for it.
 """
 
 from __future__ import annotations
@@ -9,11 +10,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from aiokafka.errors import CorruptRecordException  # type: ignore[import-untyped]
-from aiokafka.record.default_records import (  # type: ignore[import-untyped]
-    DefaultRecordBatch,
-    DefaultRecordBatchBuilder,
-)
 from crc32c import crc32c
 
 from offsite.log.batch import CODEC_MASK, CRC_START, HEADER_BYTES, TRANSACTIONAL_BIT, BatchHeader
@@ -50,8 +46,6 @@ def decode(batch: Buffer, header: BatchHeader) -> list[Record]:
             base_timestamp_ms=header.base_timestamp_ms,
             append_time_ms=header.max_timestamp_ms if header.timestamp_type == LOG_APPEND_TIME else None,
         )
-    except CorruptRecordException as error:
-        raise DamagedBatch(f"the batch at offset {header.base_offset} is damaged inside: {error}") from error
 
 
 def encode(  # noqa: PLR0913 - the fields of a batch header
@@ -90,11 +84,17 @@ def renumber(records: Sequence[Record], *, start: int = 0) -> list[Record]:
 
 
 def _decode_fast(batch: Buffer, header: BatchHeader, body: Buffer) -> list[Record]:
+    from aiokafka.errors import CorruptRecordException  # type: ignore[import-untyped]
+    from aiokafka.record.default_records import DefaultRecordBatch  # type: ignore[import-untyped]
+
     new, kind = tuple.__new__, Record
-    return [
-        new(kind, (row.offset, row.timestamp, row.timestamp_type, row.key, row.value, tuple(row.headers)))
-        for row in DefaultRecordBatch(_plain_batch(batch, header, body))
-    ]
+    try:
+        return [
+            new(kind, (row.offset, row.timestamp, row.timestamp_type, row.key, row.value, tuple(row.headers)))
+            for row in DefaultRecordBatch(_plain_batch(batch, header, body))
+        ]
+    except CorruptRecordException as error:
+        raise DamagedBatch(f"the batch at offset {header.base_offset} is damaged inside: {error}") from error
 
 
 def _plain_batch(batch: Buffer, header: BatchHeader, body: Buffer) -> Buffer:
@@ -116,6 +116,8 @@ def _encode_body(records: Sequence[Record], base_offset: int) -> Buffer:
 
 
 def _encode_fast(records: Sequence[Record], base_offset: int) -> memoryview:
+    from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
     builder = DefaultRecordBatchBuilder(2, NONE, False, -1, -1, -1, _NO_LIMIT)
     append = builder.append
     for offset, timestamp_ms, _, key, value, headers in records:
