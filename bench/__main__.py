@@ -1,135 +1,90 @@
-"""`make bench`: what one backup, check and restore take on this machine, next to Kafka's own performance tools.
+"""`python -m bench [--quick]`: measure, print the table, write `bench/results/latest.json`. About ten minutes.
 
-Everything as a user runs it: the command line in processes of their own, start-up included. Options by environment:
-BENCH_MIB (payload, 512) and BENCH_RECORD_BYTES (200). Writes below a temporary folder only; prints one table.
+`--quick` moves a tenth, once, in two minutes: it shows that everything runs, its figures say little, and it writes no
+file unless `--out` names one. Works in a temporary folder only, with a broker of its own.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
+import argparse
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing
 from pathlib import Path
 
-from offsite.sandbox import Sandbox, SandboxInfo, Settings, run_tool
-from offsite.sandbox.tools import CONSUMER_PERFORMANCE, PRODUCER_PERFORMANCE, TOPIC_COMMAND
-
-MIB = 1024 * 1024
-PARTITIONS = 4
-TOPIC, RESTORED = "bench", "bench-restored"
-TOOL_LIMIT_S = 1800.0  # the Java tools at their slowest, with the largest payload that is any fun
-JVM_FLAGS = ("-Xmx1g",)  # the tools with all that the JVM can do: they are what offsite is compared with
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
-    """How much is written and read."""
-
-    records: int
-    record_bytes: int
-
-    @property
-    def payload_mib(self) -> float:
-        return self.records * self.record_bytes / MIB
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One line of the table. Only a step that moves the payload has a rate."""
-
-    name: str
-    run: Callable[[], None]
-    moves_payload: bool = True
+from bench import kafka_tools
+from bench.checksums import measure_checksums
+from bench.cluster import Cluster, running_cluster
+from bench.copies import Copies
+from bench.machine import describe_machine
+from bench.payload import write_payload
+from bench.report import LATEST, Report
+from bench.rounds import Rounds
+from bench.samples import Samples
+from bench.scale import CODECS, FULL, QUICK, Scale
+from bench.startup import SMALL, Startup
+from offsite.pipeline.session import SparkRunner
 
 
 def main() -> None:
-    load = load_from(os.environ)
-    with tempfile.TemporaryDirectory(prefix="offsite-bench-") as folder, broker(Path(folder, "kafka")) as info:
-        repository = str(Path(folder, "repository"))
-        steps = (
-            Step(name="Java producer tool", run=lambda: fill(info, load)),
-            Step(name="Java consumer tool (writes nothing)", run=lambda: read(info, load)),
-            Step(name="offsite backup", run=lambda: back_up(info, repository, load.records)),
-            Step(name="offsite backup, nothing new", run=lambda: back_up(info, repository, 0), moves_payload=False),
-            Step(name="offsite verify --deep", run=lambda: verify(repository)),
-            Step(name="offsite restore", run=lambda: restore(info, repository, load.records)),
-        )
-        offsite("init", repository)
-        print(f"{load.records:,} records of {load.record_bytes} bytes, {PARTITIONS} partitions, {os.cpu_count()} cores")
-        for step in steps:
-            print(line(step, seconds(step.run), load), flush=True)
+    options = _options()
+    with tempfile.TemporaryDirectory(prefix="offsite-bench-", dir=options.dir) as folder:
+        report = run_bench(QUICK if options.quick else FULL, Path(folder))
+    print(f"\n{report.table()}")
+    out = options.out or (None if options.quick else LATEST)
+    if out:
+        report.write(out)
 
 
-def load_from(environment: os._Environ[str]) -> Load:
-    record_bytes = int(environment.get("BENCH_RECORD_BYTES", "200"))
-    return Load(records=int(environment.get("BENCH_MIB", "512")) * MIB // record_bytes, record_bytes=record_bytes)
+def run_bench(scale: Scale, folder: Path) -> Report:
+    """Everything, in a new broker below `folder`."""
+    startup, costs = Samples(), Samples()
+    measure_checksums(costs)
+    payload = write_payload(folder / "payload")
+    with running_cluster(folder / "kafka") as cluster:
+        _fill(cluster, scale, payload)
+        rounds = _rounds(cluster, scale, payload, folder)
+        for number in range(scale.repeats):
+            _say(f"start-up, repeat {number + 1} of {scale.repeats}")
+            Startup(cluster=cluster, scale=scale, folder=folder / "repository").run(startup)
+    return Report(
+        machine=describe_machine(),
+        scale=scale,
+        copies=rounds.samples,
+        startup=startup,
+        costs=costs,
+        worker_peak_rss_bytes=rounds.copies.worker_peak_rss_bytes,
+    )
 
 
-@contextmanager
-def broker(folder: Path) -> Iterator[SandboxInfo]:
-    sandbox = Sandbox(folder)
-    try:
-        yield sandbox.start(settings=Settings(long_run=True, heap_mib=1024), owned=True, progress=print)
-    finally:
-        sandbox.stop()
+def _rounds(cluster: Cluster, scale: Scale, payload: Path, folder: Path) -> Rounds:
+    with closing(SparkRunner()) as runner:
+        copies = Copies(cluster=cluster, runner=runner, folder=folder / "repository")
+        rounds = Rounds(cluster=cluster, copies=copies, scale=scale, payload=payload, folder=folder)
+        _say("warming up")
+        rounds.warm_up()
+        for number in range(scale.repeats):
+            _say(f"copies, repeat {number + 1} of {scale.repeats}")
+            rounds.run()
+    return rounds
 
 
-def fill(info: SandboxInfo, load: Load) -> None:
-    create = ["--create", "--topic", TOPIC, "--partitions", str(PARTITIONS), "--bootstrap-server", info.bootstrap]
-    run_tool(TOPIC_COMMAND, create)
-    records = ["--num-records", str(load.records), "--record-size", str(load.record_bytes), "--throughput", "-1"]
-    properties = ["--producer-props", f"bootstrap.servers={info.bootstrap}", "batch.size=200000", "linger.ms=20"]
-    run_tool(PRODUCER_PERFORMANCE, ["--topic", TOPIC, *records, *properties], flags=JVM_FLAGS, limit_s=TOOL_LIMIT_S)
+def _fill(cluster: Cluster, scale: Scale, payload: Path) -> None:
+    for topic, codec, records in [*((c, c, scale.records) for c in CODECS), (SMALL, "none", scale.small_records)]:
+        _say(f"filling topic {topic}")
+        cluster.create(topic)
+        kafka_tools.produce(cluster.bootstrap, topic, records=records, payload=payload, codec=codec)
 
 
-def read(info: SandboxInfo, load: Load) -> None:
-    arguments = ["--topic", TOPIC, "--messages", str(load.records), "--bootstrap-server", info.bootstrap]
-    run_tool(CONSUMER_PERFORMANCE, arguments, flags=JVM_FLAGS, limit_s=TOOL_LIMIT_S)
+def _say(text: str) -> None:
+    print(text, flush=True)
 
 
-def back_up(info: SandboxInfo, repository: str, records: int) -> None:
-    at = ["--repo", repository, "--backup", "bench", "--bootstrap", info.bootstrap]
-    expect_records(offsite("backup", "run", *at, "--topics", TOPIC), records)
-
-
-def verify(repository: str) -> None:
-    offsite("verify", "--repo", repository, "--backup", "bench", "--deep")
-
-
-def restore(info: SandboxInfo, repository: str, records: int) -> None:
-    at = ["--repo", repository, "--backup", "bench", "--bootstrap", info.bootstrap]
-    expect_records(offsite("restore", "run", *at, "--rename", f"{TOPIC}={RESTORED}", "--yes"), records)
-
-
-def offsite(*arguments: str) -> dict[str, object]:
-    """The JSON result of one command; its complaints go to our stderr."""
-    command = [sys.executable, "-c", "from offsite.cli.main import main; main()", *arguments, "-o", "json"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    result: dict[str, object] = json.loads(done.stdout)
-    return result
-
-
-def expect_records(result: dict[str, object], records: int) -> None:
-    """A fast copy of too little is no result."""
-    if result["records"] != records:
-        raise SystemExit(f"expected {records} records, got {result['records']}")
-
-
-def seconds(step: Callable[[], None]) -> float:
-    start_s = time.perf_counter()
-    step()
-    return time.perf_counter() - start_s
-
-
-def line(step: Step, duration_s: float, load: Load) -> str:
-    rate = f"{load.payload_mib / duration_s:8.0f} MiB/s" if step.moves_payload else ""
-    return f"{step.name:38} {duration_s:7.1f} s {rate}".rstrip()
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the load, once")
+    parser.add_argument("--out", type=Path, help="where to write the figures as JSON")
+    parser.add_argument("--dir", type=Path, help="where to put the temporary folder (6 GB) [default: the system's]")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
