@@ -76,7 +76,7 @@ def run(
 
     request = _request(backup, topics, exclude, internal, missing_topics, compression)
     cluster, repository = connect(bootstrap, kafka_config), open_repository(repo)
-    with spark(spark_master) as runner:
+    with spark(spark_master, preload="offsite.pipeline.backup_copy") as runner:
         plan = plan_backup(repository, cluster.admin, request, slots=slots(spark_master))
         with progress(f"backup {backup}", total_bytes=plan.copy.estimated_bytes) as on_progress:
             result = run_backup(

@@ -52,7 +52,7 @@ def _play(folder: Path, spark_master: str | None) -> DemoResult:
     from offsite.services.demo.story import Demo
 
     sandbox = Sandbox(folder / "kafka")
-    with spark(spark_master) as runner:
+    with spark(spark_master, preload="offsite.pipeline.backup_copy") as runner:
         try:
             info = sandbox.start(owned=True, progress=note)
             note(f"a real Kafka is running on {info.bootstrap}")

@@ -100,7 +100,7 @@ def run(
     from offsite.services.restore_report import report_plan
 
     cluster = connect(bootstrap, kafka_config)
-    with spark(spark_master) as runner:
+    with spark(spark_master, preload="offsite.pipeline.restore_copy") as runner:
         prepared = _prepare(repo, backup, topics, exclude, rename, commit, at, isolation, offsets, cluster)
         if not yes:
             emit_notice(report_plan(prepared), render=_render_plan)

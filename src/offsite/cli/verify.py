@@ -41,7 +41,10 @@ def _deep(opened: Backup, spark_master: str | None) -> VerifyResult:
     from offsite.services.verify import verify_deep
 
     total_bytes = sum(segment.raw_bytes for segment in opened.state().all_segments())
-    with spark(spark_master) as runner, progress("verify", total_bytes=total_bytes) as on_progress:
+    with (
+        spark(spark_master, preload="offsite.pipeline.verify_copy") as runner,
+        progress("verify", total_bytes=total_bytes) as on_progress,
+    ):
         return verify_deep(opened, runner, on_progress=on_progress)
 
 

@@ -44,11 +44,11 @@ def connect(bootstrap: str | None, kafka_config: Path | None) -> Cluster:
 
 
 @contextmanager
-def spark(master: str | None) -> Iterator[SparkRunner]:
-    """Spark, starting in the background from here on; ended with the block."""
+def spark(master: str | None, *, preload: str) -> Iterator[SparkRunner]:
+    """Spark, starting in the background from here on; ended with the block. Workers import `preload` as they start."""
     from offsite.pipeline.session import SparkRunner
 
-    runner = SparkRunner(master=master)
+    runner = SparkRunner(master=master, preload=[preload])
     runner.begin()
     try:
         yield runner
