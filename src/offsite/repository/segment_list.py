@@ -5,7 +5,7 @@ A catalog can hold a million segments while a backup run needs no more than wher
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Protocol, overload
 
 from offsite.repository.segment import Segment
@@ -27,12 +27,12 @@ class StoredSegments(Protocol):
 class SegmentList(Sequence[Segment]):
     """Segments in ascending, non-overlapping ranges: a stored part, loaded on demand, then `tail`."""
 
-    __slots__ = ("_loaded", "_tail", "stored")
+    __slots__ = ("_everything", "_tail", "stored")
 
     def __init__(self, tail: Iterable[Segment] = (), *, stored: StoredSegments | None = None) -> None:
         self.stored = stored
         self._tail = tuple(tail)
-        self._loaded: tuple[Segment, ...] | None = None if stored else ()
+        self._everything: tuple[Segment, ...] | None = None if stored else self._tail
 
     @property
     def tail(self) -> tuple[Segment, ...]:
@@ -48,9 +48,7 @@ class SegmentList(Sequence[Segment]):
 
     def appended(self, segment: Segment) -> SegmentList:
         """With one more segment, which must begin at or after `end`."""
-        longer = SegmentList((*self._tail, segment), stored=self.stored)
-        longer._loaded = self._loaded
-        return longer
+        return SegmentList((*self._tail, segment), stored=self.stored)
 
     def inserted(self, segment: Segment) -> SegmentList:
         """With one more segment anywhere."""
@@ -69,6 +67,9 @@ class SegmentList(Sequence[Segment]):
     def __getitem__(self, index: int | slice) -> Segment | tuple[Segment, ...]:
         return self._all()[index]
 
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._all())
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SegmentList) and self._all() == other._all()
 
@@ -79,6 +80,6 @@ class SegmentList(Sequence[Segment]):
         return f"SegmentList({len(self)} segments to {self.end})"
 
     def _all(self) -> tuple[Segment, ...]:
-        if self._loaded is None:
-            self._loaded = self.stored.load() if self.stored else ()
-        return self._loaded + self._tail
+        if self._everything is None:
+            self._everything = (self.stored.load() if self.stored else ()) + self._tail
+        return self._everything
