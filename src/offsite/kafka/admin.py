@@ -46,11 +46,12 @@ class ClusterAdmin:
                 _check_topic(topic)
         return {name: topic for name, topic in metadata.topics.items() if topic.partitions}
 
-    def topic_configs(self, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
-        """Topic → the settings made on it; defaults of the cluster are left out. Raises `NoSuchTopic`."""
+    def topic_configs(self, names: Iterable[str], *, with_defaults: bool = False) -> Mapping[str, Mapping[str, str]]:
+        """Topic → the settings made on it, `with_defaults` also those of the cluster. Raises `NoSuchTopic`."""
         ordered, found = sorted(names), dict[str, Mapping[str, str]]()
         for first in range(0, len(ordered), _CONFIG_TOPICS_MAX):
-            configs = self._router.call(topic_configs_request(ordered[first : first + _CONFIG_TOPICS_MAX]))
+            some = ordered[first : first + _CONFIG_TOPICS_MAX]
+            configs = self._router.call(topic_configs_request(some, with_defaults=with_defaults))
             found |= configs
         return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from offsite.kafka.broker_errors import broker_error
@@ -21,28 +21,47 @@ class _Entry:
     source: int
 
 
-def topic_configs_request(topics: Iterable[str]) -> Request[Mapping[str, Mapping[str, str]]]:
-    """Topic → its own settings by name. Raises the mapped error of the first topic that cannot be described."""
+def topic_configs_request(
+    topics: Iterable[str], *, with_defaults: bool = False
+) -> Request[Mapping[str, Mapping[str, str]]]:
+    """Topic → its own settings by name, `with_defaults` also those it has from its brokers.
+
+    Raises the mapped error of the first topic that cannot be described.
+    """
 
     def put(out: Encoder, topic: str) -> None:
         out.i8(_TOPIC).string(topic).array(None, Encoder.string)
 
     body = Encoder().array(topics, put).boolean(False).done()
-    return Request(api=Api.DESCRIBE_CONFIGS, version=VERSION, body=body, parse=_parse)
+    return Request(
+        api=Api.DESCRIBE_CONFIGS, version=VERSION, body=body, parse=_parse_all if with_defaults else _parse_own
+    )
 
 
-def _parse(answer: Decoder) -> Mapping[str, Mapping[str, str]]:
+def _parse_own(answer: Decoder) -> Mapping[str, Mapping[str, str]]:
+    return {topic: _values(e for e in entries if e.source == _SET_ON_TOPIC) for topic, entries in _parse(answer)}
+
+
+def _parse_all(answer: Decoder) -> Mapping[str, Mapping[str, str]]:
+    return {topic: _values(entries) for topic, entries in _parse(answer)}
+
+
+def _parse(answer: Decoder) -> Sequence[tuple[str, Sequence[_Entry]]]:
     answer.i32()  # throttle time
-    return dict(answer.array(_resource))
+    return answer.array(_resource)
 
 
-def _resource(answer: Decoder) -> tuple[str, Mapping[str, str]]:
+def _values(entries: Iterable[_Entry]) -> Mapping[str, str]:
+    return {each.name: each.value for each in entries if each.value is not None}
+
+
+def _resource(answer: Decoder) -> tuple[str, Sequence[_Entry]]:
     code, message = answer.i16(), answer.string()
     answer.i8()  # resource type
     topic, entries = answer.string(), answer.array(_entry)
     if code:
         raise broker_error(code, f"describing the configuration of {topic}", detail=message)
-    return topic, {each.name: each.value for each in entries if each.source == _SET_ON_TOPIC and each.value is not None}
+    return topic, entries
 
 
 def _entry(answer: Decoder) -> _Entry:

@@ -38,6 +38,7 @@ class LogSummary:
     batches: int
     control_batches: int
     size_bytes: int
+    largest_batch_bytes: int
     uncompressed_batch_bytes: int
     first_base_offset: int
     last_offset: int
@@ -57,6 +58,7 @@ class LogStats:
     _batches: int = 0
     _control_batches: int = 0
     _size_bytes: int = 0
+    _largest_batch_bytes: int = 0
     _uncompressed_batch_bytes: int = 0
     _first_base_offset: int = -1
     _last_offset: int = -1
@@ -88,6 +90,7 @@ class LogStats:
             batches=self._batches,
             control_batches=self._control_batches,
             size_bytes=self._size_bytes,
+            largest_batch_bytes=self._largest_batch_bytes,
             uncompressed_batch_bytes=self._uncompressed_batch_bytes,
             first_base_offset=self._first_base_offset,
             last_offset=self._last_offset,
@@ -101,8 +104,10 @@ class LogStats:
 
     def _add_alike(self, attributes: int, headers: Sequence[BatchHeader]) -> None:
         """Batches of the same attributes, so that every question about those is asked once."""
-        size_bytes = sum([header.size_bytes for header in headers])
+        sizes_bytes = [header.size_bytes for header in headers]
+        size_bytes = sum(sizes_bytes)
         self._size_bytes += size_bytes
+        self._largest_batch_bytes = max(self._largest_batch_bytes, *sizes_bytes)
         if not attributes & CODEC_MASK:
             self._uncompressed_batch_bytes += size_bytes
         if attributes & CONTROL_BIT:

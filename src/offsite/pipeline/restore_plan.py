@@ -7,24 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from offsite.log.range import TopicPartition
-from offsite.model.errors import BadOption, NoSuchTopic, ProtectedTopic, TargetMismatch, TargetNotEmpty
+from offsite.model.errors import BadOption, NoSuchTopic, ProtectedTopic
 from offsite.model.names import check_topic_name
 from offsite.model.selection import TopicSelection
+from offsite.pipeline.target_topic import TargetTopic, check_target
 from offsite.repository.commit import PartitionId, RecordedHole, TopicShape
 from offsite.repository.segment import Segment
 from offsite.repository.state import BackupState
 
 PROTECTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
 """Topics that brokers write themselves: records produced into them from outside would corrupt the cluster."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetTopic:
-    """A topic that exists on the target. `records` is the number of offsets it holds, over all partitions."""
-
-    topic: str
-    partitions: int
-    records: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +28,7 @@ class TopicRestore:
     create: bool
     records: int
     raw_bytes: int
+    largest_batch_bytes: int
     timestamp_max_ms: int
 
 
@@ -90,7 +83,9 @@ def plan_restore(
     chosen = [shape for shape in shapes if shape.topic not in PROTECTED_TOPICS]
     names = _target_names(chosen, renames)
     existing = {topic.topic: topic for topic in target_topics}
-    _check_targets(chosen, names, existing)
+    for shape in chosen:
+        if (found := existing.get(names[shape.topic])) is not None:
+            check_target(found, shape, [s for p in _partitions(point, shape, found.topic) for s in p.segments])
     incarnations = {shape.incarnation for shape in chosen}
     return RestorePlan(
         backup=point.backup,
@@ -140,23 +135,6 @@ def _target_names(shapes: Sequence[TopicShape], renames: Mapping[str, str]) -> d
     return names
 
 
-def _check_targets(shapes: Sequence[TopicShape], names: Mapping[str, str], existing: Mapping[str, TargetTopic]) -> None:
-    for shape in shapes:
-        found = existing.get(names[shape.topic])
-        if found is None:
-            continue
-        if found.records:
-            raise TargetNotEmpty(
-                f"{found.topic} exists on the target and holds {found.records:,} records",
-                hint=f"restore under another name: --rename {shape.topic}={shape.topic}-restored",
-            )
-        if found.partitions != shape.partitions:
-            raise TargetMismatch(
-                f"{found.topic} exists with {found.partitions} partitions, the backup has {shape.partitions}",
-                hint="delete the empty topic, or restore under another name with --rename",
-            )
-
-
 def _topic(point: BackupState, shape: TopicShape, target: str, existing: Mapping[str, TargetTopic]) -> TopicRestore:
     segments = [s for p in _partitions(point, shape, target) for s in p.segments]
     return TopicRestore(
@@ -165,6 +143,7 @@ def _topic(point: BackupState, shape: TopicShape, target: str, existing: Mapping
         create=target not in existing,
         records=sum(s.records for s in segments),
         raw_bytes=sum(s.raw_bytes for s in segments),
+        largest_batch_bytes=max((s.largest_batch_bytes for s in segments), default=0),
         timestamp_max_ms=max((s.timestamp_max_ms for s in segments), default=-1),
     )
 

@@ -73,6 +73,7 @@ class OpenSegment:
             records=summary.records,
             control_batches=summary.control_batches,
             batches=summary.batches,
+            largest_batch_bytes=summary.largest_batch_bytes,
             raw_bytes=self.raw_bytes,
             stored_bytes=self._body.stored_bytes,
             compression=self._compression,

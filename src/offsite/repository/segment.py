@@ -45,6 +45,7 @@ class Segment:
     records: int
     control_batches: int
     batches: int
+    largest_batch_bytes: int
     raw_bytes: int
     stored_bytes: int
     compression: Compression
@@ -123,6 +124,7 @@ _INTEGERS = (
     "records",
     "control_batches",
     "batches",
+    "largest_batch_bytes",
     "raw_bytes",
     "stored_bytes",
     "base_timestamp_min_ms",

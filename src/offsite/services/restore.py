@@ -17,7 +17,7 @@ from offsite.model.errors import PartitionsFailed, TargetNotEmpty
 from offsite.model.selection import TopicSelection
 from offsite.model.time import format_time
 from offsite.pipeline.restore_copy import RestoreEnds, RestoreReceipt, RestoreTask, restore_partition
-from offsite.pipeline.restore_plan import RestorePlan, TargetTopic, TopicRestore, plan_restore
+from offsite.pipeline.restore_plan import RestorePlan, TopicRestore, plan_restore
 from offsite.pipeline.runner import Done, Failed, OnProgress, Runner
 from offsite.repository.attempt import random_attempt
 from offsite.repository.backup import Backup
@@ -32,7 +32,7 @@ from offsite.repository.restore_record import (
     unfinished_restores,
 )
 from offsite.repository.state import BackupState
-from offsite.services.restore_topics import create_topics, finish_topics
+from offsite.services.restore_topics import create_topics, finish_topics, read_targets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     head = backup.state()
     unfinished = _unfinished(backup, request, cluster_id, head)
     point = _point(backup, request, head) if unfinished is None else backup.state_at(unfinished.commit, head=head)
-    existing = [] if unfinished else _target_topics(admin, point, request)
+    existing = [] if unfinished else read_targets(admin, _names(point, request).values(), now_ms=backup.store.now_ms())
     plan = plan_restore(point, request.selection, renames=request.renames, target_topics=existing)
     record = unfinished or _new_record(backup, request, plan, cluster_id)
     return PlannedRestore(backup=backup, record=record, resumes=unfinished is not None, plan=plan)
@@ -164,21 +164,6 @@ def _point(backup: Backup, request: RestoreRequest, head: BackupState) -> Backup
     if request.time_ms is not None:
         return backup.state_at_time(request.time_ms, head=head)
     return backup.state_at(head.seq, head=head)
-
-
-def _target_topics(admin: ClusterAdmin, point: BackupState, request: RestoreRequest) -> list[TargetTopic]:
-    wanted = set(_names(point, request).values())
-    existing = {name: topic for name, topic in admin.topics().items() if name in wanted}
-    partitions = [TopicPartition(topic=t.name, partition=p.partition) for t in existing.values() for p in t.partitions]
-    starts, ends = admin.start_offsets(partitions), admin.end_offsets(partitions)
-    return [
-        TargetTopic(
-            topic=name,
-            partitions=len(topic.partitions),
-            records=sum(ends[each] - starts[each] for each in partitions if each.topic == name),
-        )
-        for name, topic in existing.items()
-    ]
 
 
 def _new_record(backup: Backup, request: RestoreRequest, plan: RestorePlan, cluster_id: str) -> RestoreRecord:

@@ -37,6 +37,7 @@ def test_a_run_of_batches_is_added_up() -> None:
         batches=2,
         control_batches=0,
         size_bytes=130,
+        largest_batch_bytes=100,
         uncompressed_batch_bytes=100,
         first_base_offset=5,
         last_offset=16,

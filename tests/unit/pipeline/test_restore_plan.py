@@ -6,7 +6,8 @@ import pytest
 
 from offsite.model.errors import BadOption, NoSuchTopic, ProtectedTopic, TargetMismatch, TargetNotEmpty
 from offsite.model.selection import parse_selection
-from offsite.pipeline.restore_plan import RestorePlan, TargetTopic, parse_renames, plan_restore
+from offsite.pipeline.restore_plan import RestorePlan, parse_renames, plan_restore
+from offsite.pipeline.target_topic import TargetTopic
 from offsite.repository.commit import PartitionId, Position, TopicIncarnation, TopicShape
 from offsite.repository.segment import Compression, Segment
 from offsite.repository.segment_list import SegmentList
@@ -32,6 +33,7 @@ def segment(source: PartitionId, start: int, end: int) -> Segment:
         records=end - start,
         control_batches=0,
         batches=1,
+        largest_batch_bytes=1000,
         raw_bytes=100 * (end - start),
         stored_bytes=100,
         compression=Compression.NONE,
@@ -58,6 +60,38 @@ def backup(*shapes: TopicShape) -> BackupState:
         positions={p: Position(partition_id=p, log_start=0, end=10) for p in first},
         segments={p: SegmentList([segment(p, 0, 6), segment(p, 6, 10)]) for p in first},
     )
+
+
+def target(*, partitions: int = 2, records: int = 0) -> TargetTopic:
+    """A topic `t` that takes all that `backup` holds."""
+    return TargetTopic(
+        topic="t",
+        partitions=partitions,
+        records=records,
+        max_batch_bytes=1000,
+        oldest_taken_ms=0,
+        newest_taken_ms=6,
+        oldest_kept_ms=6,
+        keeps_times=True,
+        compacts=False,
+    )
+
+
+LIMITS = {
+    "a smaller batch limit": {"max_batch_bytes": 999},
+    "no times so far ahead": {"newest_taken_ms": 5},
+    "no times so old": {"oldest_taken_ms": 1},
+    "a retention that leaves nothing": {"oldest_kept_ms": 7},
+    "times of its brokers": {"keeps_times": False},
+    "compaction": {"compacts": True},
+}
+
+
+@pytest.mark.parametrize("limit", LIMITS.values(), ids=LIMITS.keys())
+def test_an_existing_target_whose_limits_would_stop_the_restore_is_refused(limit: dict[str, int]) -> None:
+    with pytest.raises(TargetMismatch) as refusal:
+        plan(backup(shape("t")), existing=(replace(target(), **limit),))
+    assert refusal.value.hint
 
 
 def plan(
@@ -96,18 +130,18 @@ def test_the_latest_incarnation_is_restored() -> None:
 
 def test_a_target_with_records_is_refused() -> None:
     with pytest.raises(TargetNotEmpty) as caught:
-        plan(backup(shape("t")), existing=(TargetTopic(topic="t", partitions=2, records=1),))
+        plan(backup(shape("t")), existing=(target(records=1),))
     assert "--rename" in caught.value.hint
 
 
 def test_an_empty_target_of_the_same_shape_is_used() -> None:
-    result = plan(backup(shape("t")), existing=(TargetTopic(topic="t", partitions=2, records=0),))
+    result = plan(backup(shape("t")), existing=(target(),))
     assert not result.topics[0].create
 
 
 def test_a_target_of_another_shape_is_refused() -> None:
     with pytest.raises(TargetMismatch):
-        plan(backup(shape("t")), existing=(TargetTopic(topic="t", partitions=1, records=0),))
+        plan(backup(shape("t")), existing=(target(partitions=1),))
 
 
 def test_an_unknown_literal_topic_is_refused() -> None:
