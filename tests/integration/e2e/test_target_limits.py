@@ -1,0 +1,120 @@
+"""A target that would refuse some of the records is refused before the first: never half a restore."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from offsite.kafka.topic_changes import NewTopic
+from offsite.model.errors import TargetMismatch, TargetNotEmpty
+from offsite.model.size import MIB
+from offsite.services.demo.data import BASE_MS, DAY_MS, Message
+from tests.integration.e2e.site import Site, new_name
+
+LARGE_BYTES = int(6.9 * MIB)
+LARGE_LIMIT = str(8 * MIB)
+
+
+def large() -> Message:
+    return Message(key=b"k", value=random.Random(3).randbytes(LARGE_BYTES), timestamp_ms=BASE_MS)
+
+
+def test_a_record_of_6_9_mb_comes_back_into_a_created_topic(site: Site) -> None:
+    topic = site.make_topic(max_message_bytes=LARGE_LIMIT)
+    site.produce(topic, [large()], message_max_bytes=8 * MIB)
+    site.back_up(topic)
+    site.assert_comes_back(topic)
+
+
+def test_a_limit_the_source_no_longer_has_on_the_topic_is_kept_where_the_target_needs_it(site: Site) -> None:
+    topic = site.make_topic(max_message_bytes=LARGE_LIMIT)
+    site.produce(topic, [large()], message_max_bytes=8 * MIB)
+    site.cluster.admin.alter_topic_configs({topic: {"max.message.bytes": None}})
+    site.back_up(topic)
+    target = new_name(topic)
+    site.restore(topic, target)
+    assert int(site.cluster.admin.topic_configs([target])[target]["max.message.bytes"]) > LARGE_BYTES
+
+
+TOO_STRICT: dict[str, tuple[dict[str, str], Message]] = {
+    "max.message.bytes": ({}, large()),
+    "message.timestamp.after.max.ms": ({}, Message(key=b"k", value=b"v", timestamp_ms=4_102_444_800_000)),
+    "message.timestamp.before.max.ms": (
+        {"message.timestamp.before.max.ms": str(DAY_MS)},
+        Message(key=b"k", value=b"v", timestamp_ms=BASE_MS),
+    ),
+    "message.timestamp.type": (
+        {"message.timestamp.type": "LogAppendTime"},
+        Message(key=b"k", value=b"v", timestamp_ms=BASE_MS),
+    ),
+    "cleanup.policy": ({"cleanup.policy": "compact"}, Message(key=None, value=b"v", timestamp_ms=BASE_MS)),
+    "retention.ms": ({"retention.ms": "1000"}, Message(key=b"k", value=b"v", timestamp_ms=BASE_MS)),
+}
+
+
+@pytest.mark.parametrize(("configs", "message"), TOO_STRICT.values(), ids=TOO_STRICT.keys())
+def test_an_empty_target_with_a_stricter_setting_is_refused_before_anything_is_written(
+    site: Site, configs: dict[str, str], message: Message
+) -> None:
+    topic = site.make_topic(max_message_bytes=LARGE_LIMIT, message_timestamp_after_max_ms=str(2**63 - 1))
+    small = Message(key=b"k", value=b"v", timestamp_ms=BASE_MS)
+    site.produce(topic, [small, message], message_max_bytes=8 * MIB)
+    site.back_up(topic)
+    target = make_target(site, topic, configs=configs)
+    with pytest.raises(TargetMismatch) as refusal:
+        site.restore(topic, target)
+    assert target in refusal.value.message
+    assert refusal.value.hint
+    assert site.cluster.end(target) == 0
+    assert site.cluster.admin.topic_configs([target])[target] == configs
+
+
+@pytest.mark.parametrize("partitions", [1, 3], ids=["fewer", "more"])
+def test_an_empty_target_with_another_partition_count_is_refused(site: Site, partitions: int) -> None:
+    topic = site.make_topic(partitions=2)
+    site.back_up(topic)
+    with pytest.raises(TargetMismatch, match=f"with {partitions} partitions, the backup has 2"):
+        site.restore(topic, make_target(site, topic, partitions=partitions))
+
+
+def test_an_empty_target_that_fits_is_filled_and_keeps_its_settings(site: Site) -> None:
+    topic = site.make_topic()
+    site.produce(topic, [Message(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
+    site.back_up(topic)
+    target = make_target(site, topic, configs={"segment.bytes": str(2 * MIB)})
+    site.restore(topic, target)
+    site.assert_same(site.read(topic), site.read(target))
+    assert site.cluster.admin.topic_configs([target])[target] == {"segment.bytes": str(2 * MIB)}
+
+
+def restored_twice(site: Site, topic: str, target: str) -> None:
+    site.restore(topic, target)
+
+
+def written_by_others(site: Site, topic: str, target: str) -> None:
+    site.produce(make_target(site, topic, name=target), [Message(key=None, value=b"foreign", timestamp_ms=BASE_MS)])
+
+
+@pytest.mark.parametrize("fill", [restored_twice, written_by_others])
+def test_a_target_that_holds_records_is_refused_and_left_alone(
+    site: Site, fill: Callable[[Site, str, str], None]
+) -> None:
+    topic = site.make_topic()
+    site.produce(topic, [Message(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
+    site.back_up(topic)
+    target = new_name(topic)
+    fill(site, topic, target)
+    before = site.read(target)
+    with pytest.raises(TargetNotEmpty):
+        site.restore(topic, target)
+    site.assert_same(before, site.read(target))
+
+
+def make_target(
+    site: Site, topic: str, *, name: str = "", partitions: int = 1, configs: dict[str, str] | None = None
+) -> str:
+    target = name or new_name(topic)
+    site.cluster.admin.create_topics([NewTopic(name=target, partitions=partitions, configs=configs or {})])
+    return target
