@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offsite.model.errors import DamagedCommit, FormatTooNew
+from offsite.repository.commit import Changes, Checkpoint, Commit, PartitionId, Position, RecordedHole, TopicShape
+from offsite.repository.commit_json import commit_hash, decode_commit, encode_commit
+from offsite.repository.layout import BackupLayout, index_key
+from offsite.repository.segment import Compression, Segment
+
+KEY = "backups/b/commits/1.json"
+LAYOUT = BackupLayout(backup="b")
+
+offsets = st.integers(0, 2**62)
+counts = st.integers(0, 2**40)
+times = st.integers(-1, 2**62)
+topics = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,20}", fullmatch=True)
+texts = st.text(max_size=20)
+partitions = st.builds(PartitionId, topic=topics, topic_id=texts, partition=st.integers(0, 10**6))
+
+
+@st.composite
+def segments(draw: st.DrawFn) -> Segment:
+    topic, partition, start = draw(topics), draw(st.integers(0, 10**6)), draw(offsets)
+    compression = draw(st.sampled_from(Compression))
+    key = LAYOUT.segment_key(
+        topic=topic,
+        partition=partition,
+        start=start,
+        attempt=draw(st.from_regex(r"[0-9a-f]{8}", fullmatch=True)),
+        compressed=compression is Compression.ZSTD,
+    )
+    indexed = draw(st.booleans())
+    made: dict[str, Any] = {name: draw(counts) for name in Segment.__dataclass_fields__}
+    made |= {
+        "key": key,
+        "topic": topic,
+        "topic_id": draw(texts),
+        "partition": partition,
+        "start": start,
+        "end": start + 100,
+        "first_offset": start + draw(st.integers(0, 99)),
+        "last_offset": start + 100 + draw(counts),
+        "compression": compression,
+        "base_timestamp_min_ms": draw(times),
+        "timestamp_max_ms": draw(times),
+        "timestamp_types": tuple(draw(st.sets(st.integers(0, 1)))),
+        "leader_epochs": tuple(draw(st.lists(st.integers(-1, 2**31), max_size=4))),
+        "has_transactions": draw(st.booleans()),
+        "hash": draw(texts),
+        "index_key": index_key(key) if indexed else None,
+        "index_hash": draw(texts) if indexed else None,
+    }
+    return Segment(**made)
+
+
+commits = st.builds(
+    Commit,
+    backup=topics,
+    seq=offsets,
+    previous=texts,
+    writer=texts,
+    committed_at_ms=offsets,
+    changes=st.builds(
+        Changes,
+        segments=st.lists(segments(), max_size=3).map(tuple),
+        removed=st.lists(texts, max_size=3).map(tuple),
+        holes=st.lists(
+            st.builds(RecordedHole, partition_id=partitions, start=offsets, end=offsets, reason=texts), max_size=2
+        ).map(tuple),
+        positions=st.lists(
+            st.builds(Position, partition_id=partitions, log_start=offsets, end=offsets), max_size=3
+        ).map(tuple),
+        topics=st.lists(
+            st.builds(
+                TopicShape,
+                topic=topics,
+                topic_id=texts,
+                partitions=counts,
+                replication_factor=counts,
+                configs=st.dictionaries(texts, texts, max_size=3).map(lambda found: tuple(sorted(found.items()))),
+            ),
+            max_size=2,
+        ).map(tuple),
+        forgotten=st.lists(st.tuples(offsets, offsets), max_size=2).map(tuple),
+        groups=st.none() | topics,
+        checkpoint=st.none()
+        | st.builds(
+            Checkpoint,
+            id=offsets,
+            taken_at_ms=offsets,
+            ends=st.lists(st.tuples(partitions, offsets), max_size=2).map(tuple),
+            classes=st.dictionaries(texts, texts, max_size=2).map(lambda found: tuple(sorted(found.items()))),
+        ),
+    ),
+)
+
+
+@given(commits)
+def test_a_commit_reads_back_as_written_and_always_as_the_same_bytes(commit: Commit) -> None:
+    data = encode_commit(commit)
+    assert decode_commit(data, key=KEY) == commit
+    assert encode_commit(decode_commit(data, key=KEY)) == data
+    assert commit_hash(data) == commit_hash(bytes(data))
+
+
+@given(commits)
+def test_keys_of_a_later_minor_version_are_ignored(commit: Commit) -> None:
+    fields = json.loads(encode_commit(commit)) | {"shiny": {"new": 1}}
+    assert decode_commit(json.dumps(fields).encode(), key=KEY) == commit
+
+
+def test_a_later_major_version_is_refused() -> None:
+    commit = Commit(backup="b", seq=1, previous="", writer="w", committed_at_ms=1)
+    fields = json.loads(encode_commit(commit)) | {"format": 2}
+    with pytest.raises(FormatTooNew):
+        decode_commit(json.dumps(fields).encode(), key=KEY)
+
+
+@given(commits, st.data())
+def test_a_field_of_another_type_is_named(commit: Commit, data: st.DataObject) -> None:
+    fields = json.loads(encode_commit(commit))
+    name = data.draw(st.sampled_from(sorted(fields)))
+    fields[name] = {"records": "1"}.get(name, [None])
+    with pytest.raises(DamagedCommit) as caught:
+        decode_commit(json.dumps(fields).encode(), key=KEY)
+    assert name in caught.value.message
+    assert KEY in caught.value.message
+
+
+@given(segments(), st.sampled_from(["topic", "partition", "start", "end", "first_offset", "compression", "records"]))
+def test_a_segment_that_contradicts_itself_is_damage(segment: Segment, name: str) -> None:
+    commit = Commit(backup="b", seq=1, previous="", writer="w", committed_at_ms=1, changes=Changes(segments=(segment,)))
+    fields = json.loads(encode_commit(commit))
+    broken = {"topic": segment.topic + "x", "compression": "rar", "end": segment.start, "first_offset": -1}
+    fields["segments"][0][name] = broken.get(name, getattr(segment, name) if name in broken else 10**15)
+    with pytest.raises(DamagedCommit):
+        decode_commit(json.dumps(fields).encode(), key=KEY)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b'{"format": "1"}', b"\xff\xfe", b"[" * 100_000])
+def test_what_is_no_commit_is_damage(data: bytes) -> None:
+    with pytest.raises(DamagedCommit):
+        decode_commit(data, key=KEY)
+
+
+def test_equal_commits_of_two_writers_differ() -> None:
+    commit = Commit(backup="b", seq=1, previous="", writer="one", committed_at_ms=1)
+    assert encode_commit(commit) != encode_commit(replace(commit, writer="two"))
