@@ -5,7 +5,7 @@ Whoever creates number n+1 has committed; everything written before is garbage u
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -60,9 +60,13 @@ class CommitLog:
         """
         listed = self.store.list(self.layout.commits_prefix, start_after=self.layout.commit_key(after))
         keys = self._dense(listed, after, upto)
+        while window := list(islice(keys, _WINDOW)):
+            yield from self._read_at_once(window)
+
+    def _read_at_once(self, keys: Sequence[str]) -> list[StoredCommit]:
+        """Never yields while threads run: a generator that is dropped there may hang the process when it is collected."""
         with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="commits") as pool:
-            while window := list(islice(keys, _WINDOW)):
-                yield from pool.map(self._existing, window)
+            return list(pool.map(self._existing, keys))
 
     def _dense(self, listed: Iterator[ObjectInfo], after: int, upto: int | None) -> Iterator[str]:
         expected = after + 1

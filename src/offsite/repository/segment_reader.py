@@ -133,13 +133,17 @@ def _fetched(store: Store, segment: Segment, pieces: Sequence[_Piece]) -> Iterat
     if len(pieces) == 1:
         yield pieces[0], fetch(pieces[0])
         return
-    with ThreadPoolExecutor(max_workers=_READ_AHEAD, thread_name_prefix="read-segment") as pool:
+    pool = ThreadPoolExecutor(max_workers=_READ_AHEAD, thread_name_prefix="read-segment")
+    try:
         under_way = [pool.submit(fetch, piece) for piece in pieces[:_READ_AHEAD]]
         for number, piece in enumerate(pieces):
             data = under_way.pop(0).result()
             if number + _READ_AHEAD < len(pieces):
                 under_way.append(pool.submit(fetch, pieces[number + _READ_AHEAD]))
             yield piece, data
+    finally:
+        # Never waits: a reader that is dropped half-way may be collected where waiting for a thread hangs the process.
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 class _Assembler:
