@@ -35,9 +35,9 @@ class SandboxReport:
 @app.command()
 def start(directory: Dir, port: Port = None, output: Output = OutputFormat.TABLE) -> None:
     """Start the sandbox, or find it running; its data from earlier starts is kept."""
-    from offsite.sandbox import Sandbox
+    from offsite.sandbox import Sandbox, Settings
 
-    info = Sandbox(directory).start(port=port, progress=note)
+    info = Sandbox(directory).start(port=port, settings=Settings(long_run=True), progress=note)
     emit(
         SandboxReport(bootstrap=info.bootstrap, dir=str(info.dir), pid=info.pid, running=True),
         output=output,
