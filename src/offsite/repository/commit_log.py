@@ -64,7 +64,7 @@ class CommitLog:
             yield from self._read_at_once(window)
 
     def _read_at_once(self, keys: Sequence[str]) -> list[StoredCommit]:
-        """Never yields while threads run: a generator that is dropped there may hang the process when it is collected."""
+        """Never yields while threads run: a generator dropped there may hang the process when it is collected."""
         with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="commits") as pool:
             return list(pool.map(self._existing, keys))
 
