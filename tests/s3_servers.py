@@ -1,4 +1,4 @@
-"""S3 servers for tests: moto's (Python) and S3Proxy (Java), each on a free loopback port, ended with the test process."""
+"""S3 servers for tests: moto's (Python) and S3Proxy (Java), on free loopback ports, ended with the tests."""
 
 from __future__ import annotations
 

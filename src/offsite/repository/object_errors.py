@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from offsite.model.errors import OffsiteError, StoreDenied, StoreUnavailable, StoreUnreachable
+
+_DENIED = re.compile(r"status code: 40[13]\b")  # a refused listing comes as a general error
 
 
 @contextmanager
@@ -23,7 +26,7 @@ def store_error(what: str, place: str, error: Exception) -> StoreDenied | StoreU
     from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
     reason = f"cannot {what} {place}: {_first_line(error)}"
-    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError) or _DENIED.search(reason):
         return StoreDenied(reason, hint="check the credentials in the environment and what they may do with the bucket")
     if isinstance(error, FileNotFoundError):
         return StoreUnreachable(reason, hint="check that the bucket or container exists")

@@ -77,8 +77,8 @@ def _folder(path: str) -> Store:
 def _cloud(parts: SplitResult, environment: Mapping[str, str]) -> Store:
     options = {name.lower(): environment[name] for name in _ENVIRONMENT[parts.scheme] if environment.get(name)}
     known = _QUERY[parts.scheme]
-    for name, value in parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)):
-        if name not in known:
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in known or not value:
             allowed = ", ".join(sorted(known)) or "nothing"
             raise BadRepositoryUrl(f"{name!r} cannot be set in a {parts.scheme} URL", hint=f"allowed: {allowed}")
         options[known[name]] = value

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from offsite.model.errors import BadRepositoryUrl
+from offsite.repository.object_store import CloudStore
+from offsite.repository.open_store import open_store
+from offsite.repository.posix_store import PosixStore
+
+
+@pytest.mark.parametrize(
+    ("place", "root"),
+    [
+        ("/data/backups", "/data/backups"),
+        ("file:///data/back%20ups", "/data/back ups"),
+        ("relative", str(Path.cwd() / "relative")),
+        ("~/b", str(Path.home() / "b")),
+        ("a:b", str(Path.cwd() / "a:b")),
+    ],
+)
+def test_paths_are_folders(place: str, root: str) -> None:
+    store = open_store(place)
+    assert isinstance(store, PosixStore)
+    assert str(store.root) == root
+
+
+def test_urls_are_cloud_stores_with_credentials_from_the_environment() -> None:
+    environment = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "very-secret", "HOME": "/root"}
+    store = open_store("s3://bucket/a/b/?endpoint=http://127.0.0.1:9000&region=eu-1", environment=environment)
+    assert isinstance(store, CloudStore)
+    assert store.url == "s3://bucket/a/b"
+    assert dict(store.options) == {
+        "aws_access_key_id": "id",
+        "aws_secret_access_key": "very-secret",
+        "aws_endpoint": "http://127.0.0.1:9000",
+        "aws_region": "eu-1",
+    }
+    assert "very-secret" not in repr(store)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "",
+        "ftp://host/x",
+        "s3://",
+        "s3:///x",
+        "s3://key:secret@bucket/x",
+        "s3://bucket/x?secret_access_key=x",
+        "s3://bucket/x?region",
+        "gs://bucket/x?region=x",
+        "file://otherhost/x",
+    ],
+)
+def test_other_places_are_refused(place: str) -> None:
+    with pytest.raises(BadRepositoryUrl) as caught:
+        open_store(place)
+    assert caught.value.hint
