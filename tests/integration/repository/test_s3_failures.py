@@ -1,4 +1,4 @@
-"""What an S3 store does when the network or the server lets it down: a proxy between the two loses answers on purpose."""
+"""What an S3 store does when network or server let it down: a proxy between the two loses answers on purpose."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _PASSED_ON = frozenset({"etag", "last-modified", "content-type", "content-range"
 
 
 class LossyProxy(ThreadingHTTPServer):
-    """Passes requests to `upstream`. `lose_answers` PUTs are carried out and not answered; `refuse` answers every request
-    with that status instead; `dead_after_put` drops everything once a PUT went through."""
+    """Passes requests to `upstream`. `lose_answers` PUTs are carried out and not answered; `refuse` answers every
+    request with that status instead; `dead_after_put` drops everything once a PUT went through."""
 
     daemon_threads = True
 

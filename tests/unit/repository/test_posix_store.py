@@ -83,7 +83,7 @@ def test_a_folder_that_is_not_mounted_is_never_made_by_a_write(tmp_path: Path) -
         lambda: store.put_if_absent("k", b""),
         lambda: store.put_overwrite("k", b""),
         lambda: store.open_write("k"),
-        lambda: store.now_ms(),
+        store.now_ms,
     ):
         with pytest.raises(StoreUnreachable) as caught:
             act()
