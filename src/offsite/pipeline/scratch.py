@@ -5,9 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
+from offsite.model.clock import SystemClock
+
 PREFIX = "offsite-spark-"
+ORPHANED_AFTER_S = 600
+"""A killed owner's JVM may still be starting, and would hang for ever without the folder it was told to write into. No
+start takes this long."""
 
 
 class Scratch:
@@ -31,8 +37,15 @@ class Scratch:
 
 
 def _sweep(parent: Path) -> None:
-    """Delete this user's folders whose owner was killed."""
+    """Delete this user's folders whose owner was killed a while ago. Other sessions may be doing the same."""
     for folder in parent.glob(f"{PREFIX}[0-9]*-*"):
-        owner = folder.name.removeprefix(PREFIX).partition("-")[0]
-        if folder.stat().st_uid == os.getuid() and owner.isdigit() and not Path(f"/proc/{owner}").exists():
-            shutil.rmtree(folder, ignore_errors=True)
+        with suppress(FileNotFoundError):
+            found = folder.stat()
+            is_old = SystemClock().now_ms() / 1000 - found.st_mtime > ORPHANED_AFTER_S
+            if is_old and found.st_uid == os.getuid() and not _is_alive(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_alive(folder: Path) -> bool:
+    owner = folder.name.removeprefix(PREFIX).partition("-")[0]
+    return not owner.isdigit() or Path(f"/proc/{owner}").exists()

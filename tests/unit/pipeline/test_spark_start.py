@@ -13,7 +13,7 @@ import pytest
 from offsite.model.errors import BadOption, JavaMissing, SparkFailed
 from offsite.pipeline.java import java_binary, scheduler_jars, spark_home
 from offsite.pipeline.master import check_reachable, runs_in_one_jvm
-from offsite.pipeline.scratch import PREFIX, Scratch
+from offsite.pipeline.scratch import ORPHANED_AFTER_S, PREFIX, Scratch
 from offsite.pipeline.settings import local_settings
 
 
@@ -74,6 +74,22 @@ def test_scratch_is_private_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch, 
     scratch.remove()
     scratch.remove()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_scratch_of_a_dead_process_goes_once_its_jvm_cannot_be_starting_any_more(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    fresh, old = tmp_path / f"{PREFIX}{ended.pid}-fresh", tmp_path / f"{PREFIX}{ended.pid}-old"
+    fresh.mkdir()
+    old.mkdir()
+    long_ago_s = fresh.stat().st_mtime - 2 * ORPHANED_AFTER_S
+    os.utime(old, (long_ago_s, long_ago_s))
+    Scratch().create()
+    assert fresh.exists()
+    assert not old.exists()
 
 
 def test_scratch_of_a_living_process_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
