@@ -240,6 +240,8 @@ def _expect_the_end(context: SparkContext) -> None:
     """Py4J and the accumulator server would both write the loss of the JVM that we are about to kill to stderr. The
     server takes half a second to stop, which nobody need wait for."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    client: Any = context._gateway._gateway_client  # type: ignore[union-attr]  # noqa: SLF001
+    client.is_connected = False  # or each object collected from now on would try to say farewell
     server = context._accumulatorServer  # noqa: SLF001  # pyspark has no public way
     server.handle_error = lambda *_: None  # type: ignore[method-assign]
     threading.Thread(target=server.shutdown, name="offsite-spark-end", daemon=True).start()
