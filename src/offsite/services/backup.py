@@ -91,12 +91,9 @@ def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequ
     """
     known = _existing(repository, request.backup)
     selection = _selection(request, known)
+    if known is not None:
+        _check_cluster(known, admin.cluster().cluster_id)
     source = read_source(admin, selection, missing_topics=request.missing_topics)
-    if known is not None and known.descriptor.cluster_id != source.cluster_id:
-        raise OtherCluster(
-            f"backup {request.backup} belongs to cluster {known.descriptor.cluster_id}, this is {source.cluster_id}",
-            hint="check --bootstrap, or choose another name with --backup",
-        )
     base = known.state() if known else BackupState(backup=BackupLayout(backup=request.backup).backup)
     positions = {(each.topic_id, each.partition): position.end for each, position in base.positions.items()}
     return BackupPlan(
@@ -192,6 +189,15 @@ def _selection(request: BackupRequest, known: Backup | None) -> TopicSelection:
             hint="leave out --topics to continue it, or choose another name with --backup",
         )
     return request.selection or known.descriptor.selection  # type: ignore[union-attr]  # one of the two is there
+
+
+def _check_cluster(known: Backup, cluster_id: str) -> None:
+    """Before the topics: on another cluster they would only seem to be missing."""
+    if known.descriptor.cluster_id != cluster_id:
+        raise OtherCluster(
+            f"backup {known.descriptor.name} belongs to cluster {known.descriptor.cluster_id}, this is {cluster_id}",
+            hint="check --bootstrap, or choose another name with --backup",
+        )
 
 
 class _LastProgress:
