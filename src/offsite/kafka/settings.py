@@ -61,7 +61,7 @@ class Settings:
     def bad(self, name: str, reason: str, *, hint: str = "") -> BadKafkaConfig:
         found = self._properties.get(name)
         place = f"{self._source}:{found.line}" if found else self._source
-        return BadKafkaConfig(f"{place}: {name}: {reason}", hint=hint)
+        return BadKafkaConfig(f"{place}: {name}: {reason}", hint=hint or f"correct {name} in {self._source}")
 
     def unknown(self, known: Collection[str]) -> tuple[str, ...]:
         """One line for each setting that is not among `known`."""
