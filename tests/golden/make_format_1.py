@@ -1,4 +1,4 @@
-"""How `format-1` was made, once: `python -m tests.golden.make_format_1 FOLDER`. A released format's folder never changes."""
+"""How `format-1` was made, once: `python -m tests.golden.make_format_1 FOLDER`. It never changes once released."""
 
 from __future__ import annotations
 
