@@ -46,10 +46,7 @@ class Site:
 
     def produce(self, topic: str, messages: Iterable[Message], **client: object) -> None:
         """Write through librdkafka, everything acknowledged; `compression_type="gzip"` sets compression.type."""
-        settings = {name.replace("_", "."): value for name, value in client.items()}
-        producer = Producer({"bootstrap.servers": self.cluster.bootstrap, "linger.ms": 5, **settings})
-        produce(producer, topic, messages)
-        assert producer.flush(60) == 0
+        produce_to(self.cluster.bootstrap, topic, messages, **client)
 
     def delete_before(self, topic: str, offset: int, *, partition: int = 0) -> None:
         key = TopicPartition(topic=topic, partition=partition)
@@ -96,6 +93,13 @@ class Site:
     def assert_same(self, source: Reading, restored: Reading) -> None:
         comparison = compare("topic", source, restored)
         assert comparison.identical, comparison.difference[:2000]
+
+
+def produce_to(bootstrap: str, topic: str, messages: Iterable[Message], **client: object) -> None:
+    settings = {name.replace("_", "."): value for name, value in client.items()}
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **settings})
+    produce(producer, topic, messages)
+    assert producer.flush(60) == 0
 
 
 def produce(producer: Producer, topic: str, messages: Iterable[Message]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
@@ -15,7 +14,8 @@ from offsite.model.errors import NoSuchTopic
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.overview import show_backup
 from offsite.services.source import MissingTopics
-from tests.integration.e2e.site import Site, new_name, produce, values
+from tests.integration.e2e.site import Site, new_name, values
+from tests.integration.e2e.transactions import begun, with_transaction
 from tests.integration.kafka.cluster import wait_until
 
 BATCH = 100
@@ -131,7 +131,6 @@ def test_aborted_records_are_left_out_or_kept_as_asked(site: Site, isolation: st
     with_transaction(site, topic, numbered(0, 50), commit=True)
     with_transaction(site, topic, numbered(1000, 1100), commit=False)
     with_transaction(site, topic, numbered(50, 100), commit=True)
-    wait_until(lambda: site.cluster.end(topic) == 203)
     site.back_up(topic)
     result = site.assert_comes_back(topic, isolation=isolation)
     kept = isolation == "read_uncommitted"
@@ -229,25 +228,6 @@ def test_a_topic_that_vanished_after_the_first_run_can_still_be_restored(site: S
     assert site.back_up(missing=MissingTopics.WARN).missing_topics == (vanished,)
     site.restore(vanished, vanished)
     site.assert_same(before, site.read(vanished))
-
-
-def with_transaction(site: Site, topic: str, messages: Iterable[Message], *, commit: bool) -> None:
-    producer = begun(site, topic, messages)
-    if commit:
-        producer.commit_transaction()
-    else:
-        producer.abort_transaction()
-
-
-def begun(site: Site, topic: str, messages: Iterable[Message]) -> Producer:
-    """A producer with an open transaction whose records are in the log."""
-    settings = {"bootstrap.servers": site.cluster.bootstrap, "transactional.id": new_name(topic), "log_level": 3}
-    producer = Producer(settings)
-    producer.init_transactions()
-    producer.begin_transaction()
-    produce(producer, topic, messages)
-    producer.flush()
-    return producer
 
 
 def new_topic(name: str, *, partitions: int = 1) -> NewTopic:

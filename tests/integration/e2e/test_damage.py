@@ -1,0 +1,168 @@
+"""Damaged repositories: verify names what is wrong, the rest can be restored, and nothing wrong is restored."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from offsite.model.errors import Damaged, DamagedCommit
+from offsite.repository.segment import Compression, Segment
+from offsite.sandbox.tools import DUMP_LOG_SEGMENTS, run_tool
+from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.overview import read_status
+from offsite.services.verify import verify_deep, verify_quick
+from tests.integration.e2e.command import files_under, offsite
+from tests.integration.e2e.site import BACKUP, Site, new_name
+from tests.integration.e2e.transactions import with_transaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two topics in one backup: `broken` has an index and two segments to damage, `sound` is left alone."""
+
+    broken: str
+    sound: str
+    segments: tuple[Segment, ...]
+    folder: Path
+
+
+@pytest.fixture
+def pair(site: Site) -> Pair:
+    broken, sound = site.make_topic(), site.make_topic()
+    site.produce(sound, numbered(0, 100))
+    with_transaction(site, broken, numbered(0, 100), commit=True)
+    site.back_up(broken, sound)
+    with_transaction(site, broken, numbered(100, 200), commit=True)
+    site.back_up()
+    segments = tuple(each for each in site.backup.state().all_segments() if each.topic == broken)
+    assert len(segments) == 2
+    return Pair(broken=broken, sound=sound, segments=segments, folder=Path(site.repository.store.url))
+
+
+def numbered(start: int, end: int) -> list[Message]:
+    return [Message(key=b"%d" % n, value=b"record %d" % n, timestamp_ms=BASE_MS + n) for n in range(start, end)]
+
+
+def object_path(pair: Pair, *, index: bool = False) -> Path:
+    segment = pair.segments[0]
+    return pair.folder / ((segment.index_key or "") if index else segment.key)
+
+
+def truncated(pair: Pair) -> Path:
+    path = object_path(pair)
+    path.write_bytes(path.read_bytes()[:-7])
+    return path
+
+
+def flipped(pair: Pair) -> Path:
+    path = object_path(pair)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    return path
+
+
+def swapped(pair: Pair) -> Path:
+    path = object_path(pair)
+    path.write_bytes((pair.folder / pair.segments[1].key).read_bytes())
+    return path
+
+
+def missing(pair: Pair) -> Path:
+    path = object_path(pair)
+    path.unlink()
+    return path
+
+
+def index_missing(pair: Pair) -> Path:
+    path = object_path(pair, index=True)
+    path.unlink()
+    return path
+
+
+def index_flipped(pair: Pair) -> Path:
+    path = object_path(pair, index=True)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    return path
+
+
+SEEN_AT_ONCE = {truncated, swapped, missing, index_missing}
+Break = Callable[[Pair], Path]
+
+
+@pytest.mark.parametrize("damage", [truncated, flipped, swapped, missing, index_missing, index_flipped])
+def test_damage_is_named_spares_the_rest_and_is_cured_by_putting_the_object_back(
+    site: Site, pair: Pair, damage: Break
+) -> None:
+    whole = {path: path.read_bytes() for path in (object_path(pair), object_path(pair, index=True))}
+    before = site.read(pair.broken)
+    path = damage(pair)
+    found = verify_deep(site.backup, site.spark)
+    assert not found.ok
+    (named,) = found.damaged
+    assert named.key == pair.segments[0].key
+    assert (named.topic, named.first_commit, named.last_commit) == (pair.broken, 1, 2)
+    assert verify_quick(site.backup).ok is (damage not in SEEN_AT_ONCE)
+    sound = new_name(pair.sound)
+    site.restore(pair.sound, sound)
+    site.assert_same(site.read(pair.sound), site.read(sound))
+    target = new_name(pair.broken)
+    with pytest.raises(Damaged) as refusal:
+        site.restore(pair.broken, target)
+    assert pair.segments[0].key in refusal.value.message
+    assert refusal.value.hint
+    path.write_bytes(whole[path])
+    assert site.restore(pair.broken, target).resumed
+    site.assert_same(before, site.read(target))
+    site.assert_verified()
+
+
+@pytest.mark.parametrize(("seq", "gone"), [(1, True), (1, False), (2, False)])
+def test_a_damaged_commit_is_named_and_nothing_is_built_on_it(site: Site, pair: Pair, seq: int, gone: bool) -> None:
+    commit = pair.folder / "backups" / BACKUP / "commits" / f"{seq:020}.json"
+    whole = commit.read_bytes()
+    if gone:
+        commit.unlink()
+    else:
+        commit.write_bytes(whole.replace(b'"partition":0', b'"partition":x', 1))
+        assert commit.read_bytes() != whole
+    before = files_under(pair.folder)
+    with pytest.raises(DamagedCommit):
+        verify_quick(site.backup)
+    with pytest.raises(DamagedCommit):
+        site.back_up()
+    (status,) = read_status(site.repository).backups
+    assert not status.safe
+    done = offsite("verify", "--repo", pair.folder, "--backup", BACKUP, "--deep")
+    assert (done.exit_code, done.error["id"]) == (Damaged.exit_code, DamagedCommit.id)
+    assert files_under(pair.folder) == before
+    commit.write_bytes(whole)
+    site.assert_verified()
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_kafka_s_own_tool_reads_every_segment(site: Site, tmp_path: Path, codec: str) -> None:
+    topic = site.make_topic()
+    site.produce(topic, numbered(0, 1000), compression_type=codec, batch_num_messages=100)
+    site.delete_before(topic, 250)
+    site.back_up(topic)
+    (segment,) = site.backup.state().all_segments()
+    assert (segment.compression is Compression.ZSTD) == (codec == "none")
+    content = Path(site.repository.store.url, segment.key).read_bytes()
+    if segment.compression is Compression.ZSTD:
+        content = zstandard.ZstdDecompressor().decompressobj(read_across_frames=True).decompress(content)
+    log = tmp_path / "00000000000000000000.log"
+    log.write_bytes(content)
+    printed = run_tool(DUMP_LOG_SEGMENTS, ["--files", str(log)])
+    verdicts = re.findall(r"^baseOffset: (\d+) lastOffset: (\d+) .* isvalid: (\w+)", printed, re.MULTILINE)
+    assert len(verdicts) == segment.batches > 1
+    assert {verdict for _, _, verdict in verdicts} == {"true"}
+    assert int(verdicts[0][0]) <= 250 <= int(verdicts[0][1])
+    assert int(verdicts[-1][1]) == 999
