@@ -47,46 +47,64 @@ def _rebuild(kind: type[ErrorT], message: str, hint: str) -> ErrorT:
 
 
 class UserError(OffsiteError):
+    """The request or the configuration is wrong; nothing was done."""
+
     id = "OFF-0200"
     exit_code = 2
 
 
 class NoRepository(OffsiteError):
+    """There is no such repository or backup."""
+
     id = "OFF-1000"
     exit_code = 10
 
 
 class Conflict(OffsiteError):
+    """Another writer was first: re-read, then decide."""
+
     id = "OFF-1100"
     exit_code = 11
 
 
 class Damaged(OffsiteError):
+    """Stored or received bytes are not what was written."""
+
     id = "OFF-1300"
     exit_code = 13
 
 
 class Refused(OffsiteError):
+    """A guard said no; nothing was changed."""
+
     id = "OFF-1400"
     exit_code = 14
 
 
 class KafkaUnavailable(OffsiteError):
+    """The cluster did not answer: try again later."""
+
     id = "OFF-1500"
     exit_code = 15
 
 
 class StoreUnavailable(OffsiteError):
+    """The store did not answer: try again later."""
+
     id = "OFF-1600"
     exit_code = 16
 
 
 class Denied(OffsiteError):
+    """Authentication or authorisation failed."""
+
     id = "OFF-1700"
     exit_code = 17
 
 
 class Bug(OffsiteError):
+    """An invariant of offsite itself does not hold."""
+
     id = "OFF-0100"
     exit_code = 1
 
@@ -119,10 +137,14 @@ class BadKafkaConfig(UserError):
 
 
 class BadRepositoryUrl(UserError):
+    """The text names no folder and no supported object store, or holds what a URL may not hold."""
+
     id = "OFF-0205"
 
 
 class JavaMissing(UserError):
+    """No Java runtime was found, or one too old for Spark or Kafka."""
+
     id = "OFF-0206"
 
 
@@ -133,21 +155,23 @@ class BackupExists(UserError):
 
 
 class NoSuchRestorePoint(UserError):
+    """The backup has no commit of that number, or none at or before that time."""
+
     id = "OFF-0208"
-
-
-class BadRange(UserError):
-    id = "OFF-0209"
 
 
 # -- NoRepository ------------------------------------------------------------------------------------------------------
 
 
 class RepositoryNotFound(NoRepository):
+    """The folder or prefix holds no repository: there is no `offsite.json`."""
+
     id = "OFF-1001"
 
 
 class BackupNotFound(NoRepository):
+    """The repository holds no backup of that name."""
+
     id = "OFF-1002"
 
 
@@ -175,7 +199,7 @@ class ObjectTaken(Conflict):
 class TopicReplaced(Conflict):
     """The topic was deleted and made anew since the plan: another incarnation under the same name."""
 
-    id = "OFF-1102"
+    id = "OFF-1103"
 
 
 # -- Damaged -----------------------------------------------------------------------------------------------------------
@@ -221,6 +245,8 @@ class OtherCluster(Refused):
 
 
 class TargetNotEmpty(Refused):
+    """A topic to restore into holds records that this restore did not write."""
+
     id = "OFF-1402"
 
 
@@ -231,6 +257,8 @@ class TargetMismatch(Refused):
 
 
 class ConfirmationMissing(Refused):
+    """The plan was not confirmed, or there was no terminal to ask on."""
+
     id = "OFF-1404"
 
 
@@ -241,23 +269,23 @@ class ProtectedTopic(Refused):
 
 
 class RepositoryExists(Refused):
+    """There is a repository already, or other files are in its place."""
+
     id = "OFF-1406"
-
-
-class NotRepresentable(Refused):
-    """A record cannot be held by the target without loss."""
-
-    id = "OFF-1407"
 
 
 # -- KafkaUnavailable --------------------------------------------------------------------------------------------------
 
 
 class KafkaUnreachable(KafkaUnavailable):
+    """No broker of the bootstrap list could be connected to."""
+
     id = "OFF-1501"
 
 
 class KafkaTimeout(KafkaUnavailable):
+    """A broker took the request and did not answer within `request.timeout.ms`."""
+
     id = "OFF-1502"
 
 
@@ -289,10 +317,14 @@ class JarsNotFetched(KafkaUnavailable):
 
 
 class StoreUnreachable(StoreUnavailable):
+    """The store failed, or did not answer, through all retries."""
+
     id = "OFF-1601"
 
 
 class StoreFull(StoreUnavailable):
+    """The store has no room, or its quota is used up."""
+
     id = "OFF-1602"
 
 
@@ -306,14 +338,20 @@ class PutOutcomeUnknown(StoreUnavailable):
 
 
 class KafkaAuthenticationFailed(Denied):
+    """The cluster did not accept who we are: user, password, token or certificate."""
+
     id = "OFF-1701"
 
 
 class KafkaNotAuthorized(Denied):
+    """The cluster knows who we are and does not let us do that."""
+
     id = "OFF-1702"
 
 
 class StoreDenied(Denied):
+    """The store did not accept the credentials, or does not let them do that."""
+
     id = "OFF-1703"
 
 

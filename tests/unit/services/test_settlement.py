@@ -60,7 +60,7 @@ def test_a_failed_range_stops_its_partition_there_and_no_other() -> None:
 
 def test_the_first_failed_range_is_the_one_reported() -> None:
     (failure,) = outcome(PLAN, ("a", STARTS[1]), ("a", STARTS[-1])).failed
-    assert (failure.topic, failure.start, failure.error) == ("a", STARTS[1], "OFF-1102")
+    assert (failure.topic, failure.start, failure.error) == ("a", STARTS[1], "OFF-1103")
 
 
 def test_when_nothing_was_copied_the_error_itself_is_raised() -> None:
