@@ -72,7 +72,10 @@ class LocalJvm:
             if self._process.poll() is not None:
                 self._restart_without_archive()
             if self._clock.monotonic_s() > deadline_s:
-                raise SparkFailed(f"Spark's JVM did not start within {START_LIMIT_S} s", hint="offsite doctor")
+                raise SparkFailed(
+                    f"Spark's JVM did not start within {START_LIMIT_S} s",
+                    hint="check that java -version works and memory is free, then run again",
+                )
             self._clock.sleep(POLL_S)
         raw = self._connection.read_bytes()  # Spark renames it into place: never half written
         port, secret_bytes = struct.unpack_from(">ii", raw)
@@ -109,7 +112,10 @@ class LocalJvm:
             words = last_words(self._log)
             if "UnsupportedClassVersionError" in self._log.read_text(errors="replace"):
                 raise JavaMissing(f"{self._java[0]} is too old for Spark", hint=INSTALL_HINT)
-            raise SparkFailed(f"Spark's JVM ended as it started: {words}", hint="offsite doctor")
+            raise SparkFailed(
+                f"Spark's JVM ended as it started: {words}",
+                hint="check that java -version works and memory is free, then run again",
+            )
         self.close()
         self._archive = self._archive.discarded()
         self._process = self._spawn()

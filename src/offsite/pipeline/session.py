@@ -145,7 +145,10 @@ class _Session(ABC):
         except OffsiteError as error:
             self._error = error
         except Exception as error:  # noqa: BLE001  # raised to the caller by `ready`
-            self._error = SparkFailed(f"Spark did not start: {self._explain(error)}", hint="offsite doctor")
+            self._error = SparkFailed(
+                f"Spark did not start: {self._explain(error)}",
+                hint="check that java -version works and memory is free, then run again",
+            )
             self._error.__cause__ = error
 
     def _explain(self, error: Exception) -> str:

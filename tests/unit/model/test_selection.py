@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from offsite.model.errors import BadName, BadOption
 from offsite.model.selection import parse_selection
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from offsite.model.errors import BadOption
 from offsite.model.time import format_duration, format_time, parse_time
 
