@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from offsite.pipeline.scratch import ORPHANED_AFTER_S
 from tests.processes import processes_with, wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -97,12 +98,14 @@ def test_a_driver_killed_in_the_middle_of_a_task_leaves_no_process(environment: 
     wait_until(lambda: not left_processes(environment), "every process of the run to end")
 
 
-def test_what_a_killed_driver_left_is_deleted_by_the_next(environment: dict[str, str], tmp_path: Path) -> None:
+def test_what_a_killed_driver_left_is_deleted_by_a_later_one(environment: dict[str, str], tmp_path: Path) -> None:
     with driver(LONG_TASK, environment, str(tmp_path / "started")) as process:
         wait_until((tmp_path / "started").exists, "the task to start")
         process.kill()
-    assert left_files(environment)
     wait_until(lambda: not left_processes(environment), "every process of the run to end")
+    (left,) = left_files(environment)
+    long_ago_s = left.stat().st_mtime - ORPHANED_AFTER_S - 60
+    os.utime(left, (long_ago_s, long_ago_s))
     with driver(TWO_RUNS, environment) as process:
         process.communicate()
     assert left_files(environment) == []
