@@ -73,7 +73,8 @@ def start(*arguments: object, environment: Mapping[str, str] | None = None) -> s
 
 
 def command(*arguments: object) -> list[str]:
-    return [str(OFFSITE), *map(str, arguments), "-o", "json"]
+    output = () if "--help" in arguments else ("-o", "json")
+    return [str(OFFSITE), *map(str, arguments), *output]
 
 
 def clean_environment(more: Mapping[str, str] | None) -> dict[str, str]:

@@ -14,6 +14,7 @@ from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
 from tests.integration.e2e.site import Site
 from tests.integration.kafka.cluster import Cluster
+from tests.spark_cluster import standalone_cluster
 
 
 @pytest.fixture(scope="package")
@@ -24,6 +25,13 @@ def spark() -> Iterator[Runner]:
         yield runner
     finally:
         runner.close()
+
+
+@pytest.fixture(scope="module")
+def spark_master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a standalone Spark cluster: a master, and one worker of two cores."""
+    with standalone_cluster(tmp_path_factory.mktemp("spark-cluster")) as url:
+        yield url
 
 
 @pytest.fixture
