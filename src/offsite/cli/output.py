@@ -59,7 +59,7 @@ def emit_notice(result: ResultT, *, render: Callable[[Console, ResultT], None]) 
     """Show `result` to people on stderr: it is not the command's result."""
     from rich.console import Console
 
-    render(Console(highlight=False, stderr=True), result)
+    render(Console(highlight=False, soft_wrap=True, stderr=True), result)
 
 
 def confirm(question: str) -> None:
@@ -77,10 +77,13 @@ def note(text: str) -> None:
 
 
 def console() -> Console:
-    """A console on stdout. rich is imported here, so that `--help` and `-o json` do not pay for it."""
+    """A console on stdout. rich is imported here, so that `--help` and `-o json` do not pay for it.
+
+    Lines of text are left whole: a command that was shown can be copied, and found by grep.
+    """
     from rich.console import Console
 
-    return Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
+    return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
 
 
 def plain(value: object) -> Plain:
