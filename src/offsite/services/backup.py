@@ -5,7 +5,6 @@ The state of a backup is its repository: a run continues from the committed posi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,11 +17,12 @@ from offsite.pipeline.plan import CopyPlan, plan_copy
 from offsite.pipeline.runner import OnProgress, Runner, RunProgress
 from offsite.repository.attempt import random_attempt
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, RecordedHole
+from offsite.repository.commit import Changes
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.segment_writer import CompressionChoice
 from offsite.repository.state import BackupState
+from offsite.services.hole_report import HoleReport, hole_reports
 from offsite.services.settlement import PartitionFailure, Settlement, settle
 from offsite.services.source import MissingTopics, Source, read_source
 
@@ -47,17 +47,6 @@ class BackupPlan:
     source: Source
     base: BackupState
     copy: CopyPlan
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoleReport:
-    """Offsets `[start, end)` that the source no longer had."""
-
-    topic: str
-    partition: int
-    start: int
-    end: int
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,20 +145,6 @@ def _result(plan: BackupPlan, settlement: Settlement, state: BackupState, peak_r
         missing_topics=plan.source.missing,
         committed_at_ms=state.committed_at_ms,
         worker_peak_rss_bytes=peak_rss_bytes,
-    )
-
-
-def hole_reports(holes: Sequence[RecordedHole]) -> tuple[HoleReport, ...]:
-    """Holes as results show them."""
-    return tuple(
-        HoleReport(
-            topic=hole.partition_id.topic,
-            partition=hole.partition_id.partition,
-            start=hole.start,
-            end=hole.end,
-            reason=hole.reason,
-        )
-        for hole in holes
     )
 
 

@@ -12,7 +12,7 @@ from offsite.repository.commit import PartitionId, TopicShape
 from offsite.repository.history import CommitSummary
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
-from offsite.services.backup import HoleReport, hole_reports
+from offsite.services.hole_report import HoleReport, hole_reports
 
 STALE_AFTER_S = 24 * 3600
 """A backup without a commit for a day gets attention: the least demanding schedule people have is a nightly one."""
