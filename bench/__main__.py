@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from bench import kafka_tools
@@ -28,7 +29,7 @@ from offsite.pipeline.session import SparkRunner
 def main() -> None:
     options = _options()
     with tempfile.TemporaryDirectory(prefix="offsite-bench-", dir=options.dir) as folder:
-        report = run_bench(QUICK if options.quick else FULL, Path(folder))
+        report = run_bench(_scale(options), Path(folder))
     print(f"\n{report.table()}")
     out = options.out or (None if options.quick else LATEST)
     if out:
@@ -79,9 +80,15 @@ def _say(text: str) -> None:
     print(text, flush=True)
 
 
+def _scale(options: argparse.Namespace) -> Scale:
+    scale = QUICK if options.quick else FULL
+    return replace(scale, repeats=options.repeats or scale.repeats)
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the load, once")
+    parser.add_argument("--repeats", type=int, help="how often everything is measured [default: 3, quick: 1]")
     parser.add_argument("--out", type=Path, help="where to write the figures as JSON")
     parser.add_argument("--dir", type=Path, help="where to put the temporary folder (6 GB) [default: the system's]")
     return parser.parse_args()
