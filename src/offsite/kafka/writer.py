@@ -43,10 +43,10 @@ from offsite.model.errors import (
     OffsiteError,
     ProtectedTopic,
 )
+from offsite.model.names import PROTECTED_TOPICS
 
 # The broker remembers the last five batches of a producer: more than that could not be recognised when sent again.
 MAX_IN_FLIGHT = 5
-PROTECTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
 _COUNTS = struct.Struct(">i30xi")  # last offset delta and record count of a batch header
 _COUNTS_POSITION = 23
 

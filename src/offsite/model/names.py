@@ -13,6 +13,10 @@ _BACKUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
+PROTECTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
+"""Topics that brokers write themselves: records produced into them from outside would corrupt the cluster."""
+
+
 def check_backup_name(name: str) -> str:
     """Return `name` if it can name a backup: letters, digits, `.`, `_`, `-`, first a letter or digit, at most 128."""
     if not _BACKUP.fullmatch(name) or ".." in name:

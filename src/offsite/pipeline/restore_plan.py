@@ -8,15 +8,12 @@ from dataclasses import dataclass
 
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BadOption, NoSuchTopic, ProtectedTopic
-from offsite.model.names import check_topic_name
+from offsite.model.names import PROTECTED_TOPICS, check_topic_name
 from offsite.model.selection import TopicSelection
 from offsite.pipeline.target_topic import TargetTopic, check_target
 from offsite.repository.commit import PartitionId, RecordedHole, TopicShape
 from offsite.repository.segment import Segment
 from offsite.repository.state import BackupState
-
-PROTECTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
-"""Topics that brokers write themselves: records produced into them from outside would corrupt the cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
