@@ -1,0 +1,87 @@
+"""The front page, the tutorial and the how-tos do what they say. The how-tos go on where the tutorial ends."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from offsite.cli.wiring import connect
+from offsite.sandbox import Sandbox, SandboxInfo
+from offsite.sandbox.ports import free_ports
+from tests.integration.docs.page import commands, is_shown, run
+
+HOW_TOS = ("prove", "bad-deploy", "cluster-gone", "move", "deleted-topic")
+"""In an order in which no page spoils the cluster for the next one."""
+
+pytestmark = pytest.mark.timeout(600)  # up to four JVMs a page
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tutorial:
+    """What it left behind: its folder, and its broker, which runs again."""
+
+    folder: Path
+    bootstrap: str
+    port: int
+
+
+@pytest.fixture(scope="module")
+def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tutorial]:
+    folder, (port,) = tmp_path_factory.mktemp("tutorial"), free_ports(1)
+    sandbox = Sandbox(folder / "kafka")
+    try:
+        _check("docs/tutorial.md", folder, tmp_path_factory.mktemp("steps"), {}, port=port)
+        assert sandbox.status() is None
+        yield Tutorial(folder=folder, bootstrap=sandbox.start(owned=True).bootstrap, port=port)
+    finally:
+        sandbox.stop()
+
+
+@pytest.fixture
+def new_cluster(second_broker: SandboxInfo) -> Iterator[str]:
+    """A cluster without topics."""
+    yield second_broker.bootstrap
+    admin = connect(second_broker.bootstrap, None).admin
+    admin.delete_topics([name for name, topic in admin.topics().items() if not topic.internal])
+
+
+def test_the_front_page_does_what_it_says(tmp_path: Path) -> None:
+    folder, steps, (port,) = tmp_path / "tour", tmp_path / "steps", free_ports(1)
+    folder.mkdir()
+    steps.mkdir()
+    try:
+        _check("README.md", folder, steps, {}, port=port, skip=2)
+    finally:
+        Sandbox(folder / "kafka").stop()
+
+
+@pytest.mark.parametrize("name", HOW_TOS)
+def test_a_how_to_does_what_it_says(name: str, tutorial: Tutorial, new_cluster: str, tmp_path: Path) -> None:
+    folder, steps = tmp_path / "tour", tmp_path / "steps"
+    steps.mkdir()
+    shutil.copytree(tutorial.folder / "backups", folder / "backups")
+    brokers = {"OFFSITE_BOOTSTRAP": tutorial.bootstrap, "NEW": new_cluster}
+
+    _check(f"docs/how-to/{name}.md", folder, steps, {"OFFSITE_REPO": "backups", **brokers}, port=tutorial.port)
+
+
+def test_every_page_with_commands_is_run() -> None:
+    root = Path(__file__).parents[3]
+    pages = {str(page.relative_to(root)) for page in root.glob("docs/**/*.md") if commands(str(page.relative_to(root)))}
+
+    assert pages == {"docs/tutorial.md", *(f"docs/how-to/{name}.md" for name in HOW_TOS)}
+
+
+def _check(page: str, folder: Path, steps: Path, environment: Mapping[str, str], *, port: int, skip: int = 0) -> None:
+    """Run `page` but for its first `skip` commands: all of them ran, ended and printed as shown."""
+    wanted = commands(page)[skip:]
+    ran = run(wanted, folder, steps, environment, port=port)
+    for each in ran:
+        said = f"{page}: {each.command.text}\nexit code {each.exit_code}\n{each.output}"
+        assert each.exit_code == each.command.exit_code, said
+        assert is_shown(each, folder, port=port), f"{said}\n-- the page shows --\n" + "\n".join(each.command.shown)
+    assert len(ran) == len(wanted)
