@@ -63,12 +63,19 @@ class LocalJvm:
         self._archive = archive_for(cache_folder(), java, jars, flags, clock=clock)
         self._java = [str(java), *flags, "-cp", os.pathsep.join(map(str, jars))]
         self._settings = [f"-D{name}={value}" for name, value in settings.items()]
+        self._abandoned = False
         self._process = self._spawn()
+
+    def abandon(self) -> None:
+        """Nobody waits for it any more: `gateway` raises at once, and `close` records nothing of so short a life."""
+        self._abandoned = True
 
     def gateway(self) -> tuple[int, str]:
         """Port on loopback and secret, once the JVM listens. Raises `SparkFailed`, with the end of the JVM's log."""
         deadline_s = self._clock.monotonic_s() + START_LIMIT_S
         while not self._connection.exists():
+            if self._abandoned:
+                raise SparkFailed("the start of Spark was given up", hint="run again")
             if self._process.poll() is not None:
                 self._restart_without_archive()
             if self._clock.monotonic_s() > deadline_s:
@@ -85,13 +92,15 @@ class LocalJvm:
         """Kill it; or, when it has classes to record, let it end by itself behind our back. May be called twice."""
         if self._process.stdin is None or self._process.stdin.closed:
             return
-        if self._archive.recording is not None and self._process.poll() is None:
+        if self._archive.recording is not None and not self._abandoned and self._process.poll() is None:
             os.setpriority(os.PRIO_PGRP, self._process.pid, RECORDING_NICENESS)
             self._process.stdin.close()
             return
         with self._process:  # closes the pipe and waits
             if self._process.poll() is None:
                 os.killpg(self._process.pid, signal.SIGKILL)
+        if self._archive.recording is not None:
+            self._archive.recording.unlink(missing_ok=True)
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         command = [*self._java, *self._archive.flags, *self._settings, *_contained(self._folder), _MAIN_CLASS]

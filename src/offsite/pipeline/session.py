@@ -123,12 +123,16 @@ class _Session(ABC):
         return self._context, self._mailbox  # type: ignore[return-value]  # checked in the line above
 
     def close(self) -> None:
+        self._give_up_start()
         self._starter.join()
         self._stop()
         if self._mailbox is not None:
             self._mailbox.pulses.close()
         if self._context is not None:
             _forget(self._context)
+
+    def _give_up_start(self) -> None:  # noqa: B027  # where nothing can be given up, it is waited for
+        """Let a start that is still under way end soon. An error of the command should not wait for Spark."""
 
     @abstractmethod
     def _build(self) -> SparkContext:
@@ -176,6 +180,10 @@ class _LocalSession(_Session):
         context = SparkContext(gateway=_connect(*self._jvm.gateway()))
         context.pythonExec = sys.executable
         return context
+
+    def _give_up_start(self) -> None:
+        if self._context is None and self._jvm is not None:
+            self._jvm.abandon()
 
     def _stop(self) -> None:
         if self._context is not None:
