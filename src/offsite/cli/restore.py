@@ -173,4 +173,10 @@ def _render_result(console: Console, result: RestoreResult) -> None:
         console.print(f"  {name}{renamed}: {topic.records:,} records in {topic.partitions} partitions{left_out}")
     for skipped, reason in result.skipped:
         console.print(f"  skipped: {skipped}: {reason}", markup=False)
+    for name, setting, value in result.held_back:
+        console.print(
+            f"  held back: {name} does not have the source's {setting}={value} yet: it would delete restored records\n"
+            f"    when you are done: kafka-configs.sh --alter --topic {name} --add-config {setting}={value}",
+            markup=False,
+        )
     console.print(f"the map from source to target offsets is stored under restore {result.restore}")

@@ -18,7 +18,10 @@ from offsite.repository.state import BackupState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRestore:
-    """One topic to restore: its shape at the source, its name at the target, and whether it has to be created."""
+    """One topic to restore: its shape at the source, its name at the target, and whether it has to be created.
+
+    `oldest_ms` is a time at or before which records begin, `timestamp_max_ms` that of the newest; -1 when unknown.
+    """
 
     source: TopicShape
     target: str
@@ -26,6 +29,7 @@ class TopicRestore:
     records: int
     raw_bytes: int
     largest_batch_bytes: int
+    oldest_ms: int
     timestamp_max_ms: int
 
 
@@ -141,6 +145,7 @@ def _topic(point: BackupState, shape: TopicShape, target: str, existing: Mapping
         records=sum(s.records for s in segments),
         raw_bytes=sum(s.raw_bytes for s in segments),
         largest_batch_bytes=max((s.largest_batch_bytes for s in segments), default=0),
+        oldest_ms=min((s.base_timestamp_min_ms for s in segments if s.base_timestamp_min_ms >= 0), default=-1),
         timestamp_max_ms=max((s.timestamp_max_ms for s in segments), default=-1),
     )
 

@@ -32,7 +32,7 @@ from offsite.repository.restore_record import (
     unfinished_restores,
 )
 from offsite.repository.state import BackupState
-from offsite.services.restore_topics import create_topics, finish_topics, read_targets
+from offsite.services.restore_topics import create_topics, finish_topics, held_back, read_targets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,8 @@ class RestoredTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreResult:
-    """`topics` by target name; `skipped` lists (topic, reason)."""
+    """`topics` by target name; `skipped` lists (topic, reason); `held_back` lists (topic, setting, value): settings of
+    the source that were not set, because they would delete restored records at once."""
 
     restore: str
     backup: str
@@ -88,6 +89,7 @@ class RestoreResult:
     bytes: int
     topics: Mapping[str, RestoredTopic]
     skipped: tuple[tuple[str, str], ...]
+    held_back: tuple[tuple[str, str, str], ...]
     holes: int
 
 
@@ -128,8 +130,8 @@ def run_restore(
     ends = RestoreEnds(kafka=kafka, store=store, layout=layout, read_committed=record.isolation == "read_committed")
     outcomes = runner.run_all(tasks, partial(restore_partition, ends=ends), on_progress=on_progress) if tasks else []
     receipts = _receipts(tasks, outcomes)
-    finish_topics(admin, topics)
-    result = _result(prepared, receipts)
+    finish_topics(admin, topics, now_ms=store.now_ms())
+    result = _result(prepared, receipts, _held_back(topics, store.now_ms()))
     put_report(store, layout, records=result.records, size_bytes=result.bytes)
     return result
 
@@ -226,7 +228,13 @@ def _receipts(tasks: Sequence[RestoreTask], outcomes: Sequence[Done[RestoreRecei
     return [outcome.value for outcome in outcomes if isinstance(outcome, Done)]
 
 
-def _result(prepared: PlannedRestore, receipts: Sequence[RestoreReceipt]) -> RestoreResult:
+def _held_back(topics: Sequence[TopicRestore], now_ms: int) -> tuple[tuple[str, str, str], ...]:
+    return tuple((t.target, name, value) for t in topics for name, value in held_back(t, now_ms=now_ms).items())
+
+
+def _result(
+    prepared: PlannedRestore, receipts: Sequence[RestoreReceipt], held: tuple[tuple[str, str, str], ...]
+) -> RestoreResult:
     return RestoreResult(
         restore=prepared.record.restore,
         backup=prepared.plan.backup,
@@ -238,6 +246,7 @@ def _result(prepared: PlannedRestore, receipts: Sequence[RestoreReceipt]) -> Res
         bytes=sum(receipt.bytes for receipt in receipts),
         topics={topic.target: _topic(topic, receipts) for topic in prepared.plan.topics},
         skipped=prepared.plan.skipped,
+        held_back=held,
         holes=len(prepared.plan.holes),
     )
 

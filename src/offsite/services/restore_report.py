@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from offsite.log.record import LOG_APPEND_TIME
-from offsite.pipeline.restore_plan import RestorePlan
 from offsite.services.restore import PlannedRestore
+from offsite.services.restore_topics import held_back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +63,12 @@ def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
         records=plan.records,
         bytes=plan.raw_bytes,
         skipped=plan.skipped,
-        notes=tuple(_notes(plan)),
+        notes=tuple(_notes(prepared, now_ms=prepared.backup.store.now_ms())),
     )
 
 
-def _notes(plan: RestorePlan) -> Iterator[str]:
+def _notes(prepared: PlannedRestore, *, now_ms: int) -> Iterator[str]:
+    plan = prepared.plan
     broker_dated = sorted(
         {
             partition.source.topic
@@ -77,5 +78,8 @@ def _notes(plan: RestorePlan) -> Iterator[str]:
     )
     for topic in broker_dated:
         yield f"{topic} has LogAppendTime: its records keep their times, and show them as CreateTime"
+    for restored in plan.topics:
+        for name, value in held_back(restored, now_ms=now_ms).items():
+            yield f"{restored.target} will not get {name}={value}: it would delete restored records at once"
     for hole in plan.holes:
         yield f"{hole.partition_id} lacks offsets {hole.start} to {hole.end - 1}: gone at the source ({hole.reason})"

@@ -66,17 +66,28 @@ def create_topics(admin: ClusterAdmin, topics: Iterable[TopicRestore]) -> None:
     )
 
 
-def finish_topics(admin: ClusterAdmin, topics: Iterable[TopicRestore]) -> None:
-    """Give created topics the source's settings. May be repeated.
+def finish_topics(admin: ClusterAdmin, topics: Iterable[TopicRestore], *, now_ms: int) -> None:
+    """Give created topics the source's settings, but for those that are held back. May be repeated.
 
     A batch limit that the source had from its brokers is kept on the topic where the target's brokers allow less.
     """
     created = [topic for topic in topics if topic.create]
     if not created:
         return
-    admin.alter_topic_configs({topic.target: _final_settings(topic) for topic in created})
+    admin.alter_topic_configs({topic.target: _final_settings(topic, now_ms) for topic in created})
     if large := [topic for topic in created if _needs_limit_of_its_own(topic)]:
         _raise_limits(admin, large)
+
+
+def held_back(topic: TopicRestore, *, now_ms: int) -> dict[str, str]:
+    """Settings of the source that would delete restored records at once, so that a created topic does without them
+    until a person sets them. Only a retention that the topic itself has is known; the brokers' default is theirs."""
+    source = dict(topic.source.configs)
+    retention_ms = int(source.get("retention.ms", -1))
+    deletes = "delete" in source.get("cleanup.policy", "delete") and retention_ms >= 0
+    if topic.create and deletes and 0 <= topic.oldest_ms < now_ms - retention_ms:
+        return {"retention.ms": source["retention.ms"]}
+    return {}
 
 
 def _target(name: str, partitions: int, records: int, configs: Mapping[str, str], now_ms: int) -> TargetTopic:
@@ -102,9 +113,10 @@ def _room_for_batches(topic: TopicRestore) -> dict[str, str]:
     return {BATCH_LIMIT: str(needed_bytes)} if needed_bytes > own_bytes else {}
 
 
-def _final_settings(topic: TopicRestore) -> dict[str, str | None]:
-    source = dict(topic.source.configs)
-    return {name: source.get(name) for name in (*WHILE_RESTORING, BATCH_LIMIT)}
+def _final_settings(topic: TopicRestore, now_ms: int) -> dict[str, str | None]:
+    source, held = dict(topic.source.configs), held_back(topic, now_ms=now_ms)
+    names = (name for name in (*WHILE_RESTORING, BATCH_LIMIT) if name not in held)
+    return {name: source.get(name) for name in names}
 
 
 def _needs_limit_of_its_own(topic: TopicRestore) -> bool:

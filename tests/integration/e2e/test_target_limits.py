@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from offsite.kafka.topic_changes import NewTopic
+from offsite.model.clock import SystemClock
 from offsite.model.errors import TargetMismatch, TargetNotEmpty
 from offsite.model.size import MIB
 from offsite.services.demo.data import BASE_MS, DAY_MS, Message
@@ -118,3 +119,14 @@ def make_target(
     target = name or new_name(topic)
     site.cluster.admin.create_topics([NewTopic(name=target, partitions=partitions, configs=configs or {})])
     return target
+
+
+def test_a_retention_that_would_delete_restored_records_is_held_back_and_named(site: Site) -> None:
+    topic = site.make_topic(retention_ms=str(DAY_MS))
+    now_ms = SystemClock().now_ms()  # the newest record keeps the source's own retention from taking the old one
+    site.produce(topic, [Message(key=b"k", value=b"v", timestamp_ms=time_ms) for time_ms in (BASE_MS, now_ms)])
+    site.back_up(topic)
+    target = new_name(topic)
+    result = site.restore(topic, target)
+    assert result.held_back == ((target, "retention.ms", str(DAY_MS)),)
+    assert site.cluster.admin.topic_configs([target])[target] == {"retention.ms": "-1"}
