@@ -16,8 +16,8 @@ BASE_MS = 1_760_000_000_000
 """Timestamp of the first demo record: fixed, so that two runs write the same data."""
 DAY_MS = 86_400_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-ERRORS_ONLY = 3
-"""syslog's level for errors, as librdkafka counts."""
+QUIET = {"log_level": 3}
+"""Errors only (syslog's level): librdkafka also tells of a coordinator it waits for, and of events it drops."""
 TRANSACTIONS = 6
 ABORTED_TRANSACTION = 3
 
@@ -66,7 +66,9 @@ def write_demo_data(bootstrap: str) -> None:
 
 def _create_topics(bootstrap: str) -> None:
     topics = [NewTopic(t.name, num_partitions=t.partitions, replication_factor=1, config=t.config) for t in TOPICS]
-    admin = AdminClient({"bootstrap.servers": bootstrap})  # its futures fail when it is dropped before they end
+    admin = AdminClient(
+        {"bootstrap.servers": bootstrap, **QUIET}
+    )  # its futures fail when it is dropped before they end
     for created in admin.create_topics(topics).values():
         created.result()
 
@@ -91,8 +93,7 @@ def _produce(producer: Producer, topic: str, messages: Iterable[Message]) -> Non
 
 
 def _write_transactions(bootstrap: str) -> None:
-    quiet = {"log_level": ERRORS_ONLY}  # the first transaction of a new cluster waits for its coordinator, loudly
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "demo-payments", **quiet})
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "demo-payments", **QUIET})
     producer.init_transactions()
     for transaction in range(TRANSACTIONS):
         producer.begin_transaction()
