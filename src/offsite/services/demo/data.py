@@ -66,9 +66,7 @@ def write_demo_data(bootstrap: str) -> None:
 
 def _create_topics(bootstrap: str) -> None:
     topics = [NewTopic(t.name, num_partitions=t.partitions, replication_factor=1, config=t.config) for t in TOPICS]
-    admin = AdminClient(
-        {"bootstrap.servers": bootstrap, **QUIET}
-    )  # its futures fail when it is dropped before they end
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})  # dropped, it fails its futures
     for created in admin.create_topics(topics).values():
         created.result()
 
