@@ -1,4 +1,4 @@
-"""One warm Spark for all tests of this folder: starting it takes longer than most of them."""
+"""One warm Spark for the tests of a file: starting it takes longer than most of them, and a process holds only one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.integration.kafka.cluster import Cluster
 from tests.spark_cluster import standalone_cluster
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def spark() -> Iterator[Runner]:
     runner = SparkRunner()
     runner.begin()
