@@ -36,8 +36,10 @@ print(SparkRunner(master="local[2,4]").run([1, 2], double))
 """
 
 LONG_TASK = """
+import signal
 import sys
 from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell hands on that Ctrl-C is ignored
 from offsite.pipeline.session import SparkRunner
 from tests.spark_tasks import wait_for_ever
 spark = SparkRunner(master="local[2,4]")
@@ -63,8 +65,10 @@ def driver(script: str, environment: dict[str, str], *arguments: str) -> Iterato
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0
     )
     with process:
-        yield process
-        process.kill()
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def left_processes(environment: dict[str, str]) -> dict[int, str]:
