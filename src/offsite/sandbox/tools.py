@@ -13,7 +13,6 @@ from offsite.sandbox.jvm import QUICK_START, Jvm
 
 DUMP_LOG_SEGMENTS = "kafka.tools.DumpLogSegments"
 PRODUCER_PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
-TOPIC_COMMAND = "org.apache.kafka.tools.TopicCommand"
 CONSUMER_PERFORMANCE = "org.apache.kafka.tools.ConsumerPerformance"
 
 TOOL_LIMIT_S = 120.0

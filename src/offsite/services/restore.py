@@ -130,8 +130,9 @@ def run_restore(
     ends = RestoreEnds(kafka=kafka, store=store, layout=layout, read_committed=record.isolation == "read_committed")
     outcomes = runner.run_all(tasks, partial(restore_partition, ends=ends), on_progress=on_progress) if tasks else []
     receipts = _receipts(tasks, outcomes)
-    finish_topics(admin, topics, now_ms=store.now_ms())
-    result = _result(prepared, receipts, _held_back(topics, store.now_ms()))
+    now_ms = store.now_ms()
+    finish_topics(admin, topics, now_ms=now_ms)
+    result = _result(prepared, receipts, _held_back(topics, now_ms))
     put_report(store, layout, records=result.records, size_bytes=result.bytes)
     return result
 

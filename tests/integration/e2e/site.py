@@ -16,7 +16,7 @@ from offsite.pipeline.runner import Runner
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.services.backup import BackupRequest, BackupResult, plan_backup, run_backup
-from offsite.services.demo.data import Message
+from offsite.services.demo.data import Message, produce
 from offsite.services.demo.truth import Reading, compare, read_topic
 from offsite.services.restore import PlannedRestore, RestoreRequest, RestoreResult, prepare_restore, run_restore
 from offsite.services.source import MissingTopics
@@ -100,19 +100,6 @@ def produce_to(bootstrap: str, topic: str, messages: Iterable[Message], **client
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **settings})
     produce(producer, topic, messages)
     assert producer.flush(60) == 0
-
-
-def produce(producer: Producer, topic: str, messages: Iterable[Message]) -> None:
-    for message in messages:
-        producer.produce(
-            topic,
-            key=message.key,
-            value=message.value,
-            partition=message.partition,
-            timestamp=message.timestamp_ms,
-            headers=list(message.headers),
-        )
-        producer.poll(0)
 
 
 def new_name(topic: str) -> str:

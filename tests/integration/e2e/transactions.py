@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from confluent_kafka import Producer
 
-from offsite.services.demo.data import Message
-from tests.integration.e2e.site import Site, new_name, produce
+from offsite.services.demo.data import Message, produce
+from tests.integration.e2e.site import Site, new_name
 from tests.integration.kafka.cluster import wait_until
 
 ERRORS_ONLY = 3

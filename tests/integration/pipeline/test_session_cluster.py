@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from offsite.model.errors import BadOption, DamagedBatch, SparkFailed
-from offsite.pipeline.java import spark_home
 from offsite.pipeline.runner import Done, Runner
 from offsite.pipeline.session import SparkRunner
 from tests import spark_tasks
-from tests.processes import processes_with, wait_until
+from tests.processes import processes_with
+from tests.spark_cluster import standalone_cluster
 from tests.spark_tasks import Attempted
 
 ROOT = Path(__file__).parents[3]
@@ -31,16 +28,11 @@ pytestmark = pytest.mark.xdist_group("spark-cluster")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URL of a standalone master with one worker of two cores; its processes see the functions of these tests."""
     folder = tmp_path_factory.mktemp("cluster")
-    with pytest.MonkeyPatch.context() as patch, ExitStack() as processes:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT))
         patch.setenv(MARK, f"cluster-{os.getpid()}")
-        deploy = "org.apache.spark.deploy"
-        start(processes, folder / "master.log", f"{deploy}.master.Master", "--port", "0", "--webui-port", "0")
-        url = logged(folder / "master.log", r"Starting Spark master at (spark://\S+)")
-        options = ("--cores", "2", "--memory", "1g", "--work-dir", str(folder / "work"), "--webui-port", "0", url)
-        start(processes, folder / "worker.log", f"{deploy}.worker.Worker", *options)
-        logged(folder / "worker.log", r"(Successfully registered with master)")
-        yield url
+        with standalone_cluster(folder) as url:
+            yield url
 
 
 @pytest.fixture(scope="module")
@@ -99,18 +91,3 @@ def test_a_master_url_without_a_port_is_refused() -> None:
     with pytest.raises(BadOption):
         spark.run([1], spark_tasks.double)
     spark.close()
-
-
-def start(processes: ExitStack, log: Path, main_class: str, *options: str) -> None:
-    command = [f"{spark_home()}/bin/spark-class", main_class, "--host", "127.0.0.1", *options]
-    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
-    with log.open("wb") as output:
-        process = processes.enter_context(subprocess.Popen(command, stdout=output, stderr=output, env=environment))
-    processes.callback(process.terminate)
-
-
-def logged(log: Path, pattern: str) -> str:
-    wait_until(lambda: re.search(pattern, log.read_text()) is not None, f"{pattern} in {log}")
-    found = re.search(pattern, log.read_text())
-    assert found is not None
-    return found.group(1)

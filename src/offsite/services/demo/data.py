@@ -73,11 +73,12 @@ def _create_topics(bootstrap: str) -> None:
 
 def _write(bootstrap: str, topic: str, messages: Iterable[Message], config: dict[str, str | int]) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5, **config})
-    _produce(producer, topic, messages)
+    produce(producer, topic, messages)
     producer.flush()
 
 
-def _produce(producer: Producer, topic: str, messages: Iterable[Message]) -> None:
+def produce(producer: Producer, topic: str, messages: Iterable[Message]) -> None:
+    """Hand `messages` to the producer; they are acknowledged after its `flush`, or with its transaction."""
     for message in messages:
         producer.produce(
             topic,
@@ -96,7 +97,7 @@ def _write_transactions(bootstrap: str) -> None:
     for transaction in range(TRANSACTIONS):
         producer.begin_transaction()
         for partition in range(PAYMENTS.partitions):
-            _produce(producer, PAYMENTS.name, _numbered(50, partition=partition, label=f"tx-{transaction}"))
+            produce(producer, PAYMENTS.name, _numbered(50, partition=partition, label=f"tx-{transaction}"))
         producer.flush()
         if transaction == ABORTED_TRANSACTION:
             producer.abort_transaction()
