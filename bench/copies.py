@@ -16,7 +16,8 @@ from offsite.pipeline.session import SparkRunner
 from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.services.backup import BackupRequest, plan_backup, run_backup
-from offsite.services.restore import RestoreRequest, prepare_restore, run_restore
+from offsite.services.restore import prepare_restore, run_restore
+from offsite.services.restore_request import RestoreRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,17 +14,14 @@ from offsite.kafka.config import KafkaConfig
 from offsite.kafka.end_offset import settled_end_offset
 from offsite.kafka.routing import shared_router
 from offsite.kafka.writer import PartitionWriter
-from offsite.log.chunk import Chunk
 from offsite.log.offset_map import OffsetMapBuilder
 from offsite.log.range import TopicPartition
-from offsite.log.transactions import CommittedView
 from offsite.model.errors import TargetNotEmpty
-from offsite.pipeline import meter
 from offsite.pipeline.dense import DenseBatch, dense_batch
 from offsite.pipeline.restore_plan import PartitionRestore
+from offsite.pipeline.source_view import SourceView
 from offsite.repository.commit import PartitionId
 from offsite.repository.restore_layout import RestoreLayout
-from offsite.repository.segment_reader import SegmentReader
 from offsite.repository.store import Store
 
 
@@ -67,10 +64,7 @@ def restore_partition(task: RestoreTask, *, ends: RestoreEnds) -> RestoreReceipt
     Raises `TargetNotEmpty` when the target holds what this chain cannot have written, and what store and broker raise.
     """
     with _Chain(task, ends) as chain:
-        for segment in task.partition.segments:
-            for chunk in SegmentReader(store=ends.store, segment=segment).chunks():
-                chain.take(chunk, start=segment.start)
-        return chain.finish()
+        return chain.run()
 
 
 class _Chain:
@@ -80,16 +74,15 @@ class _Chain:
         self._plan = task.partition
         self._ends = ends
         router = shared_router(ends.kafka)
-        self._view = _committed_view(task.partition, ends)
+        self._view = SourceView(task.partition, ends.store, read_committed=ends.read_committed)
         self._written = settled_end_offset(router, task.partition.target, start=task.target_start) - task.target_start
         self._resumed = self._written
         source_start = task.partition.segments[0].start
         self._map = OffsetMapBuilder(source_start=source_start, target_start=task.target_start)
-        self._taken_to = source_start
         self._next_target = task.target_start
         self._sent: deque[DenseBatch] = deque()
         self._writer = PartitionWriter(router, task.partition.target, on_ack=self._on_ack)
-        self._records = self._invisible = self._bytes = 0
+        self._records = self._bytes = 0
 
     def __enter__(self) -> Self:
         return self
@@ -97,24 +90,12 @@ class _Chain:
     def __exit__(self, *_: object) -> None:
         self._writer.close()
 
-    def take(self, chunk: Chunk, *, start: int) -> None:
-        """Produce what of `chunk` belongs to the restore and is not there yet.
-
-        `start`: where its segment starts. A batch may begin before, when the log itself started inside it.
-        """
-        for header in chunk.batches:
-            start = max(start, self._taken_to)
-            self._taken_to = header.next_offset
-            if self._view is not None and not self._view.is_visible(header):
-                self._invisible += 0 if header.is_control else header.record_count
-            elif not header.is_control:
-                dense = dense_batch(chunk.data, header, start=start, end=self._plan.end)
-                if dense is not None:
-                    self._put(dense)
-        meter.count(moved_bytes=len(chunk.data), records=sum(h.record_count for h in chunk.batches))
-
-    def finish(self) -> RestoreReceipt:
-        """Wait for the last acknowledgement, then store the map: a map is there only when the records are."""
+    def run(self) -> RestoreReceipt:
+        """Produce what is not there yet, wait for the last acknowledgement, then store the map: a map is there only
+        when the records are."""
+        for data, header, start in self._view.batches():
+            if (dense := dense_batch(data, header, start=start, end=self._plan.end)) is not None:
+                self._put(dense)
         self._writer.flush()
         if self._written:
             raise self._foreign_records()
@@ -125,8 +106,8 @@ class _Chain:
             target=self._plan.target,
             records=self._records,
             resumed_records=self._resumed,
-            invisible_records=self._invisible,
-            undecided=len(self._view.undecided) if self._view else 0,
+            invisible_records=self._view.invisible_records,
+            undecided=self._view.undecided,
             bytes=self._bytes,
         )
 
@@ -158,12 +139,3 @@ class _Chain:
             f"{self._plan.target} holds records that this restore did not write",
             hint="stop whatever else writes to it; delete the topic and restore again, or restore under another name",
         )
-
-
-def _committed_view(plan: PartitionRestore, ends: RestoreEnds) -> CommittedView | None:
-    """What a read_committed consumer would see at the restore point, or None where everything counts."""
-    if not ends.read_committed:
-        return None
-    transactional = [segment for segment in plan.segments if segment.has_transactions]
-    markers = [m for s in transactional for m in SegmentReader(store=ends.store, segment=s).index().markers]
-    return CommittedView(markers, end_offset=plan.end)

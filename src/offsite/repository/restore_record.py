@@ -19,11 +19,13 @@ from offsite.repository.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRecord:
-    """`topics` pairs source names with target names, sorted; `created` are the targets that did not exist before."""
+    """`request` is what was asked for, as sorted pairs of texts. `topics` pairs source names with target names, sorted;
+    `created` are the targets that did not exist before."""
 
     restore: str
     commit: int
     cluster_id: str
+    request: tuple[tuple[str, str], ...]
     isolation: str
     offsets: str
     created_at_ms: int
@@ -84,6 +86,7 @@ def _record_fields(record: RestoreRecord) -> dict[str, JsonValue]:
         "restore": record.restore,
         "commit": record.commit,
         "cluster_id": record.cluster_id,
+        "request": dict(record.request),
         "isolation": record.isolation,
         "offsets": record.offsets,
         "created_at_ms": record.created_at_ms,
@@ -97,6 +100,7 @@ def _record(item: JsonObject) -> RestoreRecord:
         restore=item.text("restore"),
         commit=item.integer("commit"),
         cluster_id=item.text("cluster_id"),
+        request=item.text_map("request"),
         isolation=item.text("isolation"),
         offsets=item.text("offsets"),
         created_at_ms=item.integer("created_at_ms"),

@@ -14,8 +14,7 @@ from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config import KafkaConfig
 from offsite.log.range import TopicPartition
 from offsite.model.errors import PartitionsFailed, TargetNotEmpty
-from offsite.model.selection import TopicSelection
-from offsite.model.time import format_time
+from offsite.model.time import format_time, parse_time
 from offsite.pipeline.restore_copy import RestoreEnds, RestoreReceipt, RestoreTask, restore_partition
 from offsite.pipeline.restore_plan import RestorePlan, TopicRestore, plan_restore
 from offsite.pipeline.runner import Done, Failed, OnProgress, Runner
@@ -32,19 +31,8 @@ from offsite.repository.restore_record import (
     unfinished_restores,
 )
 from offsite.repository.state import BackupState
+from offsite.services.restore_request import RestoreRequest, remembered
 from offsite.services.restore_topics import create_topics, finish_topics, held_back, read_targets
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreRequest:
-    """What to restore. At most one of `commit` and `time_ms` is set; neither means the newest restore point."""
-
-    selection: TopicSelection
-    renames: Mapping[str, str]
-    commit: int | None = None
-    time_ms: int | None = None
-    isolation: str = "read_committed"
-    offsets: str = "translate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +88,7 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     """
     cluster_id = admin.cluster().cluster_id
     head = backup.state()
-    unfinished = _unfinished(backup, request, cluster_id, head)
+    unfinished = _unfinished(backup, request, cluster_id)
     point = _point(backup, request, head) if unfinished is None else backup.state_at(unfinished.commit, head=head)
     existing = [] if unfinished else read_targets(admin, _names(point, request).values(), now_ms=backup.store.now_ms())
     plan = plan_restore(point, request.selection, renames=request.renames, target_topics=existing)
@@ -137,15 +125,12 @@ def run_restore(
     return result
 
 
-def _unfinished(backup: Backup, request: RestoreRequest, cluster_id: str, head: BackupState) -> RestoreRecord | None:
+def _unfinished(backup: Backup, request: RestoreRequest, cluster_id: str) -> RestoreRecord | None:
     """The newest restore without a report that this very request began."""
-    wanted = _requested_commit(backup, request, head)
     found = [
         record
         for record in unfinished_restores(backup.store, backup.layout)
-        if (record.cluster_id, record.isolation, record.offsets) == (cluster_id, request.isolation, request.offsets)
-        and wanted in (None, record.commit)
-        and dict(record.topics) == _names(backup.state_at(record.commit, head=head), request)
+        if (record.cluster_id, record.request) == (cluster_id, remembered(request))
     ]
     return max(found, key=lambda record: record.created_at_ms, default=None)
 
@@ -155,17 +140,11 @@ def _names(point: BackupState, request: RestoreRequest) -> dict[str, str]:
     return {topic.source.topic: topic.target for topic in plan.topics}
 
 
-def _requested_commit(backup: Backup, request: RestoreRequest, head: BackupState) -> int | None:
-    if request.commit is None and request.time_ms is None:
-        return None
-    return _point(backup, request, head).seq
-
-
 def _point(backup: Backup, request: RestoreRequest, head: BackupState) -> BackupState:
     if request.commit is not None:
         return backup.state_at(request.commit, head=head)
-    if request.time_ms is not None:
-        return backup.state_at_time(request.time_ms, head=head)
+    if request.committed_at is not None:
+        return backup.state_at_time(parse_time(request.committed_at, now_ms=backup.store.now_ms()), head=head)
     return backup.state_at(head.seq, head=head)
 
 
@@ -176,6 +155,7 @@ def _new_record(backup: Backup, request: RestoreRequest, plan: RestorePlan, clus
         restore=f"{stamp}-{random_attempt()}",
         commit=plan.commit,
         cluster_id=cluster_id,
+        request=remembered(request),
         isolation=request.isolation,
         offsets=request.offsets,
         created_at_ms=now_ms,

@@ -18,7 +18,8 @@ from offsite.repository.repository import Repository
 from offsite.services.backup import BackupRequest, BackupResult, plan_backup, run_backup
 from offsite.services.demo.data import Message, produce
 from offsite.services.demo.truth import Reading, compare, read_topic
-from offsite.services.restore import PlannedRestore, RestoreRequest, RestoreResult, prepare_restore, run_restore
+from offsite.services.restore import PlannedRestore, RestoreResult, prepare_restore, run_restore
+from offsite.services.restore_request import RestoreRequest
 from offsite.services.source import MissingTopics
 from offsite.services.verify import verify_deep
 from tests.integration.kafka.cluster import Cluster

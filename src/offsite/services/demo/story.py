@@ -22,7 +22,8 @@ from offsite.repository.repository import Repository
 from offsite.services.backup import BackupRequest, BackupResult, plan_backup, run_backup
 from offsite.services.demo.data import TOPICS, write_demo_data
 from offsite.services.demo.truth import Reading, compare, read_topic
-from offsite.services.restore import RestoreRequest, RestoreResult, prepare_restore, run_restore
+from offsite.services.restore import RestoreResult, prepare_restore, run_restore
+from offsite.services.restore_request import RestoreRequest
 from offsite.services.verify import VerifyResult, verify_deep
 
 BACKUP = "demo"

@@ -1,0 +1,44 @@
+"""What a person asks of a restore. Remembered whole in the restore's record, as it was asked: the same command finds
+its unfinished restore by it, and continues to the same point even when the request named a time like `2h-ago`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+
+from offsite.model.selection import TopicSelection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreRequest:
+    """What to restore, how, and as of when. At most one field names the restore point; none means the newest.
+
+    Every field must be remembered by `remembered`, and be compared as text.
+    """
+
+    selection: TopicSelection
+    renames: Mapping[str, str] = field(default_factory=dict)
+    commit: int | None = None
+    committed_at: str | None = None
+    isolation: str = "read_committed"
+    offsets: str = "translate"
+
+
+def remembered(request: RestoreRequest) -> tuple[tuple[str, str], ...]:
+    """The request as sorted pairs of texts, without the fields that say nothing. Equal for equal requests."""
+    texts = {each.name: _text(getattr(request, each.name)) for each in fields(request)}
+    return tuple(sorted((name, text) for name, text in texts.items() if text))
+
+
+def _text(value: object) -> str:
+    match value:
+        case None | False:
+            return ""
+        case TopicSelection(include=include, exclude=exclude):
+            return ",".join([*sorted(set(include)), *(f"!{pattern}" for pattern in sorted(set(exclude)))])
+        case Mapping():
+            return ",".join(f"{key}={value[key]}" for key in sorted(value))
+        case tuple():
+            return ",".join(map(str, value))
+        case _:
+            return str(value)
