@@ -9,6 +9,7 @@ from offsite.model.errors import (
     KafkaProtocolError,
     KafkaTimeout,
     LeaderUnavailable,
+    NoAuthorizer,
     NoSuchTopic,
     OffsiteError,
     TargetMismatch,
@@ -24,6 +25,7 @@ NOT_LEADER_OR_FOLLOWER = 6
 REQUEST_TIMED_OUT = 7
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 DUPLICATE_SEQUENCE_NUMBER = 46
+SECURITY_DISABLED = 54
 UNKNOWN_TOPIC_ID = 100
 
 _NAMES = {
@@ -37,6 +39,7 @@ _NAMES = {
     8: "BROKER_NOT_AVAILABLE",
     9: "REPLICA_NOT_AVAILABLE",
     10: "MESSAGE_TOO_LARGE",
+    12: "OFFSET_METADATA_TOO_LARGE",
     13: "NETWORK_EXCEPTION",
     14: "COORDINATOR_LOAD_IN_PROGRESS",
     15: "COORDINATOR_NOT_AVAILABLE",
@@ -45,6 +48,11 @@ _NAMES = {
     18: "RECORD_LIST_TOO_LARGE",
     19: "NOT_ENOUGH_REPLICAS",
     20: "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+    22: "ILLEGAL_GENERATION",
+    24: "INVALID_GROUP_ID",
+    25: "UNKNOWN_MEMBER_ID",
+    27: "REBALANCE_IN_PROGRESS",
+    28: "INVALID_COMMIT_OFFSET_SIZE",
     29: "TOPIC_AUTHORIZATION_FAILED",
     30: "GROUP_AUTHORIZATION_FAILED",
     31: "CLUSTER_AUTHORIZATION_FAILED",
@@ -65,18 +73,24 @@ _NAMES = {
     48: "INVALID_TXN_STATE",
     51: "CONCURRENT_TRANSACTIONS",
     53: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    SECURITY_DISABLED: "SECURITY_DISABLED",
     56: "KAFKA_STORAGE_ERROR",
     58: "SASL_AUTHENTICATION_FAILED",
     59: "UNKNOWN_PRODUCER_ID",
+    68: "NON_EMPTY_GROUP",
+    69: "GROUP_ID_NOT_FOUND",
     73: "TOPIC_DELETION_DISABLED",
     74: "FENCED_LEADER_EPOCH",
     75: "UNKNOWN_LEADER_EPOCH",
     78: "OFFSET_NOT_AVAILABLE",
+    86: "GROUP_SUBSCRIBED_TO_TOPIC",
     87: "INVALID_RECORD",
+    88: "UNSTABLE_OFFSET_COMMIT",
     89: "THROTTLING_QUOTA_EXCEEDED",
     90: "PRODUCER_FENCED",
     UNKNOWN_TOPIC_ID: "UNKNOWN_TOPIC_ID",
     103: "INCONSISTENT_TOPIC_ID",
+    113: "STALE_MEMBER_EPOCH",
 }
 
 # Another broker, or the same one a little later, may answer: ask for the metadata again.
@@ -105,6 +119,8 @@ def broker_error(code: int, context: str, *, detail: str = "") -> OffsiteError:
         return KafkaTimeout(message, hint="the broker is busy or starting: try again")
     if code in _NOT_AUTHORIZED:
         return KafkaNotAuthorized(message, hint="grant the principal the missing ACL")
+    if code == SECURITY_DISABLED:
+        return NoAuthorizer(message, hint="without an authorizer (authorizer.class.name) brokers keep no ACLs")
     return _final_error(code, message)
 
 

@@ -1,0 +1,122 @@
+"""Committed offsets of consumer groups, in columns: a million of them are flat arrays, not a million objects. Pure.
+
+A committed offset is the next one to read. -1 stands for a leader epoch that nobody told.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from offsite.model.check import check
+
+__all__ = ["CommittedOffset", "GroupOffsets", "TopicOffsets", "TopicOffsetsBuilder", "offset_count", "on_topics"]
+
+NO_EPOCH = -1
+
+
+class CommittedOffset(NamedTuple):
+    """One row: what a group committed for one partition. `metadata` is the client's own text."""
+
+    partition: int
+    offset: int
+    leader_epoch: int = NO_EPOCH
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicOffsets:
+    """What one group has committed on one topic, by rising partition. `topic_id` is empty where nobody told it.
+
+    Made by `TopicOffsetsBuilder` or `of`; all columns are of one length.
+    """
+
+    topic: str
+    topic_id: str = ""
+    partitions: array[int]
+    offsets: array[int]
+    leader_epochs: array[int]
+    metadata: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.partitions), len(self.offsets), len(self.leader_epochs), len(self.metadata)}
+        check(len(lengths) == 1, f"columns of the offsets on {self.topic}")
+
+    @classmethod
+    def of(cls, topic: str, rows: Iterable[CommittedOffset], *, topic_id: str = "") -> TopicOffsets:
+        builder = TopicOffsetsBuilder(topic)
+        for row in sorted(rows):
+            builder.add(*row)
+        return replace(builder.build(), topic_id=topic_id)
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    def __iter__(self) -> Iterator[CommittedOffset]:
+        columns = zip(self.partitions, self.offsets, self.leader_epochs, self.metadata, strict=True)
+        return map(CommittedOffset._make, columns)
+
+    def by_partition(self) -> dict[int, int]:
+        """Partition → committed offset."""
+        return dict(zip(self.partitions, self.offsets, strict=True))
+
+
+class TopicOffsetsBuilder:
+    """Collects the rows of one topic, in any order of partitions."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self._partitions, self._offsets, self._epochs = array("i"), array("q"), array("i")
+        self._metadata: list[str] = []
+
+    def add(self, partition: int, offset: int, leader_epoch: int, metadata: str) -> None:
+        self._partitions.append(partition)
+        self._offsets.append(offset)
+        self._epochs.append(leader_epoch)
+        self._metadata.append(metadata)
+
+    def build(self) -> TopicOffsets:
+        order = sorted(range(len(self._partitions)), key=self._partitions.__getitem__)
+        return TopicOffsets(
+            topic=self.topic,
+            partitions=array("i", map(self._partitions.__getitem__, order)),
+            offsets=array("q", map(self._offsets.__getitem__, order)),
+            leader_epochs=array("i", map(self._epochs.__getitem__, order)),
+            metadata=tuple(map(self._metadata.__getitem__, order)),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOffsets:
+    """One group. `kind`: classic, consumer, share, streams, or empty when unknown; `state` as the coordinator named it
+    (Stable, Empty, …). `topics` are sorted by name and never empty-handed."""
+
+    group: str
+    kind: str = ""
+    state: str = ""
+    topics: tuple[TopicOffsets, ...] = ()
+
+    def __len__(self) -> int:
+        """The number of committed offsets."""
+        return sum(map(len, self.topics))
+
+
+GroupTable = Mapping[str, GroupOffsets]
+"""Groups by name."""
+
+
+def offset_count(groups: GroupTable) -> int:
+    return sum(map(len, groups.values()))
+
+
+def on_topics(groups: GroupTable, topic_ids: Mapping[str, str]) -> dict[str, GroupOffsets]:
+    """What of `groups` lies on these topics (name → id, which it gets), sorted by name; groups without any such offset
+    are left out."""
+    kept = {name: replace(groups[name], topics=_on(groups[name].topics, topic_ids)) for name in sorted(groups)}
+    return {name: group for name, group in kept.items() if group.topics}
+
+
+def _on(topics: Iterable[TopicOffsets], topic_ids: Mapping[str, str]) -> tuple[TopicOffsets, ...]:
+    return tuple(replace(each, topic_id=topic_ids[each.topic]) for each in topics if each.topic in topic_ids)
