@@ -1,7 +1,7 @@
 """The gap-free image of a source batch: what is produced when a restore closes gaps, and which source offsets went in.
 
 Pure. Nearly every batch goes out as it is, without a copy; only batches with inner gaps, broker-given times or a
-border of the restored range inside them are decoded.
+border of what is restored inside them are decoded.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from offsite.log.batch import BatchHeader, scan
 from offsite.log.records import decode
 from offsite.log.rewrite import keep, needs_reencode, reencode_dense
+from offsite.pipeline.cutoff import Cutoff
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,19 +25,19 @@ class DenseBatch:
     runs: Sequence[tuple[int, int]]
 
 
-def dense_batch(data: memoryview, header: BatchHeader, *, start: int, end: int) -> DenseBatch | None:
-    """The batch `header` of `data` with its records in `[start, end)`; None when it has none of them."""
-    if header.record_count == 0 or header.last_offset < start or header.base_offset >= end:
+def dense_batch(data: memoryview, header: BatchHeader, cutoff: Cutoff) -> DenseBatch | None:
+    """The batch `header` of `data` with the records that `cutoff` takes; None when it takes none."""
+    if cutoff.takes_none(header):
         return None
     batch = header.view(data)
-    if start <= header.base_offset and header.last_offset < end and not needs_reencode(header):
+    if cutoff.takes_all(header) and not needs_reencode(header):
         runs = ((header.base_offset, header.record_count),)
         return DenseBatch(batch=batch, records=header.record_count, runs=runs)
-    return _reencoded(batch, header, start, end)
+    return _reencoded(batch, header, cutoff)
 
 
-def _reencoded(batch: memoryview, header: BatchHeader, start: int, end: int) -> DenseBatch | None:
-    kept = keep(batch, header, lambda record: start <= record.offset < end)
+def _reencoded(batch: memoryview, header: BatchHeader, cutoff: Cutoff) -> DenseBatch | None:
+    kept = keep(batch, header, cutoff.takes)
     if kept is None:
         return None
     (kept_header,) = scan(memoryview(kept))

@@ -93,8 +93,8 @@ class _Chain:
     def run(self) -> RestoreReceipt:
         """Produce what is not there yet, wait for the last acknowledgement, then store the map: a map is there only
         when the records are."""
-        for data, header, start in self._view.batches():
-            if (dense := dense_batch(data, header, start=start, end=self._plan.end)) is not None:
+        for batch in self._view.batches():
+            if (dense := dense_batch(*batch)) is not None:
                 self._put(dense)
         self._writer.flush()
         if self._written:

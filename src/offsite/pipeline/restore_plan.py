@@ -35,12 +35,16 @@ class TopicRestore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRestore:
-    """One ordered chain: the records of `segments` below `end` (a source offset) into one target partition."""
+    """One ordered chain: the records of `segments` below `end` (a source offset) into one target partition.
+
+    With `until_ms` only those dated then or before.
+    """
 
     source: PartitionId
     target: TopicPartition
     segments: tuple[Segment, ...]
     end: int
+    until_ms: int | None = None
 
     @property
     def raw_bytes(self) -> int:

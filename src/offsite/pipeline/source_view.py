@@ -1,7 +1,7 @@
 """What of one partition of a backup belongs to a restore: the one reading that both the copy and the proof go by.
 
 Reads the segments in order and leaves out what the restore leaves out: control batches, what transactions aborted or
-had not decided at the restore point, and what an overlapping segment brought already.
+had not decided at the restore point, what lies behind the cutoff, and what an overlapping segment brought already.
 """
 
 from __future__ import annotations
@@ -10,20 +10,28 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from offsite.log.batch import BatchHeader
+from offsite.log.record import Record
+from offsite.log.records import decode
 from offsite.log.transactions import CommittedView
 from offsite.pipeline import meter
+from offsite.pipeline.cutoff import Cutoff
 from offsite.pipeline.restore_plan import PartitionRestore
 from offsite.repository.segment_reader import SegmentReader
 from offsite.repository.store import Store
 
 
 class VisibleBatch(NamedTuple):
-    """A batch of `data`, writable memory, whose records at `start` and above count: a batch may begin before, when the
-    log itself started inside it."""
+    """A batch of `data`, writable memory. Of its records, those count that `cutoff` takes: the log may have started
+    inside the batch, and the restore point may lie inside it."""
 
     data: memoryview
     header: BatchHeader
-    start: int
+    cutoff: Cutoff
+
+    def records(self) -> list[Record]:
+        """Decoded, those that count: maybe none, where the cutoff goes by time."""
+        records = decode(self.header.view(self.data), self.header)
+        return records if self.cutoff.takes_all(self.header) else list(filter(self.cutoff.takes, records))
 
 
 class SourceView:
@@ -43,13 +51,14 @@ class SourceView:
 
     def batches(self) -> Iterator[VisibleBatch]:
         """In offset order, once. Raises `DamagedObject`, and what the store raises."""
-        taken_to = self._partition.segments[0].start
-        for segment in self._partition.segments:
-            for chunk in SegmentReader(store=self._store, segment=segment).chunks():
+        plan, taken_to = self._partition, self._partition.segments[0].start
+        for segment in plan.segments:
+            for chunk in SegmentReader(store=self._store, segment=segment).chunks(end=min(segment.end, plan.end)):
                 for header in chunk.batches:
-                    start, taken_to = max(segment.start, taken_to), header.next_offset
-                    if self._is_visible(header):
-                        yield VisibleBatch(chunk.data, header, start)
+                    cutoff = Cutoff(max(segment.start, taken_to), plan.end, plan.until_ms)
+                    taken_to = header.next_offset
+                    if not cutoff.takes_none(header) and self._is_visible(header):
+                        yield VisibleBatch(chunk.data, header, cutoff)
                 meter.count(moved_bytes=len(chunk.data), records=sum(h.record_count for h in chunk.batches))
 
     def _is_visible(self, header: BatchHeader) -> bool:

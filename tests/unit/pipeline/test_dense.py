@@ -6,9 +6,8 @@ from offsite.log.batch import scan
 from offsite.log.codec import ZSTD
 from offsite.log.record import CREATE_TIME, Record
 from offsite.log.records import decode, encode
+from offsite.pipeline.cutoff import Cutoff
 from offsite.pipeline.dense import DenseBatch, dense_batch
-
-ALL = {"start": 0, "end": 10**9}
 
 
 def record(offset: int) -> Record:
@@ -18,7 +17,7 @@ def record(offset: int) -> Record:
 def image(offsets: Sequence[int], *, codec: int = 0, start: int = 0, end: int = 10**9) -> DenseBatch | None:
     data = memoryview(encode([record(o) for o in offsets], codec=codec))
     (header,) = scan(data)
-    return dense_batch(data, header, start=start, end=end)
+    return dense_batch(data, header, Cutoff(start, end))
 
 
 def content(batch: bytearray | memoryview) -> list[tuple[object, ...]]:
@@ -29,7 +28,7 @@ def content(batch: bytearray | memoryview) -> list[tuple[object, ...]]:
 def test_a_batch_without_gaps_goes_out_as_it_is() -> None:
     data = memoryview(encode([record(o) for o in (5, 6, 7)], codec=ZSTD))
     (header,) = scan(data)
-    dense = dense_batch(data, header, start=0, end=100)
+    dense = dense_batch(data, header, Cutoff(0, 100))
     assert dense is not None
     assert (bytes(dense.batch), dense.records, list(dense.runs)) == (bytes(data), 3, [(5, 3)])
 

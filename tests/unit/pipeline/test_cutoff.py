@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offsite.log.batch import LOG_APPEND_TIME_BIT, BatchHeader, scan
+from offsite.log.record import CREATE_TIME, LOG_APPEND_TIME, Record
+from offsite.log.records import decode, encode
+from offsite.pipeline.cutoff import Cutoff
+from offsite.pipeline.dense import dense_batch
+from offsite.pipeline.source_view import VisibleBatch
+
+TIMES_MS = st.lists(st.integers(-1, 20), min_size=1, max_size=12)
+GAPS = st.lists(st.integers(1, 3), min_size=12, max_size=12)
+CUTOFFS = st.builds(Cutoff, st.integers(0, 30), st.integers(0, 45), st.none() | st.integers(-2, 21))
+
+
+def batch(times_ms: list[int], gaps: list[int], *, timestamp_type: int = CREATE_TIME) -> tuple[memoryview, BatchHeader]:
+    """A batch whose times rise and fall, and whose offsets have gaps."""
+    offsets = [sum(gaps[: n + 1]) for n in range(len(times_ms))]
+    records = [Record(o, t, CREATE_TIME, b"k", b"%d" % o) for o, t in zip(offsets, times_ms, strict=True)]
+    data = encode(records)
+    if timestamp_type == LOG_APPEND_TIME:
+        data[22] |= LOG_APPEND_TIME_BIT  # the last byte of the attributes; decoding does not look at the CRC
+    (header,) = scan(data)
+    return memoryview(data), header
+
+
+def expected(data: memoryview, header: BatchHeader, cutoff: Cutoff) -> list[Record]:
+    """The reference: decode everything, ask for each record."""
+    return [
+        record
+        for record in decode(data, header)
+        if cutoff.start <= record.offset < cutoff.end
+        and (cutoff.until_ms is None or record.timestamp_ms <= cutoff.until_ms)
+    ]
+
+
+@given(TIMES_MS, GAPS, CUTOFFS, st.sampled_from([CREATE_TIME, LOG_APPEND_TIME]))
+def test_exactly_the_records_inside_are_taken(times: list[int], gaps: list[int], cutoff: Cutoff, kind: int) -> None:
+    data, header = batch(times, gaps, timestamp_type=kind)
+    assert VisibleBatch(data, header, cutoff).records() == expected(data, header, cutoff)
+
+
+@given(TIMES_MS, GAPS, CUTOFFS, st.sampled_from([CREATE_TIME, LOG_APPEND_TIME]))
+def test_the_header_never_tells_what_the_records_deny(
+    times: list[int], gaps: list[int], cutoff: Cutoff, kind: int
+) -> None:
+    data, header = batch(times, gaps, timestamp_type=kind)
+    inside = expected(data, header, cutoff)
+    if cutoff.takes_all(header):
+        assert inside == decode(data, header)
+    if cutoff.takes_none(header):
+        assert inside == []
+
+
+@given(TIMES_MS, GAPS, CUTOFFS, st.sampled_from([CREATE_TIME, LOG_APPEND_TIME]))
+def test_what_is_written_is_what_is_taken(times: list[int], gaps: list[int], cutoff: Cutoff, kind: int) -> None:
+    data, header = batch(times, gaps, timestamp_type=kind)
+    inside = expected(data, header, cutoff)
+    dense = dense_batch(data, header, cutoff)
+    offsets = [first + n for first, count in dense.runs for n in range(count)] if dense else []
+    assert offsets == [record.offset for record in inside]
+    assert (dense.records if dense else 0) == len(inside)
+    if dense:
+        (written,) = scan(dense.batch)
+        assert [(r.timestamp_ms, r.value) for r in decode(dense.batch, written)] == [
+            (r.timestamp_ms, r.value) for r in inside
+        ]
+
+
+def test_a_batch_that_its_broker_dated_later_is_left_out_unread() -> None:
+    _, header = batch([3, 7], [1, 1], timestamp_type=LOG_APPEND_TIME)
+    assert Cutoff(0, 100, 6).takes_none(header)
+    assert Cutoff(0, 100, 7).takes_all(header)
