@@ -6,7 +6,9 @@ Requests are batched per broker: thousands of partitions cost as many round trip
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 
+from offsite.kafka.acls import create_acls_request, describe_acls_request
 from offsite.kafka.alter_configs import alter_topic_configs_request
 from offsite.kafka.backoff import Backoff
 from offsite.kafka.broker_errors import LEADER_NOT_AVAILABLE, NONE, UNKNOWN_TOPIC_OR_PARTITION, broker_error
@@ -15,13 +17,18 @@ from offsite.kafka.list_offsets import EARLIEST, LATEST, READ_UNCOMMITTED
 from offsite.kafka.log_dirs import log_dirs_request
 from offsite.kafka.metadata import ClusterMetadata, TopicMetadata
 from offsite.kafka.offsets import find_offsets
+from offsite.kafka.quotas import alter_quotas_request, describe_quotas_request
 from offsite.kafka.request import Request
 from offsite.kafka.routing import Router
+from offsite.kafka.scram_users import describe_scram_users_request
 from offsite.kafka.topic_changes import NewTopic, TopicOutcome, create_topics_request, delete_topics_request
 from offsite.kafka.topic_config import topic_configs_request
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock, SystemClock
+from offsite.model.cluster_settings import Acl, ClientQuota, ScramUser
 from offsite.model.errors import LeaderUnavailable
+
+T = TypeVar("T")
 
 _TOPIC_CHANGE_MAX_S = 30.0  # for brokers to hear of a new or deleted topic from the controller
 _CONFIG_TOPICS_MAX = 200  # per request: each topic answers with some 40 settings
@@ -76,6 +83,32 @@ class ClusterAdmin:
         answers = self._router.call_each({node_id: log_dirs_request(share) for node_id, share in shares.items()})
         return {key: size for answer in answers.values() for key, size in answer.items()}
 
+    def not_allowed(self, names: Collection[str], operations: Mapping[str, int]) -> Mapping[str, tuple[str, ...]]:
+        """Existing topics → those of `operations` (name → code of the AclOperation) that we may not do on them."""
+        topics = self._router.metadata(sorted(names), operations=True).topics.values()
+        denied = {t.name: tuple(n for n, code in operations.items() if not t.allows(code)) for t in topics}
+        return {name: missing for name, missing in denied.items() if missing}
+
+    def acls(self) -> tuple[Acl, ...]:
+        """All access rules, sorted. Raises `NoAuthorizer` where brokers keep none."""
+        return self._router.call(describe_acls_request())
+
+    def create_acls(self, acls: Sequence[Acl]) -> Sequence[str]:
+        """Add rules, at most once each. One text for each: empty, or why it was refused."""
+        return self._ask_controller(create_acls_request(acls))
+
+    def client_quotas(self) -> tuple[ClientQuota, ...]:
+        """The limits of all entities, sorted."""
+        return self._router.call(describe_quotas_request())
+
+    def set_client_quotas(self, quotas: Sequence[ClientQuota]) -> Sequence[str]:
+        """Set the named limits. One text for each entity: empty, or why it was refused."""
+        return self._ask_controller(alter_quotas_request(quotas))
+
+    def scram_users(self) -> tuple[ScramUser, ...]:
+        """Who may log in by SCRAM, sorted; never what they log in with."""
+        return self._router.call(describe_scram_users_request())
+
     def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> None:
         """Make all of them, and return when each partition has a leader. Raises `BadOption`, `KafkaNotAuthorized`.
 
@@ -111,10 +144,13 @@ class ClusterAdmin:
         return self._router.config.request_timeout_ms // 2
 
     def _change(self, request: Request[Sequence[TopicOutcome]], doing: str) -> None:
-        controller = self._router.metadata([]).controller_id
-        for outcome in self._router.call_each({controller: request})[controller]:
+        for outcome in self._ask_controller(request):
             if outcome.error_code:
                 raise broker_error(outcome.error_code, f"{doing} topic {outcome.name}", detail=outcome.detail)
+
+    def _ask_controller(self, request: Request[T]) -> T:
+        controller = self._router.metadata([]).controller_id
+        return self._router.call_each({controller: request})[controller]
 
     def _await_topics(self, partition_counts: Mapping[str, int]) -> None:
         backoff = Backoff(self._clock, limit_s=_TOPIC_CHANGE_MAX_S)

@@ -38,13 +38,17 @@ class PartitionMetadata:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMetadata:
     """`topic_id` is None from brokers before 2.8. `error_code` is not 0 when the broker would not describe the
-    topic."""
+    topic. `operations` has a bit for each operation that we may do on it; 0 when that was not asked."""
 
     name: str
     topic_id: UUID | None
     internal: bool
     error_code: int
     partitions: tuple[PartitionMetadata, ...]
+    operations: int = 0
+
+    def allows(self, operation: int) -> bool:
+        return bool(self.operations >> operation & 1)
 
     @property
     def replication_factor(self) -> int:
@@ -59,8 +63,13 @@ class ClusterMetadata:
     topics: Mapping[str, TopicMetadata]
 
 
-def metadata_request(topics: Sequence[str] | None, *, version: int) -> Request[ClusterMetadata]:
-    """Ask for `topics`, or for all when None, or for the brokers only when empty. Never creates a topic."""
+def metadata_request(
+    topics: Sequence[str] | None, *, version: int, operations: bool = False
+) -> Request[ClusterMetadata]:
+    """Ask for `topics`, or for all when None, or for the brokers only when empty. Never creates a topic.
+
+    `operations`: also what we may do on each topic (KIP-430).
+    """
     flexible = version >= _FLEXIBLE_VERSION
 
     def put_topic(out: Encoder, topic: str) -> None:
@@ -68,9 +77,13 @@ def metadata_request(topics: Sequence[str] | None, *, version: int) -> Request[C
             out.uuid(_NO_ID)
         out.string(topic).end()
 
-    body = Encoder(flexible=flexible).array(topics, put_topic).boolean(False).boolean(False).boolean(False).end().done()
+    wanted = Encoder(flexible=flexible).array(topics, put_topic).boolean(False).boolean(False).boolean(operations)
     return Request(
-        api=Api.METADATA, version=version, body=body, flexible=flexible, parse=lambda answer: _cluster(answer, version)
+        api=Api.METADATA,
+        version=version,
+        body=wanted.end().done(),
+        flexible=flexible,
+        parse=lambda answer: _cluster(answer, version),
     )
 
 
@@ -100,7 +113,7 @@ def _topic(answer: Decoder, version: int) -> TopicMetadata:
     topic_id = answer.uuid() if version >= _TOPIC_ID_VERSION else _NO_ID
     internal = answer.boolean()
     partitions = sorted(answer.array(_partition), key=lambda each: each.partition)
-    answer.i32()  # authorised operations
+    operations = answer.i32()
     answer.end()
     return TopicMetadata(
         name=name,
@@ -108,6 +121,7 @@ def _topic(answer: Decoder, version: int) -> TopicMetadata:
         internal=internal,
         error_code=error_code,
         partitions=tuple(partitions),
+        operations=max(0, operations),  # the least integer says that it was not asked
     )
 
 

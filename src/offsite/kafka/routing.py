@@ -43,12 +43,12 @@ class Router:
         self._brokers: dict[int, Address] = {}
         self._leaders: dict[TopicPartition, Leader] = {}
 
-    def metadata(self, topics: Sequence[str] | None) -> ClusterMetadata:
+    def metadata(self, topics: Sequence[str] | None, *, operations: bool = False) -> ClusterMetadata:
         """Fresh metadata from any broker, kept for `leader`. None asks for all topics. Raises `KafkaUnavailable`,
         `Denied`."""
         with self.lease_any() as connection:
             version = connection.highest_version(Api.METADATA, LOWEST_VERSION, HIGHEST_VERSION)
-            metadata = connection.call(metadata_request(topics, version=version))
+            metadata = connection.call(metadata_request(topics, version=version, operations=operations))
         self._keep(metadata)
         return metadata
 

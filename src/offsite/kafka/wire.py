@@ -18,6 +18,7 @@ _I8 = struct.Struct(">b")
 _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
 _I64 = struct.Struct(">q")
+_F64 = struct.Struct(">d")
 _UUID_BYTES = 16
 _VARINT_MORE = 0x80
 _VARINT_BITS = 0x7F
@@ -46,6 +47,10 @@ class Encoder:
 
     def i64(self, value: int) -> Self:
         self._out += _I64.pack(value)
+        return self
+
+    def f64(self, value: float) -> Self:
+        self._out += _F64.pack(value)
         return self
 
     def boolean(self, value: bool) -> Self:  # noqa: FBT001  (the value is the field)
@@ -123,6 +128,10 @@ class Decoder:
 
     def i64(self) -> int:
         return self._unpack(_I64)
+
+    def f64(self) -> float:
+        (value,) = _F64.unpack(self._take(_F64.size))
+        return float(value)
 
     def boolean(self) -> bool:
         return self.i8() != 0

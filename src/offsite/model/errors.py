@@ -274,6 +274,18 @@ class RepositoryExists(Refused):
     id = "OFF-1406"
 
 
+class NoAuthorizer(Refused):
+    """The cluster has no authorizer, so it keeps no ACLs."""
+
+    id = "OFF-1420"
+
+
+class RestoreRefused(Refused):
+    """Several checks before a restore said no; the message lists all of them."""
+
+    id = "OFF-1421"
+
+
 # -- KafkaUnavailable --------------------------------------------------------------------------------------------------
 
 

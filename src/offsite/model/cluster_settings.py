@@ -1,0 +1,65 @@
+"""What a cluster holds beside topics and groups: who may do what, how much, and which users log in. Never a secret."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Acl:
+    """One rule, in the words of `kafka-acls.sh` (`TOPIC`, `PREFIXED`, `READ`, `ALLOW`). A code that offsite does not
+    know stays a number, so that it is kept and can be set again."""
+
+    resource_type: str
+    resource: str
+    pattern: str
+    principal: str
+    host: str
+    operation: str
+    permission: str
+
+    def __str__(self) -> str:
+        where = "" if self.host == "*" else f" from {self.host}"
+        return (
+            f"{self.permission} {self.principal}{where} {self.operation} on "
+            f"{self.resource_type} {self.pattern}:{self.resource}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class QuotaEntity:
+    """Whom a quota limits: (`user`, `client-id` or `ip`, name) pairs, sorted. An empty name is the default of all."""
+
+    parts: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{kind} {name or '<default>'}" for kind, name in self.parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class ClientQuota:
+    """The limits of one entity, such as `producer_byte_rate`, sorted by name."""
+
+    entity: QuotaEntity
+    limits: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class ScramUser:
+    """That a user may log in by `mechanism`. No broker tells the password, so a person has to set it again."""
+
+    name: str
+    mechanism: str
+    iterations: int
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.mechanism}, {self.iterations} iterations)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """Sorted. None: the cluster did not let us read that part."""
+
+    acls: tuple[Acl, ...] | None = ()
+    quotas: tuple[ClientQuota, ...] | None = ()
+    scram_users: tuple[ScramUser, ...] | None = ()
