@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from array import array
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets, offset_count, on_topics
+from offsite.model.errors import DamagedObject, FormatTooNew
+from offsite.repository.group_snapshot import decode_groups, encode_groups, get_group_snapshot, put_group_snapshot
+from offsite.repository.layout import BackupLayout
+from offsite.repository.open_store import open_store
+
+LAYOUT = BackupLayout(backup="nightly")
+
+NAMES = st.text(min_size=1, max_size=8)
+ROWS = st.lists(
+    st.builds(
+        CommittedOffset,
+        partition=st.integers(0, 2**31 - 1),
+        offset=st.integers(-1, 2**63 - 1),
+        leader_epoch=st.integers(-1, 2**31 - 1),
+        metadata=st.text(max_size=5),
+    ),
+    min_size=1,
+    max_size=4,
+    unique_by=lambda row: row.partition,
+)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> dict[str, GroupOffsets]:
+    names = draw(st.lists(NAMES, max_size=4, unique=True))
+    return {name: draw(groups(name)) for name in sorted(names)}
+
+
+@st.composite
+def groups(draw: st.DrawFn, name: str) -> GroupOffsets:
+    topics = draw(st.lists(NAMES, min_size=1, max_size=3, unique=True))
+    return GroupOffsets(
+        group=name,
+        kind=draw(st.sampled_from(["", "classic", "consumer"])),
+        state=draw(st.sampled_from(["Empty", "Stable"])),
+        topics=tuple(TopicOffsets.of(topic, draw(ROWS), topic_id=f"id of {topic}") for topic in sorted(topics)),
+    )
+
+
+def one(group: str, topic: str = "orders", offset: int = 5) -> dict[str, GroupOffsets]:
+    topics = (TopicOffsets.of(topic, [CommittedOffset(0, offset, 3, "m")], topic_id="id"),)
+    return {group: GroupOffsets(group=group, kind="classic", state="Empty", topics=topics)}
+
+
+@given(tables())
+def test_what_is_encoded_is_decoded(table: dict[str, GroupOffsets]) -> None:
+    data = encode_groups(table)
+    assert decode_groups(data, key="k") == table
+    assert encode_groups(dict(reversed(table.items()))) == data, "whatever the order they come in"
+
+
+def test_a_snapshot_is_stored_once_under_the_number_of_its_commit(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path))
+    key = put_group_snapshot(store, LAYOUT, 7, one("billing"))
+    assert key == put_group_snapshot(store, LAYOUT, 7, one("billing"))
+    assert key.startswith("backups/nightly/groups/00000000000000000007-")
+    assert get_group_snapshot(store, key) == one("billing")
+
+
+def test_any_flipped_bit_is_damage(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path))
+    key = put_group_snapshot(store, LAYOUT, 7, one("billing"))
+    whole = (tmp_path / key).read_bytes()
+    for position in range(0, len(whole), 7):
+        broken = bytearray(whole)
+        broken[position] ^= 1
+        (tmp_path / key).write_bytes(broken)
+        with pytest.raises(DamagedObject, match="hash"):
+            get_group_snapshot(store, key)
+    (tmp_path / key).unlink()
+    with pytest.raises(DamagedObject, match="missing"):
+        get_group_snapshot(store, key)
+
+
+def test_a_snapshot_that_is_none_is_damage_and_a_newer_one_says_so() -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    for data in (b"", b"PAR1", encode_groups(one("g"))[:-9]):
+        with pytest.raises(DamagedObject):
+            decode_groups(data, key="k")
+    sink = pa.BufferOutputStream()
+    about = {b"offsite.groups": b'{"format":2}'}
+    parquet.write_table(pa.table({"group": ["g"]}).replace_schema_metadata(about), sink)
+    with pytest.raises(FormatTooNew):
+        decode_groups(sink.getvalue().to_pybytes(), key="k")
+
+
+def test_only_offsets_on_the_topics_asked_for_are_kept() -> None:
+    groups = one("b", "orders") | one("a", "orders") | one("c", "users")
+    kept = on_topics(groups, {"orders": "new-id", "empty": "x"})
+    assert list(kept) == ["a", "b"]
+    assert kept["a"].topics[0].topic_id == "new-id"
+    assert offset_count(kept) == 2
+
+
+def test_columns_rise_by_partition_whatever_order_rows_come_in() -> None:
+    topic = TopicOffsets.of("t", [CommittedOffset(2, 20), CommittedOffset(0, 5)])
+    assert (topic.partitions, topic.by_partition()) == (array("i", [0, 2]), {0: 5, 2: 20})
