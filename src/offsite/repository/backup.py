@@ -12,7 +12,7 @@ from offsite.repository.catalog import Catalog
 from offsite.repository.commit import Changes, Commit
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.descriptor import BackupDescriptor
-from offsite.repository.layout import BackupLayout, index_key, parse_groups_key
+from offsite.repository.layout import BackupLayout, index_key, parse_groups_key, parse_metadata_key
 from offsite.repository.segment import Segment
 from offsite.repository.state import BackupState, fold
 from offsite.repository.store import ObjectInfo, Store
@@ -62,8 +62,8 @@ class Backup:
     def commit(self, changes: Changes, *, base: BackupState, writer: str) -> BackupState:
         """Add one commit to `base`, the newest state the caller knows; the state with it.
 
-        Topics and positions that `base` has already are left out. `writer` must be unique to the run. Every segment is
-        looked up first: one that cannot be seen from here (a folder that is not shared) must not be listed.
+        Topics, positions and settings that `base` has already are left out. `writer` must be unique to the run. Every
+        segment is looked up first: one that cannot be seen from here (a folder that is not shared) must not be listed.
         Raises `CommitLost` when somebody was faster, `PutOutcomeUnknown` when nobody knows: both ask for a new run.
         A crash before the commit leaves orphans, a crash after it nothing.
         """
@@ -82,7 +82,7 @@ class Backup:
         return fold(base, [self.log.append(commit)])
 
     def orphans(self, *, head: BackupState | None = None) -> Iterator[ObjectInfo]:
-        """Objects below `topics/` and `groups/` that no commit lists and that are older than 24 hours."""
+        """Objects below `topics/`, `groups/` and `metadata/` that no commit lists and that are older than 24 hours."""
         head = head or self.state()
         before_ms = self.store.now_ms() - ORPHAN_AGE_MS
         listed = {key for segment in head.all_segments() for key in (segment.key, index_key(segment.key))}
@@ -92,12 +92,21 @@ class Backup:
         for info in self.store.list(self.layout.groups_prefix):
             if info.modified_ms < before_ms and not self._lists_groups(info.key):
                 yield info
+        for info in self.store.list(self.layout.metadata_prefix):
+            if info.modified_ms < before_ms and not self._lists_metadata(info.key):
+                yield info
 
     def _lists_groups(self, key: str) -> bool:
         """Whether the commit that the group snapshot was made for names it: older restore points need theirs too."""
         seq = parse_groups_key(key)
         stored = None if seq is None else self.log.get(seq)
         return stored is not None and stored.commit.changes.groups == key
+
+    def _lists_metadata(self, key: str) -> bool:
+        seq = parse_metadata_key(key)
+        stored = None if seq is None else self.log.get(seq)
+        known = None if stored is None else stored.commit.changes.metadata
+        return known is not None and known.key == key
 
     def _check_stored(self, segments: tuple[Segment, ...]) -> None:
         with ThreadPoolExecutor(max_workers=_CHECKERS, thread_name_prefix="check-stored") as pool:
@@ -120,6 +129,7 @@ class Backup:
 def _news(changes: Changes, base: BackupState) -> Changes:
     return replace(
         changes,
+        metadata=None if changes.metadata == base.metadata else changes.metadata,
         topics=tuple(shape for shape in changes.topics if base.topics.get(shape.incarnation) != shape),
         positions=tuple(p for p in changes.positions if base.positions.get(p.partition_id) != p),
     )

@@ -21,6 +21,8 @@ from offsite.repository.commit_json import (
     hole_to_json,
     position_from_json,
     position_to_json,
+    ref_from_json,
+    ref_to_json,
     topic_from_json,
     topic_to_json,
 )
@@ -88,6 +90,7 @@ def decode_state(data: bytes, *, key: str, history: History) -> BackupState:
         holes=tuple(map(hole_from_json, item.children("holes"))),
         checkpoints=tuple(map(checkpoint_from_json, item.children("checkpoints"))),
         groups=item.optional_text("groups"),
+        metadata=ref_from_json(item.optional_child("metadata")),
         history=history,
     )
 
@@ -164,6 +167,7 @@ def _state_to_json(state: BackupState, partitions: Sequence[PartitionId]) -> dic
         "holes": [hole_to_json(hole) for hole in state.holes],
         "checkpoints": [checkpoint_to_json(taken) for taken in state.checkpoints],
         "groups": state.groups,
+        "metadata": ref_to_json(state.metadata),
         "partitions": [
             {
                 "topic": known.topic,

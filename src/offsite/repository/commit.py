@@ -40,13 +40,15 @@ class PartitionId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicShape:
-    """A topic as the source described it: `configs` are the non-default ones, sorted by name."""
+    """A topic as the source described it: `configs` are the non-default ones, sorted by name. `holds_schemas`: it is
+    where a schema registry keeps what it knows."""
 
     topic: str
     topic_id: str
     partitions: int
     replication_factor: int
     configs: tuple[tuple[str, str], ...] = ()
+    holds_schemas: bool = False
 
     @property
     def incarnation(self) -> TopicIncarnation:
@@ -90,12 +92,21 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRef:
+    """An object beside the commits, and the hash of its bytes."""
+
+    key: str
+    hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
     """What a writer wants to commit; number, time and chain are added when it is appended.
 
     Full lists of `topics` and `positions` may be given: those that did not change are left out.
     `removed` are keys of live segments; `forgotten` are half-open ranges of commit numbers that stop being restore
-    points. `groups` is the key of a group snapshot that is already stored.
+    points. `groups` is the key of a group snapshot that is already stored; `metadata` names the cluster's settings,
+    which are stored already too.
     """
 
     segments: tuple[Segment, ...] = ()
@@ -105,6 +116,7 @@ class Changes:
     topics: tuple[TopicShape, ...] = ()
     forgotten: tuple[tuple[int, int], ...] = ()
     groups: str | None = None
+    metadata: SnapshotRef | None = None
     checkpoint: Checkpoint | None = None
 
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 import hashlib
 
 from offsite.model.errors import DamagedCommit, OffsiteError
-from offsite.repository.commit import Changes, Checkpoint, Commit, PartitionId, Position, RecordedHole, TopicShape
+from offsite.repository.commit import (
+    Changes,
+    Checkpoint,
+    Commit,
+    PartitionId,
+    Position,
+    RecordedHole,
+    SnapshotRef,
+    TopicShape,
+)
 from offsite.repository.json_object import FORMAT, JsonObject, JsonValue, encode_canonical, parse_json_object
 from offsite.repository.segment import segment_from_json, segment_to_json
 
@@ -54,13 +63,14 @@ def damaged_commit(message: str) -> DamagedCommit:
 
 
 def topic_to_json(shape: TopicShape) -> dict[str, JsonValue]:
-    return {
+    known: dict[str, JsonValue] = {
         "topic": shape.topic,
         "topic_id": shape.topic_id,
         "partitions": shape.partitions,
         "replication_factor": shape.replication_factor,
         "configs": dict(shape.configs),
     }
+    return known | ({"holds_schemas": True} if shape.holds_schemas else {})
 
 
 def topic_from_json(item: JsonObject) -> TopicShape:
@@ -70,6 +80,7 @@ def topic_from_json(item: JsonObject) -> TopicShape:
         partitions=item.integer("partitions"),
         replication_factor=item.integer("replication_factor"),
         configs=item.text_map("configs"),
+        holds_schemas="holds_schemas" in item.fields and item.flag("holds_schemas"),
     )
 
 
@@ -94,6 +105,14 @@ def hole_from_json(item: JsonObject) -> RecordedHole:
         end=item.integer("end"),
         reason=item.text("reason"),
     )
+
+
+def ref_to_json(ref: SnapshotRef | None) -> dict[str, JsonValue] | None:
+    return None if ref is None else {"key": ref.key, "hash": ref.hash}
+
+
+def ref_from_json(item: JsonObject | None) -> SnapshotRef | None:
+    return None if item is None else SnapshotRef(key=item.text("key"), hash=item.text("hash"))
 
 
 def checkpoint_to_json(checkpoint: Checkpoint) -> dict[str, JsonValue]:
@@ -131,6 +150,7 @@ def _changes_to_json(changes: Changes) -> dict[str, JsonValue]:
         "topics": [topic_to_json(shape) for shape in changes.topics],
         "forgotten": [{"start": start, "end": end} for start, end in changes.forgotten],
         "groups": changes.groups,
+        "metadata": ref_to_json(changes.metadata),
         "checkpoint": None if changes.checkpoint is None else checkpoint_to_json(changes.checkpoint),
     }
     return {name: part for name, part in parts.items() if part}
@@ -157,5 +177,6 @@ def _changes_from_json(item: JsonObject) -> Changes:
         topics=tuple(topic_from_json(shape) for shape in item.children("topics")),
         forgotten=tuple((span.integer("start"), span.integer("end")) for span in item.children("forgotten")),
         groups=item.optional_text("groups"),
+        metadata=ref_from_json(item.optional_child("metadata")),
         checkpoint=None if checkpoint is None else checkpoint_from_json(checkpoint),
     )

@@ -43,6 +43,12 @@ class JsonObject:
             raise self.wrong(name, "an integer")
         return value
 
+    def number(self, name: str) -> float:
+        value = self.fields.get(name)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise self.wrong(name, "a number")
+        return float(value)
+
     def flag(self, name: str) -> bool:
         value = self.fields.get(name)
         if not isinstance(value, bool):

@@ -11,6 +11,7 @@
     backups/<backup>/topics/<topic>/partition=<nr>/<topic>+<nr>-<start:020>-<attempt:8hex>.log[.zst]
     backups/<backup>/topics/<topic>/partition=<nr>/<same without .log[.zst]>.idx
     backups/<backup>/groups/<seq:020>-<attempt:8hex>.parquet    group offsets as of that commit
+    backups/<backup>/metadata/<seq:020>-<attempt:8hex>.json     the cluster's settings, stored when they change
     backups/<backup>/restores/<restore>/...                     records of restores
 A file name holds at most 255 bytes on most systems, so a topic longer than 180 characters is cut there, not in its
 folder.
@@ -36,6 +37,7 @@ _SEGMENT = re.compile(
 )
 _COMMIT = re.compile(r"backups/[^/]+/commits/(\d{20})\.json")
 _GROUPS = re.compile(r"backups/[^/]+/groups/(\d{20})-[0-9a-f]{8}\.parquet")
+_METADATA = re.compile(r"backups/[^/]+/metadata/(\d{20})-[0-9a-f]{8}\.json")
 _CATALOG = re.compile(r"backups/[^/]+/catalog/(\d{20})\.json")
 
 
@@ -104,6 +106,13 @@ class BackupLayout:
         """The attempt keeps a crashed writer's snapshot from blocking the next one's."""
         return f"{self.groups_prefix}{_padded(seq)}-{_checked_attempt(attempt)}.parquet"
 
+    @property
+    def metadata_prefix(self) -> str:
+        return f"{self.prefix}metadata/"
+
+    def metadata_key(self, seq: int, attempt: str) -> str:
+        return f"{self.metadata_prefix}{_padded(seq)}-{_checked_attempt(attempt)}.json"
+
     def restores_prefix(self, restore: str) -> str:
         return f"{self.prefix}restores/{check_backup_name(restore)}/"
 
@@ -150,6 +159,12 @@ def parse_catalog_key(key: str) -> int | None:
 def parse_groups_key(key: str) -> int | None:
     """The number of the commit that a group snapshot was made for, else None."""
     match = _GROUPS.fullmatch(key)
+    return int(match[1]) if match else None
+
+
+def parse_metadata_key(key: str) -> int | None:
+    """The number of the commit that settings of the cluster were stored for, else None."""
+    match = _METADATA.fullmatch(key)
     return int(match[1]) if match else None
 
 

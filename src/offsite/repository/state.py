@@ -12,6 +12,7 @@ from offsite.repository.commit import (
     PartitionId,
     Position,
     RecordedHole,
+    SnapshotRef,
     StoredCommit,
     TopicIncarnation,
     TopicShape,
@@ -30,7 +31,8 @@ class BackupState:
     """A backup as of commit `seq` (0: before the first). `head_hash` is the hash of that commit's bytes.
 
     `topics` holds the latest shape of each incarnation, in order of first appearance. `segments` are live ones.
-    `groups` is the key of the latest group snapshot. `history` lists the restore points up to `seq`.
+    `groups` is the key of the latest group snapshot, `metadata` names the cluster's latest settings. `history`
+    lists the restore points up to `seq`.
     """
 
     backup: str
@@ -43,6 +45,7 @@ class BackupState:
     holes: tuple[RecordedHole, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
     groups: str | None = None
+    metadata: SnapshotRef | None = None
     history: History = field(default_factory=History)
 
     def incarnation(self, topic: str) -> TopicIncarnation | None:
@@ -112,6 +115,7 @@ class _Builder:
             head_hash=digest,
             committed_at_ms=commit.committed_at_ms,
             groups=changes.groups or self._state.groups,
+            metadata=changes.metadata or self._state.metadata,
         )
 
     def built(self, history: History) -> BackupState:

@@ -8,7 +8,7 @@ from offsite.model.errors import DamagedObject
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.catalog import Catalog
-from offsite.repository.commit import Changes, Checkpoint, RecordedHole
+from offsite.repository.commit import Changes, Checkpoint, RecordedHole, SnapshotRef
 from offsite.repository.posix_store import PosixStore, open_folder
 from offsite.repository.state import BackupState, fold
 from tests.backups import PARTITIONS, new_backup, run_once
@@ -21,6 +21,9 @@ def store(tmp_path: Path) -> PosixStore:
     return open_folder(tmp_path / "repository")
 
 
+SETTINGS = SnapshotRef(key="backups/b/metadata/x.json", hash="blake3:0")
+
+
 @pytest.fixture
 def backup(store: PosixStore, monkeypatch: pytest.MonkeyPatch) -> Backup:
     """A backup of 23 commits with catalogs at 10 and 20, holes, a checkpoint, a removal and a forgotten commit."""
@@ -29,7 +32,9 @@ def backup(store: PosixStore, monkeypatch: pytest.MonkeyPatch) -> Backup:
     state = run_once(backup)
     hole = RecordedHole(partition_id=PARTITIONS[0], start=20, end=30, reason="retention")
     taken = Checkpoint(id=3, taken_at_ms=5, ends=((PARTITIONS[0], 20),))
-    state = backup.commit(Changes(holes=(hole,), checkpoint=taken, forgotten=((1, 2),)), base=state, writer="w")
+    state = backup.commit(
+        Changes(holes=(hole,), checkpoint=taken, forgotten=((1, 2),), metadata=SETTINGS), base=state, writer="w"
+    )
     removed = (state.segments[PARTITIONS[1]][0].key,)
     backup.commit(Changes(removed=removed), base=state, writer="w")
     for _ in range(COMMITS - 3):

@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.model.errors import DamagedCommit, FormatTooNew
-from offsite.repository.commit import Changes, Checkpoint, Commit, PartitionId, Position, RecordedHole, TopicShape
+from offsite.repository.commit import (
+    Changes,
+    Checkpoint,
+    Commit,
+    PartitionId,
+    Position,
+    RecordedHole,
+    SnapshotRef,
+    TopicShape,
+)
 from offsite.repository.commit_json import commit_hash, decode_commit, encode_commit
 from offsite.repository.layout import BackupLayout, index_key
 from offsite.repository.segment import Compression, Segment
@@ -85,11 +94,13 @@ commits = st.builds(
                 partitions=counts,
                 replication_factor=counts,
                 configs=st.dictionaries(texts, texts, max_size=3).map(lambda found: tuple(sorted(found.items()))),
+                holds_schemas=st.booleans(),
             ),
             max_size=2,
         ).map(tuple),
         forgotten=st.lists(st.tuples(offsets, offsets), max_size=2).map(tuple),
         groups=st.none() | topics,
+        metadata=st.none() | st.builds(SnapshotRef, key=topics, hash=texts),
         checkpoint=st.none()
         | st.builds(
             Checkpoint,

@@ -11,6 +11,7 @@ from offsite.repository.layout import (
     parse_catalog_key,
     parse_commit_key,
     parse_groups_key,
+    parse_metadata_key,
     parse_segment_key,
 )
 from offsite.repository.store import check_key
@@ -51,6 +52,7 @@ def test_keys_are_those_of_the_format_page() -> None:
     assert LAYOUT.descriptor_key == "backups/b/backup.json"
     assert LAYOUT.commit_key(7) == "backups/b/commits/00000000000000000007.json"
     assert LAYOUT.groups_key(7, "0123abcd") == "backups/b/groups/00000000000000000007-0123abcd.parquet"
+    assert LAYOUT.metadata_key(7, "0123abcd") == "backups/b/metadata/00000000000000000007-0123abcd.json"
     assert (
         LAYOUT.segment_key(topic="t", partition=3, start=99, attempt="0123abcd", compressed=True)
         == "backups/b/topics/t/partition=3/t+3-00000000000000000099-0123abcd.log.zst"
@@ -63,6 +65,7 @@ def test_keys_sort_as_their_numbers() -> None:
     assert [parse_commit_key(LAYOUT.commit_key(n)) for n in numbers] == numbers
     assert [parse_catalog_key(LAYOUT.seal_key(n)) for n in numbers] == numbers
     assert parse_groups_key(LAYOUT.groups_key(7, "0123abcd")) == 7
+    assert parse_metadata_key(LAYOUT.metadata_key(7, "0123abcd")) == 7
 
 
 @pytest.mark.parametrize("key", ["", "backups/b/commits/1.json", "backups/b/commits/x", "backups/b/catalog/hint.json"])
