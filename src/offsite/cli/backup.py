@@ -52,6 +52,16 @@ Compress = Annotated[
 ]
 
 
+SchemasTopic = Annotated[
+    str | None,
+    typer.Option(
+        "--schemas-topic",
+        help="The schema registry's topic, taken along where it exists; '' for none. Decided by the first run.",
+        show_default="that of the backup's first run, _schemas in a new one",
+    ),
+]
+
+
 @app.command()
 def run(
     repo: Repo,
@@ -60,6 +70,7 @@ def run(
     exclude: Exclude = None,
     internal: Internal = False,
     missing_topics: Missing = MissingTopicsOption.FAIL,
+    schemas_topic: SchemasTopic = None,
     compression: Compress = CompressionOption.AUTO,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfigFile = None,
@@ -74,7 +85,7 @@ def run(
     from offsite.pipeline.master import slots
     from offsite.services.backup import plan_backup, run_backup
 
-    request = _request(backup, topics, exclude, internal, missing_topics, compression)
+    request = _request(backup, topics, exclude, internal, missing_topics, schemas_topic, compression)
     cluster, repository = connect(bootstrap, kafka_config), open_repository(repo)
     with spark(spark_master, preload="offsite.pipeline.backup_copy") as runner:
         plan = plan_backup(repository, cluster.admin, request, slots=slots(spark_master))
@@ -84,6 +95,8 @@ def run(
             )
     for topic in result.missing_topics:
         note(f"warning: topic {topic} does not exist")
+    for problem in result.not_read:
+        note(f"note: {problem}")
     emit(result, output=output, render=_render_result)
     if not result.complete:
         raise typer.Exit(EXIT_PARTIAL)
@@ -97,6 +110,7 @@ def plan(
     exclude: Exclude = None,
     internal: Internal = False,
     missing_topics: Missing = MissingTopicsOption.FAIL,
+    schemas_topic: SchemasTopic = None,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfigFile = None,
     output: Output = OutputFormat.TABLE,
@@ -105,7 +119,7 @@ def plan(
     from offsite.pipeline.master import slots
     from offsite.services.backup import plan_backup
 
-    request = _request(backup, topics, exclude, internal, missing_topics, CompressionOption.AUTO)
+    request = _request(backup, topics, exclude, internal, missing_topics, schemas_topic, CompressionOption.AUTO)
     cluster = connect(bootstrap, kafka_config)
     planned = plan_backup(open_repository(repo), cluster.admin, request, slots=slots(None))
     emit(_plan_report(planned), output=output, render=_render_plan)
@@ -139,6 +153,7 @@ def _request(
     exclude: list[str] | None,
     internal: bool,
     missing: MissingTopicsOption,
+    schemas_topic: str | None,
     compression: CompressionOption,
 ) -> BackupRequest:
     from offsite.model.selection import parse_selection
@@ -149,6 +164,7 @@ def _request(
         backup=backup,
         selection=parse_selection(topics, exclude or (), internal=internal) if topics else None,
         missing_topics=MissingTopics(missing.value),
+        schemas_topic=schemas_topic,
         compression=compression.value,
     )
 

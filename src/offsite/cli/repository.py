@@ -9,6 +9,7 @@ import typer
 
 from offsite.cli.options import Output, Repo
 from offsite.cli.output import OutputFormat, emit
+from offsite.cli.settings_view import render_cluster_settings, render_topic_settings
 from offsite.cli.wiring import open_repository
 from offsite.model.size import format_size
 from offsite.model.time import format_duration, format_time
@@ -53,12 +54,16 @@ def show(
     backup: Annotated[str, typer.Argument(help="Name of the backup.")],
     repo: Repo,
     commit: Annotated[int | None, typer.Option("--commit", help="As of this commit [default: the newest].")] = None,
+    metadata: Annotated[
+        bool, typer.Option("--metadata", help="Also settings of topics, ACLs, client quotas and SCRAM users.")
+    ] = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show what a backup holds: topics, offsets, holes, restore points."""
     from offsite.services.overview import show_backup
 
-    emit(show_backup(open_repository(repo).backup(backup), commit=commit), output=output, render=_render_detail)
+    detail = show_backup(open_repository(repo).backup(backup), commit=commit, with_settings=metadata)
+    emit(detail, output=output, render=_render_detail_and_settings if metadata else _render_detail)
 
 
 def status(repo: Repo, output: Output = OutputFormat.TABLE) -> None:
@@ -108,7 +113,7 @@ def _render_detail(console: Console, detail: BackupDetail) -> None:
         for part in topic.partitions:
             newest = format_time(topic.newest_record_ms) if topic.newest_record_ms >= 0 else "-"
             table.add_row(
-                topic.topic,
+                f"{topic.topic} (schemas)" if topic.holds_schemas else topic.topic,
                 str(part.partition),
                 f"[{part.start:,}, {part.end:,})".replace("[", r"\["),
                 f"{part.records:,}",
@@ -129,6 +134,12 @@ def _render_detail(console: Console, detail: BackupDetail) -> None:
         )
     console.print(points)
     console.print(f"{len(detail.restore_points)} restore points, shown as of commit {detail.commit}")
+
+
+def _render_detail_and_settings(console: Console, detail: BackupDetail) -> None:
+    _render_detail(console, detail)
+    render_topic_settings(console, detail.topics)
+    render_cluster_settings(console, detail.settings)
 
 
 def _render_status(console: Console, report: Status) -> None:

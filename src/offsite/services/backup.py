@@ -17,24 +17,29 @@ from offsite.pipeline.plan import CopyPlan, plan_copy
 from offsite.pipeline.runner import OnProgress, Runner, RunProgress
 from offsite.repository.attempt import random_attempt
 from offsite.repository.backup import Backup
+from offsite.repository.cluster_snapshot import put_cluster_snapshot
 from offsite.repository.commit import Changes
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.segment_writer import CompressionChoice
 from offsite.repository.state import BackupState
 from offsite.services.hole_report import HoleReport, hole_reports
+from offsite.services.metadata import FoundSettings, read_cluster_settings
+from offsite.services.schemas_topic import decide_schemas_topic, schemas_options
 from offsite.services.settlement import PartitionFailure, Settlement, settle
 from offsite.services.source import MissingTopics, Source, read_source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupRequest:
-    """What to back up. `selection` None: that of the backup's first run."""
+    """What to back up. `selection` and `schemas_topic` None: those of the backup's first run (`_schemas` in a new one);
+    an empty `schemas_topic` takes none along."""
 
     backup: str
     selection: TopicSelection | None
     missing_topics: MissingTopics = MissingTopics.FAIL
     compression: CompressionChoice = "auto"
+    schemas_topic: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +50,8 @@ class BackupPlan:
     selection: TopicSelection
     compression: CompressionChoice
     source: Source
+    schemas_topic: str
+    settings: FoundSettings
     base: BackupState
     copy: CopyPlan
 
@@ -52,7 +59,8 @@ class BackupPlan:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupResult:
     """What one run added. `bytes` is the size in the log, `stored_bytes` in the repository; `holes` are the new ones.
-    Partitions in `failed` stand where they were (or where their first failed range begins): the next run continues."""
+    Partitions in `failed` stand where they were (or where their first failed range begins): the next run continues.
+    `not_read` are settings of the cluster that it did not let us read."""
 
     backup: str
     commit: int
@@ -65,6 +73,7 @@ class BackupResult:
     holes: tuple[HoleReport, ...]
     failed: tuple[PartitionFailure, ...]
     missing_topics: tuple[str, ...]
+    not_read: tuple[str, ...]
     committed_at_ms: int
     worker_peak_rss_bytes: int
 
@@ -82,7 +91,8 @@ def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequ
     selection = _selection(request, known)
     if known is not None:
         _check_cluster(known, admin.cluster().cluster_id)
-    source = read_source(admin, selection, missing_topics=request.missing_topics)
+    schemas_topic = decide_schemas_topic(request.schemas_topic, known.descriptor if known else None)
+    source = read_source(admin, selection, missing_topics=request.missing_topics, schemas_topic=schemas_topic)
     base = known.state() if known else BackupState(backup=BackupLayout(backup=request.backup).backup)
     positions = {(each.topic_id, each.partition): position.end for each, position in base.positions.items()}
     return BackupPlan(
@@ -90,6 +100,8 @@ def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequ
         selection=selection,
         compression=request.compression,
         source=source,
+        schemas_topic=schemas_topic,
+        settings=read_cluster_settings(admin),
         base=base,
         copy=plan_copy(source.bounds, positions, slots=slots),
     )
@@ -108,7 +120,12 @@ def run_backup(
     Raises `CommitLost` when another writer was first (then nothing of this run counts), and the first error when not a
     single range could be copied.
     """
-    backup = repository.create_backup(plan.backup, cluster_id=plan.source.cluster_id, selection=plan.selection)
+    backup = repository.create_backup(
+        plan.backup,
+        cluster_id=plan.source.cluster_id,
+        selection=plan.selection,
+        options=schemas_options(plan.schemas_topic),
+    )
     ends = BackupEnds(kafka=kafka, store=repository.store, layout=backup.layout, compression=plan.compression)
     last = _LastProgress(on_progress)
     outcomes = (
@@ -125,6 +142,7 @@ def _commit(backup: Backup, plan: BackupPlan, settlement: Settlement) -> BackupS
         holes=settlement.holes,
         positions=settlement.positions,
         topics=plan.source.shapes,
+        metadata=put_cluster_snapshot(backup.store, plan.base, plan.settings.settings),
     )
     return backup.commit(changes, base=plan.base, writer=random_attempt() + random_attempt())
 
@@ -143,6 +161,7 @@ def _result(plan: BackupPlan, settlement: Settlement, state: BackupState, peak_r
         holes=hole_reports(settlement.holes),
         failed=settlement.failed,
         missing_topics=plan.source.missing,
+        not_read=plan.settings.not_read,
         committed_at_ms=state.committed_at_ms,
         worker_peak_rss_bytes=peak_rss_bytes,
     )

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from offsite.model.cluster_settings import ClusterSettings
 from offsite.model.errors import OffsiteError
 from offsite.model.time import format_duration
 from offsite.repository.backup import Backup
+from offsite.repository.cluster_snapshot import get_cluster_snapshot
 from offsite.repository.commit import PartitionId, TopicShape
 from offsite.repository.history import CommitSummary
 from offsite.repository.repository import Repository
@@ -56,6 +58,7 @@ class PartitionDetail:
 class TopicDetail:
     topic: str
     topic_id: str
+    holds_schemas: bool
     configs: dict[str, str]
     records: int
     bytes: int
@@ -66,12 +69,15 @@ class TopicDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupDetail:
+    """`settings` are those of the cluster, when they were asked for and are in the backup."""
+
     summary: BackupSummary
     selection: str
     commit: int
     topics: tuple[TopicDetail, ...]
     holes: tuple[HoleReport, ...]
     restore_points: tuple[CommitSummary, ...]
+    settings: ClusterSettings | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +109,9 @@ def list_backups(repository: Repository) -> BackupList:
     )
 
 
-def show_backup(backup: Backup, *, commit: int | None = None) -> BackupDetail:
-    """Everything of one backup, as of a commit (the newest by default). Raises `NoSuchRestorePoint`."""
+def show_backup(backup: Backup, *, commit: int | None = None, with_settings: bool = False) -> BackupDetail:
+    """Everything of one backup, as of a commit (the newest by default). Raises `NoSuchRestorePoint`, and with settings
+    `DamagedObject`."""
     head = backup.state()
     state = head if commit is None else backup.state_at(commit, head=head)
     return BackupDetail(
@@ -114,6 +121,7 @@ def show_backup(backup: Backup, *, commit: int | None = None) -> BackupDetail:
         topics=tuple(_topic(state, shape) for shape in state.topics.values()),
         holes=hole_reports(state.holes),
         restore_points=tuple(state.history),
+        settings=get_cluster_snapshot(backup.store, state.metadata) if with_settings and state.metadata else None,
     )
 
 
@@ -178,6 +186,7 @@ def _topic(state: BackupState, shape: TopicShape) -> TopicDetail:
     return TopicDetail(
         topic=shape.topic,
         topic_id=shape.topic_id,
+        holds_schemas=shape.holds_schemas,
         configs=dict(shape.configs),
         records=sum(segment.records for segment in segments),
         bytes=sum(segment.raw_bytes for segment in segments),

@@ -13,6 +13,7 @@ from offsite.model.errors import NoSuchTopic
 from offsite.model.selection import TopicSelection, no_topics
 from offsite.pipeline.plan import PartitionBounds
 from offsite.repository.commit import TopicShape
+from offsite.services.schemas_topic import with_schemas
 
 
 class MissingTopics(StrEnum):
@@ -32,8 +33,13 @@ class Source:
     missing: tuple[str, ...]
 
 
-def read_source(admin: ClusterAdmin, selection: TopicSelection, *, missing_topics: MissingTopics) -> Source:
-    """Ask the cluster. Raises `NoSuchTopic` when nothing matches, and for a missing topic unless that is to warn."""
+def read_source(
+    admin: ClusterAdmin, selection: TopicSelection, *, missing_topics: MissingTopics, schemas_topic: str = ""
+) -> Source:
+    """Ask the cluster. Raises `NoSuchTopic` when nothing matches, and for a missing topic unless that is to warn.
+
+    `schemas_topic` is taken along where it exists.
+    """
     cluster_id = admin.cluster().cluster_id
     known = admin.topics()
     missing = selection.missing(known)
@@ -45,16 +51,19 @@ def read_source(admin: ClusterAdmin, selection: TopicSelection, *, missing_topic
     names = selection.select(known, internal=frozenset(name for name, topic in known.items() if topic.internal))
     if not names:
         raise no_topics(selection)
+    names = with_schemas(names, schemas_topic, known=known, selection=selection)
     topics = [known[name] for name in names]
     return Source(
         cluster_id=cluster_id,
-        shapes=_shapes(topics, admin.topic_configs(names)),
+        shapes=_shapes(topics, admin.topic_configs(names), schemas_topic),
         bounds=_bounds(admin, topics),
         missing=missing,
     )
 
 
-def _shapes(topics: Sequence[TopicMetadata], configs: Mapping[str, Mapping[str, str]]) -> tuple[TopicShape, ...]:
+def _shapes(
+    topics: Sequence[TopicMetadata], configs: Mapping[str, Mapping[str, str]], schemas_topic: str
+) -> tuple[TopicShape, ...]:
     return tuple(
         TopicShape(
             topic=topic.name,
@@ -62,6 +71,7 @@ def _shapes(topics: Sequence[TopicMetadata], configs: Mapping[str, Mapping[str, 
             partitions=len(topic.partitions),
             replication_factor=topic.replication_factor,
             configs=tuple(sorted(configs[topic.name].items())),
+            holds_schemas=topic.name == schemas_topic,
         )
         for topic in topics
     )

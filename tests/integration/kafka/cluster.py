@@ -33,9 +33,9 @@ class Batch:
 
 
 class Cluster:
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, config: KafkaConfig | None = None) -> None:
         self.bootstrap = bootstrap
-        self.config = KafkaConfig(bootstrap=parse_bootstrap(bootstrap))
+        self.config = config or KafkaConfig(bootstrap=parse_bootstrap(bootstrap))
         self.router = Router(self.config)
         self.admin = ClusterAdmin(self.router)
 

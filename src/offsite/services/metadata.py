@@ -1,0 +1,50 @@
+"""A cluster's settings beside topics: read for a backup; at a restore compared with the target, and set when asked.
+
+Secrets are never read. What a cluster does not let us read is said, and is no reason to fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from offsite.kafka.admin import ClusterAdmin
+from offsite.model.cluster_settings import Acl, ClusterSettings
+from offsite.model.errors import KafkaNotAuthorized, KafkaProtocolError, NoAuthorizer
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSettings:
+    """`not_read` says which parts could not be read, and why; these are None in `settings`."""
+
+    settings: ClusterSettings
+    not_read: tuple[str, ...] = ()
+
+
+def read_cluster_settings(admin: ClusterAdmin) -> FoundSettings:
+    """What the cluster lets us read. A cluster without an authorizer has no ACLs."""
+    problems: list[str] = []
+    settings = ClusterSettings(
+        acls=_read("ACLs", lambda: _acls(admin), problems),
+        quotas=_read("client quotas", admin.client_quotas, problems),
+        scram_users=_read("SCRAM users", admin.scram_users, problems),
+    )
+    return FoundSettings(settings=settings, not_read=tuple(problems))
+
+
+def _acls(admin: ClusterAdmin) -> tuple[Acl, ...]:
+    try:
+        return admin.acls()
+    except NoAuthorizer:
+        return ()
+
+
+def _read(what: str, read: Callable[[], T], problems: list[str]) -> T | None:
+    try:
+        return read()
+    except (KafkaNotAuthorized, KafkaProtocolError) as error:
+        problems.append(f"{what} could not be read: {error.message}")
+        return None
