@@ -160,6 +160,12 @@ class NoSuchRestorePoint(UserError):
     id = "OFF-0208"
 
 
+class NoSuchRestore(UserError):
+    """The backup has no restore, or no change of groups, of that id."""
+
+    id = "OFF-0209"
+
+
 # -- NoRepository ------------------------------------------------------------------------------------------------------
 
 
