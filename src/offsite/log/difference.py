@@ -1,0 +1,171 @@
+"""Where two runs of records first differ, and how: changed, missing, extra, or in another order.
+
+Pure. Owns the words for a difference, never prints what a record holds: a report may be shown to many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Literal
+
+from offsite.log.record import Record
+from offsite.model.check import check
+from offsite.model.time import format_time
+
+__all__ = ["AGREE_RECORDS", "Difference", "first_difference", "index_of_difference"]
+
+AGREE_RECORDS = 8
+"""So many records in a row must be the same again before a difference counts as understood: fewer agree by chance."""
+
+_FIELDS = ("timestamp", "key", "value", "headers")
+_CONTENT = attrgetter("timestamp_ms", "key", "value", "headers")
+_PLACED_CONTENT = attrgetter("offset", "timestamp_ms", "key", "value", "headers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """`records` in a row are `missing` from the target, or `extra` there; otherwise it is 1. The offsets are those of
+    the first of them: -1 on the side that has no such record. `fields` names what changed, in a `changed` record."""
+
+    kind: Literal["changed", "missing", "extra", "reordered"]
+    fields: tuple[str, ...]
+    source_offset: int
+    target_offset: int
+    records: int
+    detail: str
+
+
+def index_of_difference(source: Sequence[Record], target: Sequence[Record], *, offsets: bool) -> int | None:
+    """The first place where two sequences of the same length hold different records, or None.
+
+    Key, value, headers and timestamp count; the timestamp's type does not (a restore turns LogAppendTime records into
+    CreateTime records of the same time); offsets do when `offsets`.
+    """
+    of_interest = _PLACED_CONTENT if offsets else _CONTENT
+    if list(map(of_interest, source)) == list(map(of_interest, target)):
+        return None
+    pairs = enumerate(zip(source, target, strict=True))
+    return next(i for i, (a, b) in pairs if not _equal(a, b, offsets=offsets))
+
+
+def first_difference(source: Sequence[Record], target: Sequence[Record], *, offsets: bool) -> Difference:
+    """What happened where `source[0]` and `target[0]` differ, by what follows them. An empty sequence has ended.
+
+    The sequences are what follows on each side, as far as one cares to look; a shorter one has ended.
+    """
+    check(bool(source or target), "two ends do not differ")
+    if not source or not target:
+        return _missing(source, len(source)) if source else _extra(target, len(target))
+    if _agree(source[1:], target[1:], offsets=offsets):
+        return _changed(source[0], target[0], offsets=offsets)
+    for skipped in range(1, max(len(source), len(target))):
+        if _agree(source[skipped:], target, offsets=offsets):
+            return _missing(source, skipped)
+        if _agree(source, target[skipped:], offsets=offsets):
+            return _extra(target, skipped)
+    if _contains(target[1:], source[0]) and _contains(source[1:], target[0]):
+        return _reordered(source, target)
+    return _changed(source[0], target[0], offsets=offsets)
+
+
+def _equal(a: Record, b: Record, *, offsets: bool) -> bool:
+    return _CONTENT(a) == _CONTENT(b) and not (offsets and a.offset != b.offset)
+
+
+def _agree(source: Sequence[Record], target: Sequence[Record], *, offsets: bool) -> bool:
+    """Whether both go on the same way: for `AGREE_RECORDS`, or to an end that is the same for both."""
+    count = min(len(source), len(target), AGREE_RECORDS)
+    ends_alike = count == AGREE_RECORDS or len(source) == len(target)
+    return ends_alike and all(_equal(source[i], target[i], offsets=offsets) for i in range(count))
+
+
+def _contains(records: Sequence[Record], wanted: Record) -> bool:
+    return any(_equal(record, wanted, offsets=False) for record in records)
+
+
+def _missing(source: Sequence[Record], count: int) -> Difference:
+    first, last = source[0].offset, source[count - 1].offset
+    return Difference(
+        kind="missing",
+        fields=(),
+        source_offset=first,
+        target_offset=-1,
+        records=count,
+        detail=f"{_counted(count)} of the backup, {_offsets(first, last)}, not in the cluster",
+    )
+
+
+def _extra(target: Sequence[Record], count: int) -> Difference:
+    first, last = target[0].offset, target[count - 1].offset
+    return Difference(
+        kind="extra",
+        fields=(),
+        source_offset=-1,
+        target_offset=first,
+        records=count,
+        detail=f"{_counted(count)} in the cluster, {_offsets(first, last)}, not in the backup",
+    )
+
+
+def _reordered(source: Sequence[Record], target: Sequence[Record]) -> Difference:
+    place = next(i for i, record in enumerate(target) if _equal(record, source[0], offsets=False))
+    return Difference(
+        kind="reordered",
+        fields=(),
+        source_offset=source[0].offset,
+        target_offset=target[0].offset,
+        records=1,
+        detail=f"the record comes {_counted(place)} later in the cluster, at offset {target[place].offset}",
+    )
+
+
+def _changed(a: Record, b: Record, *, offsets: bool) -> Difference:
+    names = tuple(name for name, x, y in zip(_FIELDS, _CONTENT(a), _CONTENT(b), strict=True) if x != y) + (
+        ("offset",) if offsets and a.offset != b.offset else ()
+    )
+    return Difference(
+        kind="changed",
+        fields=names,
+        source_offset=a.offset,
+        target_offset=b.offset,
+        records=1,
+        detail="; ".join(_change(name, a, b) for name in names),
+    )
+
+
+def _change(name: str, a: Record, b: Record) -> str:
+    match name:
+        case "timestamp":
+            return f"timestamp: {format_time(a.timestamp_ms)} became {format_time(b.timestamp_ms)}"
+        case "offset":
+            return f"offset: {a.offset} became {b.offset}"
+        case "key":
+            return f"key: {_blob(a.key)} became {_blob(b.key, other=a.key)}"
+        case "value":
+            return f"value: {_blob(a.value)} became {_blob(b.value, other=a.value)}"
+        case _:
+            return f"headers: {_headers(a, b)}"
+
+
+def _blob(blob: bytes | None, *, other: bytes | None = None) -> str:
+    if blob is None:
+        return "null"
+    different = "other " if other is not None and len(other) == len(blob) else ""
+    return f"{different}{len(blob)} bytes"
+
+
+def _headers(a: Record, b: Record) -> str:
+    if len(a.headers) != len(b.headers):
+        return f"{len(a.headers)} became {len(b.headers)}"
+    place = next(i for i, (x, y) in enumerate(zip(a.headers, b.headers, strict=True)) if x != y)
+    return f"number {place + 1} of {len(a.headers)} is another"
+
+
+def _counted(count: int) -> str:
+    return f"{count:,} record{'s' if count > 1 else ''}"
+
+
+def _offsets(first: int, last: int) -> str:
+    return f"at offset {first}, is" if first == last else f"at offsets {first} to {last}, are"

@@ -1,0 +1,201 @@
+"""Two sequences of batches in step: equal ones pass as bytes or as records, and the first difference is named."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offsite.log.batch import CRC_START, LOG_APPEND_TIME_BIT, scan
+from offsite.log.codec import LZ4, NONE, ZSTD
+from offsite.log.record import Record
+from offsite.log.records import encode, renumber
+from offsite.pipeline.cutoff import Cutoff
+from offsite.pipeline.lockstep import Comparison, Lockstep
+from offsite.pipeline.source_view import VisibleBatch
+
+TIME_MS = 1_700_000_000_000
+ALL = Cutoff(0, 1 << 62)
+
+
+def record(offset: int, value: bytes | None = None, **changes: Any) -> Record:
+    made = Record(
+        offset, TIME_MS + offset, 0, b"%d" % offset, value or b"value %d" % offset, (("h", b"1"), ("h", b"2"))
+    )
+    return made._replace(**changes)
+
+
+def records(count: int, *, start: int = 0) -> list[Record]:
+    return [record(offset) for offset in range(start, start + count)]
+
+
+def batches(
+    found: Sequence[Record], *, size: int = 10, codec: int = NONE, cutoff: Cutoff = ALL
+) -> Iterable[VisibleBatch]:
+    for start in range(0, len(found), size):
+        data = memoryview(encode(found[start : start + size], codec=codec))
+        yield VisibleBatch(data, scan(data)[0], cutoff)
+
+
+def compare(
+    source: Iterable[VisibleBatch], target: Iterable[VisibleBatch], *, offsets: bool = False, exact: bool = True
+) -> Comparison:
+    return Lockstep(source, target, offsets=offsets, exact=exact).run()
+
+
+def test_equal_batches_are_never_decoded() -> None:
+    found = compare(batches(records(100)), batches(renumber(records(100), start=7)))
+    assert (found.difference, found.records, found.decoded_records, found.next_target) == (None, 100, 0, 107)
+
+
+def test_other_batch_borders_and_codecs_are_no_difference() -> None:
+    found = compare(batches(records(100), size=10, codec=LZ4), batches(records(100), size=7, codec=ZSTD))
+    assert (found.difference, found.records, found.decoded_records) == (None, 100, 100)
+
+
+def test_one_batch_of_another_shape_does_not_slow_the_rest_down() -> None:
+    target = [*batches(records(10), size=5), *batches(records(90, start=10))]
+    found = compare(batches(records(100)), target)
+    assert (found.difference, found.records, found.decoded_records) == (None, 100, 10)
+
+
+def test_the_digest_says_what_the_source_holds_however_the_target_is_cut() -> None:
+    digests = {compare(batches(records(50)), batches(records(50), size=size)).digest for size in (10, 3, 50)}
+    assert len(digests) == 1
+    assert digests != {compare(batches(records(49)), batches(records(49))).digest}
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"value": b"value X7"}, "value"),
+        ({"value": None}, "value"),
+        ({"value": b""}, "value"),
+        ({"key": None}, "key"),
+        ({"timestamp_ms": TIME_MS + 38}, "timestamp"),
+        ({"headers": (("h", b"2"), ("h", b"1"))}, "headers"),
+        ({"headers": (("h", b"1"),)}, "headers"),
+        ({"headers": (("h", b"1"), ("h", None))}, "headers"),
+    ],
+)
+@pytest.mark.parametrize("size", [10, 3])
+def test_one_changed_record_is_named_with_what_changed(change: dict[str, Any], field: str, size: int) -> None:
+    target = records(100)
+    target[37] = target[37]._replace(**change)
+    found = compare(batches(records(100)), batches(renumber(target, start=1000), size=size))
+    assert found.difference is not None
+    assert (found.difference.kind, found.difference.fields) == ("changed", (field,))
+    assert (found.difference.source_offset, found.difference.target_offset) == (37, 1037)
+    assert found.records == 37
+    assert "value 37" not in found.difference.detail
+
+
+@pytest.mark.parametrize("size", [10, 3])
+@pytest.mark.parametrize(("first", "count"), [(37, 1), (0, 1), (30, 10), (95, 5), (99, 1)])
+def test_missing_records_are_named_and_counted(first: int, count: int, size: int) -> None:
+    target = records(100)
+    del target[first : first + count]
+    found = compare(batches(records(100)), batches(renumber(target), size=size))
+    assert found.difference is not None
+    assert (found.difference.kind, found.difference.source_offset) == ("missing", first)
+    assert (found.difference.records, found.records) == (count, first)
+
+
+@pytest.mark.parametrize("size", [10, 3])
+@pytest.mark.parametrize(("first", "count"), [(37, 1), (0, 1), (30, 10), (100, 5)])
+def test_extra_records_are_named_and_counted(first: int, count: int, size: int) -> None:
+    target = records(100)
+    target[first:first] = [record(500 + n) for n in range(count)]
+    found = compare(batches(records(100)), batches(renumber(target), size=size))
+    assert found.difference is not None
+    assert (found.difference.kind, found.difference.target_offset) == ("extra", first)
+    assert (found.difference.records, found.records) == (count, first)
+
+
+def test_a_record_that_came_twice_is_extra() -> None:
+    target = records(100)
+    target.insert(38, target[37])
+    found = compare(batches(records(100)), batches(renumber(target)))
+    assert found.difference is not None
+    assert (found.difference.kind, found.difference.target_offset, found.difference.records) == ("extra", 38, 1)
+
+
+@pytest.mark.parametrize("place", [37, 0, 98])
+def test_two_records_in_the_wrong_order_are_named(place: int) -> None:
+    target = records(100)
+    target[place], target[place + 1] = target[place + 1], target[place]
+    found = compare(batches(records(100)), batches(renumber(target)))
+    assert found.difference is not None
+    assert (found.difference.kind, found.difference.source_offset) == ("reordered", place)
+
+
+def test_a_whole_missing_tail_is_counted_beyond_what_is_looked_at() -> None:
+    found = compare(batches(records(5000)), batches(records(1000)))
+    assert found.difference is not None
+    assert (found.difference.kind, found.difference.source_offset, found.difference.records) == ("missing", 1000, 4000)
+
+
+def test_what_comes_after_the_end_counts_only_when_asked() -> None:
+    found = compare(batches(records(100)), batches(records(5000)), exact=False)
+    assert (found.difference, found.records, found.next_target) == (None, 100, 100)
+    found = compare(batches(records(100)), batches(records(5000)), exact=True)
+    assert found.difference is not None
+    assert (found.difference.kind, found.difference.target_offset, found.difference.records) == ("extra", 100, 4900)
+
+
+def test_offsets_count_only_when_asked() -> None:
+    shifted = renumber(records(100), start=1)
+    assert compare(batches(records(100)), batches(shifted)).difference is None
+    found = compare(batches(records(100)), batches(shifted), offsets=True)
+    assert found.difference is not None
+    assert (found.difference.kind, found.difference.fields, found.difference.target_offset) == (
+        "changed",
+        ("offset",),
+        1,
+    )
+
+
+def test_a_gap_that_closed_is_a_changed_offset() -> None:
+    source = [*records(37), *records(60, start=40)]
+    assert compare(batches(source), batches(source, size=9), offsets=True).difference is None
+    found = compare(batches(source), batches(renumber(source)), offsets=True)
+    assert found.difference is not None
+    assert (found.difference.source_offset, found.difference.target_offset) == (40, 37)
+
+
+def test_records_outside_the_cutoff_do_not_count() -> None:
+    cutoff = Cutoff(13, 57, TIME_MS + 51)
+    found = compare(batches(records(100), cutoff=cutoff), batches(renumber(records(100)[13:52]), size=4))
+    assert (found.difference, found.records) == (None, 39)
+
+
+def test_a_logappendtime_batch_equals_the_createtime_batch_of_its_times() -> None:
+    data = memoryview(encode(records(10)))
+    struct.pack_into(">h", data, CRC_START, LOG_APPEND_TIME_BIT)
+    target = [each._replace(timestamp_ms=TIME_MS + 9) for each in records(10)]
+    found = compare([VisibleBatch(data, scan(data)[0], ALL)], batches(target))
+    assert (found.difference, found.decoded_records) == (None, 10)
+
+
+def test_two_empty_sides_are_equal() -> None:
+    assert compare([], []).difference is None
+
+
+@given(
+    st.lists(st.sampled_from([b"a", b"b", b"c"]), max_size=30),
+    st.lists(st.sampled_from([b"a", b"b", b"c"]), max_size=30),
+    st.integers(1, 12),
+    st.integers(1, 12),
+)
+def test_a_difference_is_found_exactly_when_there_is_one(
+    source: list[bytes], target: list[bytes], source_size: int, target_size: int
+) -> None:
+    sides = [[Record(n, TIME_MS, 0, None, value) for n, value in enumerate(side)] for side in (source, target)]
+    found = compare(batches(sides[0], size=source_size), batches(sides[1], size=target_size))
+    assert (found.difference is None) == (source == target)
+    equal = next((n for n, (a, b) in enumerate(zip(source, target, strict=False)) if a != b), None)
+    assert found.records == (min(len(source), len(target)) if equal is None else equal)
