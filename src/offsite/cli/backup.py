@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, SparkMaster
+from offsite.cli.backup_options import BackupOptions, Compress, CompressionOption, backup_request
+from offsite.cli.option_group import takes
+from offsite.cli.options import Output, SparkMaster
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.size import format_size
@@ -17,79 +18,33 @@ from offsite.model.time import format_time
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.services.backup import BackupPlan, BackupRequest, BackupResult
+    from offsite.services.backup import BackupPlan, BackupResult
+    from offsite.services.group_snapshots import GroupsSaved
 
 app = typer.Typer(help="Back up topics into the repository.", no_args_is_help=True)
 
-Topics = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--topics",
-        help="Topics: names, globs, regex:PATTERN, comma-separated [default: those of the backup's first run].",
-    ),
-]
-Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Topics to leave out, same syntax.")]
-Internal = Annotated[bool, typer.Option("--internal", help="Let patterns match Kafka's internal topics too.")]
-
-
-class MissingTopicsOption(StrEnum):
-    FAIL = "fail"
-    WARN = "warn"
-
-
-class CompressionOption(StrEnum):
-    AUTO = "auto"
-    NONE = "none"
-    ZSTD = "zstd"
-
-
-Missing = Annotated[
-    MissingTopicsOption, typer.Option("--missing-topics", help="What to do when a topic named in full does not exist.")
-]
-Compress = Annotated[
-    CompressionOption,
-    typer.Option("--compression", help="How objects are stored; auto compresses what producers left uncompressed."),
-]
-
-
-SchemasTopic = Annotated[
-    str | None,
-    typer.Option(
-        "--schemas-topic",
-        help="The schema registry's topic, taken along where it exists; '' for none. Decided by the first run.",
-        show_default="that of the backup's first run, _schemas in a new one",
-    ),
-]
-
 
 @app.command()
+@takes(BackupOptions)
 def run(
-    repo: Repo,
-    backup: BackupName,
-    topics: Topics = None,
-    exclude: Exclude = None,
-    internal: Internal = False,
-    missing_topics: Missing = MissingTopicsOption.FAIL,
-    schemas_topic: SchemasTopic = None,
+    options: BackupOptions,
     compression: Compress = CompressionOption.AUTO,
-    bootstrap: Bootstrap = None,
-    kafka_config: KafkaConfigFile = None,
     spark_master: SparkMaster = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Copy what is new since the last run, and commit it as one restore point.
 
-    Exit code 3: committed, but the source had lost records (holes) or some partitions failed.
+    Exit code 3: committed, but the source had lost records (holes), or some partitions or groups could not be read.
     """
     from offsite.cli.progress import progress
     from offsite.pipeline.master import slots
     from offsite.services.backup import plan_backup, run_backup
 
-    request = _request(backup, topics, exclude, internal, missing_topics, schemas_topic, compression)
-    cluster, repository = connect(bootstrap, kafka_config), open_repository(repo)
+    request = backup_request(options, compression)
+    cluster, repository = connect(options.bootstrap, options.kafka_config), open_repository(options.repo)
     with spark(spark_master, preload="offsite.pipeline.backup_copy") as runner:
         plan = plan_backup(repository, cluster.admin, request, slots=slots(spark_master))
-        with progress(f"backup {backup}", total_bytes=plan.copy.estimated_bytes) as on_progress:
+        with progress(f"backup {options.backup}", total_bytes=plan.copy.estimated_bytes) as on_progress:
             result = run_backup(
                 plan, repository=repository, kafka=cluster.config, runner=runner, on_progress=on_progress
             )
@@ -103,25 +58,15 @@ def run(
 
 
 @app.command()
-def plan(
-    repo: Repo,
-    backup: BackupName,
-    topics: Topics = None,
-    exclude: Exclude = None,
-    internal: Internal = False,
-    missing_topics: Missing = MissingTopicsOption.FAIL,
-    schemas_topic: SchemasTopic = None,
-    bootstrap: Bootstrap = None,
-    kafka_config: KafkaConfigFile = None,
-    output: Output = OutputFormat.TABLE,
-) -> None:
+@takes(BackupOptions)
+def plan(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
     """Show what the next run would copy. Changes nothing, starts no JVM."""
     from offsite.pipeline.master import slots
     from offsite.services.backup import plan_backup
 
-    request = _request(backup, topics, exclude, internal, missing_topics, schemas_topic, CompressionOption.AUTO)
-    cluster = connect(bootstrap, kafka_config)
-    planned = plan_backup(open_repository(repo), cluster.admin, request, slots=slots(None))
+    request = backup_request(options, CompressionOption.AUTO)
+    cluster = connect(options.bootstrap, options.kafka_config)
+    planned = plan_backup(open_repository(options.repo), cluster.admin, request, slots=slots(None))
     emit(_plan_report(planned), output=output, render=_render_plan)
 
 
@@ -145,28 +90,7 @@ class PlanReport:
     partitions: tuple[PlannedPartition, ...]
     holes: int
     missing_topics: tuple[str, ...]
-
-
-def _request(
-    backup: str,
-    topics: list[str] | None,
-    exclude: list[str] | None,
-    internal: bool,
-    missing: MissingTopicsOption,
-    schemas_topic: str | None,
-    compression: CompressionOption,
-) -> BackupRequest:
-    from offsite.model.selection import parse_selection
-    from offsite.services.backup import BackupRequest
-    from offsite.services.source import MissingTopics
-
-    return BackupRequest(
-        backup=backup,
-        selection=parse_selection(topics, exclude or (), internal=internal) if topics else None,
-        missing_topics=MissingTopics(missing.value),
-        schemas_topic=schemas_topic,
-        compression=compression.value,
-    )
+    groups: int
 
 
 def _plan_report(planned: BackupPlan) -> PlanReport:
@@ -186,6 +110,7 @@ def _plan_report(planned: BackupPlan) -> PlanReport:
         partitions=partitions,
         holes=len(planned.copy.holes),
         missing_topics=planned.source.missing,
+        groups=len(planned.groups.groups) if planned.groups else 0,
     )
 
 
@@ -199,7 +124,7 @@ def _render_plan(console: Console, report: PlanReport) -> None:
     after = f"after commit {report.continues_from_commit}" if report.continues_from_commit else "first run"
     console.print(
         f"backup {report.backup} of cluster {report.cluster_id}, {after}: about {format_size(report.estimated_bytes)} "
-        f"in {report.tasks} tasks, {report.holes} holes"
+        f"in {report.tasks} tasks, {report.holes} holes; {report.groups} groups"
     )
 
 
@@ -209,6 +134,8 @@ def _render_result(console: Console, result: BackupResult) -> None:
         f"  {result.records:,} records, {format_size(result.bytes)} from {result.partitions} partitions of "
         f"{result.topics} topics, stored as {format_size(result.stored_bytes)} in {result.segments} segments"
     )
+    if result.groups is not None:
+        _render_groups(console, result.groups)
     for hole in result.holes:
         console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
     for failure in result.failed:
@@ -217,3 +144,12 @@ def _render_result(console: Console, result: BackupResult) -> None:
             markup=False,
         )
     console.print(f"next: offsite show {result.backup} | offsite verify --backup {result.backup} --deep")
+
+
+def _render_groups(console: Console, saved: GroupsSaved) -> None:
+    since = "" if saved.changed else ", as before"
+    console.print(f"  {saved.groups:,} groups with {saved.offsets:,} committed offsets{since}")
+    if saved.note:
+        console.print(f"  note: {saved.note}", markup=False)
+    for failure in saved.failed:
+        console.print(f"  group {failure.group} was not read: {failure.message}", markup=False)

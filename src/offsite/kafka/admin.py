@@ -13,6 +13,7 @@ from offsite.kafka.alter_configs import alter_topic_configs_request
 from offsite.kafka.backoff import Backoff
 from offsite.kafka.broker_errors import LEADER_NOT_AVAILABLE, NONE, UNKNOWN_TOPIC_OR_PARTITION, broker_error
 from offsite.kafka.delete_records import delete_records_request
+from offsite.kafka.groups import GroupClient
 from offsite.kafka.list_offsets import EARLIEST, LATEST, READ_UNCOMMITTED
 from offsite.kafka.log_dirs import log_dirs_request
 from offsite.kafka.metadata import ClusterMetadata, TopicMetadata
@@ -40,6 +41,8 @@ class ClusterAdmin:
     def __init__(self, router: Router, *, clock: Clock | None = None) -> None:
         self._router = router
         self._clock = clock or SystemClock()
+        self.groups = GroupClient(router, clock=self._clock)
+        """The same cluster's consumer groups."""
 
     def cluster(self) -> ClusterMetadata:
         """Id, controller and brokers; no topics."""
@@ -119,6 +122,12 @@ class ClusterAdmin:
         )
         if topics and not validate_only:
             self._await_topics({topic.name: topic.partitions for topic in topics})
+
+    def refused_topics(self, topics: Sequence[NewTopic]) -> Mapping[str, TopicOutcome]:
+        """Those that the cluster would not make, each with its reason. Makes none."""
+        request = create_topics_request(topics, timeout_ms=self._timeout_ms, validate_only=True)
+        outcomes = self._ask_controller(request) if topics else ()
+        return {outcome.name: outcome for outcome in outcomes if outcome.error_code}
 
     def alter_topic_configs(self, changes: Mapping[str, Mapping[str, str | None]]) -> None:
         """Topic → setting → new value, None for the cluster's default. Raises `BadOption`, `NoSuchTopic`."""

@@ -13,6 +13,7 @@
     backups/<backup>/groups/<seq:020>-<attempt:8hex>.parquet    group offsets as of that commit
     backups/<backup>/metadata/<seq:020>-<attempt:8hex>.json     the cluster's settings, stored when they change
     backups/<backup>/restores/<restore>/...                     records of restores
+    backups/<backup>/group-changes/<change>/...                 what groups had committed before they were changed
 A file name holds at most 255 bytes on most systems, so a topic longer than 180 characters is cut there, not in its
 folder.
 """
@@ -115,6 +116,13 @@ class BackupLayout:
 
     def restores_prefix(self, restore: str) -> str:
         return f"{self.prefix}restores/{check_backup_name(restore)}/"
+
+    @property
+    def group_changes_prefix(self) -> str:
+        return f"{self.prefix}group-changes/"
+
+    def group_change_prefix(self, change: str) -> str:
+        return f"{self.group_changes_prefix}{check_backup_name(change)}/"
 
     def segment_key(self, *, topic: str, partition: int, start: int, attempt: str, compressed: bool) -> str:
         check_topic_name(topic)

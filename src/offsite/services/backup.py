@@ -10,7 +10,9 @@ from functools import partial
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config import KafkaConfig
+from offsite.kafka.groups import FetchedGroups
 from offsite.model.errors import BackupExists, BackupNotFound, BadOption, OtherCluster
+from offsite.model.group_patterns import ALL_GROUPS, GroupPatterns
 from offsite.model.selection import TopicSelection
 from offsite.pipeline.backup_copy import BackupEnds, copy_range
 from offsite.pipeline.plan import CopyPlan, plan_copy
@@ -23,6 +25,8 @@ from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.segment_writer import CompressionChoice
 from offsite.repository.state import BackupState
+from offsite.services.group_history import decide_history, history_options
+from offsite.services.group_snapshots import GroupsSaved, read_groups, save_groups
 from offsite.services.hole_report import HoleReport, hole_reports
 from offsite.services.metadata import FoundSettings, read_cluster_settings
 from offsite.services.schemas_topic import decide_schemas_topic, schemas_options
@@ -33,13 +37,15 @@ from offsite.services.source import MissingTopics, Source, read_source
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupRequest:
     """What to back up. `selection` and `schemas_topic` None: those of the backup's first run (`_schemas` in a new one);
-    an empty `schemas_topic` takes none along."""
+    an empty `schemas_topic` takes none along. `group_history`: back up what groups are known by as well."""
 
     backup: str
     selection: TopicSelection | None
     missing_topics: MissingTopics = MissingTopics.FAIL
     compression: CompressionChoice = "auto"
     schemas_topic: str | None = None
+    groups: GroupPatterns = ALL_GROUPS
+    group_history: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +58,8 @@ class BackupPlan:
     source: Source
     schemas_topic: str
     settings: FoundSettings
+    groups: FetchedGroups | None
+    group_history: bool
     base: BackupState
     copy: CopyPlan
 
@@ -60,7 +68,7 @@ class BackupPlan:
 class BackupResult:
     """What one run added. `bytes` is the size in the log, `stored_bytes` in the repository; `holes` are the new ones.
     Partitions in `failed` stand where they were (or where their first failed range begins): the next run continues.
-    `not_read` are settings of the cluster that it did not let us read."""
+    `not_read` are settings of the cluster that it did not let us read; `groups` is None when none were asked for."""
 
     backup: str
     commit: int
@@ -74,12 +82,13 @@ class BackupResult:
     failed: tuple[PartitionFailure, ...]
     missing_topics: tuple[str, ...]
     not_read: tuple[str, ...]
+    groups: GroupsSaved | None
     committed_at_ms: int
     worker_peak_rss_bytes: int
 
     @property
     def complete(self) -> bool:
-        return not self.holes and not self.failed
+        return not self.holes and not self.failed and not (self.groups and self.groups.failed)
 
 
 def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequest, *, slots: int) -> BackupPlan:
@@ -92,7 +101,15 @@ def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequ
     if known is not None:
         _check_cluster(known, admin.cluster().cluster_id)
     schemas_topic = decide_schemas_topic(request.schemas_topic, known.descriptor if known else None)
-    source = read_source(admin, selection, missing_topics=request.missing_topics, schemas_topic=schemas_topic)
+    history = decide_history(asked=request.group_history, known=known.descriptor if known else None)
+    groups = read_groups(admin.groups, request.groups)  # before the end offsets: no commit lies beyond the cut
+    source = read_source(
+        admin,
+        selection,
+        missing_topics=request.missing_topics,
+        schemas_topic=schemas_topic,
+        group_history=history,
+    )
     base = known.state() if known else BackupState(backup=BackupLayout(backup=request.backup).backup)
     positions = {(each.topic_id, each.partition): position.end for each, position in base.positions.items()}
     return BackupPlan(
@@ -102,6 +119,8 @@ def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequ
         source=source,
         schemas_topic=schemas_topic,
         settings=read_cluster_settings(admin),
+        groups=groups,
+        group_history=history,
         base=base,
         copy=plan_copy(source.bounds, positions, slots=slots),
     )
@@ -124,7 +143,7 @@ def run_backup(
         plan.backup,
         cluster_id=plan.source.cluster_id,
         selection=plan.selection,
-        options=schemas_options(plan.schemas_topic),
+        options=(*schemas_options(plan.schemas_topic), *history_options(wanted=plan.group_history)),
     )
     ends = BackupEnds(kafka=kafka, store=repository.store, layout=backup.layout, compression=plan.compression)
     last = _LastProgress(on_progress)
@@ -132,22 +151,26 @@ def run_backup(
         runner.run_all(plan.copy.tasks, partial(copy_range, ends=ends), on_progress=last) if plan.copy.tasks else []
     )
     settlement = settle(plan.copy, outcomes)
-    state = _commit(backup, plan, settlement)
-    return _result(plan, settlement, state, last.worker_peak_rss_bytes)
+    snapshot, saved = save_groups(backup, plan.base, plan.groups, plan.source.shapes)
+    state = _commit(backup, plan, settlement, snapshot)
+    return _result(plan, settlement, state, saved, last.worker_peak_rss_bytes)
 
 
-def _commit(backup: Backup, plan: BackupPlan, settlement: Settlement) -> BackupState:
+def _commit(backup: Backup, plan: BackupPlan, settlement: Settlement, group_snapshot: str | None) -> BackupState:
     changes = Changes(
         segments=settlement.segments,
         holes=settlement.holes,
         positions=settlement.positions,
         topics=plan.source.shapes,
+        groups=group_snapshot,
         metadata=put_cluster_snapshot(backup.store, plan.base, plan.settings.settings),
     )
     return backup.commit(changes, base=plan.base, writer=random_attempt() + random_attempt())
 
 
-def _result(plan: BackupPlan, settlement: Settlement, state: BackupState, peak_rss_bytes: int) -> BackupResult:
+def _result(
+    plan: BackupPlan, settlement: Settlement, state: BackupState, groups: GroupsSaved | None, peak_rss_bytes: int
+) -> BackupResult:
     segments = settlement.segments
     return BackupResult(
         backup=plan.backup,
@@ -162,6 +185,7 @@ def _result(plan: BackupPlan, settlement: Settlement, state: BackupState, peak_r
         failed=settlement.failed,
         missing_topics=plan.source.missing,
         not_read=plan.settings.not_read,
+        groups=groups,
         committed_at_ms=state.committed_at_ms,
         worker_peak_rss_bytes=peak_rss_bytes,
     )

@@ -13,6 +13,7 @@ from offsite.model.errors import NoSuchTopic
 from offsite.model.selection import TopicSelection, no_topics
 from offsite.pipeline.plan import PartitionBounds
 from offsite.repository.commit import TopicShape
+from offsite.services.group_history import with_history
 from offsite.services.schemas_topic import with_schemas
 
 
@@ -34,11 +35,16 @@ class Source:
 
 
 def read_source(
-    admin: ClusterAdmin, selection: TopicSelection, *, missing_topics: MissingTopics, schemas_topic: str = ""
+    admin: ClusterAdmin,
+    selection: TopicSelection,
+    *,
+    missing_topics: MissingTopics,
+    schemas_topic: str = "",
+    group_history: bool = False,
 ) -> Source:
     """Ask the cluster. Raises `NoSuchTopic` when nothing matches, and for a missing topic unless that is to warn.
 
-    `schemas_topic` is taken along where it exists.
+    `schemas_topic` is taken along where it exists, with `group_history` the topic that groups live in as well.
     """
     cluster_id = admin.cluster().cluster_id
     known = admin.topics()
@@ -52,6 +58,7 @@ def read_source(
     if not names:
         raise no_topics(selection)
     names = with_schemas(names, schemas_topic, known=known, selection=selection)
+    names = with_history(names, wanted=group_history, known=known)
     topics = [known[name] for name in names]
     return Source(
         cluster_id=cluster_id,

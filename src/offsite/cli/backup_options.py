@@ -1,0 +1,101 @@
+"""The options that say what to back up: the same for `backup plan` and `backup run`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Repo
+
+if TYPE_CHECKING:
+    from offsite.services.backup import BackupRequest
+
+Topics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topics",
+        help="Topics: names, globs, regex:PATTERN, comma-separated [default: those of the backup's first run].",
+    ),
+]
+Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Topics to leave out, same syntax.")]
+Internal = Annotated[bool, typer.Option("--internal", help="Let patterns match Kafka's internal topics too.")]
+
+
+class MissingTopicsOption(StrEnum):
+    FAIL = "fail"
+    WARN = "warn"
+
+
+class CompressionOption(StrEnum):
+    AUTO = "auto"
+    NONE = "none"
+    ZSTD = "zstd"
+
+
+Missing = Annotated[
+    MissingTopicsOption, typer.Option("--missing-topics", help="What to do when a topic named in full does not exist.")
+]
+Compress = Annotated[
+    CompressionOption,
+    typer.Option("--compression", help="How objects are stored; auto compresses what producers left uncompressed."),
+]
+
+Groups = Annotated[
+    list[str] | None,
+    typer.Option("--groups", help="Consumer groups whose offsets go along: all, none, or patterns [default: all]."),
+]
+GroupHistory = Annotated[
+    bool,
+    typer.Option(
+        "--group-history",
+        help="Back up the brokers' own log of groups too: their offsets are then known as of any time. Decided by the "
+        "first run.",
+    ),
+]
+SchemasTopic = Annotated[
+    str | None,
+    typer.Option(
+        "--schemas-topic",
+        help="The schema registry's topic, taken along where it exists; '' for none. Decided by the first run.",
+        show_default="that of the backup's first run, _schemas in a new one",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupOptions:
+    """One field for each option, as typed."""
+
+    repo: Repo
+    backup: BackupName
+    topics: Topics = None
+    exclude: Exclude = None
+    internal: Internal = False
+    missing_topics: Missing = MissingTopicsOption.FAIL
+    schemas_topic: SchemasTopic = None
+    groups: Groups = None
+    group_history: GroupHistory = False
+    bootstrap: Bootstrap = None
+    kafka_config: KafkaConfigFile = None
+
+
+def backup_request(options: BackupOptions, compression: CompressionOption) -> BackupRequest:
+    """Raises `BadOption` for what cannot be read."""
+    from offsite.model.group_patterns import parse_groups
+    from offsite.model.selection import parse_selection
+    from offsite.services.backup import BackupRequest
+    from offsite.services.source import MissingTopics
+
+    topics = options.topics
+    return BackupRequest(
+        backup=options.backup,
+        selection=parse_selection(topics, options.exclude or (), internal=options.internal) if topics else None,
+        missing_topics=MissingTopics(options.missing_topics.value),
+        schemas_topic=options.schemas_topic,
+        groups=parse_groups(options.groups or ()),
+        group_history=options.group_history,
+        compression=compression.value,
+    )
