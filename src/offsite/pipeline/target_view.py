@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from offsite.kafka.reader import PartitionReader
 from offsite.kafka.routing import Router
@@ -26,7 +26,7 @@ class TargetView:
         self.holes: list[Hole] = []
         """Ranges that the cluster did not have any more when they were read."""
 
-    def batches(self) -> Iterator[VisibleBatch]:
+    def batches(self) -> Generator[VisibleBatch, None, None]:
         """In offset order, once; each is valid until the next is asked for. Raises what `PartitionReader` raises."""
         cutoff = Cutoff(self._range.start, self._range.end)
         for item in PartitionReader(self._router).read(self._range):

@@ -1,0 +1,109 @@
+"""Whether one live partition holds what a backup says it should: both ends read in full and compared, in a worker.
+
+Reads the backup through the very view that a restore copies by, so what a restore leaves out is left out here as well.
+Changes nothing on either side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+from blake3 import blake3
+
+from offsite.kafka.config import KafkaConfig
+from offsite.kafka.routing import shared_router
+from offsite.log.difference import Difference
+from offsite.log.range import LogRange
+from offsite.pipeline.lockstep import Lockstep
+from offsite.pipeline.restore_plan import PartitionRestore
+from offsite.pipeline.source_view import SourceView, VisibleBatch
+from offsite.pipeline.target_view import TargetView
+from offsite.repository.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofEnds:
+    """The two ends of a proof, as they travel to the workers. `read_committed`: compare what consumers of that
+    isolation see. `exact`: the target must end where the backup ends; else what it has after that is left alone."""
+
+    kafka: KafkaConfig
+    store: Store
+    read_committed: bool
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofTask:
+    """`target` is what is there to be read. `offsets`: records must have their source's offsets. Of the backup are
+    passed over, because the target has deleted them already: offsets below `skip_below`, the first `skip_records`."""
+
+    partition: PartitionRestore
+    target: LogRange
+    offsets: bool
+    skip_below: int = 0
+    skip_records: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionProof:
+    """`records` are equal, up to the end or to the first `difference`; `decoded_records` of them were compared one by
+    one. `digest` is that of the backup's side (see `Comparison`). `next_target`: the target's offset after the last
+    equal record."""
+
+    records: int
+    decoded_records: int
+    digest: str
+    next_target: int
+    difference: Difference | None
+
+
+def prove_partition(task: ProofTask, *, ends: ProofEnds) -> PartitionProof:
+    """Compare the partition with its backup. Raises `DamagedObject`, and what store and broker raise."""
+    target = TargetView(shared_router(ends.kafka), task.target, read_committed=ends.read_committed)
+    with closing(target.batches()) as found:
+        compared = Lockstep(_expected(task, ends), found, offsets=task.offsets, exact=ends.exact).run()
+    return PartitionProof(
+        records=compared.records,
+        decoded_records=compared.decoded_records,
+        digest=compared.digest,
+        next_target=max(compared.next_target, task.target.start),
+        difference=compared.difference,
+    )
+
+
+def nothing_to_prove(task: ProofTask) -> PartitionProof:
+    """The proof of a partition of which the backup has nothing, and nothing has to be read."""
+    return PartitionProof(
+        records=0, decoded_records=0, digest=blake3().hexdigest(), next_target=task.target.start, difference=None
+    )
+
+
+def _expected(task: ProofTask, ends: ProofEnds) -> Iterator[VisibleBatch]:
+    if not task.partition.segments:
+        return iter(())
+    batches = SourceView(task.partition, ends.store, read_committed=ends.read_committed).batches()
+    if task.skip_below:
+        batches = _from_offset(batches, task.skip_below)
+    return _after_records(batches, task.skip_records) if task.skip_records else batches
+
+
+def _from_offset(batches: Iterator[VisibleBatch], offset: int) -> Iterator[VisibleBatch]:
+    for batch in batches:
+        if batch.header.base_offset >= offset:
+            yield batch
+        elif batch.header.last_offset >= offset:
+            yield batch._replace(cutoff=batch.cutoff._replace(start=max(batch.cutoff.start, offset)))
+
+
+def _after_records(batches: Iterator[VisibleBatch], count: int) -> Iterator[VisibleBatch]:
+    """What comes after the first `count` records."""
+    for batch in batches:
+        if count == 0:
+            yield batch
+            continue
+        records = batch.records()
+        if len(records) > count:
+            yield batch._replace(cutoff=batch.cutoff._replace(start=records[count].offset))
+        count -= min(count, len(records))

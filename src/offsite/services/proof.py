@@ -1,0 +1,234 @@
+"""Does a live cluster hold what a backup says? Compared partition by partition, in Spark, both ends read in full.
+
+Owns what is expected of which topic and what a finding is called. Changes nothing, on either side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.list_offsets import READ_COMMITTED, READ_UNCOMMITTED
+from offsite.log.range import LogRange, TopicPartition
+from offsite.pipeline.proof import PartitionProof, ProofEnds, ProofTask, nothing_to_prove, prove_partition
+from offsite.pipeline.restore_plan import PartitionRestore
+from offsite.pipeline.runner import OnProgress, Runner
+from offsite.repository.commit import PartitionId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedTopic:
+    """What `target` should hold: the records of `chains`, one for each partition that holds anything, and nothing in
+    the other ones of `partitions`.
+
+    `starts`: where each target partition began, as a restore remembers it; None: at its log start. `offsets`: records
+    must have their source's offsets.
+    """
+
+    source: str
+    target: str
+    partitions: int
+    chains: tuple[PartitionRestore, ...]
+    starts: Mapping[int, int] | None
+    offsets: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The first difference in one partition; `partition` is -1 when it concerns the whole topic. `kind`: `changed`,
+    `missing`, `extra`, `reordered` (see `Difference`), `topic` (there is none) or `partitions` (another number)."""
+
+    source: str
+    topic: str
+    partition: int
+    kind: str
+    fields: tuple[str, ...]
+    source_offset: int
+    target_offset: int
+    records: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvenPartition:
+    """`records` are the same at both ends; `digest` is over them all, empty when there is a difference.
+
+    `later_offsets`: how far the cluster went on after the backup's end; `expired_offsets`: what it has deleted at the
+    beginning since. Both are left alone unless the proof is exact.
+    """
+
+    partition: int
+    records: int
+    decoded_records: int
+    digest: str
+    target_start: int
+    target_end: int
+    later_offsets: int
+    expired_offsets: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvenTopic:
+    """One topic, named as in the cluster."""
+
+    source: str
+    records: int
+    partitions: tuple[ProvenPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """`verified`: every topic was compared and no difference found. `findings` has the first difference of each
+    partition."""
+
+    verified: bool
+    records: int
+    topics: Mapping[str, ProvenTopic]
+    findings: tuple[Finding, ...]
+
+
+def prove(
+    expected: Sequence[ExpectedTopic],
+    *,
+    ends: ProofEnds,
+    admin: ClusterAdmin,
+    runner: Runner,
+    on_progress: OnProgress | None = None,
+) -> Proof:
+    """Compare every partition with what is expected of it, up to where the cluster ends now.
+
+    A difference is a result. Raises `DamagedObject`, `Denied`, and `KafkaUnavailable` or `StoreUnavailable` when an end
+    stays away.
+    """
+    counts = {name: len(topic.partitions) for name, topic in admin.topics().items()}
+    comparable = [topic for topic in expected if counts.get(topic.target) == topic.partitions]
+    checks = _checks(comparable, admin, ends)
+    tasks = [check.task for check in checks if check.is_read]
+    proofs = runner.run(tasks, partial(prove_partition, ends=ends), on_progress=on_progress) if tasks else []
+    answers = iter(proofs)
+    results = [(each, next(answers) if each.is_read else nothing_to_prove(each.task)) for each in checks]
+    unlike = [_unlike(t, counts.get(t.target, 0)) for t in expected if t not in comparable]
+    findings = (*unlike, *(found for check, proof in results for found in _findings(check, proof)))
+    topics = _topics(comparable, results)
+    return Proof(
+        verified=not findings,
+        records=sum(topic.records for topic in topics.values()),
+        topics=topics,
+        findings=findings,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Check:
+    """One partition's task. `is_read` is false where that would tell nothing: the backup has no record of it, and what
+    the cluster has, if anything, does not count."""
+
+    topic: ExpectedTopic
+    task: ProofTask
+    expired_offsets: int
+    is_read: bool
+
+
+def _checks(topics: Sequence[ExpectedTopic], admin: ClusterAdmin, ends: ProofEnds) -> list[_Check]:
+    keys = [TopicPartition(topic=t.target, partition=number) for t in topics for number in range(t.partitions)]
+    isolation = READ_COMMITTED if ends.read_committed else READ_UNCOMMITTED
+    starts, last = admin.start_offsets(keys), admin.end_offsets(keys, isolation=isolation)
+    return [
+        _check(topic, chain, start=starts[chain.target], end=last[chain.target], exact=ends.exact)
+        for topic in topics
+        for chain in _all_chains(topic)
+    ]
+
+
+def _all_chains(topic: ExpectedTopic) -> Iterator[PartitionRestore]:
+    """Those of the plan, and one without segments for each partition that should be empty."""
+    known = {chain.target.partition: chain for chain in topic.chains}
+    for number in range(topic.partitions):
+        target = TopicPartition(topic=topic.target, partition=number)
+        source = PartitionId(topic=topic.source, topic_id="", partition=number)
+        yield known.get(number) or PartitionRestore(source=source, target=target, segments=(), end=0)
+
+
+def _check(topic: ExpectedTopic, chain: PartitionRestore, *, start: int, end: int, exact: bool) -> _Check:
+    """`start` and `end` are the cluster's. A restore without the source's offsets is found by where it began."""
+    number = chain.target.partition
+    begun = start if topic.starts is None else topic.starts[number]
+    if topic.offsets:
+        begun = chain.segments[0].start if chain.segments else start
+    expired = max(0, start - begun)
+    low = start if topic.offsets else max(start, begun)
+    task = ProofTask(
+        partition=chain,
+        target=LogRange(topic=topic.target, partition=number, start=low, end=max(low, end)),
+        offsets=topic.offsets,
+        skip_below=start if topic.offsets and not exact else 0,
+        skip_records=expired if not topic.offsets and not exact else 0,
+    )
+    is_read = bool(chain.segments) or (exact and len(task.target) > 0)
+    return _Check(topic=topic, task=task, expired_offsets=expired, is_read=is_read)
+
+
+def _unlike(topic: ExpectedTopic, partitions: int) -> Finding:
+    """A topic that cannot be compared."""
+    if partitions:
+        kind, detail = "partitions", f"{partitions} partitions instead of {topic.partitions}"
+    else:
+        kind, detail = "topic", "the cluster has no such topic"
+    return Finding(
+        source=topic.source,
+        topic=topic.target,
+        partition=-1,
+        kind=kind,
+        fields=(),
+        source_offset=-1,
+        target_offset=-1,
+        records=0,
+        detail=detail,
+    )
+
+
+def _findings(check: _Check, proof: PartitionProof) -> Iterator[Finding]:
+    if (difference := proof.difference) is not None:
+        yield Finding(
+            source=check.topic.source,
+            topic=check.topic.target,
+            partition=check.task.target.partition,
+            kind=difference.kind,
+            fields=difference.fields,
+            source_offset=difference.source_offset,
+            target_offset=difference.target_offset,
+            records=difference.records,
+            detail=difference.detail,
+        )
+
+
+def _topics(
+    topics: Sequence[ExpectedTopic], results: Sequence[tuple[_Check, PartitionProof]]
+) -> dict[str, ProvenTopic]:
+    partitions: dict[str, list[ProvenPartition]] = {topic.target: [] for topic in topics}
+    for check, proof in results:
+        partitions[check.topic.target].append(_partition(check, proof))
+    return {
+        topic.target: ProvenTopic(
+            source=topic.source,
+            records=sum(each.records for each in partitions[topic.target]),
+            partitions=tuple(partitions[topic.target]),
+        )
+        for topic in topics
+    }
+
+
+def _partition(check: _Check, proof: PartitionProof) -> ProvenPartition:
+    target = check.task.target
+    return ProvenPartition(
+        partition=target.partition,
+        records=proof.records,
+        decoded_records=proof.decoded_records,
+        digest="" if proof.difference else f"blake3:{proof.digest}",
+        target_start=target.start,
+        target_end=proof.next_target,
+        later_offsets=0 if proof.difference else target.end - proof.next_target,
+        expired_offsets=check.expired_offsets,
+    )
