@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -28,9 +29,34 @@ class OffsetsOption(StrEnum):
 
 Topics = Annotated[list[str] | None, typer.Option("--topics", help="Topics to restore [default: all of the backup].")]
 Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Topics to leave out, same syntax.")]
-Rename = Annotated[list[str] | None, typer.Option("--rename", help="old=new: restore under another name.")]
+Partitions = Annotated[
+    list[str] | None, typer.Option("--partitions", help="orders:0,2-5: of that topic, only these partitions.")
+]
+Rename = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rename", help="old=new, 'orders-*=restored-*' or 'regex:^(.+)-v1$=\\1': restore under other names."
+    ),
+]
 Commit = Annotated[int | None, typer.Option("--commit", help="Restore point: a commit number [default: the newest].")]
-At = Annotated[str | None, typer.Option("--at", help="Restore point: the newest commit at or before this time.")]
+CommittedAt = Annotated[
+    str | None, typer.Option("--committed-at", help="Restore point: the newest commit at or before this time.")
+]
+Checkpoint = Annotated[int | None, typer.Option("--checkpoint", help="Restore point: a checkpoint number.")]
+At = Annotated[
+    str | None,
+    typer.Option(
+        "--at", help="Of the restore point, only records dated at or before this time: theirs, not the log's."
+    ),
+]
+OffsetsFile = Annotated[
+    Path | None,
+    typer.Option("--offsets-file", help="Of the restore point, each partition up to its topic,partition,offset there."),
+]
+Before = Annotated[
+    list[str] | None,
+    typer.Option("--before", help="topic=…,partition=…,offset=…: of that partition, only what lies before."),
+]
 Isolation = Annotated[
     IsolationOption, typer.Option("--isolation", help="Whether records of aborted transactions come back.")
 ]
@@ -41,6 +67,13 @@ Offsets = Annotated[
     ),
 ]
 
+_CONTRADICTIONS = (
+    ("--commit", "--committed-at"),
+    *(("--checkpoint", other) for other in ("--commit", "--committed-at", "--offsets-file", "--at", "--before")),
+    *(("--offsets-file", other) for other in ("--at", "--before")),
+)
+"""A checkpoint and an offsets file are whole cuts; dates and single offsets take a part of a commit."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreOptions:
@@ -50,9 +83,14 @@ class RestoreOptions:
     backup: BackupName
     topics: Topics = None
     exclude: Exclude = None
+    partitions: Partitions = None
     rename: Rename = None
     commit: Commit = None
+    committed_at: CommittedAt = None
+    checkpoint: Checkpoint = None
     at: At = None
+    offsets_file: OffsetsFile = None
+    before: Before = None
     isolation: Isolation = IsolationOption.READ_COMMITTED
     offsets: Offsets = OffsetsOption.AUTO
     bootstrap: Bootstrap = None
@@ -61,18 +99,46 @@ class RestoreOptions:
 
 def restore_request(options: RestoreOptions) -> RestoreRequest:
     """Raises `BadOption` for what cannot be read or contradicts itself."""
+    from offsite.log.offset_vector import parse_before, parse_offsets
+    from offsite.model.partition_selection import parse_partitions
+    from offsite.model.rename import parse_renames
     from offsite.model.selection import parse_selection
-    from offsite.pipeline.restore_plan import parse_renames
     from offsite.services.restore_request import RestoreRequest
 
     if options.offsets is OffsetsOption.PRESERVE:
         raise BadOption("this version cannot keep source offsets", hint="use --offsets translate and its stored map")
-    if options.commit is not None and options.at is not None:
-        raise BadOption("--commit and --at both name the restore point", hint="give one of them")
+    _check_point(options)
+    partitions = parse_partitions(options.partitions or ())
     return RestoreRequest(
-        selection=parse_selection(options.topics or ["*"], options.exclude or ()),
-        renames=parse_renames(options.rename or []),
+        selection=parse_selection(options.topics or [*partitions.chosen] or ["*"], options.exclude or ()),
+        partitions=partitions,
+        renames=parse_renames(options.rename or ()),
         commit=options.commit,
-        committed_at=options.at,
+        committed_at=options.committed_at,
+        checkpoint=options.checkpoint,
+        at=options.at,
+        ends=parse_offsets(_text(options.offsets_file)) if options.offsets_file else {},
+        before=parse_before(options.before or ()),
         isolation=options.isolation.value,
     )
+
+
+def _check_point(options: RestoreOptions) -> None:
+    given = {
+        "--commit": options.commit is not None,
+        "--committed-at": options.committed_at is not None,
+        "--checkpoint": options.checkpoint is not None,
+        "--offsets-file": options.offsets_file is not None,
+        "--at": options.at is not None,
+        "--before": bool(options.before),
+    }
+    for first, second in _CONTRADICTIONS:
+        if given[first] and given[second]:
+            raise BadOption(f"{first} and {second} both say where to stop", hint="give one of them")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadOption(f"{path} cannot be read: {error}", hint="name a text file of topic,partition,offset") from error

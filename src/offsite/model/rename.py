@@ -3,8 +3,8 @@ r"""Under which name each topic is restored: `old=new` rules, for one topic or b
 
 Syntax of one rule: `orders=orders-back` (one topic), `orders-*=restored-*` (each `*` on the left is any text, which is
 put in for the `*` of the same place on the right), `regex:^(.+)-v[0-9]+$=\1-old` (searched, not anchored; `\1` is what
-the first group matched). Several rules are separated by commas. A topic goes by the rule with its very name, else by the
-first pattern that matches, else keeps its name.
+the first group matched). Several rules are separated by commas. A topic goes by the rule with its very name, else by
+the first pattern that matches, else keeps its name.
 """
 
 from __future__ import annotations

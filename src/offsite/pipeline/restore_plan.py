@@ -4,11 +4,12 @@ frozen plan out; every reason not to begin is found here, before a byte is writt
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BadOption, NoSuchTopic, ProtectedTopic
-from offsite.model.names import PROTECTED_TOPICS, check_topic_name
+from offsite.model.names import PROTECTED_TOPICS
+from offsite.model.rename import Renames
 from offsite.model.selection import TopicSelection
 from offsite.pipeline.target_topic import TargetTopic, check_target
 from offsite.repository.commit import PartitionId, RecordedHole, TopicShape
@@ -75,10 +76,12 @@ def plan_restore(
     point: BackupState,
     selection: TopicSelection,
     *,
-    renames: Mapping[str, str],
+    renames: Renames,
     target_topics: Iterable[TargetTopic],
+    until_ms: int | None = None,
 ) -> RestorePlan:
-    """Decide what restoring `selection` as of `point` (see `BackupState.served_by`) means on this target.
+    """Decide what restoring `selection` as of `point` (see `BackupState.served_by`) means on this target. With
+    `until_ms`: only records dated then or before.
 
     Raises `NoSuchTopic` (nothing selected, or a literal name not in the backup), `TargetNotEmpty`, `TargetMismatch`,
     `BadOption` (two topics under one name).
@@ -96,21 +99,12 @@ def plan_restore(
         backup=point.backup,
         commit=point.seq,
         topics=tuple(_topic(point, shape, names[shape.topic], existing) for shape in chosen),
-        partitions=tuple(p for shape in chosen for p in _partitions(point, shape, names[shape.topic])),
+        partitions=tuple(
+            replace(p, until_ms=until_ms) for shape in chosen for p in _partitions(point, shape, names[shape.topic])
+        ),
         holes=tuple(hole for hole in point.holes if hole.partition_id.incarnation in incarnations),
         skipped=skipped,
     )
-
-
-def parse_renames(pairs: Sequence[str]) -> dict[str, str]:
-    """`a=b` pairs → {source: target}. Raises `BadOption`."""
-    renames: dict[str, str] = {}
-    for pair in (part.strip() for value in pairs for part in value.split(",") if part.strip()):
-        source, separator, target = pair.partition("=")
-        if not separator or source in renames:
-            raise BadOption(f"{pair!r} is not a rename", hint="write --rename old=new, once for each topic")
-        renames[check_topic_name(source)] = check_topic_name(target)
-    return renames
 
 
 def _selected(point: BackupState, selection: TopicSelection) -> list[TopicShape]:
@@ -129,9 +123,9 @@ def _selected(point: BackupState, selection: TopicSelection) -> list[TopicShape]
     return [point.topics[incarnation] for incarnation in latest if incarnation is not None]
 
 
-def _target_names(shapes: Sequence[TopicShape], renames: Mapping[str, str]) -> dict[str, str]:
-    names = {shape.topic: renames.get(shape.topic, shape.topic) for shape in shapes}
-    if unused := sorted(renames.keys() - names.keys()):
+def _target_names(shapes: Sequence[TopicShape], renames: Renames) -> dict[str, str]:
+    names = {shape.topic: renames.target_name(shape.topic) for shape in shapes}
+    if unused := renames.unused(names):
         raise BadOption(f"--rename names {', '.join(unused)}, which is not restored", hint="select it with --topics")
     if len(set(names.values())) < len(names):
         raise BadOption("two topics would be restored under one name", hint="give each its own --rename")

@@ -43,6 +43,9 @@ class JsonObject:
             raise self.wrong(name, "an integer")
         return value
 
+    def optional_integer(self, name: str) -> int | None:
+        return None if self.fields.get(name) is None else self.integer(name)
+
     def number(self, name: str) -> float:
         value = self.fields.get(name)
         if not isinstance(value, int | float) or isinstance(value, bool):

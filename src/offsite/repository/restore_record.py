@@ -19,8 +19,8 @@ from offsite.repository.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRecord:
-    """`request` is what was asked for, as sorted pairs of texts. `topics` pairs source names with target names, sorted;
-    `created` are the targets that did not exist before."""
+    """`request` is what was asked for, as sorted pairs of texts. With `until_ms` only records dated then or before.
+    `topics` pairs source names with target names, sorted; `created` are the targets that did not exist before."""
 
     restore: str
     commit: int
@@ -31,6 +31,7 @@ class RestoreRecord:
     created_at_ms: int
     topics: tuple[tuple[str, str], ...]
     created: tuple[str, ...]
+    until_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,7 @@ def _record_fields(record: RestoreRecord) -> dict[str, JsonValue]:
         "created_at_ms": record.created_at_ms,
         "topics": dict(record.topics),
         "created": list(record.created),
+        "until_ms": record.until_ms,
     }
 
 
@@ -106,6 +108,7 @@ def _record(item: JsonObject) -> RestoreRecord:
         created_at_ms=item.integer("created_at_ms"),
         topics=item.text_map("topics"),
         created=item.texts("created"),
+        until_ms=item.optional_integer("until_ms"),
     )
 
 

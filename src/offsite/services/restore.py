@@ -14,7 +14,8 @@ from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config import KafkaConfig
 from offsite.log.range import TopicPartition
 from offsite.model.errors import PartitionsFailed, TargetNotEmpty
-from offsite.model.time import format_time, parse_time
+from offsite.model.time import format_time
+from offsite.pipeline.point_in_time import PointInTime
 from offsite.pipeline.restore_copy import RestoreEnds, RestoreReceipt, RestoreTask, restore_partition
 from offsite.pipeline.restore_plan import RestorePlan, TopicRestore, plan_restore
 from offsite.pipeline.runner import Done, Failed, OnProgress, Runner
@@ -31,6 +32,7 @@ from offsite.repository.restore_record import (
     unfinished_restores,
 )
 from offsite.repository.state import BackupState
+from offsite.services.restore_point import find_point
 from offsite.services.restore_request import RestoreRequest, remembered
 from offsite.services.restore_topics import create_topics, finish_topics, held_back, read_targets
 
@@ -44,6 +46,7 @@ class PlannedRestore:
     record: RestoreRecord
     resumes: bool
     plan: RestorePlan
+    point: PointInTime
 
     @property
     def layout(self) -> RestoreLayout:
@@ -87,13 +90,15 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     Raises `NoSuchRestorePoint`, and what `plan_restore` raises.
     """
     cluster_id = admin.cluster().cluster_id
-    head = backup.state()
     unfinished = _unfinished(backup, request, cluster_id)
-    point = _point(backup, request, head) if unfinished is None else backup.state_at(unfinished.commit, head=head)
-    existing = [] if unfinished else read_targets(admin, _names(point, request).values(), now_ms=backup.store.now_ms())
-    plan = plan_restore(point, request.selection, renames=request.renames, target_topics=existing)
-    record = unfinished or _new_record(backup, request, plan, cluster_id)
-    return PlannedRestore(backup=backup, record=record, resumes=unfinished is not None, plan=plan)
+    point = find_point(backup, request, unfinished)
+    names = _names(point.state, request).values()
+    existing = [] if unfinished else read_targets(admin, names, now_ms=backup.store.now_ms())
+    plan = plan_restore(
+        point.state, request.selection, renames=request.renames, target_topics=existing, until_ms=point.until_ms
+    )
+    record = unfinished or _new_record(backup, request, plan, cluster_id, until_ms=point.until_ms)
+    return PlannedRestore(backup=backup, record=record, resumes=unfinished is not None, plan=plan, point=point)
 
 
 def run_restore(
@@ -140,15 +145,9 @@ def _names(point: BackupState, request: RestoreRequest) -> dict[str, str]:
     return {topic.source.topic: topic.target for topic in plan.topics}
 
 
-def _point(backup: Backup, request: RestoreRequest, head: BackupState) -> BackupState:
-    if request.commit is not None:
-        return backup.state_at(request.commit, head=head)
-    if request.committed_at is not None:
-        return backup.state_at_time(parse_time(request.committed_at, now_ms=backup.store.now_ms()), head=head)
-    return backup.state_at(head.seq, head=head)
-
-
-def _new_record(backup: Backup, request: RestoreRequest, plan: RestorePlan, cluster_id: str) -> RestoreRecord:
+def _new_record(
+    backup: Backup, request: RestoreRequest, plan: RestorePlan, cluster_id: str, *, until_ms: int | None
+) -> RestoreRecord:
     now_ms = backup.store.now_ms()
     stamp = format_time(now_ms)[:19].replace("-", "").replace(":", "").replace("T", "-")
     return RestoreRecord(
@@ -161,6 +160,7 @@ def _new_record(backup: Backup, request: RestoreRequest, plan: RestorePlan, clus
         created_at_ms=now_ms,
         topics=tuple(sorted((topic.source.topic, topic.target) for topic in plan.topics)),
         created=tuple(sorted(topic.target for topic in plan.topics if topic.create)),
+        until_ms=until_ms,
     )
 
 

@@ -6,20 +6,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
+from offsite.log.offset_vector import OffsetVector
+from offsite.model.partition_selection import PartitionSelection
+from offsite.model.rename import Renames
 from offsite.model.selection import TopicSelection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest:
-    """What to restore, how, and as of when. At most one field names the restore point; none means the newest.
+    """What to restore, how, and as of when. At most one of `commit`, `committed_at` and `checkpoint` names the commit
+    to go by; none means the newest.
 
-    Every field must be remembered by `remembered`, and be compared as text.
+    Of that commit, `at` takes the records dated then or before, `ends` what lies below an offset in each partition,
+    `before` the same in some. Every field must be remembered by `remembered`, and be compared as text.
     """
 
     selection: TopicSelection
-    renames: Mapping[str, str] = field(default_factory=dict)
+    partitions: PartitionSelection = field(default_factory=PartitionSelection)
+    renames: Renames = field(default_factory=Renames)
     commit: int | None = None
     committed_at: str | None = None
+    checkpoint: int | None = None
+    at: str | None = None
+    ends: OffsetVector = field(default_factory=dict)
+    before: OffsetVector = field(default_factory=dict)
     isolation: str = "read_committed"
     offsets: str = "translate"
 

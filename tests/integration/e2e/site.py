@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from confluent_kafka import Producer
 
 from offsite.log.range import TopicPartition
+from offsite.model.rename import parse_renames
 from offsite.model.selection import parse_selection
 from offsite.pipeline.runner import Runner
 from offsite.repository.backup import Backup
@@ -63,7 +64,7 @@ class Site:
     def prepare(
         self, topic: str, target: str, *, isolation: str = "read_committed", commit: int | None = None
     ) -> PlannedRestore:
-        renames = {topic: target} if target != topic else {}
+        renames = parse_renames([f"{topic}={target}"] if target != topic else [])
         request = RestoreRequest(
             selection=parse_selection([topic]), renames=renames, isolation=isolation, commit=commit
         )

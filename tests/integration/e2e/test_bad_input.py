@@ -90,7 +90,10 @@ BAD: dict[str, tuple[type[OffsiteError], Arguments]] = {
     "no such backup to verify": (BackupNotFound, lambda g: ["verify", "--repo", g.repository, "--backup", "other"]),
     "no such commit to show": (NoSuchRestorePoint, lambda g: ["show", "b", "--repo", g.repository, "--commit", "99"]),
     "no such commit": (NoSuchRestorePoint, lambda g: ["restore", "plan", *g.ends, "--commit", "99"]),
-    "time before the first commit": (NoSuchRestorePoint, lambda g: ["restore", "plan", *g.ends, "--at", "2001-01-01"]),
+    "time before the first commit": (
+        NoSuchRestorePoint,
+        lambda g: ["restore", "plan", *g.ends, "--committed-at", "2001-01-01"],
+    ),
     "time that is none": (BadOption, lambda g: ["restore", "plan", *g.ends, "--at", "yesterdayish"]),
     "topic not in the backup": (NoSuchTopic, lambda g: ["restore", "plan", *g.ends, "--topics", g.topics[1]]),
     "target with records": (TargetNotEmpty, lambda g: ["restore", "run", *g.ends, "--yes"]),

@@ -17,6 +17,7 @@ from offsite.kafka.writer import PartitionWriter
 from offsite.log.range import TopicPartition
 from offsite.log.record import Record
 from offsite.log.records import encode
+from offsite.model.rename import parse_renames
 from offsite.model.selection import parse_selection
 from offsite.model.size import KIB, MIB
 from offsite.pipeline.runner import RunProgress
@@ -72,7 +73,7 @@ class Site:
         return result.records
 
     def restore(self, topic: str) -> int:
-        request = RestoreRequest(selection=parse_selection([topic]), renames={topic: f"{topic}-back"})
+        request = RestoreRequest(selection=parse_selection([topic]), renames=parse_renames([f"{topic}={topic}-back"]))
         prepared = prepare_restore(self.repository.backup(topic), self.admin, request)
         result = run_restore(
             prepared, admin=self.admin, kafka=self.config, runner=self.runner, on_progress=self._on_progress

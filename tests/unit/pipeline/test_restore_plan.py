@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from offsite.model.errors import BadOption, NoSuchTopic, ProtectedTopic, TargetMismatch, TargetNotEmpty
+from offsite.model.rename import parse_renames
 from offsite.model.selection import parse_selection
-from offsite.pipeline.restore_plan import RestorePlan, parse_renames, plan_restore
+from offsite.pipeline.restore_plan import RestorePlan, plan_restore
 from offsite.pipeline.target_topic import TargetTopic
 from offsite.repository.commit import PartitionId, Position, TopicIncarnation, TopicShape
 from offsite.repository.segment import Compression, Segment

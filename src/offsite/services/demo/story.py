@@ -97,7 +97,7 @@ class Demo:
         return verify_deep(repository.backup(BACKUP), self._runner)
 
     def _restore(self, repository: Repository) -> RestoreResult:
-        request = RestoreRequest(selection=parse_selection(["*"]), renames={})
+        request = RestoreRequest(selection=parse_selection(["*"]))
         prepared = prepare_restore(repository.backup(BACKUP), self._admin, request)
         return run_restore(prepared, admin=self._admin, kafka=self._kafka, runner=self._runner)
 
