@@ -14,6 +14,7 @@ from offsite.model.errors import (
     OffsiteError,
     TargetMismatch,
     TopicReplaced,
+    TransactionLost,
 )
 
 NONE = 0
@@ -23,10 +24,14 @@ UNKNOWN_TOPIC_OR_PARTITION = 3
 LEADER_NOT_AVAILABLE = 5
 NOT_LEADER_OR_FOLLOWER = 6
 REQUEST_TIMED_OUT = 7
+INVALID_CONFIG = 40
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 DUPLICATE_SEQUENCE_NUMBER = 46
+INVALID_TRANSACTION_TIMEOUT = 50
+CONCURRENT_TRANSACTIONS = 51
 SECURITY_DISABLED = 54
 UNKNOWN_TOPIC_ID = 100
+TRANSACTIONAL_ID_NOT_FOUND = 105
 
 _NAMES = {
     -1: "UNKNOWN_SERVER_ERROR",
@@ -63,7 +68,7 @@ _NAMES = {
     36: "TOPIC_ALREADY_EXISTS",
     37: "INVALID_PARTITIONS",
     38: "INVALID_REPLICATION_FACTOR",
-    40: "INVALID_CONFIG",
+    INVALID_CONFIG: "INVALID_CONFIG",
     41: "NOT_CONTROLLER",
     42: "INVALID_REQUEST",
     44: "POLICY_VIOLATION",
@@ -71,7 +76,9 @@ _NAMES = {
     DUPLICATE_SEQUENCE_NUMBER: "DUPLICATE_SEQUENCE_NUMBER",
     47: "INVALID_PRODUCER_EPOCH",
     48: "INVALID_TXN_STATE",
-    51: "CONCURRENT_TRANSACTIONS",
+    49: "INVALID_PRODUCER_ID_MAPPING",
+    INVALID_TRANSACTION_TIMEOUT: "INVALID_TRANSACTION_TIMEOUT",
+    CONCURRENT_TRANSACTIONS: "CONCURRENT_TRANSACTIONS",
     53: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
     SECURITY_DISABLED: "SECURITY_DISABLED",
     56: "KAFKA_STORAGE_ERROR",
@@ -90,6 +97,7 @@ _NAMES = {
     90: "PRODUCER_FENCED",
     UNKNOWN_TOPIC_ID: "UNKNOWN_TOPIC_ID",
     103: "INCONSISTENT_TOPIC_ID",
+    TRANSACTIONAL_ID_NOT_FOUND: "TRANSACTIONAL_ID_NOT_FOUND",
     113: "STALE_MEMBER_EPOCH",
 }
 
@@ -99,6 +107,8 @@ _LEADER_MOVES = frozenset({5, 6, 8, 9, 13, 19, 20, 56, 74, 75, 78})
 _TRY_AGAIN = frozenset({7, 14, 15, 16, 41, 51, 89})
 _NOT_AUTHORIZED = frozenset({29, 30, 31, 53})
 _TARGET_LIMITS = frozenset({10, 18, 32, 87})
+# Another producer took over the transactional id, or the transaction took longer than it may.
+_TRANSACTION_LOST = frozenset({47, 48, 49, 90})
 _BAD_OPTIONS = frozenset({17, 36, 37, 38, 40, 44, 73})
 
 
@@ -129,6 +139,8 @@ def _final_error(code: int, message: str) -> OffsiteError:
         return TargetMismatch(message, hint="compare max.message.bytes and message.timestamp.* of the target topic")
     if code in _BAD_OPTIONS:
         return BadOption(message)
+    if code in _TRANSACTION_LOST:
+        return TransactionLost(message, hint="run the same command again")
     if code == UNKNOWN_TOPIC_OR_PARTITION:
         return NoSuchTopic(message, hint="it was deleted, or the principal may not describe it")
     if code in {UNKNOWN_TOPIC_ID, 103}:

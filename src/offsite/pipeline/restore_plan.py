@@ -11,7 +11,7 @@ from offsite.model.errors import BadOption, NoSuchTopic, ProtectedTopic
 from offsite.model.names import PROTECTED_TOPICS
 from offsite.model.rename import Renames
 from offsite.model.selection import TopicSelection
-from offsite.pipeline.target_topic import TargetTopic, check_target
+from offsite.pipeline.target_topic import TargetTopic
 from offsite.repository.commit import PartitionId, RecordedHole, TopicShape
 from offsite.repository.segment import Segment
 from offsite.repository.state import BackupState
@@ -30,6 +30,7 @@ class TopicRestore:
     records: int
     raw_bytes: int
     largest_batch_bytes: int
+    largest_partition_bytes: int
     oldest_ms: int
     timestamp_max_ms: int
 
@@ -83,17 +84,14 @@ def plan_restore(
     """Decide what restoring `selection` as of `point` (see `BackupState.served_by`) means on this target. With
     `until_ms`: only records dated then or before.
 
-    Raises `NoSuchTopic` (nothing selected, or a literal name not in the backup), `TargetNotEmpty`, `TargetMismatch`,
-    `BadOption` (two topics under one name).
+    Whether `target_topics` can take it is for a preflight to judge. Raises `NoSuchTopic` (nothing selected, or a
+    literal name not in the backup), `BadOption` (two topics under one name).
     """
     shapes = _selected(point, selection)
     skipped = tuple((s.topic, "owned by the brokers") for s in shapes if s.topic in PROTECTED_TOPICS)
     chosen = [shape for shape in shapes if shape.topic not in PROTECTED_TOPICS]
     names = _target_names(chosen, renames)
     existing = {topic.topic: topic for topic in target_topics}
-    for shape in chosen:
-        if (found := existing.get(names[shape.topic])) is not None:
-            check_target(found, shape, [s for p in _partitions(point, shape, found.topic) for s in p.segments])
     incarnations = {shape.incarnation for shape in chosen}
     return RestorePlan(
         backup=point.backup,
@@ -135,7 +133,8 @@ def _target_names(shapes: Sequence[TopicShape], renames: Renames) -> dict[str, s
 
 
 def _topic(point: BackupState, shape: TopicShape, target: str, existing: Mapping[str, TargetTopic]) -> TopicRestore:
-    segments = [s for p in _partitions(point, shape, target) for s in p.segments]
+    chains = _partitions(point, shape, target)
+    segments = [s for p in chains for s in p.segments]
     return TopicRestore(
         source=shape,
         target=target,
@@ -143,6 +142,7 @@ def _topic(point: BackupState, shape: TopicShape, target: str, existing: Mapping
         records=sum(s.records for s in segments),
         raw_bytes=sum(s.raw_bytes for s in segments),
         largest_batch_bytes=max((s.largest_batch_bytes for s in segments), default=0),
+        largest_partition_bytes=max((chain.raw_bytes for chain in chains), default=0),
         oldest_ms=min((s.base_timestamp_min_ms for s in segments if s.base_timestamp_min_ms >= 0), default=-1),
         timestamp_max_ms=max((s.timestamp_max_ms for s in segments), default=-1),
     )

@@ -1,19 +1,23 @@
-"""Whether an existing topic can take what a restore would write into it. Pure: its facts in, a refusal out.
+"""Whether an existing topic can take what a restore would write into it. Pure: its facts in, problems out.
 
 A broker judges record by record, when half of a restore is written. The same rules are applied here before the first.
+What can be set aside meanwhile and put back at the end is no problem: see `target_settings`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from offsite.model.errors import TargetMismatch, TargetNotEmpty
+from offsite.model.errors import OffsiteError, TargetMismatch, TargetNotEmpty
 from offsite.model.size import format_size
 from offsite.model.time import format_time
-from offsite.repository.commit import TopicShape
-from offsite.repository.segment import NO_TIMESTAMP_MS, Segment
 
+if TYPE_CHECKING:
+    from offsite.pipeline.restore_plan import TopicRestore
+
+UNLIMITED = 2**63 - 1
 _MAKE_ROOM = "delete the empty topic, or restore under another name with --rename"
 
 
@@ -22,8 +26,8 @@ class TargetTopic:
     """A topic that exists on the target. `records` is the number of offsets it holds, over all partitions.
 
     `max_batch_bytes`: the largest batch it takes. It takes record times in `[oldest_taken_ms, newest_taken_ms]`, and
-    its brokers delete what is older than `oldest_kept_ms`. `keeps_times`: it has CreateTime. `compacts`: it takes no
-    record without a key.
+    its brokers delete what is older than `oldest_kept_ms`, and of each partition what is more than `kept_bytes`.
+    `keeps_times`: it has CreateTime. `compacts`: it takes no record without a key. `configs` are its own settings.
     """
 
     topic: str
@@ -35,55 +39,61 @@ class TargetTopic:
     oldest_kept_ms: int
     keeps_times: bool
     compacts: bool
+    kept_bytes: int = UNLIMITED
+    configs: tuple[tuple[str, str], ...] = ()
 
 
-def check_target(target: TargetTopic, shape: TopicShape, segments: Sequence[Segment]) -> None:
-    """Raises `TargetNotEmpty` or `TargetMismatch`, whose hint says what to change."""
+def target_problems(
+    target: TargetTopic, topic: TopicRestore, *, may_override_retention: bool
+) -> Iterator[OffsiteError]:
+    """Every reason why `target` cannot take `topic`, with a hint that says what to change."""
     if target.records:
-        raise TargetNotEmpty(
+        yield TargetNotEmpty(
             f"{target.topic} exists on the target and holds {target.records:,} records",
-            hint=f"restore under another name: --rename {shape.topic}={shape.topic}-restored",
+            hint=f"restore under another name: --rename {topic.source.topic}={topic.source.topic}-restored",
         )
-    if target.partitions != shape.partitions:
-        raise TargetMismatch(
-            f"{target.topic} exists with {target.partitions} partitions, the backup has {shape.partitions}",
+        return
+    if target.partitions != topic.source.partitions:
+        yield TargetMismatch(
+            f"{target.topic} exists with {target.partitions} partitions, the backup has {topic.source.partitions}",
             hint=_MAKE_ROOM,
         )
-    if target.compacts and "compact" not in dict(shape.configs).get("cleanup.policy", ""):
-        raise TargetMismatch(f"{target.topic} exists and is compacted, its source was not", hint=_MAKE_ROOM)
-    _check_sizes(target, segments)
-    _check_times(target, segments)
+    if target.compacts and "compact" not in dict(topic.source.configs).get("cleanup.policy", ""):
+        yield TargetMismatch(f"{target.topic} exists and is compacted, its source was not", hint=_MAKE_ROOM)
+    if topic.largest_batch_bytes > target.max_batch_bytes:
+        yield _too_large(target, topic)
+    if not may_override_retention:
+        yield from _retention(target, topic)
 
 
-def _check_sizes(target: TargetTopic, segments: Sequence[Segment]) -> None:
-    largest_bytes = max((segment.largest_batch_bytes for segment in segments), default=0)
-    if largest_bytes > target.max_batch_bytes:
-        raise TargetMismatch(
-            f"{target.topic} takes batches of {format_size(target.max_batch_bytes)} at most "
-            f"(max.message.bytes={target.max_batch_bytes}), the backup has one of {format_size(largest_bytes)}",
-            hint=f"set max.message.bytes={largest_bytes} on it, or {_MAKE_ROOM}",
+def is_too_old(target: TargetTopic, topic: TopicRestore) -> bool:
+    """Whether the target's brokers would delete some of the records at once."""
+    return topic.records > 0 and 0 <= topic.oldest_ms < target.oldest_kept_ms
+
+
+def is_too_much(target: TargetTopic, topic: TopicRestore) -> bool:
+    return topic.largest_partition_bytes > target.kept_bytes
+
+
+def _too_large(target: TargetTopic, topic: TopicRestore) -> OffsiteError:
+    return TargetMismatch(
+        f"{target.topic} takes batches of {format_size(target.max_batch_bytes)} at most "
+        f"(max.message.bytes={target.max_batch_bytes}), the backup has one of "
+        f"{format_size(topic.largest_batch_bytes)}",
+        hint=f"set max.message.bytes={topic.largest_batch_bytes} on it, or {_MAKE_ROOM}",
+    )
+
+
+def _retention(target: TargetTopic, topic: TopicRestore) -> Iterator[OffsiteError]:
+    if is_too_old(target, topic):
+        yield TargetMismatch(
+            f"{target.topic} deletes what is older than {format_time(target.oldest_kept_ms)} (retention.ms), "
+            f"the records of the backup begin at {format_time(topic.oldest_ms)}",
+            hint=f"raise its retention.ms, set it aside meanwhile with --retention override, or {_MAKE_ROOM}",
         )
-
-
-def _check_times(target: TargetTopic, segments: Sequence[Segment]) -> None:
-    newest_ms = max((segment.timestamp_max_ms for segment in segments), default=NO_TIMESTAMP_MS)
-    if newest_ms == NO_TIMESTAMP_MS:
-        return
-    if not target.keeps_times:
-        raise TargetMismatch(
-            f"{target.topic} exists with LogAppendTime: its brokers would overwrite the times of all records",
-            hint=f"set message.timestamp.type=CreateTime on it, or {_MAKE_ROOM}",
-        )
-    begins_ms = [s.base_timestamp_min_ms for s in segments if s.base_timestamp_min_ms != NO_TIMESTAMP_MS]
-    for time_ms in (newest_ms, *begins_ms):
-        if not target.oldest_taken_ms <= time_ms <= target.newest_taken_ms:
-            raise TargetMismatch(
-                f"{target.topic} takes no record dated {format_time(time_ms)}, the backup has one",
-                hint=f"raise message.timestamp.before.max.ms and message.timestamp.after.max.ms, or {_MAKE_ROOM}",
-            )
-    if newest_ms < target.oldest_kept_ms:
-        raise TargetMismatch(
-            f"{target.topic} deletes what is older than {format_time(target.oldest_kept_ms)}: "
-            f"nothing would be left, the newest record of the backup is of {format_time(newest_ms)}",
-            hint=f"raise its retention.ms, or {_MAKE_ROOM}",
+    if is_too_much(target, topic):
+        yield TargetMismatch(
+            f"{target.topic} keeps {format_size(target.kept_bytes)} a partition (retention.bytes), "
+            f"the backup has one of {format_size(topic.largest_partition_bytes)}",
+            hint=f"raise its retention.bytes, set it aside meanwhile with --retention override, or {_MAKE_ROOM}",
         )

@@ -15,12 +15,14 @@ from offsite.repository.json_object import FORMAT, JsonObject, JsonValue, encode
 from offsite.repository.layout import BackupLayout
 from offsite.repository.restore_layout import RestoreLayout
 from offsite.repository.store import Store
+from offsite.repository.topic_settings import TopicSettings, topic_settings_from_json, topic_settings_to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRecord:
     """`request` is what was asked for, as sorted pairs of texts. With `until_ms` only records dated then or before.
-    `topics` pairs source names with target names, sorted; `created` are the targets that did not exist before."""
+    `topics` pairs source names with target names, sorted; `created` are the targets that did not exist before.
+    `settings` is what was decided for each target topic."""
 
     restore: str
     commit: int
@@ -32,6 +34,7 @@ class RestoreRecord:
     topics: tuple[tuple[str, str], ...]
     created: tuple[str, ...]
     until_ms: int | None = None
+    settings: tuple[TopicSettings, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +72,12 @@ def get_targets(store: Store, layout: RestoreLayout) -> RestoreTargets | None:
     return RestoreTargets(topic_ids=item.text_map("topic_ids"), starts=tuple(map(_start, item.children("starts"))))
 
 
+def find_record(store: Store, layout: RestoreLayout) -> RestoreRecord | None:
+    """The restore that `layout` names, finished or not; None when there is none. Raises `DamagedObject`."""
+    data = store.get(layout.record_key)
+    return None if data is None else _record(parse_json_object(data, source=layout.record_key, damaged=DamagedObject))
+
+
 def unfinished_restores(store: Store, backup: BackupLayout) -> Iterator[RestoreRecord]:
     """Restores that have begun and have no report, oldest first."""
     for name in sorted(_restore_names(store, backup)):
@@ -94,6 +103,7 @@ def _record_fields(record: RestoreRecord) -> dict[str, JsonValue]:
         "topics": dict(record.topics),
         "created": list(record.created),
         "until_ms": record.until_ms,
+        "settings": [topic_settings_to_json(each) for each in record.settings],
     }
 
 
@@ -109,6 +119,7 @@ def _record(item: JsonObject) -> RestoreRecord:
         topics=item.text_map("topics"),
         created=item.texts("created"),
         until_ms=item.optional_integer("until_ms"),
+        settings=tuple(map(topic_settings_from_json, item.children("settings"))),
     )
 
 

@@ -19,6 +19,7 @@ from offsite.pipeline.point_in_time import PointInTime
 from offsite.pipeline.restore_copy import RestoreEnds, RestoreReceipt, RestoreTask, restore_partition
 from offsite.pipeline.restore_plan import RestorePlan, TopicRestore, plan_restore
 from offsite.pipeline.runner import Done, Failed, OnProgress, Runner
+from offsite.pipeline.target_settings import AT_ONCE
 from offsite.repository.attempt import random_attempt
 from offsite.repository.backup import Backup
 from offsite.repository.restore_layout import RestoreLayout
@@ -32,9 +33,10 @@ from offsite.repository.restore_record import (
     unfinished_restores,
 )
 from offsite.repository.state import BackupState
+from offsite.services.preflight import checked_settings
 from offsite.services.restore_point import find_point
 from offsite.services.restore_request import RestoreRequest, remembered
-from offsite.services.restore_topics import create_topics, finish_topics, held_back, read_targets
+from offsite.services.restore_topics import create_topics, finish_topics, read_targets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,8 @@ class RestoredTopic:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreResult:
     """`topics` by target name; `skipped` lists (topic, reason); `held_back` lists (topic, setting, value): settings of
-    the source that were not set, because they would delete restored records at once."""
+    the source that were not set, because they would delete restored records at once; `left_out` lists (topic, setting,
+    reason) of those that the target cannot have."""
 
     restore: str
     backup: str
@@ -81,6 +84,7 @@ class RestoreResult:
     topics: Mapping[str, RestoredTopic]
     skipped: tuple[tuple[str, str], ...]
     held_back: tuple[tuple[str, str, str], ...]
+    left_out: tuple[tuple[str, str, str], ...]
     holes: int
 
 
@@ -93,11 +97,15 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     unfinished = _unfinished(backup, request, cluster_id)
     point = find_point(backup, request, unfinished)
     names = _names(point.state, request).values()
-    existing = [] if unfinished else read_targets(admin, names, now_ms=backup.store.now_ms())
+    now_ms = backup.store.now_ms()
+    existing = [] if unfinished else read_targets(admin, names, now_ms=now_ms)
     plan = plan_restore(
         point.state, request.selection, renames=request.renames, target_topics=existing, until_ms=point.until_ms
     )
-    record = unfinished or _new_record(backup, request, plan, cluster_id, until_ms=point.until_ms)
+    settings = () if unfinished else checked_settings(admin, plan.topics, existing, request, now_ms=now_ms)
+    record = unfinished or replace(
+        _new_record(backup, request, plan, cluster_id, until_ms=point.until_ms), settings=settings
+    )
     return PlannedRestore(backup=backup, record=record, resumes=unfinished is not None, plan=plan, point=point)
 
 
@@ -117,15 +125,14 @@ def run_restore(
     store, layout, record = prepared.backup.store, prepared.layout, prepared.record
     topics = _with_record(prepared.plan.topics, record)
     put_record(store, layout, record)
-    create_topics(admin, topics)
+    create_topics(admin, record.settings)
     starts = dict(_targets(prepared, admin).starts)
     tasks = [RestoreTask(partition=p, target_start=starts[p.target]) for p in prepared.plan.partitions]
     ends = RestoreEnds(kafka=kafka, store=store, layout=layout, read_committed=record.isolation == "read_committed")
     outcomes = runner.run_all(tasks, partial(restore_partition, ends=ends), on_progress=on_progress) if tasks else []
     receipts = _receipts(tasks, outcomes)
-    now_ms = store.now_ms()
-    finish_topics(admin, topics, now_ms=now_ms)
-    result = _result(prepared, receipts, _held_back(topics, now_ms))
+    finish_topics(admin, record.settings, topics)
+    result = _result(prepared, receipts)
     put_report(store, layout, records=result.records, size_bytes=result.bytes)
     return result
 
@@ -209,13 +216,8 @@ def _receipts(tasks: Sequence[RestoreTask], outcomes: Sequence[Done[RestoreRecei
     return [outcome.value for outcome in outcomes if isinstance(outcome, Done)]
 
 
-def _held_back(topics: Sequence[TopicRestore], now_ms: int) -> tuple[tuple[str, str, str], ...]:
-    return tuple((t.target, name, value) for t in topics for name, value in held_back(t, now_ms=now_ms).items())
-
-
-def _result(
-    prepared: PlannedRestore, receipts: Sequence[RestoreReceipt], held: tuple[tuple[str, str, str], ...]
-) -> RestoreResult:
+def _result(prepared: PlannedRestore, receipts: Sequence[RestoreReceipt]) -> RestoreResult:
+    left_out = tuple((each.topic, left) for each in prepared.record.settings for left in each.left_out)
     return RestoreResult(
         restore=prepared.record.restore,
         backup=prepared.plan.backup,
@@ -227,7 +229,8 @@ def _result(
         bytes=sum(receipt.bytes for receipt in receipts),
         topics={topic.target: _topic(topic, receipts) for topic in prepared.plan.topics},
         skipped=prepared.plan.skipped,
-        held_back=held,
+        held_back=tuple((topic, each.setting, each.value) for topic, each in left_out if each.reason == AT_ONCE),
+        left_out=tuple((topic, each.setting, each.reason) for topic, each in left_out if each.reason != AT_ONCE),
         holes=len(prepared.plan.holes),
     )
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from offsite.log.record import LOG_APPEND_TIME
+from offsite.repository.topic_settings import TopicSettings
 from offsite.services.restore import PlannedRestore
-from offsite.services.restore_topics import held_back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +63,11 @@ def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
         records=plan.records,
         bytes=plan.raw_bytes,
         skipped=plan.skipped,
-        notes=tuple(_notes(prepared, now_ms=prepared.backup.store.now_ms())),
+        notes=tuple(_notes(prepared)),
     )
 
 
-def _notes(prepared: PlannedRestore, *, now_ms: int) -> Iterator[str]:
+def _notes(prepared: PlannedRestore) -> Iterator[str]:
     plan = prepared.plan
     broker_dated = sorted(
         {
@@ -78,8 +78,15 @@ def _notes(prepared: PlannedRestore, *, now_ms: int) -> Iterator[str]:
     )
     for topic in broker_dated:
         yield f"{topic} has LogAppendTime: its records keep their times, and show them as CreateTime"
-    for restored in plan.topics:
-        for name, value in held_back(restored, now_ms=now_ms).items():
-            yield f"{restored.target} will not get {name}={value}: it would delete restored records at once"
+    for settings in prepared.record.settings:
+        yield from _settings_notes(settings)
     for hole in plan.holes:
         yield f"{hole.partition_id} lacks offsets {hole.start} to {hole.end - 1}: gone at the source ({hole.reason})"
+
+
+def _settings_notes(settings: TopicSettings) -> Iterator[str]:
+    for each in settings.left_out:
+        yield f"{settings.topic} will not get {each.setting}={each.value}: {each.reason}"
+    if settings.meanwhile and not settings.create:
+        meanwhile = ", ".join(f"{name}={value}" for name, value in settings.meanwhile)
+        yield f"{settings.topic} exists: it has {meanwhile} while records are written, and its own settings afterwards"

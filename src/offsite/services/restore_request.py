@@ -18,7 +18,9 @@ class RestoreRequest:
     to go by; none means the newest.
 
     Of that commit, `at` takes the records dated then or before, `ends` what lies below an offset in each partition,
-    `before` the same in some. Every field must be remembered by `remembered`, and be compared as text.
+    `before` the same in some. `metadata` names what of the cluster's settings is set on the target
+    (`acls`, `quotas`), `retention` what becomes of one that would delete restored records (see `RetentionMode`).
+    Every field must be remembered by `remembered`, and be compared as text.
     """
 
     selection: TopicSelection
@@ -32,6 +34,8 @@ class RestoreRequest:
     before: OffsetVector = field(default_factory=dict)
     isolation: str = "read_committed"
     offsets: str = "translate"
+    metadata: tuple[str, ...] = ()
+    retention: str = "hold"
 
 
 def remembered(request: RestoreRequest) -> tuple[tuple[str, str], ...]:

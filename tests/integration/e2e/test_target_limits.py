@@ -11,7 +11,9 @@ from offsite.kafka.topic_changes import NewTopic
 from offsite.model.clock import SystemClock
 from offsite.model.errors import TargetMismatch, TargetNotEmpty
 from offsite.model.size import MIB
+from offsite.repository.restore_record import put_record
 from offsite.services.demo.data import BASE_MS, DAY_MS, Message
+from offsite.services.restore_topics import create_topics
 from tests.integration.e2e.site import Site, new_name
 
 LARGE_BYTES = int(6.9 * MIB)
@@ -39,19 +41,13 @@ def test_a_limit_the_source_no_longer_has_on_the_topic_is_kept_where_the_target_
     assert int(site.cluster.admin.topic_configs([target])[target]["max.message.bytes"]) > LARGE_BYTES
 
 
+SMALL = Message(key=b"k", value=b"v", timestamp_ms=BASE_MS)
+FAR_AHEAD = Message(key=b"k", value=b"v", timestamp_ms=4_102_444_800_000)
 TOO_STRICT: dict[str, tuple[dict[str, str], Message]] = {
     "max.message.bytes": ({}, large()),
-    "message.timestamp.after.max.ms": ({}, Message(key=b"k", value=b"v", timestamp_ms=4_102_444_800_000)),
-    "message.timestamp.before.max.ms": (
-        {"message.timestamp.before.max.ms": str(DAY_MS)},
-        Message(key=b"k", value=b"v", timestamp_ms=BASE_MS),
-    ),
-    "message.timestamp.type": (
-        {"message.timestamp.type": "LogAppendTime"},
-        Message(key=b"k", value=b"v", timestamp_ms=BASE_MS),
-    ),
     "cleanup.policy": ({"cleanup.policy": "compact"}, Message(key=None, value=b"v", timestamp_ms=BASE_MS)),
-    "retention.ms": ({"retention.ms": "1000"}, Message(key=b"k", value=b"v", timestamp_ms=BASE_MS)),
+    "retention.ms": ({"retention.ms": "1000"}, SMALL),
+    "retention.bytes": ({"retention.bytes": "50"}, SMALL),
 }
 
 
@@ -60,8 +56,7 @@ def test_an_empty_target_with_a_stricter_setting_is_refused_before_anything_is_w
     site: Site, configs: dict[str, str], message: Message
 ) -> None:
     topic = site.make_topic(max_message_bytes=LARGE_LIMIT, message_timestamp_after_max_ms=str(2**63 - 1))
-    small = Message(key=b"k", value=b"v", timestamp_ms=BASE_MS)
-    site.produce(topic, [small, message], message_max_bytes=8 * MIB)
+    site.produce(topic, [SMALL, message], message_max_bytes=8 * MIB)
     site.back_up(topic)
     target = make_target(site, topic, configs=configs)
     with pytest.raises(TargetMismatch) as refusal:
@@ -69,6 +64,63 @@ def test_an_empty_target_with_a_stricter_setting_is_refused_before_anything_is_w
     assert target in refusal.value.message
     assert refusal.value.hint
     assert site.cluster.end(target) == 0
+    assert site.cluster.admin.topic_configs([target])[target] == configs
+
+
+def test_all_that_stands_in_the_way_is_told_at_once(site: Site) -> None:
+    topic = site.make_topic(max_message_bytes=LARGE_LIMIT)
+    site.produce(topic, [large()], message_max_bytes=8 * MIB)
+    site.back_up(topic)
+    target = make_target(site, topic, partitions=2, configs={"retention.ms": "1000"})
+    with pytest.raises(TargetMismatch) as refusal:
+        site.prepare(topic, target)
+    for reason in ("2 partitions", "max.message.bytes", "retention.ms"):
+        assert reason in refusal.value.message
+
+
+ASIDE: dict[str, tuple[dict[str, str], Message]] = {
+    "message.timestamp.after.max.ms": ({}, FAR_AHEAD),
+    "message.timestamp.before.max.ms": ({"message.timestamp.before.max.ms": str(DAY_MS)}, SMALL),
+    "message.timestamp.type": ({"message.timestamp.type": "LogAppendTime"}, SMALL),
+}
+
+
+@pytest.mark.parametrize(("configs", "message"), ASIDE.values(), ids=ASIDE.keys())
+def test_what_an_empty_target_thinks_of_times_is_set_aside_and_put_back(
+    site: Site, configs: dict[str, str], message: Message
+) -> None:
+    topic = site.make_topic(message_timestamp_after_max_ms=str(2**63 - 1))
+    site.produce(topic, [SMALL, message])
+    site.back_up(topic)
+    target = make_target(site, topic, configs=configs)
+    site.restore(topic, target)
+    site.assert_same(site.read(topic), site.read(target))
+    assert site.cluster.admin.topic_configs([target])[target] == configs
+
+
+def test_a_log_append_time_topic_comes_back_with_its_times_and_is_one_again(site: Site) -> None:
+    topic = site.make_topic(message_timestamp_type="LogAppendTime")
+    site.produce(topic, [SMALL, FAR_AHEAD])
+    site.back_up(topic)
+    target = new_name(topic)
+    site.restore(topic, target)
+    (before,), (after,) = site.read(topic).values(), site.read(target).values()
+    assert [record.timestamp_ms for record in before] == [record.timestamp_ms for record in after]
+    assert site.cluster.admin.topic_configs([target])[target] == {"message.timestamp.type": "LogAppendTime"}
+
+
+def test_settings_that_were_set_aside_are_put_back_by_the_run_that_finishes(site: Site) -> None:
+    topic = site.make_topic()
+    site.produce(topic, [SMALL])
+    site.back_up(topic)
+    configs = {"message.timestamp.type": "LogAppendTime", "retention.ms": str(10 * 365 * DAY_MS)}
+    target = make_target(site, topic, configs=configs)
+    prepared = site.prepare(topic, target)
+    put_record(prepared.backup.store, prepared.layout, prepared.record)
+    create_topics(site.cluster.admin, prepared.record.settings)  # and here the first run is killed
+    assert site.cluster.admin.topic_configs([target])[target]["message.timestamp.type"] == "CreateTime"
+    assert site.restore(topic, target).resumed
+    site.assert_same(site.read(topic), site.read(target))
     assert site.cluster.admin.topic_configs([target])[target] == configs
 
 

@@ -1,0 +1,152 @@
+"""Which settings a target topic gets: while records are written, and at the end. Pure.
+
+While they are written, a topic must not judge them: no retention, no compaction, times as the producer gave them,
+however old or far ahead, batches as large as they are. At the end a created topic has the source's settings, an
+existing one its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from offsite.model.size import KIB
+from offsite.pipeline.restore_plan import TopicRestore
+from offsite.pipeline.target_topic import UNLIMITED, TargetTopic, is_too_much, is_too_old
+from offsite.repository.topic_settings import LeftOut, TopicSettings
+
+BATCH_LIMIT = "max.message.bytes"
+KAFKA_BATCH_LIMIT_BYTES = 1024 * KIB + 12
+"""What a broker takes unless it is configured otherwise."""
+REENCODED_GROWTH_BYTES = 64 * KIB
+"""By how much a batch may grow when its gaps are closed: another encoder compresses a little differently."""
+AT_ONCE = "it would delete restored records at once"
+_RETENTION = {"retention.ms": "-1", "retention.bytes": "-1"}
+_TIME_TYPE = {"message.timestamp.type": "CreateTime"}
+_OLD_TIMES = {"message.timestamp.before.max.ms": str(UNLIMITED)}
+_NEW_TIMES = {"message.timestamp.after.max.ms": str(UNLIMITED)}
+WHILE_RESTORING = {"cleanup.policy": "delete"} | _RETENTION | _TIME_TYPE | _OLD_TIMES | _NEW_TIMES
+_MIN_IN_SYNC = "min.insync.replicas"
+_OF_THE_SOURCE = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
+
+
+class RetentionMode(StrEnum):
+    """What becomes of a retention that would delete restored records at once."""
+
+    HOLD = "hold"
+    OVERRIDE = "override"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What the decision depends on beside the topics. `brokers`: how many the target has."""
+
+    brokers: int
+    now_ms: int
+    retention: RetentionMode = RetentionMode.HOLD
+
+
+def decide_settings(topic: TopicRestore, target: TargetTopic | None, given: Circumstances) -> TopicSettings:
+    """For a topic to create (`target` None) or an empty one that `target_problems` finds fit."""
+    return _of_existing(topic, target, given) if target is not None else _of_created(topic, given)
+
+
+def without(settings: TopicSettings, refused: Mapping[str, str]) -> TopicSettings:
+    """`settings` of a topic to create, less what the target does not take: setting → reason."""
+    values = dict(settings.configs)
+    lost = tuple(LeftOut(setting=n, value=values[n], reason=why) for n, why in refused.items() if n in values)
+    return replace(
+        settings,
+        configs=tuple((name, value) for name, value in settings.configs if name not in refused),
+        meanwhile=tuple((name, value) for name, value in settings.meanwhile if name not in refused),
+        at_end=tuple((name, value) for name, value in settings.at_end if name not in refused),
+        left_out=(*settings.left_out, *lost),
+    )
+
+
+def _of_created(topic: TopicRestore, given: Circumstances) -> TopicSettings:
+    replicas = max(1, min(topic.source.replication_factor, given.brokers))
+    left_out = tuple(_left_out(topic, replicas, given))
+    held = {each.setting for each in left_out}
+    configs = {name: value for name, value in topic.source.configs if name not in held}
+    if _MIN_IN_SYNC in held:
+        configs[_MIN_IN_SYNC] = str(replicas)
+    meanwhile = WHILE_RESTORING | _room_for_batches(topic)
+    stay = {name: value for name, value in _RETENTION.items() if name in held}
+    at_end = {name: configs.get(name, stay.get(name)) for name in meanwhile}
+    return TopicSettings(
+        topic=topic.target,
+        create=True,
+        partitions=topic.source.partitions,
+        replication_factor=replicas,
+        configs=_pairs(configs | stay),
+        meanwhile=_pairs(meanwhile),
+        at_end=tuple(sorted(at_end.items())),
+        left_out=left_out,
+    )
+
+
+def _of_existing(topic: TopicRestore, target: TargetTopic, given: Circumstances) -> TopicSettings:
+    """Only what stands in the way is set aside, and put back at the end."""
+    meanwhile = dict(_obstacles(topic, target, given))
+    own = dict(target.configs)
+    return TopicSettings(
+        topic=topic.target,
+        create=False,
+        partitions=target.partitions,
+        replication_factor=-1,
+        configs=target.configs,
+        meanwhile=_pairs(meanwhile),
+        at_end=tuple((name, own.get(name)) for name in sorted(meanwhile)),
+    )
+
+
+def _obstacles(topic: TopicRestore, target: TargetTopic, given: Circumstances) -> Iterator[tuple[str, str]]:
+    if target.compacts:
+        yield "cleanup.policy", "delete"
+    if topic.timestamp_max_ms >= 0:
+        if not target.keeps_times:
+            yield from _TIME_TYPE.items()
+        if 0 <= topic.oldest_ms < target.oldest_taken_ms:
+            yield from _OLD_TIMES.items()
+        if topic.timestamp_max_ms > target.newest_taken_ms:
+            yield from _NEW_TIMES.items()
+    if given.retention is RetentionMode.OVERRIDE:
+        if is_too_old(target, topic):
+            yield "retention.ms", "-1"
+        if is_too_much(target, topic):
+            yield "retention.bytes", "-1"
+
+
+def _left_out(topic: TopicRestore, replicas: int, given: Circumstances) -> Iterator[LeftOut]:
+    source = dict(topic.source.configs)
+    for name in sorted(_OF_THE_SOURCE & source.keys()):
+        yield LeftOut(setting=name, value=source[name], reason="it names brokers of the source")
+    if int(source.get(_MIN_IN_SYNC, 1)) > replicas:
+        reason = f"the target has {given.brokers} brokers: it is {replicas} there"
+        yield LeftOut(setting=_MIN_IN_SYNC, value=source[_MIN_IN_SYNC], reason=reason)
+    if given.retention is RetentionMode.HOLD:
+        for name in _deleting(topic, source, given.now_ms):
+            yield LeftOut(setting=name, value=source[name], reason=AT_ONCE)
+
+
+def _deleting(topic: TopicRestore, source: Mapping[str, str], now_ms: int) -> Iterator[str]:
+    """Only a retention that the topic itself has is known; the brokers' default is theirs."""
+    if "delete" not in source.get("cleanup.policy", "delete"):
+        return
+    retention_ms, retention_bytes = int(source.get("retention.ms", -1)), int(source.get("retention.bytes", -1))
+    if retention_ms >= 0 and 0 <= topic.oldest_ms < now_ms - retention_ms:
+        yield "retention.ms"
+    if 0 <= retention_bytes < topic.largest_partition_bytes:
+        yield "retention.bytes"
+
+
+def _room_for_batches(topic: TopicRestore) -> dict[str, str]:
+    needed_bytes = topic.largest_batch_bytes + REENCODED_GROWTH_BYTES
+    own_bytes = int(dict(topic.source.configs).get(BATCH_LIMIT, KAFKA_BATCH_LIMIT_BYTES))
+    return {BATCH_LIMIT: str(needed_bytes)} if needed_bytes > own_bytes else {}
+
+
+def _pairs(configs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(configs.items()))
