@@ -58,27 +58,46 @@ def first_difference(source: Sequence[Record], target: Sequence[Record], *, offs
     check(bool(source or target), "two ends do not differ")
     if not source or not target:
         return _missing(source, len(source)) if source else _extra(target, len(target))
-    if _agree(source[1:], target[1:], offsets=offsets):
+    if _agree(source, 1, target, 1, offsets=offsets):
         return _changed(source[0], target[0], offsets=offsets)
-    for skipped in range(1, max(len(source), len(target))):
-        if _agree(source[skipped:], target, offsets=offsets):
-            return _missing(source, skipped)
-        if _agree(source, target[skipped:], offsets=offsets):
-            return _extra(target, skipped)
+    if offsets and _CONTENT(source[0]) != _CONTENT(target[0]) and source[0].offset != target[0].offset:
+        return _by_offset(source, target)
+    if (shifted := _shifted(source, target, offsets=offsets)) is not None:
+        return shifted
     if _contains(target[1:], source[0]) and _contains(source[1:], target[0]):
         return _reordered(source, target)
     return _changed(source[0], target[0], offsets=offsets)
+
+
+def _shifted(source: Sequence[Record], target: Sequence[Record], *, offsets: bool) -> Difference | None:
+    """One side goes on like the other after a few records of its own."""
+    for count in range(1, max(len(source), len(target))):
+        if _agree(source, count, target, 0, offsets=offsets):
+            return _missing(source, count)
+        if _agree(source, 0, target, count, offsets=offsets):
+            return _extra(target, count)
+    return None
+
+
+def _by_offset(source: Sequence[Record], target: Sequence[Record]) -> Difference:
+    """Where offsets count, they say which side has a record that the other has not."""
+    a, b = source[0].offset, target[0].offset
+    if a < b:
+        return _missing(source, sum(record.offset < b for record in source))
+    return _extra(target, sum(record.offset < a for record in target))
 
 
 def _equal(a: Record, b: Record, *, offsets: bool) -> bool:
     return _CONTENT(a) == _CONTENT(b) and not (offsets and a.offset != b.offset)
 
 
-def _agree(source: Sequence[Record], target: Sequence[Record], *, offsets: bool) -> bool:
-    """Whether both go on the same way: for `AGREE_RECORDS`, or to an end that is the same for both."""
-    count = min(len(source), len(target), AGREE_RECORDS)
-    ends_alike = count == AGREE_RECORDS or len(source) == len(target)
-    return ends_alike and all(_equal(source[i], target[i], offsets=offsets) for i in range(count))
+def _agree(source: Sequence[Record], s: int, target: Sequence[Record], t: int, *, offsets: bool) -> bool:
+    """Whether both go on the same way from `s` and `t`: for `AGREE_RECORDS`, or to an end that is the same for both."""
+    left = (len(source) - s, len(target) - t)
+    count = min(*left, AGREE_RECORDS)
+    if count < AGREE_RECORDS and left[0] != left[1]:
+        return False
+    return all(_equal(source[s + i], target[t + i], offsets=offsets) for i in range(count))
 
 
 def _contains(records: Sequence[Record], wanted: Record) -> bool:

@@ -21,8 +21,8 @@ from offsite.log.record_body import write_records
 from offsite.log.records import renumber
 from offsite.pipeline.source_view import VisibleBatch
 
-LOOK_AHEAD_RECORDS = 200
-"""How far is read on from a difference, to tell a lost record from a changed one."""
+LOOK_AHEAD_RECORDS = 20_000
+"""How far is read on from a difference, to tell a lost record from a changed one: more than a batch holds."""
 LOOK_AHEAD_BYTES = 16 << 20
 """Where records are so large that this many of them would not fit in a worker."""
 

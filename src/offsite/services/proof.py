@@ -5,7 +5,7 @@ Owns what is expected of which topic and what a finding is called. Changes nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,7 +13,7 @@ from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.list_offsets import READ_COMMITTED, READ_UNCOMMITTED
 from offsite.log.range import LogRange, TopicPartition
 from offsite.pipeline.proof import PartitionProof, ProofEnds, ProofTask, nothing_to_prove, prove_partition
-from offsite.pipeline.restore_plan import PartitionRestore
+from offsite.pipeline.restore_plan import PartitionRestore, RestorePlan
 from offsite.pipeline.runner import OnProgress, Runner
 from offsite.repository.commit import PartitionId
 
@@ -23,8 +23,8 @@ class ExpectedTopic:
     """What `target` should hold: the records of `chains`, one for each partition that holds anything, and nothing in
     the other ones of `partitions`.
 
-    `starts`: where each target partition began, as a restore remembers it; None: at its log start. `offsets`: records
-    must have their source's offsets.
+    `starts`: where each target partition began, as a restore remembers it; None: at its log start. `same_offsets`:
+    records must have their source's offsets.
     """
 
     source: str
@@ -32,7 +32,7 @@ class ExpectedTopic:
     partitions: int
     chains: tuple[PartitionRestore, ...]
     starts: Mapping[int, int] | None
-    offsets: bool
+    same_offsets: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +87,30 @@ class Proof:
     records: int
     topics: Mapping[str, ProvenTopic]
     findings: tuple[Finding, ...]
+
+
+def expected_topics(
+    plan: RestorePlan, *, starts: Mapping[TopicPartition, int] | None, same_offsets: Collection[str]
+) -> list[ExpectedTopic]:
+    """What a restore by `plan` leaves behind, when its target partitions began at `starts`. `same_offsets` are the
+    target topics that keep the source's offsets."""
+    chains: dict[str, list[PartitionRestore]] = {topic.target: [] for topic in plan.topics}
+    for chain in plan.partitions:
+        chains[chain.target.topic].append(chain)
+    begun: dict[str, dict[int, int]] = {topic.target: {} for topic in plan.topics}
+    for each, start in (starts or {}).items():
+        begun[each.topic][each.partition] = start
+    return [
+        ExpectedTopic(
+            source=topic.source.topic,
+            target=topic.target,
+            partitions=topic.source.partitions,
+            chains=tuple(chains[topic.target]),
+            starts=None if starts is None else begun[topic.target],
+            same_offsets=topic.target in same_offsets,
+        )
+        for topic in plan.topics
+    ]
 
 
 def prove(
@@ -155,16 +179,16 @@ def _check(topic: ExpectedTopic, chain: PartitionRestore, *, start: int, end: in
     """`start` and `end` are the cluster's. A restore without the source's offsets is found by where it began."""
     number = chain.target.partition
     begun = start if topic.starts is None else topic.starts[number]
-    if topic.offsets:
+    if topic.same_offsets:
         begun = chain.segments[0].start if chain.segments else start
     expired = max(0, start - begun)
-    low = start if topic.offsets else max(start, begun)
+    low = start if topic.same_offsets else max(start, begun)
     task = ProofTask(
         partition=chain,
         target=LogRange(topic=topic.target, partition=number, start=low, end=max(low, end)),
-        offsets=topic.offsets,
-        skip_below=start if topic.offsets and not exact else 0,
-        skip_records=expired if not topic.offsets and not exact else 0,
+        offsets=topic.same_offsets,
+        skip_below=start if topic.same_offsets and not exact else 0,
+        skip_records=expired if not topic.same_offsets and not exact else 0,
     )
     is_read = bool(chain.segments) or (exact and len(task.target) > 0)
     return _Check(topic=topic, task=task, expired_offsets=expired, is_read=is_read)

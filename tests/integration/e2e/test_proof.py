@@ -1,0 +1,172 @@
+"""A live cluster against its backup: what is the same is proven, and what is not is named with place and field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from offsite.model.rename import parse_renames
+from offsite.model.selection import parse_selection
+from offsite.pipeline.proof import ProofEnds
+from offsite.pipeline.restore_plan import plan_restore
+from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.proof import Proof, expected_topics, prove
+from tests.integration.e2e.site import Site, new_name
+from tests.integration.e2e.transactions import begun, with_transaction
+
+COUNT = 3000
+CHANGED = 1234
+
+HEADERS = (("trace", b"1"), ("trace", b"2"), ("empty", None))
+
+
+def message(number: int, **changes: object) -> Message:
+    fields = {
+        "key": b"%d" % (number % 100),
+        "value": b"value %d" % number,
+        "timestamp_ms": BASE_MS + number,
+        "headers": HEADERS,
+        "partition": 0,
+    }
+    return Message(**(fields | changes))  # type: ignore[arg-type]
+
+
+def messages(count: int = COUNT) -> list[Message]:
+    return [message(number) for number in range(count)]
+
+
+def prove_copy(site: Site, topic: str, target: str, *, exact: bool = True, committed: bool = True) -> Proof:
+    """The newest backup of `topic` against `target`, wherever that came from."""
+    plan = plan_restore(
+        site.backup.state(), parse_selection([topic]), renames=parse_renames([f"{topic}={target}"]), target_topics=()
+    )
+    ends = ProofEnds(kafka=site.cluster.config, store=site.repository.store, read_committed=committed, exact=exact)
+    expected = expected_topics(plan, starts=None, same_offsets={target} if topic == target else set())
+    return prove(expected, ends=ends, admin=site.cluster.admin, runner=site.spark)
+
+
+def backed_up(site: Site) -> str:
+    topic = site.make_topic()
+    site.produce(topic, messages())
+    site.back_up(topic)
+    return topic
+
+
+def test_the_source_itself_is_proven_offset_by_offset(site: Site) -> None:
+    topic = backed_up(site)
+    proof = prove_copy(site, topic, topic)
+    assert (proof.verified, proof.records, proof.findings) == (True, COUNT, ())
+
+
+def test_a_restored_topic_is_proven_without_decoding_a_record(site: Site) -> None:
+    topic = backed_up(site)
+    target = new_name(topic)
+    site.restore(topic, target)
+    proof = prove_copy(site, topic, target)
+    (partition,) = proof.topics[target].partitions
+    assert (proof.verified, partition.records, partition.decoded_records) == (True, COUNT, 0)
+    assert partition.digest == prove_copy(site, topic, topic).topics[topic].partitions[0].digest
+
+
+def test_a_copy_made_by_another_client_is_proven_record_by_record(site: Site) -> None:
+    topic = backed_up(site)
+    target = site.make_topic()
+    site.produce(target, messages(), compression_type="zstd", batch_num_messages=7)
+    proof = prove_copy(site, topic, target)
+    (partition,) = proof.topics[target].partitions
+    assert (proof.verified, partition.records, partition.decoded_records) == (True, COUNT, COUNT)
+
+
+Edit = Callable[[list[Message]], None]
+
+
+def change(**fields: object) -> Edit:
+    return lambda found: found.__setitem__(CHANGED, message(CHANGED, **fields))
+
+
+@pytest.mark.parametrize(
+    ("edit", "kind", "fields"),
+    [
+        pytest.param(change(value=b"another"), "changed", ("value",), id="value"),
+        pytest.param(change(value=None), "changed", ("value",), id="value-null"),
+        pytest.param(change(key=b""), "changed", ("key",), id="key-empty"),
+        pytest.param(change(timestamp_ms=BASE_MS), "changed", ("timestamp",), id="timestamp"),
+        pytest.param(change(headers=(*HEADERS[:1], *HEADERS[2:])), "changed", ("headers",), id="header-missing"),
+        pytest.param(change(headers=(HEADERS[1], HEADERS[0], HEADERS[2])), "changed", ("headers",), id="header-order"),
+        pytest.param(lambda found: found.pop(CHANGED), "missing", (), id="missing"),
+        pytest.param(lambda found: found.insert(CHANGED, found[CHANGED]), "extra", (), id="twice"),
+        pytest.param(lambda found: found.insert(CHANGED, found.pop(CHANGED + 1)), "reordered", (), id="reordered"),
+    ],
+)
+def test_one_wrong_record_among_thousands_is_named(site: Site, edit: Edit, kind: str, fields: tuple[str, ...]) -> None:
+    topic = backed_up(site)
+    target, copied = site.make_topic(), messages()
+    edit(copied)
+    site.produce(target, copied)
+    proof = prove_copy(site, topic, target)
+    (found,) = proof.findings
+    assert (proof.verified, found.topic, found.partition, found.kind, found.fields) == (False, target, 0, kind, fields)
+    at = CHANGED + 1 if kind == "extra" else CHANGED  # the second of two equal records is the one too many
+    assert max(found.source_offset, found.target_offset) == at
+    assert proof.topics[target].partitions[0].digest == ""
+
+
+def test_a_tail_that_is_missing_and_one_that_is_extra_are_counted(site: Site) -> None:
+    topic = backed_up(site)
+    shorter, longer = site.make_topic(), site.make_topic()
+    site.produce(shorter, messages(1000))
+    site.produce(longer, messages(COUNT + 500))
+    (found,) = prove_copy(site, topic, shorter).findings
+    assert (found.kind, found.source_offset, found.records) == ("missing", 1000, COUNT - 1000)
+    (found,) = prove_copy(site, topic, longer).findings
+    assert (found.kind, found.target_offset, found.records) == ("extra", COUNT, 500)
+    proof = prove_copy(site, topic, longer, exact=False)
+    assert (proof.verified, proof.topics[longer].partitions[0].later_offsets) == (True, 500)
+
+
+def test_a_topic_that_is_not_there_and_one_of_another_shape_are_named(site: Site) -> None:
+    topic = backed_up(site)
+    (found,) = prove_copy(site, topic, "there-is-none").findings
+    assert (found.kind, found.topic, found.partition) == ("topic", "there-is-none", -1)
+    wider = site.make_topic(partitions=3)
+    (found,) = prove_copy(site, topic, wider).findings
+    assert (found.kind, found.detail) == ("partitions", "3 partitions instead of 1")
+
+
+def test_records_in_a_partition_that_should_be_empty_are_extra(site: Site) -> None:
+    topic, target = site.make_topic(partitions=2), site.make_topic(partitions=2)
+    site.produce(topic, messages(10))
+    site.back_up(topic)
+    site.produce(target, [*messages(10), message(10, partition=1)])
+    (found,) = prove_copy(site, topic, target).findings
+    assert (found.partition, found.kind, found.target_offset, found.records) == (1, "extra", 0, 1)
+    assert prove_copy(site, topic, target, exact=False).verified
+
+
+def test_what_the_source_has_deleted_since_is_left_alone_and_told(site: Site) -> None:
+    topic = backed_up(site)
+    site.delete_before(topic, 777)
+    proof = prove_copy(site, topic, topic, exact=False)
+    (partition,) = proof.topics[topic].partitions
+    assert (proof.verified, partition.records, partition.expired_offsets) == (True, COUNT - 777, 777)
+    (found,) = prove_copy(site, topic, topic, exact=True).findings
+    assert (found.kind, found.source_offset, found.records) == ("missing", 0, 777)
+
+
+def test_aborted_and_open_transactions_count_on_neither_side(site: Site) -> None:
+    topic = site.make_topic()
+    site.produce(topic, messages(100))
+    with_transaction(site, topic, messages()[100:150], commit=False)
+    with_transaction(site, topic, messages()[150:200], commit=True)
+    site.back_up(topic)
+    target = new_name(topic)
+    site.restore(topic, target)
+    assert prove_copy(site, topic, target).records == 150
+    assert prove_copy(site, topic, topic).records == 150
+    (found,) = prove_copy(site, topic, target, committed=False).findings
+    assert (found.kind, found.source_offset) == ("missing", 100)
+    assert prove_copy(site, topic, topic, committed=False).records == 200
+    producer = begun(site, topic, messages(10))
+    assert prove_copy(site, topic, topic, exact=False).verified
+    producer.abort_transaction()
