@@ -1,7 +1,8 @@
 """What is remembered of a restore, so that the same command can finish it after a crash.
 
 Three objects below `restores/<restore>/`, each written once: `restore.json` before anything is touched,
-`targets.json` when the target topics exist, `report.json` at the end. A restore without a report is unfinished.
+`targets.json` when the target topics exist, `report.json` at the end (see `restore_outcome`). A restore without a
+report is unfinished.
 """
 
 from __future__ import annotations
@@ -55,12 +56,6 @@ def put_targets(store: Store, layout: RestoreLayout, targets: RestoreTargets) ->
     ]
     fields: dict[str, JsonValue] = {"format": FORMAT, "topic_ids": dict(targets.topic_ids), "starts": starts}
     store.put_if_absent(layout.targets_key, encode_canonical(fields))
-
-
-def put_report(store: Store, layout: RestoreLayout, *, records: int, size_bytes: int) -> None:
-    """End the restore: from now on it is finished."""
-    report: dict[str, JsonValue] = {"format": FORMAT, "records": records, "bytes": size_bytes}
-    store.put_if_absent(layout.report_key, encode_canonical(report))
 
 
 def get_targets(store: Store, layout: RestoreLayout) -> RestoreTargets | None:

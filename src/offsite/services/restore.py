@@ -1,4 +1,4 @@
-"""Restore: plan, make the topics, write each partition as one chain, give the topics their settings, report.
+"""Restore: plan, make the topics, write each partition as one chain, prove it, give the topics their settings, report.
 
 The order makes every crash harmless: what will be done is recorded before anything is touched, and the same command
 finds that record, sees from the target how far it came, and goes on.
@@ -16,6 +16,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.errors import PartitionsFailed, TargetNotEmpty
 from offsite.model.time import format_time
 from offsite.pipeline.point_in_time import PointInTime
+from offsite.pipeline.proof import ProofEnds
 from offsite.pipeline.restore_copy import RestoreEnds, RestoreReceipt, RestoreTask, restore_partition
 from offsite.pipeline.restore_plan import RestorePlan, TopicRestore, plan_restore
 from offsite.pipeline.runner import Done, Failed, OnProgress, Runner
@@ -23,19 +24,23 @@ from offsite.pipeline.target_settings import AT_ONCE
 from offsite.repository.attempt import random_attempt
 from offsite.repository.backup import Backup
 from offsite.repository.restore_layout import RestoreLayout
+from offsite.repository.restore_outcome import put_outcome
 from offsite.repository.restore_record import (
     RestoreRecord,
     RestoreTargets,
     get_targets,
     put_record,
-    put_report,
     put_targets,
     unfinished_restores,
 )
 from offsite.repository.state import BackupState
-from offsite.services.preflight import checked_settings
+from offsite.services.metadata_restore import AppliedMetadata, MetadataPlan, apply_metadata, plan_metadata
+from offsite.services.preflight import checked_settings, refuse
+from offsite.services.proof import Finding, Proof
 from offsite.services.restore_point import find_point
+from offsite.services.restore_proof import Restored, prove_restore, restore_outcome
 from offsite.services.restore_request import RestoreRequest, remembered
+from offsite.services.restore_schemas import schemas_first, without_live_schemas
 from offsite.services.restore_topics import create_topics, finish_topics, read_targets
 
 
@@ -49,6 +54,7 @@ class PlannedRestore:
     resumes: bool
     plan: RestorePlan
     point: PointInTime
+    metadata: MetadataPlan
 
     @property
     def layout(self) -> RestoreLayout:
@@ -71,7 +77,8 @@ class RestoredTopic:
 class RestoreResult:
     """`topics` by target name; `skipped` lists (topic, reason); `held_back` lists (topic, setting, value): settings of
     the source that were not set, because they would delete restored records at once; `left_out` lists (topic, setting,
-    reason) of those that the target cannot have."""
+    reason) of those that the target cannot have. `verified`: what was written was read back and is what the backup
+    holds; None when it was not read. `findings` has the first difference of each partition."""
 
     restore: str
     backup: str
@@ -86,6 +93,9 @@ class RestoreResult:
     held_back: tuple[tuple[str, str, str], ...]
     left_out: tuple[tuple[str, str, str], ...]
     holes: int
+    verified: bool | None
+    findings: tuple[Finding, ...]
+    metadata: AppliedMetadata = AppliedMetadata()
 
 
 def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest) -> PlannedRestore:
@@ -96,28 +106,37 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     cluster_id = admin.cluster().cluster_id
     unfinished = _unfinished(backup, request, cluster_id)
     point = find_point(backup, request, unfinished)
-    names = _names(point.state, request).values()
+    names = _names(point.state, request)
     now_ms = backup.store.now_ms()
-    existing = [] if unfinished else read_targets(admin, names, now_ms=now_ms)
+    existing = [] if unfinished else read_targets(admin, names.values(), now_ms=now_ms)
     plan = plan_restore(
         point.state, request.selection, renames=request.renames, target_topics=existing, until_ms=point.until_ms
     )
+    if backup.descriptor.cluster_id == cluster_id:
+        plan = without_live_schemas(plan, request.selection, existing, unfinished)
+    metadata = plan_metadata(admin, backup.store, point.state, topics=names, apply=request.metadata)
     settings = () if unfinished else checked_settings(admin, plan.topics, existing, request, now_ms=now_ms)
+    refuse(() if unfinished else metadata.problems)
     record = unfinished or replace(
         _new_record(backup, request, plan, cluster_id, until_ms=point.until_ms), settings=settings
     )
-    return PlannedRestore(backup=backup, record=record, resumes=unfinished is not None, plan=plan, point=point)
+    return PlannedRestore(
+        backup=backup, record=record, resumes=unfinished is not None, plan=plan, point=point, metadata=metadata
+    )
 
 
-def run_restore(
+def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is told of it
     prepared: PlannedRestore,
     *,
     admin: ClusterAdmin,
     kafka: KafkaConfig,
     runner: Runner,
+    verify: bool = True,
     on_progress: OnProgress | None = None,
+    on_proof: OnProgress | None = None,
 ) -> RestoreResult:
-    """Do it. After a crash, prepare and run again.
+    """Do it. After a crash, prepare and run again. `verify`: read everything back at the end and compare; a difference
+    is a result. That comes before topics get settings by which brokers delete records.
 
     Raises `TargetNotEmpty` when a target changed since the plan, and `PartitionsFailed` when some partitions could not
     be written: the others are complete then, and the same command continues with the rest.
@@ -129,11 +148,20 @@ def run_restore(
     starts = dict(_targets(prepared, admin).starts)
     tasks = [RestoreTask(partition=p, target_start=starts[p.target]) for p in prepared.plan.partitions]
     ends = RestoreEnds(kafka=kafka, store=store, layout=layout, read_committed=record.isolation == "read_committed")
-    outcomes = runner.run_all(tasks, partial(restore_partition, ends=ends), on_progress=on_progress) if tasks else []
+    write = partial(restore_partition, ends=ends)
+    waves = schemas_first(tasks, prepared.plan)
+    outcomes = [each for wave in waves for each in runner.run_all(wave, write, on_progress=on_progress)]
     receipts = _receipts(tasks, outcomes)
+    restored = Restored(plan=prepared.plan, starts=starts, same_offsets=frozenset())
+    proof_ends = ProofEnds(kafka=kafka, store=store, read_committed=ends.read_committed, exact=True)
+    proof = (
+        prove_restore(restored, ends=proof_ends, admin=admin, runner=runner, on_progress=on_proof) if verify else None
+    )
     finish_topics(admin, record.settings, topics)
-    result = _result(prepared, receipts)
-    put_report(store, layout, records=result.records, size_bytes=result.bytes)
+    applied = apply_metadata(admin, prepared.metadata)
+    result = replace(_result(prepared, receipts, proof), metadata=applied)
+    outcome = restore_outcome(restored, records=result.records, size_bytes=result.bytes, proof=proof)
+    put_outcome(store, layout, outcome)
     return result
 
 
@@ -216,7 +244,7 @@ def _receipts(tasks: Sequence[RestoreTask], outcomes: Sequence[Done[RestoreRecei
     return [outcome.value for outcome in outcomes if isinstance(outcome, Done)]
 
 
-def _result(prepared: PlannedRestore, receipts: Sequence[RestoreReceipt]) -> RestoreResult:
+def _result(prepared: PlannedRestore, receipts: Sequence[RestoreReceipt], proof: Proof | None) -> RestoreResult:
     left_out = tuple((each.topic, left) for each in prepared.record.settings for left in each.left_out)
     return RestoreResult(
         restore=prepared.record.restore,
@@ -232,6 +260,8 @@ def _result(prepared: PlannedRestore, receipts: Sequence[RestoreReceipt]) -> Res
         held_back=tuple((topic, each.setting, each.value) for topic, each in left_out if each.reason == AT_ONCE),
         left_out=tuple((topic, each.setting, each.reason) for topic, each in left_out if each.reason != AT_ONCE),
         holes=len(prepared.plan.holes),
+        verified=None if proof is None else proof.verified,
+        findings=() if proof is None else proof.findings,
     )
 
 

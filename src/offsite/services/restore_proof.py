@@ -1,0 +1,78 @@
+"""The end of a restore: what it wrote is read back and compared with the backup, and both are remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from offsite.kafka.admin import ClusterAdmin
+from offsite.log.range import TopicPartition
+from offsite.pipeline.proof import ProofEnds
+from offsite.pipeline.restore_plan import RestorePlan
+from offsite.pipeline.runner import OnProgress, Runner
+from offsite.repository.restore_outcome import RestoredPartition, RestoreOutcome
+from offsite.services.proof import Finding, Proof, expected_topics, prove
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """What was written: all of `plan`, into target partitions that began at `starts`; `same_offsets` are the target
+    topics whose records have their source's offsets."""
+
+    plan: RestorePlan
+    starts: Mapping[TopicPartition, int]
+    same_offsets: frozenset[str]
+
+
+def prove_restore(
+    restored: Restored,
+    *,
+    ends: ProofEnds,
+    admin: ClusterAdmin,
+    runner: Runner,
+    on_progress: OnProgress | None = None,
+) -> Proof:
+    """Read all of it back and compare. Raises what `prove` raises."""
+    expected = expected_topics(restored.plan, starts=restored.starts, same_offsets=restored.same_offsets)
+    return prove(expected, ends=ends, admin=admin, runner=runner, on_progress=on_progress)
+
+
+def restore_outcome(restored: Restored, *, records: int, size_bytes: int, proof: Proof | None) -> RestoreOutcome:
+    """What is remembered of a restore at its end, so that it can be compared again."""
+    return RestoreOutcome(
+        records=records,
+        size_bytes=size_bytes,
+        verified=None if proof is None else proof.verified,
+        findings=() if proof is None else tuple(map(describe, proof.findings)),
+        partitions=tuple(_partitions(restored, proof)),
+    )
+
+
+def describe(finding: Finding) -> str:
+    """One line for a person: where, and what."""
+    where = finding.topic if finding.partition < 0 else f"{finding.topic}/{finding.partition}"
+    renamed = f" (from {finding.source})" if finding.source != finding.topic else ""
+    return f"{where}{renamed}{_place(finding)}: {finding.kind}: {finding.detail}"
+
+
+def _place(finding: Finding) -> str:
+    sides = {"source offset": finding.source_offset, "target offset": finding.target_offset}
+    known = [f"{side} {offset}" for side, offset in sides.items() if offset >= 0]
+    return f", {', '.join(known)}" if known else ""
+
+
+def _partitions(restored: Restored, proof: Proof | None) -> Iterator[RestoredPartition]:
+    digests = {
+        TopicPartition(topic=name, partition=each.partition): each.digest
+        for name, topic in ({} if proof is None else proof.topics).items()
+        for each in topic.partitions
+    }
+    for chain in restored.plan.partitions:
+        yield RestoredPartition(
+            source=chain.source,
+            source_end=chain.end,
+            target=chain.target,
+            target_start=restored.starts[chain.target],
+            same_offsets=chain.target.topic in restored.same_offsets,
+            digest=digests.get(chain.target, ""),
+        )
