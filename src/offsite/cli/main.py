@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from offsite.cli import backup, demo, repository, restore, sandbox, verify
+from offsite.cli import backup, demo, groups, repository, restore, sandbox, verify
 from offsite.cli.output import OutputFormat, emit_error
 from offsite.model.errors import OffsiteError
 
@@ -29,6 +29,7 @@ app.command(name="list")(repository.list_)
 app.command()(repository.show)
 app.command()(repository.status)
 app.add_typer(restore.app, name="restore")
+app.add_typer(groups.app, name="groups")
 app.command()(verify.verify)
 app.add_typer(sandbox.app, name="sandbox")
 

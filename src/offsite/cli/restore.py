@@ -9,6 +9,7 @@ import typer
 from offsite.cli.option_group import takes
 from offsite.cli.options import Output, SparkMaster, Yes
 from offsite.cli.output import OutputFormat, confirm, emit, emit_notice
+from offsite.cli.restore_map import map_
 from offsite.cli.restore_options import RestoreOptions, restore_request
 from offsite.cli.wiring import Cluster, connect, open_repository, spark
 from offsite.model.size import format_size
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from offsite.services.restore_report import RestorePlanReport
 
 app = typer.Typer(help="Restore topics into a cluster.", no_args_is_help=True)
+app.command(name="map")(map_)
 
 
 @app.command()

@@ -1,0 +1,77 @@
+"""What groups had committed as of a restore point: from the snapshot of a commit, or from the groups' own history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from offsite.log.group_offsets import GroupOffsets, GroupTable
+from offsite.model.errors import NoSuchRestorePoint
+from offsite.model.group_patterns import GroupPatterns
+from offsite.model.time import format_time
+from offsite.repository.backup import Backup
+from offsite.repository.group_snapshot import get_group_snapshot
+from offsite.repository.state import BackupState
+from offsite.services.group_history import has_history, read_history
+
+SNAPSHOT, HISTORY = "snapshot", "history"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsAsOf:
+    """`groups` as of `point`; from the `history` they are those of a time, from a `snapshot` those of its commit."""
+
+    groups: GroupTable
+    point: BackupState
+    origin: str
+    notes: tuple[str, ...] = ()
+
+    def only(self, patterns: GroupPatterns) -> GroupsAsOf:
+        """The chosen ones. Raises `NoSuchRestorePoint` for a literal name that is not there."""
+        if missing := patterns.missing(self.groups):
+            raise NoSuchRestorePoint(
+                f"backup {self.point.backup} knows no group {', '.join(missing)} at commit {self.point.seq}",
+                hint=f"see its groups with: offsite groups show --backup {self.point.backup}",
+            )
+        return replace(self, groups={name: self.groups[name] for name in patterns.select(self.groups)})
+
+
+def groups_as_of(backup: Backup, *, commit: int | None = None, time_ms: int | None = None) -> GroupsAsOf:
+    """As of a commit (the newest by default), or of a time at or before it.
+
+    With a time: exactly then where the backup has the history of groups, else by the newest commit at or before it.
+    Raises `NoSuchRestorePoint` where nothing is known of groups, `DamagedObject`.
+    """
+    head = backup.state()
+    point = head if commit is None else backup.state_at(commit, head=head)
+    if time_ms is None:
+        return _snapshot(backup, point)
+    if has_history(point):
+        history = read_history(backup, point, until_ms=time_ms)
+        return GroupsAsOf(groups=_described(backup, point, history.groups), point=point, origin=HISTORY)
+    return _snapshot_before(backup, point, time_ms, head)
+
+
+def _snapshot(backup: Backup, point: BackupState) -> GroupsAsOf:
+    if point.groups is None:
+        raise NoSuchRestorePoint(
+            f"backup {point.backup} knows nothing of groups at commit {point.seq}",
+            hint="they were left out (--groups none), or there was no commit yet: run offsite backup run",
+        )
+    return GroupsAsOf(groups=get_group_snapshot(backup.store, point.groups), point=point, origin=SNAPSHOT)
+
+
+def _snapshot_before(backup: Backup, point: BackupState, time_ms: int, head: BackupState) -> GroupsAsOf:
+    """Rather an older state than a newer one: groups then see some records again, and miss none."""
+    found = point.history.latest_at(time_ms)
+    if found is None:
+        note = f"no commit is as old as {format_time(time_ms)}: groups are those of commit {point.seq}"
+        return replace(_snapshot(backup, point), notes=(note,))
+    note = f"groups are those of commit {found.seq}, the newest before {format_time(time_ms)}"
+    return replace(_snapshot(backup, backup.state_at(found.seq, head=head)), notes=(note,))
+
+
+def _described(backup: Backup, point: BackupState, groups: GroupTable) -> GroupTable:
+    """The history tells no types: those of the snapshot, where it knows the group."""
+    known: Mapping[str, GroupOffsets] = get_group_snapshot(backup.store, point.groups) if point.groups else {}
+    return {name: replace(group, kind=known[name].kind if name in known else "") for name, group in groups.items()}
