@@ -28,6 +28,20 @@ def progress(label: str, *, total_bytes: int) -> Iterator[OnProgress]:
         yield _Lines(label)
 
 
+@contextmanager
+def progress_of_two(first: str, second: str, *, total_bytes: int) -> Iterator[tuple[OnProgress, OnProgress]]:
+    """Callbacks for two runs, one after the other, over the same bytes."""
+    if sys.stderr.isatty():
+        with _bar() as bar:
+            tasks = [
+                bar.add_task(label, total=max(1, total_bytes), records="", start=False, visible=False)
+                for label in (first, second)
+            ]
+            yield _BarUpdate(bar, tasks[0]), _BarUpdate(bar, tasks[1])
+    else:
+        yield _Lines(first), _Lines(second)
+
+
 def _bar() -> Progress:
     from rich.console import Console
     from rich.progress import (
@@ -59,11 +73,18 @@ class _BarUpdate:
         self._task = task
 
     def __call__(self, now: RunProgress) -> None:
-        total = self._bar.tasks[0].total or 1
+        task = self._bar.tasks[self._task]
+        if not task.started:
+            self._bar.start_task(self._task)
+        total = task.total or 1
         finished = now.tasks_done + now.tasks_failed == now.tasks_total
         completed = now.moved_bytes if not finished else max(now.moved_bytes, total)
         self._bar.update(
-            self._task, completed=completed, total=max(total, completed), records=f"{now.records:,} records"
+            self._task,
+            completed=completed,
+            total=max(total, completed),
+            records=f"{now.records:,} records",
+            visible=True,
         )
 
 

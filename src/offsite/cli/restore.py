@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,7 @@ from offsite.cli.output import OutputFormat, confirm, emit, emit_notice
 from offsite.cli.restore_map import map_
 from offsite.cli.restore_options import RestoreOptions, restore_request
 from offsite.cli.wiring import Cluster, connect, open_repository, spark
+from offsite.model.errors import Damaged
 from offsite.model.size import format_size
 
 if TYPE_CHECKING:
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 
     from offsite.services.restore import PlannedRestore, RestoreResult
     from offsite.services.restore_report import RestorePlanReport
+
+Verify = Annotated[
+    bool,
+    typer.Option("--verify/--no-verify", help="Whether to read everything back at the end and compare."),
+]
 
 app = typer.Typer(help="Restore topics into a cluster.", no_args_is_help=True)
 app.command(name="map")(map_)
@@ -37,13 +43,18 @@ def plan(options: RestoreOptions, output: Output = OutputFormat.TABLE) -> None:
 @app.command()
 @takes(RestoreOptions)
 def run(
-    options: RestoreOptions, spark_master: SparkMaster = None, yes: Yes = False, output: Output = OutputFormat.TABLE
+    options: RestoreOptions,
+    verify: Verify = True,
+    spark_master: SparkMaster = None,
+    yes: Yes = False,
+    output: Output = OutputFormat.TABLE,
 ) -> None:
     """Restore topics into empty or new topics; after a crash the same command continues.
 
-    Topics that do not exist are created with the source's partition count and settings.
+    Topics that do not exist are created with the source's partition count and settings. At the end everything is read
+    back and compared with the backup: exit code 13 when it is not the same.
     """
-    from offsite.cli.progress import progress
+    from offsite.cli.progress import progress_of_two
     from offsite.services.restore import run_restore
     from offsite.services.restore_report import report_plan
 
@@ -53,11 +64,21 @@ def run(
         if not yes:
             emit_notice(report_plan(prepared), render=_render_plan)
             confirm(f"restore into cluster {prepared.record.cluster_id}?")
-        with progress(f"restore {options.backup}", total_bytes=prepared.plan.raw_bytes) as on_progress:
+        with progress_of_two(
+            f"restore {options.backup}", f"compare {options.backup}", total_bytes=prepared.plan.raw_bytes
+        ) as (on_progress, on_proof):
             result = run_restore(
-                prepared, admin=cluster.admin, kafka=cluster.config, runner=runner, on_progress=on_progress
+                prepared,
+                admin=cluster.admin,
+                kafka=cluster.config,
+                runner=runner,
+                verify=verify,
+                on_progress=on_progress,
+                on_proof=on_proof,
             )
     emit(result, output=output, render=_render_result)
+    if result.verified is False:
+        raise typer.Exit(Damaged.exit_code)
 
 
 def _prepare(options: RestoreOptions, cluster: Cluster) -> PlannedRestore:
@@ -102,4 +123,8 @@ def _render_result(console: Console, result: RestoreResult) -> None:
             f"    when you are done: kafka-configs.sh --alter --topic {name} --add-config {setting}={value}",
             markup=False,
         )
+    if result.verified:
+        console.print("  verified: every record was read back and is what the backup holds")
+    for finding in result.findings:
+        console.print(f"  DIFFERENT: {finding.where}: {finding.what}", markup=False)
     console.print(f"the map from source to target offsets is stored under restore {result.restore}")

@@ -50,6 +50,18 @@ class Finding:
     records: int
     detail: str
 
+    @property
+    def where(self) -> str:
+        """`topic/partition (from source), source offset N, target offset M`, as far as there are any."""
+        place = self.topic if self.partition < 0 else f"{self.topic}/{self.partition}"
+        renamed = f" (from {self.source})" if self.source != self.topic else ""
+        sides = {"source offset": self.source_offset, "target offset": self.target_offset}
+        return ", ".join([f"{place}{renamed}", *(f"{side} {at}" for side, at in sides.items() if at >= 0)])
+
+    @property
+    def what(self) -> str:
+        return f"{self.kind}: {self.detail}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvenPartition:

@@ -11,7 +11,7 @@ from offsite.pipeline.proof import ProofEnds
 from offsite.pipeline.restore_plan import RestorePlan
 from offsite.pipeline.runner import OnProgress, Runner
 from offsite.repository.restore_outcome import RestoredPartition, RestoreOutcome
-from offsite.services.proof import Finding, Proof, expected_topics, prove
+from offsite.services.proof import Proof, expected_topics, prove
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,22 +43,9 @@ def restore_outcome(restored: Restored, *, records: int, size_bytes: int, proof:
         records=records,
         size_bytes=size_bytes,
         verified=None if proof is None else proof.verified,
-        findings=() if proof is None else tuple(map(describe, proof.findings)),
+        findings=() if proof is None else tuple(f"{each.where}: {each.what}" for each in proof.findings),
         partitions=tuple(_partitions(restored, proof)),
     )
-
-
-def describe(finding: Finding) -> str:
-    """One line for a person: where, and what."""
-    where = finding.topic if finding.partition < 0 else f"{finding.topic}/{finding.partition}"
-    renamed = f" (from {finding.source})" if finding.source != finding.topic else ""
-    return f"{where}{renamed}{_place(finding)}: {finding.kind}: {finding.detail}"
-
-
-def _place(finding: Finding) -> str:
-    sides = {"source offset": finding.source_offset, "target offset": finding.target_offset}
-    known = [f"{side} {offset}" for side, offset in sides.items() if offset >= 0]
-    return f", {', '.join(known)}" if known else ""
 
 
 def _partitions(restored: Restored, proof: Proof | None) -> Iterator[RestoredPartition]:
