@@ -286,6 +286,12 @@ class NoAuthorizer(Refused):
     id = "OFF-1420"
 
 
+class KeylessRecord(Refused):
+    """A record without a key belongs to no partition in particular, and its order would be lost."""
+
+    id = "OFF-1430"
+
+
 class RestoreRefused(Refused):
     """Several checks before a restore said no; the message lists all of them."""
 
@@ -392,3 +398,9 @@ class SourceTruncated(Refused):
     """A source partition ends before what is already backed up: its history has changed."""
 
     id = "OFF-1408"
+
+
+class TransactionLost(Conflict):
+    """A transaction that a restore replays was ended by others: its time ran out, or another writer took it over."""
+
+    id = "OFF-1120"

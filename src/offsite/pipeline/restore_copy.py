@@ -98,7 +98,7 @@ class _Chain:
                 self._put(dense)
         self._writer.flush()
         if self._written:
-            raise self._foreign_records()
+            raise foreign_records(self._plan.target)
         built = self._map.build(source_end=self._plan.end, target_end=self._next_target)
         self._ends.layout.put_map(self._ends.store, self._plan.source, built)
         return RestoreReceipt(
@@ -118,14 +118,14 @@ class _Chain:
             self._written -= dense.records
             self._place(dense, self._next_target)
         elif self._written:
-            raise self._foreign_records()
+            raise foreign_records(self._plan.target)
         else:
             self._sent.append(dense)
             self._writer.send(dense.batch)
 
     def _on_ack(self, _index: int, base_offset: int) -> None:
         if base_offset != self._next_target:
-            raise self._foreign_records()
+            raise foreign_records(self._plan.target)
         self._place(self._sent.popleft(), base_offset)
 
     def _place(self, dense: DenseBatch, target: int) -> None:
@@ -134,8 +134,9 @@ class _Chain:
             target += count
         self._next_target = target
 
-    def _foreign_records(self) -> TargetNotEmpty:
-        return TargetNotEmpty(
-            f"{self._plan.target} holds records that this restore did not write",
-            hint="stop whatever else writes to it; delete the topic and restore again, or restore under another name",
-        )
+
+def foreign_records(target: TopicPartition) -> TargetNotEmpty:
+    return TargetNotEmpty(
+        f"{target} holds records that this restore did not write",
+        hint="stop whatever else writes to it; delete the topic and restore again, or restore under another name",
+    )

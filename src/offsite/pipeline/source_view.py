@@ -16,6 +16,7 @@ from offsite.log.transactions import CommittedView
 from offsite.pipeline import meter
 from offsite.pipeline.cutoff import Cutoff
 from offsite.pipeline.restore_plan import PartitionRestore
+from offsite.repository.segment import Segment
 from offsite.repository.segment_reader import SegmentReader
 from offsite.repository.store import Store
 
@@ -40,7 +41,8 @@ class SourceView:
     def __init__(self, partition: PartitionRestore, store: Store, *, read_committed: bool) -> None:
         self._partition = partition
         self._store = store
-        self._committed = _committed_view(partition, store) if read_committed else None
+        self._committed = committed_view(partition, store) if read_committed else None
+        self._taken_to = 0
         self.invisible_records = 0
         """How many were left out so far, as aborted or undecided at the restore point."""
 
@@ -49,17 +51,24 @@ class SourceView:
         """Of the batches so far: transactions left out because they had no outcome before the end."""
         return len(self._committed.undecided) if self._committed else 0
 
-    def batches(self) -> Iterator[VisibleBatch]:
-        """In offset order, once. Raises `DamagedObject`, and what the store raises."""
-        plan, taken_to = self._partition, self._partition.segments[0].start
-        for segment in plan.segments:
-            for chunk in SegmentReader(store=self._store, segment=segment).chunks(end=min(segment.end, plan.end)):
-                for header in chunk.batches:
-                    cutoff = Cutoff(max(segment.start, taken_to), plan.end, plan.until_ms)
-                    taken_to = header.next_offset
-                    if not cutoff.takes_none(header) and self._is_visible(header):
-                        yield VisibleBatch(chunk.data, header, cutoff)
-                meter.count(moved_bytes=len(chunk.data), records=sum(h.record_count for h in chunk.batches))
+    def batches(self, *, start: int = 0, end: int | None = None) -> Iterator[VisibleBatch]:
+        """Those with a base offset in `[start, end)`, all by default, in offset order, once: the next range has to
+        begin where the last one ended. Raises `DamagedObject`, and what the store raises."""
+        end = self._partition.end if end is None else min(end, self._partition.end)
+        for segment in self._partition.segments:
+            low, high = max(start, segment.lowest_offset), min(end, segment.end)
+            if low < high:
+                yield from self._segment_batches(segment, low, high)
+
+    def _segment_batches(self, segment: Segment, low: int, high: int) -> Iterator[VisibleBatch]:
+        plan = self._partition
+        for chunk in SegmentReader(store=self._store, segment=segment).chunks(start=low, end=high):
+            for header in chunk.batches:
+                cutoff = Cutoff(max(segment.start, self._taken_to), plan.end, plan.until_ms)
+                self._taken_to = header.next_offset
+                if not cutoff.takes_none(header) and self._is_visible(header):
+                    yield VisibleBatch(chunk.data, header, cutoff)
+            meter.count(moved_bytes=len(chunk.data), records=sum(h.record_count for h in chunk.batches))
 
     def _is_visible(self, header: BatchHeader) -> bool:
         if self._committed is None or self._committed.is_visible(header):
@@ -68,7 +77,8 @@ class SourceView:
         return False
 
 
-def _committed_view(partition: PartitionRestore, store: Store) -> CommittedView:
+def committed_view(partition: PartitionRestore, store: Store) -> CommittedView:
+    """The outcomes of the partition's transactions as they were at its end."""
     transactional = [segment for segment in partition.segments if segment.has_transactions]
     markers = [m for s in transactional for m in SegmentReader(store=store, segment=s).index().markers]
     return CommittedView(markers, end_offset=partition.end)

@@ -78,7 +78,7 @@ def _of_created(topic: TopicRestore, given: Circumstances) -> TopicSettings:
     return TopicSettings(
         topic=topic.target,
         create=True,
-        partitions=topic.source.partitions,
+        partitions=topic.partitions,
         replication_factor=replicas,
         configs=_pairs(configs | stay),
         meanwhile=_pairs(meanwhile),

@@ -53,10 +53,11 @@ def target_problems(
             hint=f"restore under another name: --rename {topic.source.topic}={topic.source.topic}-restored",
         )
         return
-    if target.partitions != topic.source.partitions:
+    if target.partitions != topic.partitions:
         yield TargetMismatch(
-            f"{target.topic} exists with {target.partitions} partitions, the backup has {topic.source.partitions}",
-            hint=_MAKE_ROOM,
+            f"{target.topic} exists with {target.partitions} partitions, {topic.partitions} are to be restored",
+            hint=f"distribute the records anew with --repartition {topic.source.topic}={target.partitions}, "
+            f"or {_MAKE_ROOM}",
         )
     if target.compacts and "compact" not in dict(topic.source.configs).get("cleanup.policy", ""):
         yield TargetMismatch(f"{target.topic} exists and is compacted, its source was not", hint=_MAKE_ROOM)

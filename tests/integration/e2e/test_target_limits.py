@@ -128,7 +128,7 @@ def test_settings_that_were_set_aside_are_put_back_by_the_run_that_finishes(site
 def test_an_empty_target_with_another_partition_count_is_refused(site: Site, partitions: int) -> None:
     topic = site.make_topic(partitions=2)
     site.back_up(topic)
-    with pytest.raises(TargetMismatch, match=f"with {partitions} partitions, the backup has 2"):
+    with pytest.raises(TargetMismatch, match=f"with {partitions} partitions, 2 are to be restored"):
         site.restore(topic, make_target(site, topic, partitions=partitions))
 
 

@@ -1,0 +1,139 @@
+"""Repository → Kafka: one topic into another number of partitions, by the rule that Kafka's own producers go by.
+
+A key lives in one partition of the source, so reading each source partition in order keeps the order of every key. The
+source partitions are read in turns, a slice of each, so that the records of a target partition are roughly in the order
+of their times. Which record comes when, and where a batch ends, follows from the logs and the plan alone, not from how
+the backup stores them: so counting the records in a target partition tells how far an earlier attempt came.
+
+There is no map from source to target offsets: a source partition's records go to many places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from math import ceil
+
+from offsite.log.partitioner import partition_for_key
+from offsite.log.range import TopicPartition
+from offsite.log.record import Record
+from offsite.model.errors import KeylessRecord
+from offsite.pipeline.lane import Lane
+from offsite.pipeline.restore_copy import RestoreEnds
+from offsite.pipeline.restore_plan import PartitionRestore, Repartition
+from offsite.pipeline.source_view import SourceView, VisibleBatch
+from offsite.repository.store import Store
+
+MAX_LANES = 16
+"""Target partitions written by one task: each holds up to six batches of `REPARTITIONED_BATCH_BYTES` in memory."""
+
+SLICE_OFFSETS = 500_000
+"""Offsets read of one source partition before the next has its turn: one reader is open at a time, so memory does not
+grow with partitions, and what is read twice at the borders (4 MiB) stays small."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepartitionTask:
+    """Fills some of the target partitions of one topic; `target_starts` says where each of them ended before the
+    restore's first attempt. Every task of a topic reads the whole of it."""
+
+    repartition: Repartition
+    target_starts: tuple[tuple[TopicPartition, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepartitionReceipt:
+    """What became of one target partition; as `RestoreReceipt`. What was left out of the whole topic is told with its
+    partition 0 only."""
+
+    target: TopicPartition
+    records: int
+    resumed_records: int
+    invisible_records: int
+    undecided: int
+    bytes: int
+
+
+def repartition_tasks(plan: Repartition, starts: Callable[[TopicPartition], int]) -> list[RepartitionTask]:
+    """The tasks that fill all target partitions of one topic."""
+    targets = [TopicPartition(topic=plan.target, partition=number) for number in range(plan.partitions)]
+    groups = (targets[first : first + MAX_LANES] for first in range(0, len(targets), MAX_LANES))
+    return [
+        RepartitionTask(repartition=plan, target_starts=tuple((each, starts(each)) for each in group))
+        for group in groups
+    ]
+
+
+def repartition_topic(task: RepartitionTask, *, ends: RestoreEnds) -> tuple[RepartitionReceipt, ...]:
+    """Bring the task's target partitions to the plan's end. May run again after any crash.
+
+    Raises `TargetNotEmpty` when a target holds what this cannot have written, `KeylessRecord` unless the plan says what
+    becomes of such, and what store and broker raise.
+    """
+    views = [SourceView(p, ends.store, read_committed=ends.read_committed) for p in task.repartition.sources]
+    with ExitStack() as stack:
+        lanes = {
+            target.partition: stack.enter_context(Lane(ends.kafka, target, start=start))
+            for target, start in task.target_starts
+        }
+        _fill(lanes, views, task.repartition)
+        for lane in lanes.values():
+            lane.finish()
+    return tuple(_receipt(lane, views) for lane in lanes.values())
+
+
+def keyless_offset(partition: PartitionRestore, *, store: Store, read_committed: bool) -> int | None:
+    """The source offset of the partition's first record without a key, if there is one. Reads everything up to it."""
+    batches = SourceView(partition, store, read_committed=read_committed).batches()
+    return next((record.offset for batch in batches for record in batch.records() if record.key is None), None)
+
+
+def _fill(lanes: dict[int, Lane], views: Sequence[SourceView], plan: Repartition) -> None:
+    place = _placement(plan)
+    for batch in _in_turns(views, plan.sources):
+        codec = batch.header.codec
+        for record in batch.records():
+            if (lane := lanes.get(place(record))) is not None:
+                lane.add(record, codec)
+
+
+def _placement(plan: Repartition) -> Callable[[Record], int]:
+    """Keyless records go round all partitions in turn, in the one order in which every task reads."""
+    partitions, turn = plan.partitions, -1
+
+    def place(record: Record) -> int:
+        nonlocal turn
+        if record.key is not None:
+            return partition_for_key(record.key, partitions)
+        if not plan.keyless_in_turn:
+            raise KeylessRecord(
+                f"{plan.target}: the record at source offset {record.offset} has no key to find its partition by",
+                hint="spread such records over all partitions with --keyless in-turn: they lose their order",
+            )
+        turn += 1
+        return turn % partitions
+
+    return place
+
+
+def _in_turns(views: Sequence[SourceView], sources: Sequence[PartitionRestore]) -> Iterator[VisibleBatch]:
+    """All batches: as many slices of each partition, so that short ones do not end early."""
+    bounds = [(source.segments[0].lowest_offset, source.end) for source in sources]
+    turns = max((ceil((end - start) / SLICE_OFFSETS) for start, end in bounds), default=0)
+    for turn in range(turns):
+        for view, (start, end) in zip(views, bounds, strict=True):
+            low, high = (start + (end - start) * each // turns for each in (turn, turn + 1))
+            yield from view.batches(start=low, end=high)
+
+
+def _receipt(lane: Lane, views: Sequence[SourceView]) -> RepartitionReceipt:
+    tells = lane.target.partition == 0
+    return RepartitionReceipt(
+        target=lane.target,
+        records=lane.records,
+        resumed_records=lane.resumed_records,
+        invisible_records=sum(view.invisible_records for view in views) if tells else 0,
+        undecided=sum(view.undecided for view in views) if tells else 0,
+        bytes=lane.bytes,
+    )
