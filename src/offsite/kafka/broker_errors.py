@@ -129,6 +129,8 @@ def broker_error(code: int, context: str, *, detail: str = "") -> OffsiteError:
         return KafkaTimeout(message, hint="the broker is busy or starting: try again")
     if code in _NOT_AUTHORIZED:
         return KafkaNotAuthorized(message, hint="grant the principal the missing ACL")
+    if code in _TRANSACTION_LOST:
+        return TransactionLost(message, hint="run the same command again")
     if code == SECURITY_DISABLED:
         return NoAuthorizer(message, hint="without an authorizer (authorizer.class.name) brokers keep no ACLs")
     return _final_error(code, message)
@@ -139,8 +141,6 @@ def _final_error(code: int, message: str) -> OffsiteError:
         return TargetMismatch(message, hint="compare max.message.bytes and message.timestamp.* of the target topic")
     if code in _BAD_OPTIONS:
         return BadOption(message)
-    if code in _TRANSACTION_LOST:
-        return TransactionLost(message, hint="run the same command again")
     if code == UNKNOWN_TOPIC_OR_PARTITION:
         return NoSuchTopic(message, hint="it was deleted, or the principal may not describe it")
     if code in {UNKNOWN_TOPIC_ID, 103}:

@@ -8,10 +8,14 @@ from offsite.kafka.list_offsets import LATEST, list_offsets_request
 from offsite.kafka.routing import Router
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock, SystemClock
-from offsite.model.errors import KafkaUnavailable, NoSuchTopic
+from offsite.model.errors import KafkaTimeout, KafkaUnavailable, NoSuchTopic
 
 SETTLE_S = 0.5
 """A broker takes what a dead connection left behind within milliseconds; this is a hundred times that."""
+PROMISED_POLL_S = 0.001
+"""A marker is in the log within a few milliseconds of its transaction's end."""
+PROMISED_MAX_S = 120.0
+"""As long as an outage may last: coordinators write markers again and again until the leader takes them."""
 
 
 def high_watermark(router: Router, topic_partition: TopicPartition) -> int:
@@ -52,4 +56,20 @@ def settled_end_offset(
         before, end = end, end_offset(router, topic_partition, clock=clock)
         if end == before:
             break
+    return end
+
+
+def await_end_offset(
+    router: Router, topic_partition: TopicPartition, offset: int, *, clock: Clock | None = None
+) -> int:
+    """The high watermark as soon as it is at `offset` or beyond: what a coordinator has promised to write is there.
+
+    Raises `KafkaTimeout` after `PROMISED_MAX_S`, and what `end_offset` raises.
+    """
+    clock = clock or SystemClock()
+    deadline_s = clock.monotonic_s() + PROMISED_MAX_S
+    while (end := end_offset(router, topic_partition, clock=clock)) < offset:
+        if clock.monotonic_s() >= deadline_s:
+            raise KafkaTimeout(f"{topic_partition} ends at {end} and not at {offset}: a marker was not written")
+        clock.sleep(PROMISED_POLL_S)
     return end

@@ -17,7 +17,7 @@ from offsite.log.group_offsets import GroupOffsets, TopicOffsets, TopicOffsetsBu
 LIST_VERSIONS = (4, 5)  # 4 tells states, 5 types as well (KIP-848)
 _FIND_VERSION, _FETCH_VERSION, _COMMIT_VERSION, _DELETE_VERSION = 4, 8, 8, 0
 _TYPES_VERSION = 5
-_GROUP_KEY = 0
+GROUP_KEY, TRANSACTION_KEY = 0, 1
 _NO_GENERATION, _NO_MEMBER = -1, ""
 _ROW = struct.Struct(">iqiBhB")
 """A row of an OffsetFetch answer whose metadata is empty (compact length 1), as nearly all are."""
@@ -62,8 +62,9 @@ def list_groups_request(version: int) -> Request[tuple[int, Sequence[ListedGroup
     return Request(api=Api.LIST_GROUPS, version=version, body=out.end().done(), parse=parse, flexible=True)
 
 
-def find_coordinators_request(groups: Sequence[str]) -> Request[Mapping[str, Found]]:
-    body = Encoder(flexible=True).i8(_GROUP_KEY).array(groups, Encoder.string).end().done()
+def find_coordinators_request(keys: Sequence[str], *, kind: int = GROUP_KEY) -> Request[Mapping[str, Found]]:
+    """Who coordinates these groups, or with `TRANSACTION_KEY` these transactional ids."""
+    body = Encoder(flexible=True).i8(kind).array(keys, Encoder.string).end().done()
 
     def parse(answer: Decoder) -> Mapping[str, Found]:
         answer.i32()  # throttle time

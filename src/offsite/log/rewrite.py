@@ -25,7 +25,7 @@ from offsite.log.record import LOG_APPEND_TIME, Record
 from offsite.log.records import decode, encode, renumber
 from offsite.model.check import check
 
-__all__ = ["for_produce", "keep", "needs_reencode", "reencode_dense", "split_oversized"]
+__all__ = ["for_produce", "keep", "needs_reencode", "reencode_dense", "split_oversized", "split_runs"]
 
 _LENGTH_POSITION, _LEADER_EPOCH_POSITION, _CRC_POSITION, _PRODUCER_POSITION = 8, 12, 17, 43
 _BROKER_ONLY = CONTROL_BIT | LOG_APPEND_TIME_BIT
@@ -90,6 +90,21 @@ def split_oversized(batch: Buffer, header: BatchHeader, *, limit_bytes: int) -> 
     if len(batch) <= limit_bytes:
         return [batch]
     return list(_halves(header, decode(batch, header), limit_bytes))
+
+
+def split_runs(batch: Buffer, header: BatchHeader, *, start: int, end: int) -> list[tuple[int, int, bytearray]]:
+    """The records at offsets in `[start, end)` as CreateTime batches without gaps, each with its offsets `[from, to)`.
+
+    Their codec, times and producer are those of the batch.
+    """
+    runs: list[list[Record]] = []
+    for record in decode(batch, header):
+        if start <= record.offset < end:
+            if runs and runs[-1][-1].offset + 1 == record.offset:
+                runs[-1].append(record)
+            else:
+                runs.append([record])
+    return [(run[0].offset, run[-1].offset + 1, _encode_like(header, run)) for run in runs]
 
 
 def _halves(header: BatchHeader, records: Sequence[Record], limit_bytes: int) -> list[Buffer]:

@@ -108,14 +108,14 @@ class CommittedView:
             return True
         if header.attributes & CONTROL_BIT:
             return False
-        outcome = self._outcome(header)
+        outcome = self.outcome(header)
         if outcome is None:
             first = self._first_undecided.get(header.producer_id, header.base_offset)
             self._first_undecided[header.producer_id] = min(first, header.base_offset)
         return outcome is True
 
-    def _outcome(self, header: BatchHeader) -> bool | None:
-        """Committed or not, by the next marker of the same producer id; None while there is none."""
+    def outcome(self, header: BatchHeader) -> bool | None:
+        """Whether the transactional batch was committed, by its producer id's next marker; None: there is none."""
         offsets = self._offsets.get(header.producer_id, [])
         index = bisect_right(offsets, header.base_offset)
         return self._outcomes[header.producer_id][index] if index < len(offsets) else None

@@ -1,0 +1,26 @@
+"""Moving one partition's log start, as part of writing it."""
+
+from __future__ import annotations
+
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.backoff import Backoff
+from offsite.kafka.routing import Router
+from offsite.log.range import TopicPartition
+from offsite.model.clock import Clock, SystemClock
+from offsite.model.errors import KafkaTimeout, KafkaUnreachable, LeaderUnavailable
+
+
+def delete_before(router: Router, partition: TopicPartition, offset: int, *, clock: Clock | None = None) -> None:
+    """Let the partition's log start at `offset`, through outages. May be repeated.
+
+    Raises `Denied`, `KafkaProtocolError` (a topic that is only compacted deletes nothing), `KafkaUnavailable`.
+    """
+    admin, outage = ClusterAdmin(router), Backoff(clock or SystemClock())
+    while True:
+        try:
+            admin.delete_records({partition: offset})
+        except (KafkaUnreachable, KafkaTimeout, LeaderUnavailable) as error:
+            router.forget(partition)
+            outage.wait(error)
+        else:
+            return

@@ -1,0 +1,125 @@
+"""Repository → Kafka: one partition at its own offsets, in a worker. Transactions are replayed, gaps are filled.
+
+The target's end offset is how far an earlier attempt came. What lies below it is passed over; transactions that were
+open there are taken up again. Every acknowledgement is compared with the source's offset: the partition is the same
+log, or the attempt fails.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from offsite.kafka.end_offset import await_end_offset, settled_end_offset
+from offsite.kafka.log_start import delete_before
+from offsite.kafka.routing import shared_router
+from offsite.kafka.transactions import PartitionTransactions
+from offsite.log.offset_map import OffsetMapBuilder
+from offsite.pipeline.preserve_pieces import Data, Gap, Piece, SourcePieces, log_start
+from offsite.pipeline.preserve_resume import PassedOver
+from offsite.pipeline.preserve_writer import Filler, PreservingWriter
+from offsite.pipeline.restore_copy import RestoreEnds, RestoreReceipt
+from offsite.pipeline.restore_plan import PartitionRestore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreserveTask:
+    """A partition to write at its own offsets; without segments its log is empty, and begins and ends at `end`.
+
+    `target_start`: where the target partition ended before the restore's first attempt, at or before the source.
+    """
+
+    partition: PartitionRestore
+    target_start: int
+    filler: Filler
+
+
+def restore_partition_preserving(task: PreserveTask, *, ends: RestoreEnds) -> RestoreReceipt:
+    """Make the target partition the log that the source was at the restore point: same offsets, same start, same end.
+
+    May run again after any crash. Raises `TargetNotEmpty` when the target holds what this chain cannot have written,
+    `TransactionLost` when brokers ended what it left open, and what store and broker raise.
+    """
+    with _Chain(task, ends) as chain:
+        return chain.run()
+
+
+class _Chain:
+    """The state of one restored partition."""
+
+    def __init__(self, task: PreserveTask, ends: RestoreEnds) -> None:
+        self._plan, self._target = task.partition, task.partition.target
+        self._task = task
+        self._ends = ends
+        self._router = shared_router(ends.kafka)
+        prefix = f"offsite-{ends.layout.restore}-{self._target.topic}-{self._target.partition}"
+        self._transactions = PartitionTransactions(self._router, self._target, prefix=prefix)
+        if any(segment.has_transactions for segment in self._plan.segments):
+            self._transactions.await_outcomes()
+        self._found = settled_end_offset(self._router, self._target, start=task.target_start)
+        self._source = SourcePieces(task.partition, ends.store)
+        self._passed: PassedOver | None = PassedOver()
+        self._writer = PreservingWriter(self._router, self._target, at=self._found, transactions=self._transactions)
+        self._resumed_records = self._bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+
+    def run(self) -> RestoreReceipt:
+        """Write what is not there yet, let the log start where the source's did, then store the map."""
+        start = log_start(self._plan)
+        self._writer.fill_with_records(self._source.first_offset)
+        for piece in self._source.pieces():
+            self._take(piece)
+        self._catch_up()
+        self._writer.flush()
+        await_end_offset(self._router, self._target, self._plan.end)
+        if start > self._task.target_start:
+            delete_before(self._router, self._target, start)
+        self._put_map(start)
+        return self._receipt()
+
+    def _take(self, piece: Piece) -> None:
+        if isinstance(piece, Data):
+            self._bytes += len(piece.batch)
+        if piece.end <= self._found and self._passed is not None:
+            self._passed.add(piece)
+            self._resumed_records = self._source.visible_records
+            return
+        if isinstance(piece, Gap) and piece.start < self._found and self._passed is not None:
+            self._passed.add(Gap(piece.start, self._found))
+            piece = Gap(self._found, piece.end)
+        self._catch_up()
+        self._writer.write(piece, self._task.filler)
+
+    def _catch_up(self) -> None:
+        """All that an earlier attempt wrote has passed: go on where it stopped. Only the first call does anything."""
+        passed, self._passed = self._passed, None
+        if passed is None or not passed.has_transactions:
+            return
+        recovered = self._transactions.recover()
+        self._writer.take_up(passed.take_up(recovered, self._target))
+        first = self._found - self._transactions.slots
+        passed.check_last_outcomes(self._router, self._target, start=first, end=self._found)
+
+    def _put_map(self, start: int) -> None:
+        """Offsets stay what they were."""
+        builder = OffsetMapBuilder(source_start=start, target_start=start)
+        if self._plan.end > start:
+            builder.add(start, start, self._plan.end - start)
+        built = builder.build(source_end=self._plan.end, target_end=self._plan.end)
+        self._ends.layout.put_map(self._ends.store, self._plan.source, built)
+
+    def _receipt(self) -> RestoreReceipt:
+        return RestoreReceipt(
+            source=self._plan.source,
+            target=self._target,
+            records=self._source.visible_records,
+            resumed_records=self._resumed_records,
+            invisible_records=self._source.invisible_records,
+            undecided=self._source.undecided,
+            bytes=self._bytes,
+        )
