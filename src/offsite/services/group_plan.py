@@ -121,9 +121,11 @@ def plan_groups(
 
 
 def _group(group: GroupOffsets, moved: Sequence[Translated], current: GroupOffsets | None) -> GroupMove:
-    known = {topic.topic: topic for topic in current.topics} if current else {}
+    known = {topic.topic: topic for topic in current.topics} if current is not None else {}
     topics = (_topic(each, known.get(each.target) or TopicOffsets.of(each.target, ())) for each in moved)
-    return GroupMove(group=group.group, kind=group.kind, state=current.state if current else "", topics=tuple(topics))
+    return GroupMove(
+        group=group.group, kind=group.kind, state=current.state if current is not None else "", topics=tuple(topics)
+    )
 
 
 def _topic(translated: Translated, current: TopicOffsets) -> TopicMove:
