@@ -11,6 +11,7 @@ from offsite.cli.options import Output, SparkMaster, Yes
 from offsite.cli.output import OutputFormat, confirm, emit, emit_notice
 from offsite.cli.restore_map import map_
 from offsite.cli.restore_options import RestoreOptions, restore_request
+from offsite.cli.settings_view import render_applied, render_metadata_plan, render_topic_diffs
 from offsite.cli.wiring import Cluster, connect, open_repository, spark
 from offsite.model.errors import Damaged
 from offsite.model.size import format_size
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from offsite.services.restore import PlannedRestore, RestoreResult
-    from offsite.services.restore_report import RestorePlanReport
+    from offsite.services.restore_report import RestorePlanReport, TopicPlanReport
 
 Verify = Annotated[
     bool,
@@ -95,7 +96,12 @@ def _render_plan(console: Console, report: RestorePlanReport) -> None:
     for topic in report.topics:
         how = "create" if topic.create else "fill (exists, empty)"
         table.add_row(
-            topic.source, topic.target, str(topic.partitions), f"{topic.records:,}", format_size(topic.bytes), how
+            _source_name(topic),
+            topic.target,
+            str(topic.partitions),
+            f"{topic.records:,}",
+            format_size(topic.bytes),
+            how,
         )
     console.print(table)
     console.print(
@@ -103,10 +109,16 @@ def _render_plan(console: Console, report: RestorePlanReport) -> None:
         f"{report.cluster_id}, offsets {report.offsets}, {report.isolation}"
         f"{', continues an unfinished run' if report.resumes else ''}"
     )
+    render_topic_diffs(console, report.topics)
+    render_metadata_plan(console, report.metadata)
     for skipped, reason in report.skipped:
         console.print(f"  skipped: {skipped}: {reason}", markup=False)
     for note in report.notes:
         console.print(f"  note: {note}", markup=False)
+
+
+def _source_name(topic: TopicPlanReport) -> str:
+    return f"{topic.source} (schemas)" if topic.holds_schemas else topic.source
 
 
 def _render_result(console: Console, result: RestoreResult) -> None:
@@ -127,4 +139,7 @@ def _render_result(console: Console, result: RestoreResult) -> None:
         console.print("  verified: every record was read back and is what the backup holds")
     for finding in result.findings:
         console.print(f"  DIFFERENT: {finding.where}: {finding.what}", markup=False)
+    for name, setting, reason in result.left_out:
+        console.print(f"  left out: {name} does not have the source's {setting}: {reason}", markup=False)
+    render_applied(console, result.metadata)
     console.print(f"the map from source to target offsets is stored under restore {result.restore}")

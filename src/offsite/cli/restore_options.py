@@ -21,6 +21,16 @@ class IsolationOption(StrEnum):
     READ_UNCOMMITTED = "read_uncommitted"
 
 
+class RetentionOption(StrEnum):
+    HOLD = "hold"
+    OVERRIDE = "override"
+
+
+class KeylessOption(StrEnum):
+    REFUSE = "refuse"
+    IN_TURN = "in-turn"
+
+
 class OffsetsOption(StrEnum):
     AUTO = "auto"
     PRESERVE = "preserve"
@@ -36,6 +46,18 @@ Rename = Annotated[
     list[str] | None,
     typer.Option(
         "--rename", help="old=new, 'orders-*=restored-*' or 'regex:^(.+)-v1$=\\1': restore under other names."
+    ),
+]
+Repartition = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--repartition", help="orders=12, or 12: restore into that many partitions, by key; order is kept for each key."
+    ),
+]
+Keyless = Annotated[
+    KeylessOption,
+    typer.Option(
+        "--keyless", help="Records without a key in a topic that is repartitioned: in-turn loses their order."
     ),
 ]
 Commit = Annotated[int | None, typer.Option("--commit", help="Restore point: a commit number [default: the newest].")]
@@ -74,6 +96,22 @@ _CONTRADICTIONS = (
 )
 """A checkpoint and an offsets file are whole cuts; dates and single offsets take a part of a commit."""
 
+Metadata = Annotated[
+    str,
+    typer.Option(
+        "--metadata",
+        help="What of the cluster's settings to set at the end: all, none, acls, quotas. Users are only named.",
+    ),
+]
+Retention = Annotated[
+    RetentionOption,
+    typer.Option(
+        "--retention",
+        help="A retention that would delete restored records at once: hold = a created topic goes without it until you "
+        "set it (the result says how), an existing one is refused; override = it is set, or put back, at the end.",
+    ),
+]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreOptions:
@@ -85,6 +123,8 @@ class RestoreOptions:
     exclude: Exclude = None
     partitions: Partitions = None
     rename: Rename = None
+    repartition: Repartition = None
+    keyless: Keyless = KeylessOption.REFUSE
     commit: Commit = None
     committed_at: CommittedAt = None
     checkpoint: Checkpoint = None
@@ -93,6 +133,8 @@ class RestoreOptions:
     before: Before = None
     isolation: Isolation = IsolationOption.READ_COMMITTED
     offsets: Offsets = OffsetsOption.AUTO
+    metadata: Metadata = "none"
+    retention: Retention = RetentionOption.HOLD
     bootstrap: Bootstrap = None
     kafka_config: KafkaConfigFile = None
 
@@ -100,9 +142,11 @@ class RestoreOptions:
 def restore_request(options: RestoreOptions) -> RestoreRequest:
     """Raises `BadOption` for what cannot be read or contradicts itself."""
     from offsite.log.offset_vector import parse_before, parse_offsets
+    from offsite.model.partition_counts import parse_partition_counts
     from offsite.model.partition_selection import parse_partitions
     from offsite.model.rename import parse_renames
     from offsite.model.selection import parse_selection
+    from offsite.services.metadata_restore import parse_metadata
     from offsite.services.restore_request import RestoreRequest
 
     if options.offsets is OffsetsOption.PRESERVE:
@@ -113,6 +157,9 @@ def restore_request(options: RestoreOptions) -> RestoreRequest:
         selection=parse_selection(options.topics or [*partitions.chosen] or ["*"], options.exclude or ()),
         partitions=partitions,
         renames=parse_renames(options.rename or ()),
+        repartition=parse_partition_counts(
+            options.repartition or (), keyless_in_turn=options.keyless is KeylessOption.IN_TURN
+        ),
         commit=options.commit,
         committed_at=options.committed_at,
         checkpoint=options.checkpoint,
@@ -120,6 +167,8 @@ def restore_request(options: RestoreOptions) -> RestoreRequest:
         ends=parse_offsets(_text(options.offsets_file)) if options.offsets_file else {},
         before=parse_before(options.before or ()),
         isolation=options.isolation.value,
+        metadata=parse_metadata(options.metadata),
+        retention=options.retention.value,
     )
 
 

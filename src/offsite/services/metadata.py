@@ -1,4 +1,4 @@
-"""A cluster's settings beside topics: read for a backup; at a restore compared with the target, and set when asked.
+"""A cluster's settings beside topics, as far as it lets us read them.
 
 Secrets are never read. What a cluster does not let us read is said, and is no reason to fail.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.model.cluster_settings import Acl, ClusterSettings
+from offsite.model.cluster_settings import ClusterSettings
 from offsite.model.errors import KafkaNotAuthorized, KafkaProtocolError, NoAuthorizer
 
 T = TypeVar("T")
@@ -18,28 +18,28 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundSettings:
-    """`not_read` says which parts could not be read, and why; these are None in `settings`."""
+    """`not_read` says which parts could not be read, and why; these are None in `settings`. Without an authorizer a
+    cluster keeps no ACLs."""
 
     settings: ClusterSettings
-    not_read: tuple[str, ...] = ()
+    not_read: tuple[str, ...]
+    has_authorizer: bool
 
 
 def read_cluster_settings(admin: ClusterAdmin) -> FoundSettings:
-    """What the cluster lets us read. A cluster without an authorizer has no ACLs."""
+    """What the cluster lets us read."""
     problems: list[str] = []
+    has_authorizer = True
+    try:
+        acls = _read("ACLs", admin.acls, problems)
+    except NoAuthorizer:
+        acls, has_authorizer = (), False
     settings = ClusterSettings(
-        acls=_read("ACLs", lambda: _acls(admin), problems),
+        acls=acls,
         quotas=_read("client quotas", admin.client_quotas, problems),
         scram_users=_read("SCRAM users", admin.scram_users, problems),
     )
-    return FoundSettings(settings=settings, not_read=tuple(problems))
-
-
-def _acls(admin: ClusterAdmin) -> tuple[Acl, ...]:
-    try:
-        return admin.acls()
-    except NoAuthorizer:
-        return ()
+    return FoundSettings(settings=settings, not_read=tuple(problems), has_authorizer=has_authorizer)
 
 
 def _read(what: str, read: Callable[[], T], problems: list[str]) -> T | None:

@@ -7,7 +7,7 @@ finds that record, sees from the target how far it came, and goes on.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from offsite.kafka.admin import ClusterAdmin
@@ -17,6 +17,7 @@ from offsite.model.errors import PartitionsFailed, TargetNotEmpty
 from offsite.model.time import format_time
 from offsite.pipeline.point_in_time import PointInTime
 from offsite.pipeline.proof import ProofEnds
+from offsite.pipeline.repartition import RepartitionReceipt
 from offsite.pipeline.restore_copy import RestoreEnds, RestoreReceipt, RestoreTask, restore_partition
 from offsite.pipeline.restore_plan import RestorePlan, TopicRestore, plan_restore
 from offsite.pipeline.runner import Done, Failed, OnProgress, Runner
@@ -37,6 +38,7 @@ from offsite.repository.state import BackupState
 from offsite.services.metadata_restore import AppliedMetadata, MetadataPlan, apply_metadata, plan_metadata
 from offsite.services.preflight import checked_settings, refuse
 from offsite.services.proof import Finding, Proof
+from offsite.services.repartition import refuse_keyless, write_repartitions
 from offsite.services.restore_point import find_point
 from offsite.services.restore_proof import Restored, prove_restore, restore_outcome
 from offsite.services.restore_request import RestoreRequest, remembered
@@ -95,7 +97,7 @@ class RestoreResult:
     holes: int
     verified: bool | None
     findings: tuple[Finding, ...]
-    metadata: AppliedMetadata = AppliedMetadata()
+    metadata: AppliedMetadata = field(default_factory=AppliedMetadata)
 
 
 def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest) -> PlannedRestore:
@@ -110,7 +112,12 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     now_ms = backup.store.now_ms()
     existing = [] if unfinished else read_targets(admin, names.values(), now_ms=now_ms)
     plan = plan_restore(
-        point.state, request.selection, renames=request.renames, target_topics=existing, until_ms=point.until_ms
+        point.state,
+        request.selection,
+        renames=request.renames,
+        target_topics=existing,
+        until_ms=point.until_ms,
+        counts=request.repartition,
     )
     if backup.descriptor.cluster_id == cluster_id:
         plan = without_live_schemas(plan, request.selection, existing, unfinished)
@@ -143,15 +150,20 @@ def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is to
     """
     store, layout, record = prepared.backup.store, prepared.layout, prepared.record
     topics = _with_record(prepared.plan.topics, record)
+    ends = RestoreEnds(kafka=kafka, store=store, layout=layout, read_committed=record.isolation == "read_committed")
+    if not prepared.resumes:
+        refuse_keyless(prepared.plan.repartitions, ends=ends, runner=runner)
     put_record(store, layout, record)
     create_topics(admin, record.settings)
     starts = dict(_targets(prepared, admin).starts)
     tasks = [RestoreTask(partition=p, target_start=starts[p.target]) for p in prepared.plan.partitions]
-    ends = RestoreEnds(kafka=kafka, store=store, layout=layout, read_committed=record.isolation == "read_committed")
     write = partial(restore_partition, ends=ends)
     waves = schemas_first(tasks, prepared.plan)
     outcomes = [each for wave in waves for each in runner.run_all(wave, write, on_progress=on_progress)]
-    receipts = _receipts(tasks, outcomes)
+    receipts = [
+        *_receipts(tasks, outcomes),
+        *write_repartitions(prepared.plan.repartitions, starts, ends=ends, runner=runner, on_progress=on_progress),
+    ]
     restored = Restored(plan=prepared.plan, starts=starts, same_offsets=frozenset())
     proof_ends = ProofEnds(kafka=kafka, store=store, read_committed=ends.read_committed, exact=True)
     proof = (
@@ -244,7 +256,9 @@ def _receipts(tasks: Sequence[RestoreTask], outcomes: Sequence[Done[RestoreRecei
     return [outcome.value for outcome in outcomes if isinstance(outcome, Done)]
 
 
-def _result(prepared: PlannedRestore, receipts: Sequence[RestoreReceipt], proof: Proof | None) -> RestoreResult:
+def _result(
+    prepared: PlannedRestore, receipts: Sequence[RestoreReceipt | RepartitionReceipt], proof: Proof | None
+) -> RestoreResult:
     left_out = tuple((each.topic, left) for each in prepared.record.settings for left in each.left_out)
     return RestoreResult(
         restore=prepared.record.restore,
@@ -265,11 +279,11 @@ def _result(prepared: PlannedRestore, receipts: Sequence[RestoreReceipt], proof:
     )
 
 
-def _topic(topic: TopicRestore, receipts: Sequence[RestoreReceipt]) -> RestoredTopic:
+def _topic(topic: TopicRestore, receipts: Sequence[RestoreReceipt | RepartitionReceipt]) -> RestoredTopic:
     own = [receipt for receipt in receipts if receipt.target.topic == topic.target]
     return RestoredTopic(
         source=topic.source.topic,
-        partitions=topic.source.partitions,
+        partitions=topic.partitions,
         records=sum(receipt.records for receipt in own),
         bytes=sum(receipt.bytes for receipt in own),
         invisible_records=sum(receipt.invisible_records for receipt in own),

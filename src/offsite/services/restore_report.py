@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from offsite.log.record import LOG_APPEND_TIME
 from offsite.repository.topic_settings import TopicSettings
+from offsite.services.metadata_restore import MetadataPlan
 from offsite.services.restore import PlannedRestore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SettingDiff:
+    """A setting of a topic on the target before, in the backup, and on the target afterwards. None: the cluster's
+    default."""
+
+    setting: str
+    now: str | None
+    backup: str | None
+    then: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlanReport:
-    """`records` and `bytes` are those of the backup; aborted records among them stay behind with read_committed."""
+    """`records` and `bytes` are those of the backup; aborted records among them stay behind with read_committed.
+    `settings` are those that change or differ; a `replication_factor` of -1 stays as it is."""
 
     source: str
     target: str
@@ -20,6 +33,9 @@ class TopicPlanReport:
     create: bool
     records: int
     bytes: int
+    holds_schemas: bool
+    replication_factor: int
+    settings: tuple[SettingDiff, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +52,13 @@ class RestorePlanReport:
     bytes: int
     skipped: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
+    metadata: MetadataPlan
 
 
 def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
     """What `prepared` will do, and what a person should know before it does."""
     record, plan = prepared.record, prepared.plan
+    decided = {settings.topic: settings for settings in record.settings}
     return RestorePlanReport(
         restore=record.restore,
         resumes=prepared.resumes,
@@ -57,6 +75,9 @@ def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
                 create=topic.target in record.created,
                 records=topic.records,
                 bytes=topic.raw_bytes,
+                holds_schemas=topic.source.holds_schemas,
+                replication_factor=decided[topic.target].replication_factor,
+                settings=tuple(_differences(dict(topic.source.configs), decided[topic.target])),
             )
             for topic in plan.topics
         ),
@@ -64,6 +85,7 @@ def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
         bytes=plan.raw_bytes,
         skipped=plan.skipped,
         notes=tuple(_notes(prepared)),
+        metadata=prepared.metadata,
     )
 
 
@@ -78,13 +100,27 @@ def _notes(prepared: PlannedRestore) -> Iterator[str]:
     )
     for topic in broker_dated:
         yield f"{topic} has LogAppendTime: its records keep their times, and show them as CreateTime"
+    replicas = {topic.target: topic.source.replication_factor for topic in plan.topics}
     for settings in prepared.record.settings:
-        yield from _settings_notes(settings)
+        yield from _settings_notes(settings, replicas[settings.topic])
+    yield from prepared.metadata.notes
     for hole in plan.holes:
         yield f"{hole.partition_id} lacks offsets {hole.start} to {hole.end - 1}: gone at the source ({hole.reason})"
 
 
-def _settings_notes(settings: TopicSettings) -> Iterator[str]:
+def _differences(backup: Mapping[str, str], settings: TopicSettings) -> Iterator[SettingDiff]:
+    own = dict(settings.configs)
+    then: Mapping[str, str | None] = {**own, **dict(settings.at_end)}
+    now = {} if settings.create else own
+    for name in sorted(own.keys() | backup.keys()):
+        if not now.get(name) == backup.get(name) == then.get(name):
+            yield SettingDiff(setting=name, now=now.get(name), backup=backup.get(name), then=then.get(name))
+
+
+def _settings_notes(settings: TopicSettings, source_replicas: int) -> Iterator[str]:
+    if settings.create and settings.replication_factor < source_replicas:
+        replicas = settings.replication_factor
+        yield f"{settings.topic} gets {replicas} replicas, its source has {source_replicas}: there are no more brokers"
     for each in settings.left_out:
         yield f"{settings.topic} will not get {each.setting}={each.value}: {each.reason}"
     if settings.meanwhile and not settings.create:

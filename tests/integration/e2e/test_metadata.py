@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from offsite.kafka.topic_changes import NewTopic
 from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, QuotaEntity
-from offsite.model.errors import BackupExists
+from offsite.model.errors import BackupExists, BadOption, KafkaNotAuthorized, TargetNotEmpty
+from offsite.model.rename import parse_renames
 from offsite.model.selection import parse_selection
 from offsite.pipeline.runner import Runner
+from offsite.pipeline.target_settings import Circumstances
 from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
+from offsite.sandbox import SandboxInfo
 from offsite.services.backup import BackupRequest, BackupResult, plan_backup, run_backup
 from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.truth import read_topic
+from offsite.services.metadata_restore import PARTS, AppliedMetadata, parse_metadata
 from offsite.services.overview import show_backup
+from offsite.services.preflight import check_targets
+from offsite.services.restore import PlannedRestore, RestoreResult, prepare_restore, run_restore
+from offsite.services.restore_report import report_plan
+from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore_schemas import IN_USE
+from offsite.services.restore_topics import create_topics, finish_topics
 from tests.conftest import SecureBroker
-from tests.integration.e2e.site import BACKUP, SLOTS, Site
+from tests.integration.e2e.site import BACKUP, SLOTS, Site, new_name
 from tests.integration.kafka.cluster import Cluster, wait_until
 from tests.integration.kafka.test_security import config, plain
 
@@ -129,3 +142,161 @@ def test_the_schemas_topic_may_stay_out(source: Site, way: dict[str, str]) -> No
     back_up(source, topic, **way)  # type: ignore[arg-type]  # one of the two
     back_up(source)
     assert schemas_marked(source) == {topic: False}
+
+
+def prepare(site: Site, target: Cluster, *topics: str, **request: Any) -> PlannedRestore:
+    asked = RestoreRequest(selection=parse_selection(topics or ["*"]), **request)
+    return prepare_restore(site.backup, target.admin, asked)
+
+
+def restore(site: Site, target: Cluster, *topics: str, **request: Any) -> RestoreResult:
+    prepared = prepare(site, target, *topics, **request)
+    return run_restore(prepared, admin=target.admin, kafka=target.config, runner=site.spark)
+
+
+@pytest.fixture
+def elsewhere(second_broker: SandboxInfo) -> Iterator[Cluster]:
+    """Another cluster, without topics and without an authorizer."""
+    target = Cluster(second_broker.bootstrap)
+    yield target
+    target.admin.delete_topics([name for name, topic in target.admin.topics().items() if not topic.internal])
+
+
+def test_a_plan_shows_what_the_target_lacks_and_changes_nothing(source: Site, elsewhere: Cluster) -> None:
+    topic = source.make_topic(retention_bytes="123456", cleanup_policy="compact,delete")
+    back_up(source, topic)
+    report = report_plan(prepare(source, elsewhere))
+    schemas, other = report.topics
+    assert (schemas.source, schemas.holds_schemas, other.holds_schemas) == (SCHEMAS, True, False)
+    assert [(diff.setting, diff.now, diff.then) for diff in other.settings] == [
+        ("cleanup.policy", None, "compact,delete"),
+        ("retention.bytes", None, "123456"),
+    ]
+    changes = [(str(each.entity), each.limit, each.now, each.then) for each in report.metadata.limits]
+    assert ("user carol", "producer_byte_rate", None, 1e6) in changes
+    assert {user.name for user in report.metadata.users_by_hand} == {"admin", "alice"}
+    assert any("no authorizer" in note for note in report.notes)
+    assert not [name for name, found in elsewhere.admin.topics().items() if not found.internal]
+
+
+def test_the_cluster_s_settings_are_set_only_when_that_is_asked(source: Site, elsewhere: Cluster) -> None:
+    topic = source.make_topic()
+    back_up(source, topic)
+    assert restore(source, elsewhere, topic).metadata == AppliedMetadata()
+    assert QUOTA not in elsewhere.admin.client_quotas()
+    elsewhere.admin.delete_topics([topic])
+    applied = restore(source, elsewhere, topic, metadata=PARTS).metadata
+    assert (applied.acls, applied.limits, applied.refused) == (0, 1, ())
+    wait_until(lambda: QUOTA in elsewhere.admin.client_quotas())
+
+
+def test_rules_on_a_topic_follow_its_new_name(source: Site) -> None:
+    topic = source.make_topic()
+    target = new_name(topic)
+    own = replace(ORDERS, resource=topic)
+    prefixed = replace(ORDERS, resource=topic, pattern="PREFIXED", operation="WRITE")
+    source.cluster.admin.create_acls([own, prefixed])
+    wait_until(lambda: {own, prefixed} <= set(source.cluster.admin.acls()))
+    back_up(source, topic)
+    result = restore(source, source.cluster, topic, renames=parse_renames([f"{topic}={target}"]), metadata=("acls",))
+    assert result.metadata == AppliedMetadata(acls=1)
+    wait_until(lambda: replace(own, resource=target) in source.cluster.admin.acls())
+
+
+def test_schemas_come_back_first_with_the_topics_that_need_them(source: Site, elsewhere: Cluster) -> None:
+    topic = source.make_topic()
+    source.produce(topic, [Message(key=b"k", value=b"\0\0\0\0\1v", timestamp_ms=BASE_MS)])
+    back_up(source, topic)
+    prepared = prepare(source, elsewhere)
+    assert [each.source.topic for each in prepared.plan.topics] == [SCHEMAS, topic]
+    result = run_restore(prepared, admin=elsewhere.admin, kafka=elsewhere.config, runner=source.spark)
+    assert result.topics.keys() == {SCHEMAS, topic}
+    source.assert_same(source.read(SCHEMAS), read_topic(elsewhere.bootstrap, SCHEMAS))
+    assert elsewhere.admin.topic_configs([SCHEMAS])[SCHEMAS] == {"cleanup.policy": "compact"}
+
+
+def test_schemas_in_use_on_their_own_cluster_are_left_alone_unless_they_are_named(source: Site) -> None:
+    topic = source.make_topic()
+    source.produce(topic, [Message(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
+    back_up(source, topic)
+    renames = parse_renames([f"{topic}={new_name(topic)}"])
+    result = restore(source, source.cluster, renames=renames)
+    assert result.skipped == ((SCHEMAS, IN_USE),)
+    with pytest.raises(TargetNotEmpty, match=SCHEMAS):
+        prepare(source, source.cluster, SCHEMAS)
+
+
+def test_schemas_of_another_cluster_s_registry_are_never_mixed_with_its_own(source: Site, elsewhere: Cluster) -> None:
+    back_up(source, source.make_topic())
+    elsewhere.admin.create_topics([NewTopic(name=SCHEMAS, partitions=1)])
+    elsewhere.produce(SCHEMAS, [b"{}"])
+    with pytest.raises(TargetNotEmpty, match=SCHEMAS):
+        prepare(source, elsewhere)
+
+
+def test_what_the_target_cannot_have_is_left_out_by_name(source: Site, elsewhere: Cluster) -> None:
+    """A cluster with tiered storage, three brokers and another release, as a smaller one takes its backup."""
+    topic = source.make_topic()
+    source.produce(topic, [Message(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
+    back_up(source, topic)
+    prepared = prepare(source, elsewhere, topic)
+    (planned,) = prepared.plan.topics
+    strange = {"segment.bytes": "1048576", "remote.storage.enable": "true", "min.insync.replicas": "2", "shiny": "1"}
+    shape = replace(planned.source, configs=tuple(sorted(strange.items())), replication_factor=3)
+    given = Circumstances(brokers=1, now_ms=BASE_MS)
+    found = check_targets(elsewhere.admin, [replace(planned, source=shape)], (), given)
+    assert found.problems == ()
+    (settings,) = found.settings
+    assert {each.setting for each in settings.left_out} == {"remote.storage.enable", "min.insync.replicas", "shiny"}
+    create_topics(elsewhere.admin, [settings])
+    finish_topics(elsewhere.admin, [settings], [planned])
+    configs = elsewhere.admin.topic_configs([topic])[topic]
+    assert configs == {"segment.bytes": "1048576", "min.insync.replicas": "1"}
+
+
+def test_a_restore_that_may_not_write_is_refused_before_it_begins(source: Site, secure_broker: SecureBroker) -> None:
+    topic = source.make_topic()
+    target, made = new_name(topic), new_name(topic)
+    source.produce(topic, [Message(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
+    back_up(source, topic)
+    admin = source.cluster.admin
+    admin.create_topics([NewTopic(name=target, partitions=1, configs={"message.timestamp.type": "LogAppendTime"})])
+    rules = [replace(ORDERS, resource=name, principal="User:bob", operation="ALL") for name in (target, made)]
+    allowed = ("READ", "WRITE", "DESCRIBE_CONFIGS")
+    rules += [replace(ORDERS, resource=target, principal="User:alice", operation=each) for each in allowed]
+    admin.create_acls(rules)
+    wait_until(lambda: set(rules) <= set(admin.acls()))
+    login = config(secure_broker, "SASL_PLAINTEXT", **plain("alice", secure_broker.users["alice"]))
+    alice = Cluster(secure_broker.info.listeners["SASL_PLAINTEXT"], login)
+    for name, reason in ((target, "ALTER_CONFIGS"), (made, "TOPIC_AUTHORIZATION_FAILED")):
+        with pytest.raises(KafkaNotAuthorized, match=reason) as refusal:
+            prepare(source, alice, topic, renames=parse_renames([f"{topic}={name}"]))
+        assert name in refusal.value.message
+    assert source.cluster.end(target) == 0
+    assert made not in admin.topics()
+
+
+def test_asking_for_rules_that_may_not_be_read_is_refused_before_it_begins(
+    source: Site, secure_broker: SecureBroker
+) -> None:
+    topic = source.make_topic()
+    back_up(source, topic)
+    source.cluster.admin.create_acls([replace(ORDERS, resource_type="CLUSTER", resource="kafka-cluster")])
+    login = config(secure_broker, "SASL_PLAINTEXT", **plain("alice", secure_broker.users["alice"]))
+    alice = Cluster(secure_broker.info.listeners["SASL_PLAINTEXT"], login)
+    renames = parse_renames([f"{topic}={topic}-again"])
+    with pytest.raises(KafkaNotAuthorized, match="acls of the target"):
+        prepare(source, alice, topic, renames=renames, metadata=("acls",))
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"), [("none", ()), ("all", ("acls", "quotas")), ("quotas, acls", ("acls", "quotas"))]
+)
+def test_metadata_is_asked_for_by_name(text: str, parts: tuple[str, ...]) -> None:
+    assert parse_metadata(text) == parts
+
+
+@pytest.mark.parametrize("text", ["", "users", "acls,none"])
+def test_metadata_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(BadOption, match="metadata"):
+        parse_metadata(text)
