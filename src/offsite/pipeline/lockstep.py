@@ -8,7 +8,7 @@ from two iterators and knows neither end.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -35,31 +35,39 @@ _SHAPE = struct.Struct(">qqiB")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """`records` are the same on both sides, up to the end or the first `difference`; `decoded_records` of them had to
-    be decoded. `digest` (BLAKE3, hex) is that of all the source showed; `next_target` the offset after the last equal
-    record of the target, -1 before the first."""
+    be decoded. `compacted_records` are gone from the target, which may be. `digest` (BLAKE3, hex) is that of all the
+    source showed; `next_target` the offset after the last equal record of the target, -1 before the first."""
 
     records: int
     decoded_records: int
+    compacted_records: int
     digest: str
     next_target: int
     difference: Difference | None
 
 
 class Lockstep:
-    """One comparison. With `offsets` records must have the same offsets as well.
-
-    `exact`: the target must end where the source ends; else what it has after that is not looked at.
+    """One comparison. With `offsets` records must have the same offsets as well; `compacted`: the target may then lack
+    some, but not those at its end. `exact`: the target must end where the source ends; else what it has after that is
+    not looked at.
     """
 
     def __init__(
-        self, source: Iterable[VisibleBatch], target: Iterable[VisibleBatch], *, offsets: bool, exact: bool
+        self,
+        source: Iterable[VisibleBatch],
+        target: Iterable[VisibleBatch],
+        *,
+        offsets: bool,
+        exact: bool,
+        compacted: bool = False,
     ) -> None:
         self._digest = blake3()
         self._source = _Side(source, self._digest)
         self._target = _Side(target)
         self._offsets = offsets
         self._exact = exact
-        self._records = self._decoded = 0
+        self._compacted = compacted and offsets
+        self._records = self._decoded = self._lacking = 0
         self._next_target = -1
 
     def run(self) -> Comparison:
@@ -75,6 +83,7 @@ class Lockstep:
         return Comparison(
             records=self._records,
             decoded_records=self._decoded,
+            compacted_records=self._lacking,
             digest=self._digest.hexdigest(),
             next_target=self._next_target,
             difference=difference,
@@ -101,9 +110,16 @@ class Lockstep:
         self._decoded += equal
         self._source.drop(equal)
         self._target.drop(equal)
-        if index is None:
+        if index is None or self._pass_over_compacted(source[index:], target[index].offset):
             return None
         return first_difference(self._source.look_ahead(), self._target.look_ahead(), offsets=self._offsets)
+
+    def _pass_over_compacted(self, source: Sequence[Record], target_offset: int) -> bool:
+        """Whether the next source records can only be missing because the target is compacted."""
+        lacking = sum(record.offset < target_offset for record in source) if self._compacted else 0
+        self._source.drop(lacking)
+        self._lacking += lacking
+        return lacking > 0
 
     def _missing_rest(self) -> Difference:
         found = first_difference(self._source.look_ahead(), [], offsets=self._offsets)

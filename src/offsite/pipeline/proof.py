@@ -25,35 +25,36 @@ from offsite.repository.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofEnds:
-    """The two ends of a proof, as they travel to the workers. `read_committed`: compare what consumers of that
-    isolation see. `exact`: the target must end where the backup ends; else what it has after that is left alone."""
+    """The two ends of a proof, as they travel to the workers. `exact`: the target must end where the backup ends; else
+    what it has after that is left alone."""
 
     kafka: KafkaConfig
     store: Store
-    read_committed: bool
     exact: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofTask:
-    """`target` is what is there to be read. `offsets`: records must have their source's offsets. Of the backup are
-    passed over, because the target has deleted them already: offsets below `skip_below`, the first `skip_records`."""
+    """`target` is what is there to be read. `read_committed`: compare what consumers of that isolation see. `offsets`:
+    records must have their source's offsets; `compacted`: then the target may lack some. Of the backup are passed over,
+    because the target has deleted them already: offsets below `skip_below`, the first `skip_records`."""
 
     partition: PartitionRestore
     target: LogRange
+    read_committed: bool
     offsets: bool
+    compacted: bool
     skip_below: int = 0
     skip_records: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionProof:
-    """`records` are equal, up to the end or to the first `difference`; `decoded_records` of them were compared one by
-    one. `digest` is that of the backup's side (see `Comparison`). `next_target`: the target's offset after the last
-    equal record."""
+    """What `Comparison` says of one partition; `next_target` is at least where the target was read from."""
 
     records: int
     decoded_records: int
+    compacted_records: int
     digest: str
     next_target: int
     difference: Difference | None
@@ -61,12 +62,15 @@ class PartitionProof:
 
 def prove_partition(task: ProofTask, *, ends: ProofEnds) -> PartitionProof:
     """Compare the partition with its backup. Raises `DamagedObject`, and what store and broker raise."""
-    target = TargetView(shared_router(ends.kafka), task.target, read_committed=ends.read_committed)
+    target = TargetView(shared_router(ends.kafka), task.target, read_committed=task.read_committed)
     with closing(target.batches()) as found:
-        compared = Lockstep(_expected(task, ends), found, offsets=task.offsets, exact=ends.exact).run()
+        compared = Lockstep(
+            _expected(task, ends), found, offsets=task.offsets, exact=ends.exact, compacted=task.compacted
+        ).run()
     return PartitionProof(
         records=compared.records,
         decoded_records=compared.decoded_records,
+        compacted_records=compared.compacted_records,
         digest=compared.digest,
         next_target=max(compared.next_target, task.target.start),
         difference=compared.difference,
@@ -76,14 +80,19 @@ def prove_partition(task: ProofTask, *, ends: ProofEnds) -> PartitionProof:
 def nothing_to_prove(task: ProofTask) -> PartitionProof:
     """The proof of a partition of which the backup has nothing, and nothing has to be read."""
     return PartitionProof(
-        records=0, decoded_records=0, digest=blake3().hexdigest(), next_target=task.target.start, difference=None
+        records=0,
+        decoded_records=0,
+        compacted_records=0,
+        digest=blake3().hexdigest(),
+        next_target=task.target.start,
+        difference=None,
     )
 
 
 def _expected(task: ProofTask, ends: ProofEnds) -> Iterator[VisibleBatch]:
     if not task.partition.segments:
         return iter(())
-    batches = SourceView(task.partition, ends.store, read_committed=ends.read_committed).batches()
+    batches = SourceView(task.partition, ends.store, read_committed=task.read_committed).batches()
     if task.skip_below:
         batches = _from_offset(batches, task.skip_below)
     return _after_records(batches, task.skip_records) if task.skip_records else batches

@@ -5,12 +5,12 @@ Owns what is expected of which topic and what a finding is called. Changes nothi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.list_offsets import READ_COMMITTED, READ_UNCOMMITTED
+from offsite.kafka.list_offsets import READ_COMMITTED
 from offsite.log.range import LogRange, TopicPartition
 from offsite.pipeline.proof import PartitionProof, ProofEnds, ProofTask, nothing_to_prove, prove_partition
 from offsite.pipeline.restore_plan import PartitionRestore, RestorePlan
@@ -23,8 +23,9 @@ class ExpectedTopic:
     """What `target` should hold: the records of `chains`, one for each partition that holds anything, and nothing in
     the other ones of `partitions`.
 
-    `starts`: where each target partition began, as a restore remembers it; None: at its log start. `same_offsets`:
-    records must have their source's offsets.
+    `read_committed`: of what consumers of that isolation see. `starts`: where each target partition began, as a restore
+    remembers it; None: at its log start. `same_offsets`: records must have their source's offsets; a `compacted` topic
+    may then lack some of them.
     """
 
     source: str
@@ -32,7 +33,9 @@ class ExpectedTopic:
     partitions: int
     chains: tuple[PartitionRestore, ...]
     starts: Mapping[int, int] | None
+    read_committed: bool
     same_offsets: bool
+    compacted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +71,13 @@ class ProvenPartition:
     """`records` are the same at both ends; `digest` is over them all, empty when there is a difference.
 
     `later_offsets`: how far the cluster went on after the backup's end; `expired_offsets`: what it has deleted at the
-    beginning since. Both are left alone unless the proof is exact.
+    beginning since; `compacted_records`: what compaction took out since. None of it counts, unless the proof is exact.
     """
 
     partition: int
     records: int
     decoded_records: int
+    compacted_records: int
     digest: str
     target_start: int
     target_end: int
@@ -102,10 +106,14 @@ class Proof:
 
 
 def expected_topics(
-    plan: RestorePlan, *, starts: Mapping[TopicPartition, int] | None, same_offsets: Collection[str]
+    plan: RestorePlan,
+    *,
+    starts: Mapping[TopicPartition, int] | None,
+    read_committed: bool,
+    same_offsets: Collection[str],
 ) -> list[ExpectedTopic]:
     """What a restore by `plan` leaves behind, when its target partitions began at `starts`. `same_offsets` are the
-    target topics that keep the source's offsets."""
+    target topics that keep the source's offsets. Topics with another number of partitions are not compared this way."""
     chains: dict[str, list[PartitionRestore]] = {topic.target: [] for topic in plan.topics}
     for chain in plan.partitions:
         chains[chain.target.topic].append(chain)
@@ -119,9 +127,11 @@ def expected_topics(
             partitions=topic.source.partitions,
             chains=tuple(chains[topic.target]),
             starts=None if starts is None else begun[topic.target],
+            read_committed=read_committed,
             same_offsets=topic.target in same_offsets,
         )
         for topic in plan.topics
+        if topic.repartition is None
     ]
 
 
@@ -168,14 +178,19 @@ class _Check:
 
 
 def _checks(topics: Sequence[ExpectedTopic], admin: ClusterAdmin, ends: ProofEnds) -> list[_Check]:
-    keys = [TopicPartition(topic=t.target, partition=number) for t in topics for number in range(t.partitions)]
-    isolation = READ_COMMITTED if ends.read_committed else READ_UNCOMMITTED
-    starts, last = admin.start_offsets(keys), admin.end_offsets(keys, isolation=isolation)
+    committed = _partitions_of(t for t in topics if t.read_committed)
+    others = _partitions_of(t for t in topics if not t.read_committed)
+    starts = admin.start_offsets([*committed, *others])
+    last = {**admin.end_offsets(committed, isolation=READ_COMMITTED), **admin.end_offsets(others)}
     return [
         _check(topic, chain, start=starts[chain.target], end=last[chain.target], exact=ends.exact)
         for topic in topics
         for chain in _all_chains(topic)
     ]
+
+
+def _partitions_of(topics: Iterable[ExpectedTopic]) -> list[TopicPartition]:
+    return [TopicPartition(topic=t.target, partition=number) for t in topics for number in range(t.partitions)]
 
 
 def _all_chains(topic: ExpectedTopic) -> Iterator[PartitionRestore]:
@@ -198,7 +213,9 @@ def _check(topic: ExpectedTopic, chain: PartitionRestore, *, start: int, end: in
     task = ProofTask(
         partition=chain,
         target=LogRange(topic=topic.target, partition=number, start=low, end=max(low, end)),
+        read_committed=topic.read_committed,
         offsets=topic.same_offsets,
+        compacted=topic.compacted,
         skip_below=start if topic.same_offsets and not exact else 0,
         skip_records=expired if not topic.same_offsets and not exact else 0,
     )
@@ -262,6 +279,7 @@ def _partition(check: _Check, proof: PartitionProof) -> ProvenPartition:
         partition=target.partition,
         records=proof.records,
         decoded_records=proof.decoded_records,
+        compacted_records=proof.compacted_records,
         digest="" if proof.difference else f"blake3:{proof.digest}",
         target_start=target.start,
         target_end=proof.next_target,

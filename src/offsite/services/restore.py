@@ -160,12 +160,12 @@ def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is to
     write = partial(restore_partition, ends=ends)
     waves = schemas_first(tasks, prepared.plan)
     outcomes = [each for wave in waves for each in runner.run_all(wave, write, on_progress=on_progress)]
-    receipts = [
+    receipts: list[RestoreReceipt | RepartitionReceipt] = [
         *_receipts(tasks, outcomes),
         *write_repartitions(prepared.plan.repartitions, starts, ends=ends, runner=runner, on_progress=on_progress),
     ]
-    restored = Restored(plan=prepared.plan, starts=starts, same_offsets=frozenset())
-    proof_ends = ProofEnds(kafka=kafka, store=store, read_committed=ends.read_committed, exact=True)
+    restored = Restored(plan=prepared.plan, starts=starts, read_committed=ends.read_committed, same_offsets=frozenset())
+    proof_ends = ProofEnds(kafka=kafka, store=store, exact=True)
     proof = (
         prove_restore(restored, ends=proof_ends, admin=admin, runner=runner, on_progress=on_proof) if verify else None
     )

@@ -17,10 +17,11 @@ from offsite.services.proof import Proof, expected_topics, prove
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
     """What was written: all of `plan`, into target partitions that began at `starts`; `same_offsets` are the target
-    topics whose records have their source's offsets."""
+    topics whose records have their source's offsets. `read_committed`: without what transactions aborted."""
 
     plan: RestorePlan
     starts: Mapping[TopicPartition, int]
+    read_committed: bool
     same_offsets: frozenset[str]
 
 
@@ -33,7 +34,12 @@ def prove_restore(
     on_progress: OnProgress | None = None,
 ) -> Proof:
     """Read all of it back and compare. Raises what `prove` raises."""
-    expected = expected_topics(restored.plan, starts=restored.starts, same_offsets=restored.same_offsets)
+    expected = expected_topics(
+        restored.plan,
+        starts=restored.starts,
+        read_committed=restored.read_committed,
+        same_offsets=restored.same_offsets,
+    )
     return prove(expected, ends=ends, admin=admin, runner=runner, on_progress=on_progress)
 
 

@@ -41,8 +41,10 @@ def prove_copy(site: Site, topic: str, target: str, *, exact: bool = True, commi
     plan = plan_restore(
         site.backup.state(), parse_selection([topic]), renames=parse_renames([f"{topic}={target}"]), target_topics=()
     )
-    ends = ProofEnds(kafka=site.cluster.config, store=site.repository.store, read_committed=committed, exact=exact)
-    expected = expected_topics(plan, starts=None, same_offsets={target} if topic == target else set())
+    ends = ProofEnds(kafka=site.cluster.config, store=site.repository.store, exact=exact)
+    expected = expected_topics(
+        plan, starts=None, read_committed=committed, same_offsets={target} if topic == target else set()
+    )
     return prove(expected, ends=ends, admin=site.cluster.admin, runner=site.spark)
 
 
