@@ -10,7 +10,7 @@ There is no map from source to target offsets: a source partition's records go t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from math import ceil
@@ -55,12 +55,12 @@ class RepartitionReceipt:
     bytes: int
 
 
-def repartition_tasks(plan: Repartition, starts: Callable[[TopicPartition], int]) -> list[RepartitionTask]:
+def repartition_tasks(plan: Repartition, starts: Mapping[TopicPartition, int]) -> list[RepartitionTask]:
     """The tasks that fill all target partitions of one topic."""
     targets = [TopicPartition(topic=plan.target, partition=number) for number in range(plan.partitions)]
     groups = (targets[first : first + MAX_LANES] for first in range(0, len(targets), MAX_LANES))
     return [
-        RepartitionTask(repartition=plan, target_starts=tuple((each, starts(each)) for each in group))
+        RepartitionTask(repartition=plan, target_starts=tuple((each, starts[each]) for each in group))
         for group in groups
     ]
 

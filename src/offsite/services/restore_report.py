@@ -71,7 +71,7 @@ def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
             TopicPlanReport(
                 source=topic.source.topic,
                 target=topic.target,
-                partitions=topic.source.partitions,
+                partitions=topic.partitions,
                 create=topic.target in record.created,
                 records=topic.records,
                 bytes=topic.raw_bytes,

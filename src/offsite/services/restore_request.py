@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from offsite.log.offset_vector import OffsetVector
+from offsite.model.partition_counts import PartitionCounts
 from offsite.model.partition_selection import PartitionSelection
 from offsite.model.rename import Renames
 from offsite.model.selection import TopicSelection
@@ -24,6 +25,7 @@ class RestoreRequest:
     """
 
     selection: TopicSelection
+    repartition: PartitionCounts = field(default_factory=PartitionCounts)
     partitions: PartitionSelection = field(default_factory=PartitionSelection)
     renames: Renames = field(default_factory=Renames)
     commit: int | None = None

@@ -1,0 +1,149 @@
+"""Restores as of a point between commits, of some partitions, under other names: on a real broker, judged by others."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from offsite.log.offset_vector import parse_before
+from offsite.log.range import TopicPartition
+from offsite.model.errors import BadOption, NoSuchRestorePoint
+from offsite.model.partition_selection import parse_partitions
+from offsite.model.rename import parse_renames
+from offsite.model.selection import parse_selection
+from offsite.model.time import format_time
+from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.truth import Reading
+from offsite.services.restore import prepare_restore, run_restore
+from offsite.services.restore_request import RestoreRequest
+from tests.integration.e2e.site import Site, new_name, values
+from tests.integration.e2e.transactions import with_transaction
+
+SEED = 20261121
+
+
+def restored(site: Site, topic: str, **request: object) -> Reading:
+    target = new_name(topic)
+    renames = parse_renames([f"{topic}={target}"])
+    wanted = RestoreRequest(selection=parse_selection([topic]), renames=renames, **request)  # type: ignore[arg-type]
+    prepared = prepare_restore(site.backup, site.cluster.admin, wanted)
+    run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+    return site.read(target)
+
+
+def shuffled(count: int) -> list[Message]:
+    """Times that rise and fall, some of them the same."""
+    offsets_ms = [random.Random(SEED).randrange(count) for _ in range(count)]
+    return [Message(key=b"%d" % n, value=b"%d" % n, timestamp_ms=BASE_MS + t) for n, t in enumerate(offsets_ms)]
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_a_time_takes_exactly_the_records_of_then_and_before_in_whatever_order_they_stand(
+    site: Site, codec: str
+) -> None:
+    topic = site.make_topic()
+    messages = shuffled(5000)
+    for first in range(0, 5000, 500):
+        site.produce(topic, messages[first : first + 500], compression_type=codec, linger_ms=50)
+        if first == 2000:
+            site.back_up(topic)
+    site.back_up()
+    for until_ms in (BASE_MS - 1, BASE_MS + 1234, BASE_MS + 5000):
+        reading = restored(site, topic, at=format_time(until_ms))
+        assert values(reading) == [each.value for each in messages if (each.timestamp_ms or 0) <= until_ms]
+        assert [r.timestamp_ms for r in reading[0]] == [
+            each.timestamp_ms for each in messages if (each.timestamp_ms or 0) <= until_ms
+        ]
+
+
+def test_a_time_on_a_topic_that_its_broker_dates_cuts_where_the_broker_was_then(site: Site) -> None:
+    topic = site.make_topic(message_timestamp_type="LogAppendTime")
+    for first in range(0, 300, 100):
+        site.produce(topic, numbered(first, first + 100))
+    site.back_up(topic)
+    source = site.read(topic)[0]
+    until_ms = source[150].timestamp_ms
+    expected = [record.value for record in source if record.timestamp_ms <= until_ms]
+    assert values(restored(site, topic, at=str(until_ms))) == expected
+
+
+def test_before_takes_one_partition_up_to_an_offset_and_the_others_whole(site: Site) -> None:
+    topic = site.make_topic(partitions=3)
+    for partition in range(3):
+        site.produce(topic, numbered(0, 1000, partition=partition), linger_ms=50)
+    site.back_up(topic)
+    reading = restored(site, topic, before=parse_before([f"topic={topic},partition=1,offset=437"]))
+    assert [len(reading[partition]) for partition in range(3)] == [1000, 437, 1000]
+    assert values(reading, 1) == [b"%d" % n for n in range(437)]
+
+
+def test_what_was_undecided_at_the_offset_is_left_out_and_what_was_committed_is_not(site: Site) -> None:
+    topic = site.make_topic()
+    with_transaction(site, topic, numbered(0, 10), commit=True)
+    with_transaction(site, topic, numbered(10, 20), commit=False)
+    with_transaction(site, topic, numbered(20, 30), commit=True)
+    site.back_up(topic)
+    first_marker, last_data = 10, 32
+    cuts = {first_marker: 0, first_marker + 1: 10, last_data: 10, last_data + 1: 20}
+    for end, visible in cuts.items():
+        reading = restored(site, topic, before=parse_before([f"topic={topic},partition=0,offset={end}"]))
+        assert len(reading[0]) == visible, f"before offset {end}"
+
+
+def test_a_cut_given_as_offsets_is_taken_exactly_and_has_to_be_whole(site: Site) -> None:
+    topic = site.make_topic(partitions=3)
+    for partition in range(2):
+        site.produce(topic, numbered(0, 100, partition=partition))
+    site.back_up(topic)
+    cut = {TopicPartition(topic=topic, partition=0): 7, TopicPartition(topic=topic, partition=1): 0}
+    elsewhere = {TopicPartition(topic="elsewhere", partition=0): 5}
+    assert [len(each) for each in restored(site, topic, ends=cut | elsewhere).values()] == [7, 0, 0]
+    with pytest.raises(BadOption, match=f"{topic}/1"):
+        restored(site, topic, ends={TopicPartition(topic=topic, partition=0): 7})
+    with pytest.raises(NoSuchRestorePoint, match="to offset 100, not to 101"):
+        restored(site, topic, ends=cut | {TopicPartition(topic=topic, partition=0): 101})
+
+
+def test_an_older_commit_is_cut_by_the_same_options(site: Site) -> None:
+    topic = site.make_topic()
+    site.produce(topic, numbered(0, 100))
+    first = site.back_up(topic).commit
+    site.produce(topic, numbered(100, 200))
+    site.back_up()
+    assert len(restored(site, topic, at=str(BASE_MS + 150), commit=first)[0]) == 100
+    assert len(restored(site, topic, at=str(BASE_MS + 49), commit=first)[0]) == 50
+    with pytest.raises(NoSuchRestorePoint):
+        restored(site, topic, before=parse_before([f"topic={topic},partition=0,offset=101"]), commit=first)
+
+
+def test_chosen_partitions_come_back_under_their_numbers_and_the_others_are_empty(site: Site) -> None:
+    topic = site.make_topic(partitions=4)
+    for partition in range(4):
+        site.produce(topic, numbered(0, 50, partition=partition))
+    site.back_up(topic)
+    reading = restored(site, topic, partitions=parse_partitions([f"{topic}:0,2-3"]))
+    assert [len(reading[partition]) for partition in range(4)] == [50, 0, 50, 50]
+    with pytest.raises(BadOption, match=f"{topic}:4"):
+        restored(site, topic, partitions=parse_partitions([f"{topic}:4"]))
+
+
+def test_a_pattern_renames_every_topic_it_matches(site: Site) -> None:
+    topics = [site.make_topic() for _ in range(2)]
+    for topic in topics:
+        site.produce(topic, numbered(0, 10))
+    site.back_up(*topics)
+    suffix = new_name("x")
+    request = RestoreRequest(selection=parse_selection(["*"]), renames=parse_renames([f"*=*-{suffix}"]))
+    prepared = prepare_restore(site.backup, site.cluster.admin, request)
+    run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+    for topic in topics:
+        site.assert_same(site.read(topic), site.read(f"{topic}-{suffix}"))
+
+
+def numbered(start: int, end: int, *, partition: int = 0) -> Sequence[Message]:
+    return [
+        Message(key=b"%d" % n, value=b"%d" % n, timestamp_ms=BASE_MS + n, partition=partition)
+        for n in range(start, end)
+    ]
