@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from offsite.cli.groups import render_applied as render_groups
 from offsite.cli.option_group import takes
 from offsite.cli.options import Output, SparkMaster, Yes
-from offsite.cli.output import OutputFormat, confirm, emit, emit_notice
+from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, emit_notice
 from offsite.cli.restore_map import map_
 from offsite.cli.restore_options import RestoreOptions, restore_request
 from offsite.cli.settings_view import render_applied, render_metadata_plan, render_topic_diffs
@@ -53,7 +54,8 @@ def run(
     """Restore topics into empty or new topics; after a crash the same command continues.
 
     Topics that do not exist are created with the source's partition count and settings. At the end everything is read
-    back and compared with the backup: exit code 13 when it is not the same.
+    back and compared with the backup: exit code 13 when it is not the same. Exit code 3: all is restored, but some
+    consumer groups were refused.
     """
     from offsite.cli.progress import progress_of_two
     from offsite.services.restore import run_restore
@@ -80,6 +82,8 @@ def run(
     emit(result, output=output, render=_render_result)
     if result.verified is False:
         raise typer.Exit(Damaged.exit_code)
+    if result.groups is not None and result.groups.failed:
+        raise typer.Exit(EXIT_PARTIAL)
 
 
 def _prepare(options: RestoreOptions, cluster: Cluster) -> PlannedRestore:
@@ -143,3 +147,7 @@ def _render_result(console: Console, result: RestoreResult) -> None:
         console.print(f"  left out: {name} does not have the source's {setting}: {reason}", markup=False)
     render_applied(console, result.metadata)
     console.print(f"the map from source to target offsets is stored under restore {result.restore}")
+    if result.groups is None:
+        console.print(f"next: offsite groups plan --backup {result.backup} --restore {result.restore}")
+    else:
+        render_groups(console, result.groups)

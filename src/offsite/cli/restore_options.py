@@ -111,6 +111,13 @@ Retention = Annotated[
         "set it (the result says how), an existing one is refused; override = it is set, or put back, at the end.",
     ),
 ]
+Groups = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--groups",
+        help="Consumer groups to put in place at the end: all, none, or patterns [default: none; later: offsite groups].",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +142,7 @@ class RestoreOptions:
     offsets: Offsets = OffsetsOption.AUTO
     metadata: Metadata = "none"
     retention: Retention = RetentionOption.HOLD
+    groups: Groups = None
     bootstrap: Bootstrap = None
     kafka_config: KafkaConfigFile = None
 
@@ -142,6 +150,7 @@ class RestoreOptions:
 def restore_request(options: RestoreOptions) -> RestoreRequest:
     """Raises `BadOption` for what cannot be read or contradicts itself."""
     from offsite.log.offset_vector import parse_before, parse_offsets
+    from offsite.model.group_patterns import NONE, parse_groups
     from offsite.model.partition_counts import parse_partition_counts
     from offsite.model.partition_selection import parse_partitions
     from offsite.model.rename import parse_renames
@@ -169,6 +178,7 @@ def restore_request(options: RestoreOptions) -> RestoreRequest:
         isolation=options.isolation.value,
         metadata=parse_metadata(options.metadata),
         retention=options.retention.value,
+        groups=parse_groups(options.groups or [NONE]),
     )
 
 

@@ -21,6 +21,9 @@ class GroupPatterns:
 
     include: tuple[str, ...]
 
+    def __str__(self) -> str:
+        return ",".join(self.include)
+
     def __bool__(self) -> bool:
         return bool(self.include)
 

@@ -14,6 +14,7 @@ from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config import KafkaConfig
 from offsite.log.range import TopicPartition
 from offsite.model.errors import PartitionsFailed, TargetNotEmpty
+from offsite.model.group_patterns import GroupPatterns
 from offsite.model.time import format_time
 from offsite.pipeline.point_in_time import PointInTime
 from offsite.pipeline.proof import ProofEnds
@@ -35,10 +36,12 @@ from offsite.repository.restore_record import (
     unfinished_restores,
 )
 from offsite.repository.state import BackupState
+from offsite.services.groups import GroupsApplied
 from offsite.services.metadata_restore import AppliedMetadata, MetadataPlan, apply_metadata, plan_metadata
 from offsite.services.preflight import checked_settings, refuse
 from offsite.services.proof import Finding, Proof
 from offsite.services.repartition import refuse_keyless, write_repartitions
+from offsite.services.restore_groups import check_groups, restore_groups
 from offsite.services.restore_point import find_point
 from offsite.services.restore_proof import Restored, prove_restore, restore_outcome
 from offsite.services.restore_request import RestoreRequest, remembered
@@ -57,6 +60,7 @@ class PlannedRestore:
     plan: RestorePlan
     point: PointInTime
     metadata: MetadataPlan
+    groups: GroupPatterns
 
     @property
     def layout(self) -> RestoreLayout:
@@ -80,7 +84,8 @@ class RestoreResult:
     """`topics` by target name; `skipped` lists (topic, reason); `held_back` lists (topic, setting, value): settings of
     the source that were not set, because they would delete restored records at once; `left_out` lists (topic, setting,
     reason) of those that the target cannot have. `verified`: what was written was read back and is what the backup
-    holds; None when it was not read. `findings` has the first difference of each partition."""
+    holds; None when it was not read. `findings` has the first difference of each partition. `groups` is None when
+    none were asked for."""
 
     restore: str
     backup: str
@@ -98,6 +103,7 @@ class RestoreResult:
     verified: bool | None
     findings: tuple[Finding, ...]
     metadata: AppliedMetadata = field(default_factory=AppliedMetadata)
+    groups: GroupsApplied | None = None
 
 
 def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest) -> PlannedRestore:
@@ -108,6 +114,7 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     cluster_id = admin.cluster().cluster_id
     unfinished = _unfinished(backup, request, cluster_id)
     point = find_point(backup, request, unfinished)
+    check_groups(point.state, request.groups)
     names = _names(point.state, request)
     now_ms = backup.store.now_ms()
     existing = [] if unfinished else read_targets(admin, names.values(), now_ms=now_ms)
@@ -128,7 +135,13 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
         _new_record(backup, request, plan, cluster_id, until_ms=point.until_ms), settings=settings
     )
     return PlannedRestore(
-        backup=backup, record=record, resumes=unfinished is not None, plan=plan, point=point, metadata=metadata
+        backup=backup,
+        record=record,
+        resumes=unfinished is not None,
+        plan=plan,
+        point=point,
+        metadata=metadata,
+        groups=request.groups,
     )
 
 
@@ -171,7 +184,8 @@ def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is to
     )
     finish_topics(admin, record.settings, topics)
     applied = apply_metadata(admin, prepared.metadata)
-    result = replace(_result(prepared, receipts, proof), metadata=applied)
+    groups = restore_groups(prepared.backup, admin, record, prepared.groups)
+    result = replace(_result(prepared, receipts, proof), metadata=applied, groups=groups)
     outcome = restore_outcome(restored, records=result.records, size_bytes=result.bytes, proof=proof)
     put_outcome(store, layout, outcome)
     return result

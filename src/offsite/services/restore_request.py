@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from offsite.log.offset_vector import OffsetVector
+from offsite.model.group_patterns import NO_GROUPS, GroupPatterns
 from offsite.model.partition_counts import PartitionCounts
 from offsite.model.partition_selection import PartitionSelection
 from offsite.model.rename import Renames
@@ -20,7 +21,8 @@ class RestoreRequest:
 
     Of that commit, `at` takes the records dated then or before, `ends` what lies below an offset in each partition,
     `before` the same in some. `metadata` names what of the cluster's settings is set on the target
-    (`acls`, `quotas`), `retention` what becomes of one that would delete restored records (see `RetentionMode`).
+    (`acls`, `quotas`), `retention` what becomes of one that would delete restored records (see `RetentionMode`),
+    `groups` which consumer groups are put in place at the end.
     Every field must be remembered by `remembered`, and be compared as text.
     """
 
@@ -38,6 +40,7 @@ class RestoreRequest:
     offsets: str = "translate"
     metadata: tuple[str, ...] = ()
     retention: str = "hold"
+    groups: GroupPatterns = NO_GROUPS
 
 
 def remembered(request: RestoreRequest) -> tuple[tuple[str, str], ...]:
