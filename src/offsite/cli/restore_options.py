@@ -115,7 +115,7 @@ Groups = Annotated[
     list[str] | None,
     typer.Option(
         "--groups",
-        help="Consumer groups to put in place at the end: all, none, or patterns [default: none; later: offsite groups].",
+        help="Consumer groups to put in place at the end: all, none, or patterns [default: none; see: offsite groups].",
     ),
 ]
 
