@@ -401,6 +401,34 @@ def test_history_knows_deleted_groups_and_transactions_as_of_any_time(groups: Gr
     groups.back_up()  # the same backup goes on with its history
 
 
+def test_a_restore_puts_its_groups_in_place_when_it_is_asked(groups: Groups) -> None:
+    topic, group = new_topic(groups), new_group()
+    groups.site.produce(topic, numbered(5))
+    commit(groups.source, group, Position(topic, 0, 3))
+    groups.back_up(topic)
+    request = RestoreRequest(
+        selection=parse_selection([topic]),
+        renames=parse_renames([f"{topic}={topic}-back"]),
+        groups=GroupPatterns(include=(group,)),
+    )
+    prepared = prepare_restore(groups.site.backup, groups.target.admin, request)
+    result = run_restore(prepared, admin=groups.target.admin, kafka=groups.target.config, runner=groups.site.spark)
+    assert result.groups is not None
+    assert (result.groups.offsets_set, result.groups.change) == (1, result.restore)
+    assert next_value(groups.target, group, f"{topic}-back") == b"value 3"
+    undo_groups(groups.site.backup, groups.target.admin, find_change(groups.site.backup, groups.target.admin, None))
+    assert committed(groups.target, group, f"{topic}-back") < 0
+
+
+def test_groups_are_asked_for_before_anything_is_written(groups: Groups) -> None:
+    topic = new_topic(groups)
+    groups.site.produce(topic, numbered(5))
+    groups.back_up(topic, groups=NO_GROUPS)
+    request = RestoreRequest(selection=parse_selection([topic]), groups=ALL_GROUPS)
+    with pytest.raises(NoSuchRestorePoint, match="nothing of groups"):
+        prepare_restore(groups.site.backup, groups.target.admin, request)
+
+
 def prepared_topics(groups: Groups, restore: str) -> tuple[tuple[str, str], ...]:
     from offsite.services.restored_offsets import restored_offsets
 
