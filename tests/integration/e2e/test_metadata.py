@@ -31,6 +31,7 @@ from offsite.services.restore_request import RestoreRequest
 from offsite.services.restore_schemas import IN_USE
 from offsite.services.restore_topics import create_topics, finish_topics
 from tests.conftest import SecureBroker
+from tests.integration.e2e.command import offsite, succeed
 from tests.integration.e2e.site import BACKUP, SLOTS, Site, new_name
 from tests.integration.kafka.cluster import Cluster, wait_until
 from tests.integration.kafka.test_security import config, plain
@@ -109,8 +110,7 @@ def test_settings_that_may_not_be_read_are_named_and_the_backup_is_made(
 ) -> None:
     topic = source.make_topic()
     source.cluster.admin.create_acls([replace(ORDERS, resource_type="CLUSTER", resource="kafka-cluster")])
-    login = config(secure_broker, "SASL_PLAINTEXT", **plain("alice", secure_broker.users["alice"]))
-    alice = Cluster(secure_broker.info.listeners["SASL_PLAINTEXT"], login)
+    alice = as_alice(secure_broker)
     result = back_up(Site(alice, source.repository, source.spark), topic)
     assert len(result.not_read) == 3
     assert all("AUTHORIZATION_FAILED" in problem for problem in result.not_read)
@@ -152,6 +152,11 @@ def prepare(site: Site, target: Cluster, *topics: str, **request: Any) -> Planne
 def restore(site: Site, target: Cluster, *topics: str, **request: Any) -> RestoreResult:
     prepared = prepare(site, target, *topics, **request)
     return run_restore(prepared, admin=target.admin, kafka=target.config, runner=site.spark)
+
+
+def as_alice(broker: SecureBroker) -> Cluster:
+    login = config(broker, "SASL_PLAINTEXT", **plain("alice", broker.users["alice"]))
+    return Cluster(broker.info.listeners["SASL_PLAINTEXT"], login)
 
 
 @pytest.fixture
@@ -266,8 +271,7 @@ def test_a_restore_that_may_not_write_is_refused_before_it_begins(source: Site, 
     rules += [replace(ORDERS, resource=target, principal="User:alice", operation=each) for each in allowed]
     admin.create_acls(rules)
     wait_until(lambda: set(rules) <= set(admin.acls()))
-    login = config(secure_broker, "SASL_PLAINTEXT", **plain("alice", secure_broker.users["alice"]))
-    alice = Cluster(secure_broker.info.listeners["SASL_PLAINTEXT"], login)
+    alice = as_alice(secure_broker)
     for name, reason in ((target, "ALTER_CONFIGS"), (made, "TOPIC_AUTHORIZATION_FAILED")):
         with pytest.raises(KafkaNotAuthorized, match=reason) as refusal:
             prepare(source, alice, topic, renames=parse_renames([f"{topic}={name}"]))
@@ -276,17 +280,59 @@ def test_a_restore_that_may_not_write_is_refused_before_it_begins(source: Site, 
     assert made not in admin.topics()
 
 
+def test_what_may_not_be_written_into_a_topic_just_made_is_known_before_the_first_record(
+    source: Site, secure_broker: SecureBroker
+) -> None:
+    """Brokers tell of rights on topics that exist only."""
+    topic = source.make_topic()
+    target = new_name(topic)
+    source.produce(topic, [Message(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
+    back_up(source, topic)
+    admin, allowed = source.cluster.admin, ("CREATE", "READ", "DESCRIBE_CONFIGS")
+    rules = [replace(ORDERS, resource=target, principal="User:alice", operation=each) for each in allowed]
+    admin.create_acls(rules)
+    wait_until(lambda: set(rules) <= set(admin.acls()))
+    renames = parse_renames([f"{topic}={target}"])
+    with pytest.raises(KafkaNotAuthorized, match=f"WRITE, ALTER_CONFIGS on {target}"):
+        restore(source, as_alice(secure_broker), topic, renames=renames)
+    assert source.cluster.end(target) == 0
+    more = [replace(rules[0], operation=each) for each in ("WRITE", "ALTER_CONFIGS")]
+    admin.create_acls(more)
+    wait_until(lambda: set(more) <= set(admin.acls()))
+    assert restore(source, as_alice(secure_broker), topic, renames=renames).resumed
+    source.assert_same(source.read(topic), source.read(target))
+
+
 def test_asking_for_rules_that_may_not_be_read_is_refused_before_it_begins(
     source: Site, secure_broker: SecureBroker
 ) -> None:
     topic = source.make_topic()
     back_up(source, topic)
     source.cluster.admin.create_acls([replace(ORDERS, resource_type="CLUSTER", resource="kafka-cluster")])
-    login = config(secure_broker, "SASL_PLAINTEXT", **plain("alice", secure_broker.users["alice"]))
-    alice = Cluster(secure_broker.info.listeners["SASL_PLAINTEXT"], login)
+    alice = as_alice(secure_broker)
     renames = parse_renames([f"{topic}={topic}-again"])
     with pytest.raises(KafkaNotAuthorized, match="acls of the target"):
         prepare(source, alice, topic, renames=renames, metadata=("acls",))
+
+
+def test_the_commands_show_settings_and_what_a_restore_would_do_with_them(
+    source: Site, elsewhere: Cluster, tmp_path: Path
+) -> None:
+    topic = source.make_topic(retention_bytes="123456")
+    back_up(source, topic)
+    where = ("--repo", tmp_path / "repository")
+    shown = succeed("show", BACKUP, *where, "--metadata")
+    assert {each["topic"]: each["holds_schemas"] for each in shown["topics"]} == {SCHEMAS: True, topic: False}
+    assert "User:carol" in {acl["principal"] for acl in shown["settings"]["acls"]}
+    assert succeed("show", BACKUP, *where)["settings"] is None
+    to = ("--backup", BACKUP, "--bootstrap", elsewhere.bootstrap)
+    plan = succeed("restore", "plan", *where, *to, "--metadata", "quotas")
+    assert plan["metadata"]["apply"] == ["quotas"]
+    assert plan["topics"][1]["settings"] == [
+        {"setting": "retention.bytes", "now": None, "backup": "123456", "then": "123456"}
+    ]
+    refused = offsite("restore", "plan", *where, *to, "--metadata", "users")
+    assert (refused.exit_code, refused.error["id"]) == (2, BadOption.id)
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,13 @@ import pytest
 from offsite.kafka.topic_changes import NewTopic
 from offsite.model.clock import SystemClock
 from offsite.model.errors import TargetMismatch, TargetNotEmpty
+from offsite.model.rename import parse_renames
+from offsite.model.selection import parse_selection
 from offsite.model.size import MIB
 from offsite.repository.restore_record import put_record
 from offsite.services.demo.data import BASE_MS, DAY_MS, Message
+from offsite.services.restore import prepare_restore, run_restore
+from offsite.services.restore_request import RestoreRequest
 from offsite.services.restore_topics import create_topics
 from tests.integration.e2e.site import Site, new_name
 
@@ -109,6 +113,17 @@ def test_a_log_append_time_topic_comes_back_with_its_times_and_is_one_again(site
     assert site.cluster.admin.topic_configs([target])[target] == {"message.timestamp.type": "LogAppendTime"}
 
 
+def test_compaction_is_set_aside_so_that_no_record_goes_before_all_are_there(site: Site) -> None:
+    topic = site.make_topic(cleanup_policy="compact")
+    site.produce(topic, [SMALL, SMALL])
+    site.back_up(topic)
+    target = make_target(site, topic, configs={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.0"})
+    prepared = site.prepare(topic, target)
+    assert prepared.record.settings[0].meanwhile == (("cleanup.policy", "delete"),)
+    assert site.restore(topic, target).verified
+    assert site.cluster.admin.topic_configs([target])[target]["cleanup.policy"] == "compact"
+
+
 def test_settings_that_were_set_aside_are_put_back_by_the_run_that_finishes(site: Site) -> None:
     topic = site.make_topic()
     site.produce(topic, [SMALL])
@@ -182,3 +197,20 @@ def test_a_retention_that_would_delete_restored_records_is_held_back_and_named(s
     result = site.restore(topic, target)
     assert result.held_back == ((target, "retention.ms", str(DAY_MS)),)
     assert site.cluster.admin.topic_configs([target])[target] == {"retention.ms": "-1"}
+
+
+@pytest.mark.parametrize("exists", [False, True], ids=["created", "existing"])
+def test_a_retention_may_be_overridden_while_records_are_written(site: Site, exists: bool) -> None:
+    topic = site.make_topic(retention_ms=str(DAY_MS))
+    now_ms = SystemClock().now_ms()
+    site.produce(topic, [Message(key=b"k", value=b"v", timestamp_ms=time_ms) for time_ms in (BASE_MS, now_ms)])
+    site.back_up(topic)
+    target = make_target(site, topic, configs={"retention.ms": "3600000"}) if exists else new_name(topic)
+    request = RestoreRequest(
+        selection=parse_selection([topic]), renames=parse_renames([f"{topic}={target}"]), retention="override"
+    )
+    prepared = prepare_restore(site.backup, site.cluster.admin, request)
+    result = run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+    assert (result.records, result.verified, result.held_back) == (2, True, ())
+    wanted = "3600000" if exists else str(DAY_MS)
+    assert site.cluster.admin.topic_configs([target])[target] == {"retention.ms": wanted}
