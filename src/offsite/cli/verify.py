@@ -1,55 +1,137 @@
-"""`offsite verify`: whether a backup is what it says it is."""
+"""`offsite verify`: whether a backup is what it says it is, and whether a cluster holds what it says."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options import BackupName, Output, Repo, SparkMaster
+from offsite.cli.option_group import takes
+from offsite.cli.options import BackupName, KafkaConfigFile, Output, Repo, SparkMaster
 from offsite.cli.output import OutputFormat, emit
-from offsite.cli.wiring import open_repository, spark
-from offsite.model.errors import Damaged
+from offsite.cli.restore_options import IsolationOption
+from offsite.cli.wiring import connect, open_repository, spark
+from offsite.model.errors import BadOption, Damaged
 from offsite.model.size import format_size
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from offsite.pipeline.runner import Runner
     from offsite.repository.backup import Backup
+    from offsite.services.compare import CompareRequest, CompareResult
     from offsite.services.verify import VerifyResult
 
+Against = Annotated[
+    str | None, typer.Option("--against", help="Also compare with the cluster of these brokers, host:port[,host:port].")
+]
+Restore = Annotated[
+    str | None, typer.Option("--restore", help="With --against: compare what this restore wrote, by its id.")
+]
+Topics = Annotated[list[str] | None, typer.Option("--topics", help="With --against: topics to compare [default: all].")]
+Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="With --against: topics to leave out.")]
+Commit = Annotated[
+    int | None, typer.Option("--commit", help="With --against: as of this commit [default: the newest].")
+]
+Isolation = Annotated[
+    IsolationOption, typer.Option("--isolation", help="With --against: whether records of aborted transactions count.")
+]
+Exact = Annotated[
+    bool,
+    typer.Option("--exact", help="With --against: what the cluster wrote or deleted since is a difference as well."),
+]
 
-def verify(
-    repo: Repo,
-    backup: BackupName,
-    deep: Annotated[bool, typer.Option("--deep", help="Read every byte again and compare hashes and CRCs.")] = False,
-    spark_master: SparkMaster = None,
-    output: Output = OutputFormat.TABLE,
-) -> None:
-    """Check a backup. Exit code 13 when something is damaged; the rest stays restorable."""
-    from offsite.services.verify import verify_quick
 
-    opened = open_repository(repo).backup(backup)
-    result = _deep(opened, spark_master) if deep else verify_quick(opened)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyOptions:
+    """One field for each option, as typed."""
+
+    repo: Repo
+    backup: BackupName
+    deep: Annotated[bool, typer.Option("--deep", help="Read every byte again and compare hashes and CRCs.")] = False
+    against: Against = None
+    restore: Restore = None
+    topics: Topics = None
+    exclude: Exclude = None
+    commit: Commit = None
+    isolation: Isolation = IsolationOption.READ_COMMITTED
+    exact: Exact = False
+    kafka_config: KafkaConfigFile = None
+
+
+@takes(VerifyOptions)
+def verify(options: VerifyOptions, spark_master: SparkMaster = None, output: Output = OutputFormat.TABLE) -> None:
+    """Check a backup, and with --against a cluster. Exit code 13 when something is damaged or different.
+
+    What is damaged is named; the rest stays restorable. What is different is named by topic, partition and offset.
+    """
+    opened, request = open_repository(options.repo).backup(options.backup), _request(options)
+    result = _check(opened, request, options, spark_master)
     emit(result, output=output, render=_render)
     if not result.ok:
         raise typer.Exit(Damaged.exit_code)
 
 
-def _deep(opened: Backup, spark_master: str | None) -> VerifyResult:
+def _request(options: VerifyOptions) -> CompareRequest | None:
+    from offsite.model.selection import parse_selection
+    from offsite.services.compare import CompareRequest
+
+    if options.against is None:
+        if options.restore or options.topics or options.exclude or options.commit or options.exact:
+            raise BadOption("compare with which cluster?", hint="name its brokers: --against host:9092")
+        return None
+    if options.restore is not None and options.commit is not None:
+        raise BadOption("--restore and --commit both say what to expect", hint="give one of them")
+    return CompareRequest(
+        selection=parse_selection(options.topics or ["*"], options.exclude or ()),
+        restore=options.restore,
+        commit=options.commit,
+        read_committed=options.isolation is IsolationOption.READ_COMMITTED,
+        exact=options.exact,
+    )
+
+
+def _check(
+    opened: Backup, request: CompareRequest | None, options: VerifyOptions, spark_master: str | None
+) -> VerifyResult:
+    """A damaged backup is compared with nothing."""
+    from offsite.services.verify import verify_quick
+
+    if request is None and not options.deep:
+        return verify_quick(opened)
+    first = "offsite.pipeline.verify_copy" if options.deep else "offsite.pipeline.proof"
+    with spark(spark_master, preload=first) as runner:
+        result = _deep(opened, runner) if options.deep else verify_quick(opened)
+        if request is None or not result.ok:
+            return result
+        against = _compare(opened, request, options, runner)
+        return replace(result, ok=against.verified, against=against)
+
+
+def _deep(opened: Backup, runner: Runner) -> VerifyResult:
     from offsite.cli.progress import progress
     from offsite.services.verify import verify_deep
 
     total_bytes = sum(segment.raw_bytes for segment in opened.state().all_segments())
-    with (
-        spark(spark_master, preload="offsite.pipeline.verify_copy") as runner,
-        progress("verify", total_bytes=total_bytes) as on_progress,
-    ):
+    with progress("verify", total_bytes=total_bytes) as on_progress:
         return verify_deep(opened, runner, on_progress=on_progress)
 
 
+def _compare(opened: Backup, request: CompareRequest, options: VerifyOptions, runner: Runner) -> CompareResult:
+    from offsite.cli.progress import progress
+    from offsite.services.compare import plan_comparison, run_comparison
+
+    cluster = connect(options.against, options.kafka_config)
+    planned = plan_comparison(opened, cluster.admin, request)
+    with progress("compare", total_bytes=planned.raw_bytes) as on_progress:
+        return run_comparison(
+            planned, admin=cluster.admin, kafka=cluster.config, runner=runner, on_progress=on_progress
+        )
+
+
 def _render(console: Console, result: VerifyResult) -> None:
-    verdict = "ok" if result.ok else f"{len(result.damaged)} of {result.segments} segments are DAMAGED"
+    verdict = f"{len(result.damaged)} of {result.segments} segments are DAMAGED" if result.damaged else "ok"
     console.print(
         f"backup {result.backup}, {result.depth} check: {verdict} "
         f"({result.commits} restore points, {result.segments} segments, {result.records:,} records, "
@@ -61,5 +143,27 @@ def _render(console: Console, result: VerifyResult) -> None:
             f"    needed by restore points {damage.first_commit} to {damage.last_commit}; object {damage.key}",
             markup=False,
         )
-    if result.ok and result.depth == "quick":
+    if result.against is not None:
+        _render_comparison(console, result.against)
+    elif result.ok and result.depth == "quick":
         console.print(f"next: offsite verify --backup {result.backup} --deep reads every byte")
+
+
+def _render_comparison(console: Console, against: CompareResult) -> None:
+    verdict = "the same" if against.verified else f"DIFFERENT in {len(against.findings)} places"
+    by = f"restore {against.restore}" if against.restore else f"commit {against.commit}"
+    console.print(
+        f"cluster {against.cluster_id} against {by}: {verdict} "
+        f"({len(against.topics)} topics, {against.records:,} records equal)"
+    )
+    for finding in against.findings:
+        console.print(f"  {finding.where}: {finding.what}", markup=False)
+    for name, topic in against.topics.items():
+        figures = {
+            "written since": sum(each.later_offsets for each in topic.partitions),
+            "deleted since": sum(each.expired_offsets for each in topic.partitions),
+            "compacted since": sum(each.compacted_records for each in topic.partitions),
+        }
+        if any(figures.values()):
+            told = ", ".join(f"{count:,} {what}" for what, count in figures.items() if count)
+            console.print(f"  {name}: {told} (not compared)", markup=False)

@@ -17,6 +17,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.repository.store import Store
+from offsite.services.compare import CompareResult
 
 HEADS_AT_ONCE = 16
 """Parallel look-ups of objects: hides the latency of an object store without troubling it."""
@@ -38,7 +39,8 @@ class Damage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyResult:
-    """`ok` means: everything listed is there and whole, as far as this depth can tell."""
+    """`ok` means: everything listed is there and whole, as far as this depth can tell; and the cluster that it was
+    compared with holds what it says, if there was one (`against`)."""
 
     ok: bool
     backup: str
@@ -48,6 +50,7 @@ class VerifyResult:
     records: int
     bytes: int
     damaged: tuple[Damage, ...]
+    against: CompareResult | None = None
 
 
 def verify_quick(backup: Backup) -> VerifyResult:

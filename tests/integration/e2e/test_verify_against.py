@@ -1,0 +1,97 @@
+"""`offsite verify --against` as scripts use it: exit codes, what the document says, what a person reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from offsite.sandbox import SandboxInfo
+from offsite.services.demo.data import BASE_MS, Message
+from tests.integration.e2e.command import Finished, offsite, succeed
+from tests.integration.e2e.site import new_name, produce_to
+from tests.integration.kafka.cluster import Cluster
+
+COUNT = 500
+
+
+class Copied:
+    """A backup of one topic, restored under another name beside it."""
+
+    def __init__(self, cluster: Cluster, repository: Path) -> None:
+        self.cluster = cluster
+        self.topic = cluster.make_topic(partitions=2)
+        self.target = new_name(self.topic)
+        produce_to(cluster.bootstrap, self.topic, messages(0, COUNT))
+        self.names = ["--repo", repository, "--backup", "b"]
+        succeed("init", repository)
+        succeed("backup", "run", *self.names, "--bootstrap", cluster.bootstrap, "--topics", self.topic)
+        self.restored = succeed("restore", "run", *self.restore_options(), "--yes")
+
+    def restore_options(self) -> list[object]:
+        return [*self.names, "--bootstrap", self.cluster.bootstrap, "--rename", f"{self.topic}={self.target}"]
+
+    def verify(self, *more: object) -> Finished:
+        return offsite("verify", *self.names, "--against", self.cluster.bootstrap, *more)
+
+
+@pytest.fixture(scope="module")
+def copied(broker: SandboxInfo, tmp_path_factory: pytest.TempPathFactory) -> Copied:
+    return Copied(Cluster(broker.bootstrap), tmp_path_factory.mktemp("copied") / "repository")
+
+
+def messages(start: int, end: int) -> list[Message]:
+    return [Message(key=b"k", value=b"%d" % n, timestamp_ms=BASE_MS + n, partition=n % 2) for n in range(start, end)]
+
+
+def test_a_restore_says_that_it_was_verified(copied: Copied) -> None:
+    assert (copied.restored["verified"], copied.restored["findings"]) == (True, [])
+
+
+def test_the_source_and_the_restored_topic_are_both_the_same(copied: Copied) -> None:
+    source = copied.verify()
+    assert (source.exit_code, source.result["ok"], source.result["damaged"]) == (0, True, [])
+    assert source.result["against"]["same_offsets"] == [copied.topic]
+    restored = copied.verify("--restore", copied.restored["restore"], "--deep")
+    assert (restored.exit_code, restored.result["against"]["records"]) == (0, COUNT)
+    digests = [
+        [each["digest"] for each in found.result["against"]["topics"][name]["partitions"]]
+        for found, name in ((source, copied.topic), (restored, copied.target))
+    ]
+    assert digests[0] == digests[1]
+    assert all(each.startswith("blake3:") for each in digests[0])
+
+
+def test_what_was_written_since_is_told_and_counts_only_with_exact(copied: Copied) -> None:
+    produce_to(copied.cluster.bootstrap, copied.target, messages(COUNT, COUNT + 20))
+    restore = ["--restore", copied.restored["restore"]]
+    found = copied.verify(*restore)
+    assert found.exit_code == 0
+    assert sum(each["later_offsets"] for each in found.result["against"]["topics"][copied.target]["partitions"]) == 20
+    exact = copied.verify(*restore, "--exact")
+    assert (exact.exit_code, exact.result["ok"]) == (13, False)
+    assert {(each["kind"], each["records"]) for each in exact.result["against"]["findings"]} == {("extra", 10)}
+
+
+def test_a_cluster_without_the_topic_ends_with_13_and_names_it(copied: Copied, second_broker: SandboxInfo) -> None:
+    found = offsite("verify", *copied.names, "--against", second_broker.bootstrap)
+    assert (found.exit_code, found.result["against"]["findings"][0]["kind"]) == (13, "topic")
+    assert found.result["against"]["findings"][0]["topic"] == copied.topic
+
+
+@pytest.mark.parametrize(
+    ("options", "id_"),
+    [
+        (["--restore", "20200101-000000-00000000"], "OFF-0209"),
+        (["--topics", "no-such-topic"], "OFF-0203"),
+        (["--commit", "99"], "OFF-0208"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_with_its_reason(copied: Copied, options: list[str], id_: str) -> None:
+    found = copied.verify(*options)
+    assert (found.exit_code, found.error["id"]) == (2, id_)
+
+
+def test_comparing_options_without_a_cluster_are_refused(copied: Copied) -> None:
+    found = offsite("verify", *copied.names, "--exact")
+    assert (found.exit_code, found.error["id"]) == (2, "OFF-0202")
