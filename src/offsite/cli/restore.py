@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from offsite.cli.cut_view import render_cuts
 from offsite.cli.groups import render_applied as render_groups
 from offsite.cli.option_group import takes
 from offsite.cli.options import Output, SparkMaster, Yes
@@ -113,6 +114,7 @@ def _render_plan(console: Console, report: RestorePlanReport) -> None:
         f"{report.cluster_id}, offsets {report.offsets}, {report.isolation}"
         f"{', continues an unfinished run' if report.resumes else ''}"
     )
+    render_cuts(console, report.cuts)
     render_topic_diffs(console, report.topics)
     render_metadata_plan(console, report.metadata)
     for skipped, reason in report.skipped:

@@ -90,9 +90,13 @@ class RestorePlan:
     repartitions: tuple[Repartition, ...] = ()
 
     @property
+    def all_chains(self) -> tuple[PartitionRestore, ...]:
+        """Of every source partition that is read, whether alone or mixed with others."""
+        return (*self.partitions, *(source for each in self.repartitions for source in each.sources))
+
+    @property
     def raw_bytes(self) -> int:
-        chains = (*self.partitions, *(source for each in self.repartitions for source in each.sources))
-        return sum(chain.raw_bytes for chain in chains)
+        return sum(chain.raw_bytes for chain in self.all_chains)
 
     @property
     def records(self) -> int:

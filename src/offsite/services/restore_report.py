@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from offsite.log.record import LOG_APPEND_TIME
 from offsite.repository.topic_settings import TopicSettings
 from offsite.services.metadata_restore import MetadataPlan
+from offsite.services.point_report import CutReport, point_notes, report_cuts
 from offsite.services.restore import PlannedRestore
 
 
@@ -53,6 +54,8 @@ class RestorePlanReport:
     skipped: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
     metadata: MetadataPlan
+    until_ms: int | None
+    cuts: tuple[CutReport, ...]
 
 
 def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
@@ -86,15 +89,18 @@ def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
         skipped=plan.skipped,
         notes=tuple(_notes(prepared)),
         metadata=prepared.metadata,
+        until_ms=prepared.point.until_ms,
+        cuts=report_cuts(prepared.point, plan),
     )
 
 
 def _notes(prepared: PlannedRestore) -> Iterator[str]:
     plan = prepared.plan
+    yield from point_notes(prepared.point, plan)
     broker_dated = sorted(
         {
             partition.source.topic
-            for partition in plan.partitions
+            for partition in plan.all_chains
             if any(LOG_APPEND_TIME in segment.timestamp_types for segment in partition.segments)
         }
     )

@@ -14,12 +14,15 @@ from offsite.model.partition_selection import parse_partitions
 from offsite.model.rename import parse_renames
 from offsite.model.selection import parse_selection
 from offsite.model.time import format_time
+from offsite.repository.restore_record import put_record
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import Reading
 from offsite.services.restore import prepare_restore, run_restore
+from offsite.services.restore_report import RestorePlanReport, report_plan
 from offsite.services.restore_request import RestoreRequest
 from tests.integration.e2e.site import Site, new_name, values
 from tests.integration.e2e.transactions import with_transaction
+from tests.integration.kafka.cluster import wait_until
 
 SEED = 20261121
 
@@ -140,6 +143,52 @@ def test_a_pattern_renames_every_topic_it_matches(site: Site) -> None:
     run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
     for topic in topics:
         site.assert_same(site.read(topic), site.read(f"{topic}-{suffix}"))
+
+
+def test_a_relative_time_is_read_once_and_remembered_for_the_run_that_continues(site: Site) -> None:
+    topic, target = site.make_topic(), new_name("target")
+    now_ms = site.repository.store.now_ms()
+    times_ms = range(now_ms - 60_000, now_ms + 60_000, 100)
+    site.produce(topic, [Message(key=b"k", value=b"%d" % each, timestamp_ms=each) for each in times_ms])
+    site.back_up(topic)
+    request = RestoreRequest(
+        selection=parse_selection([topic]), renames=parse_renames([f"{topic}={target}"]), at="20s-ago"
+    )
+    first = prepare_restore(site.backup, site.cluster.admin, request)
+    until_ms = first.point.until_ms
+    assert until_ms is not None
+    put_record(first.backup.store, first.layout, first.record)
+    wait_until(lambda: first.backup.store.now_ms() > first.record.created_at_ms + 200)
+    second = prepare_restore(site.backup, site.cluster.admin, request)
+    assert second.resumes
+    assert second.point.until_ms == until_ms
+    result = run_restore(second, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+    assert result.records == sum(each <= until_ms for each in times_ms)
+
+
+def test_a_plan_says_what_a_cut_leaves_out(site: Site) -> None:
+    topic = site.make_topic(partitions=2)
+    for run in range(3):
+        for partition in range(2):
+            site.produce(topic, numbered(run * 100, run * 100 + 100, partition=partition))
+        site.back_up(topic) if run == 0 else site.back_up()
+    by_time = planned(site, topic, at=str(BASE_MS + 150))
+    assert by_time.until_ms == BASE_MS + 150
+    assert [(c.end, c.whole_segments, c.edge_segments, c.left_out_segments) for c in by_time.cuts] == [
+        (300, 1, 2, 0)
+    ] * 2
+    by_offset = planned(site, topic, before=parse_before([f"topic={topic},partition=1,offset=120"]))
+    (cut,) = by_offset.cuts
+    assert (cut.partition, cut.end, cut.commit_end) == (1, 120, 300)
+    assert (cut.whole_segments, cut.edge_segments, cut.left_out_segments) == (1, 1, 1)
+    assert by_offset.records == 300 + 200
+    assert planned(site, topic).cuts == ()
+
+
+def planned(site: Site, topic: str, **request: object) -> RestorePlanReport:
+    renames = parse_renames([f"{topic}={new_name(topic)}"])
+    wanted = RestoreRequest(selection=parse_selection([topic]), renames=renames, **request)  # type: ignore[arg-type]
+    return report_plan(prepare_restore(site.backup, site.cluster.admin, wanted))
 
 
 def numbered(start: int, end: int, *, partition: int = 0) -> Sequence[Message]:

@@ -1,0 +1,68 @@
+"""What a restore point leaves out, and what follows from that, as people and scripts read it in a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from offsite.model.time import format_time
+from offsite.pipeline.point_in_time import PointInTime
+from offsite.pipeline.restore_plan import RestorePlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutReport:
+    """A partition that is not taken whole: up to `end` instead of `commit_end`, and of its segments so many as they
+    are, so many in part (their records have to be looked at), so many not at all."""
+
+    topic: str
+    partition: int
+    end: int
+    commit_end: int
+    whole_segments: int
+    edge_segments: int
+    left_out_segments: int
+
+
+def report_cuts(point: PointInTime, plan: RestorePlan) -> tuple[CutReport, ...]:
+    """The cut partitions of the plan's topics, sorted."""
+    chosen = {topic.source.incarnation for topic in plan.topics}
+    return tuple(
+        CutReport(
+            topic=cut.partition.topic,
+            partition=cut.partition.partition,
+            end=cut.end,
+            commit_end=cut.commit_end,
+            whole_segments=cut.whole_segments,
+            edge_segments=cut.edge_segments,
+            left_out_segments=cut.left_out_segments,
+        )
+        for cut in point.cuts()
+        if cut.partition.incarnation in chosen
+    )
+
+
+def point_notes(point: PointInTime, plan: RestorePlan) -> Iterator[str]:
+    """What a person should know of the point, and of partitions that mix."""
+    if point.until_ms is not None:
+        yield (
+            f"only records dated {format_time(point.until_ms)} or before, by their own time: a transaction may come "
+            "back in part; the figures are upper bounds"
+        )
+        yield from _compacted(plan)
+    for topic in plan.topics:
+        if topic.repartition is not None:
+            yield (
+                f"{topic.target} gets {topic.partitions} partitions instead of {topic.source.partitions}: records go "
+                "by their keys, offsets of groups cannot be translated"
+            )
+
+
+def _compacted(plan: RestorePlan) -> Iterator[str]:
+    """Compacted topics lose what a later record replaced, whatever the time says."""
+    for topic in plan.topics:
+        if "compact" in dict(topic.source.configs).get("cleanup.policy", ""):
+            yield (
+                f"{topic.source.topic} is compacted: what compaction took of a key before the backup saw it "
+                "is missing, also of the values of then"
+            )
