@@ -85,7 +85,9 @@ Isolation = Annotated[
 Offsets = Annotated[
     OffsetsOption,
     typer.Option(
-        "--offsets", help="translate: gap-free from the target's end, with a stored map from old to new offsets."
+        "--offsets",
+        help="preserve: every record at its old offset, transactions replayed. translate: gap-free from the target's "
+        "end, with a stored map from old to new offsets. auto: preserve, topic by topic, where it can be done soon.",
     ),
 ]
 
@@ -158,8 +160,11 @@ def restore_request(options: RestoreOptions) -> RestoreRequest:
     from offsite.services.metadata_restore import parse_metadata
     from offsite.services.restore_request import RestoreRequest
 
-    if options.offsets is OffsetsOption.PRESERVE:
-        raise BadOption("this version cannot keep source offsets", hint="use --offsets translate and its stored map")
+    if options.offsets is OffsetsOption.PRESERVE and options.isolation is IsolationOption.READ_UNCOMMITTED:
+        raise BadOption(
+            "--offsets preserve replays transactions: aborted records stay aborted",
+            hint="leave --isolation out; consumers of both isolation levels see what they saw at the source",
+        )
     _check_point(options)
     partitions = parse_partitions(options.partitions or ())
     return RestoreRequest(
@@ -176,6 +181,7 @@ def restore_request(options: RestoreOptions) -> RestoreRequest:
         ends=parse_offsets(_text(options.offsets_file)) if options.offsets_file else {},
         before=parse_before(options.before or ()),
         isolation=options.isolation.value,
+        offsets=options.offsets.value,
         metadata=parse_metadata(options.metadata),
         retention=options.retention.value,
         groups=parse_groups(options.groups or [NONE]),

@@ -1,7 +1,8 @@
 """Records that stand for nothing: they take the offsets that a log must have used up before its next record.
 
-A filler record has no value, no time, and a key of its own, so that a compacted topic takes it in, deletes it when it
-is compacted, and nobody confuses it with a record that was restored.
+A filler record has no value and no time. One without a key suits a log whose filler is deleted before anybody reads
+it. Filler that stays has a key of its own: a compacted topic takes it in and deletes it when it is compacted, and
+nobody confuses it with a record that was restored.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["FILLER_KEY", "FILLER_MAX_RECORDS", "filler_batch", "is_filler"]
 FILLER_KEY = b"\0offsite-filler"
 """No serializer that people use writes a key that begins so, with no value."""
 FILLER_MAX_RECORDS = 250_000
-"""In one batch: some 42 KB compressed, 6 MB while the broker looks at them."""
+"""In one batch: at most 200 KB compressed, 6 MB while the broker looks at them."""
 
 _NO_TIME_MS = -1
 _HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -28,10 +29,10 @@ _AFTER_CRC = struct.Struct(">hiqqqhii")
 _LENGTH_END = 12
 
 
-def filler_batch(count: int) -> bytearray:
+def filler_batch(count: int, *, keyed: bool) -> bytearray:
     """One batch of `count` filler records, at most `FILLER_MAX_RECORDS`, with a valid CRC; the caller's to change."""
     check(0 < count <= FILLER_MAX_RECORDS, f"a batch of {count} filler records")
-    return bytearray(_built(count))
+    return bytearray(_built(count, FILLER_KEY if keyed else None))
 
 
 def is_filler(record: Record) -> bool:
@@ -40,17 +41,17 @@ def is_filler(record: Record) -> bool:
 
 
 @lru_cache(maxsize=16)
-def _built(count: int) -> bytes:
-    body = compress(ZSTD, _body(count))
+def _built(count: int, key: bytes | None) -> bytes:
+    body = compress(ZSTD, _body(count, key))
     after_crc = _AFTER_CRC.pack(ZSTD, count - 1, _NO_TIME_MS, _NO_TIME_MS, -1, -1, -1, count)
     crc = crc32c(body, crc32c(after_crc))
     before_crc = struct.pack(">qiibI", 0, _HEADER.size - _LENGTH_END + len(body), -1, 2, crc)
     return b"".join((before_crc, after_crc, body))
 
 
-def _body(count: int) -> bytes:
+def _body(count: int, key: bytes | None) -> bytes:
     """Records as Kafka has them: length, attributes, time delta 0, offset delta, key, no value, no headers."""
-    tail = _varint(len(FILLER_KEY)) + FILLER_KEY + b"\x01\x00"
+    tail = (b"\x01" if key is None else _varint(len(key)) + key) + b"\x01\x00"
     parts: list[bytes] = []
     for delta in range(count):
         fields = b"\0\0" + _varint(delta) + tail

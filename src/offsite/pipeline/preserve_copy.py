@@ -15,11 +15,14 @@ from offsite.kafka.log_start import delete_before
 from offsite.kafka.routing import shared_router
 from offsite.kafka.transactions import PartitionTransactions
 from offsite.log.offset_map import OffsetMapBuilder
+from offsite.log.range import TopicPartition
 from offsite.pipeline.preserve_pieces import Data, Gap, Piece, SourcePieces, log_start
+from offsite.pipeline.preserve_plan import Filler
 from offsite.pipeline.preserve_resume import PassedOver
-from offsite.pipeline.preserve_writer import Filler, PreservingWriter
+from offsite.pipeline.preserve_writer import PreservingWriter
 from offsite.pipeline.restore_copy import RestoreEnds, RestoreReceipt
 from offsite.pipeline.restore_plan import PartitionRestore
+from offsite.repository.restore_layout import RestoreLayout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +35,11 @@ class PreserveTask:
     partition: PartitionRestore
     target_start: int
     filler: Filler
+
+
+def transaction_prefix(layout: RestoreLayout, target: TopicPartition) -> str:
+    """What the transactional ids of one restored partition begin with."""
+    return f"offsite-{layout.restore}-{target.topic}-{target.partition}"
 
 
 def restore_partition_preserving(task: PreserveTask, *, ends: RestoreEnds) -> RestoreReceipt:
@@ -52,7 +60,7 @@ class _Chain:
         self._task = task
         self._ends = ends
         self._router = shared_router(ends.kafka)
-        prefix = f"offsite-{ends.layout.restore}-{self._target.topic}-{self._target.partition}"
+        prefix = transaction_prefix(ends.layout, self._target)
         self._transactions = PartitionTransactions(self._router, self._target, prefix=prefix)
         if any(segment.has_transactions for segment in self._plan.segments):
             self._transactions.await_outcomes()
@@ -71,7 +79,7 @@ class _Chain:
     def run(self) -> RestoreReceipt:
         """Write what is not there yet, let the log start where the source's did, then store the map."""
         start = log_start(self._plan)
-        self._writer.fill_with_records(self._source.first_offset)
+        self._writer.fill_head(self._source.first_offset)
         for piece in self._source.pieces():
             self._take(piece)
         self._catch_up()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from enum import Enum
 
 from offsite.kafka.end_offset import await_end_offset
 from offsite.kafka.producer import Producer
@@ -15,14 +14,7 @@ from offsite.log.filler import FILLER_MAX_RECORDS, filler_batch
 from offsite.log.range import TopicPartition
 from offsite.model.errors import TargetNotEmpty
 from offsite.pipeline.preserve_pieces import Data, Gap, Outcome, Piece
-
-
-class Filler(Enum):
-    """What takes the offsets of a gap. `MARKERS`: control records, which no consumer sees; a millisecond each.
-    `TOMBSTONES`: records without value under a key of their own, for compacted topics."""
-
-    MARKERS = "markers"
-    TOMBSTONES = "tombstones"
+from offsite.pipeline.preserve_plan import Filler
 
 
 class PreservingWriter:
@@ -53,15 +45,13 @@ class PreservingWriter:
             case Outcome():
                 self._end(piece)
             case Gap() if filler is Filler.TOMBSTONES:
-                self.fill_with_records(piece.end)
+                self._fill_with_records(piece.end, keyed=True)
             case Gap():
                 self._fill_with_markers(piece.end)
 
-    def fill_with_records(self, end: int) -> None:
-        """Filler records up to `end`."""
-        while self.at < end:
-            count = min(end - self.at, FILLER_MAX_RECORDS)
-            self._put(filler_batch(count), count, None)
+    def fill_head(self, end: int) -> None:
+        """Use up the offsets below `end`, where the log will start: nobody reads them."""
+        self._fill_with_records(end, keyed=False)
 
     def flush(self) -> None:
         """Return when everything is in the log."""
@@ -87,6 +77,11 @@ class PreservingWriter:
         if producer_id not in self._open:
             self._open[producer_id] = self._transactions.begin()
         return self._open[producer_id]
+
+    def _fill_with_records(self, end: int, *, keyed: bool) -> None:
+        while self.at < end:
+            count = min(end - self.at, FILLER_MAX_RECORDS)
+            self._put(filler_batch(count, keyed=keyed), count, None)
 
     def _fill_with_markers(self, end: int) -> None:
         self.flush()

@@ -27,7 +27,8 @@ class TargetTopic:
 
     `max_batch_bytes`: the largest batch it takes. It takes record times in `[oldest_taken_ms, newest_taken_ms]`, and
     its brokers delete what is older than `oldest_kept_ms`, and of each partition what is more than `kept_bytes`.
-    `keeps_times`: it has CreateTime. `compacts`: it takes no record without a key. `configs` are its own settings.
+    `keeps_times`: it has CreateTime. `compacts`: it takes no record without a key. `configs` are its own settings,
+    `ends` where each partition ends.
     """
 
     topic: str
@@ -41,6 +42,7 @@ class TargetTopic:
     compacts: bool
     kept_bytes: int = UNLIMITED
     configs: tuple[tuple[str, str], ...] = ()
+    ends: tuple[int, ...] = ()
 
 
 def target_problems(

@@ -25,9 +25,9 @@ class RestoreLayout:
     def record_key(self) -> str:
         return f"{self.prefix}restore.json"
 
-    @property
-    def targets_key(self) -> str:
-        return f"{self.prefix}targets.json"
+    def targets_key(self, number: int) -> str:
+        """`number` counts from 1: how often the target topics were made, the first time included."""
+        return f"{self.prefix}targets{'' if number == 1 else f'-{number}'}.json"
 
     @property
     def report_key(self) -> str:

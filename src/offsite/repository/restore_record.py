@@ -1,14 +1,15 @@
 """What is remembered of a restore, so that the same command can finish it after a crash.
 
 Three objects below `restores/<restore>/`, each written once: `restore.json` before anything is touched,
-`targets.json` when the target topics exist, `report.json` at the end (see `restore_outcome`). A restore without a
-report is unfinished.
+`targets.json` when the target topics exist (`targets-2.json` when they were made again), `report.json` at the end (see
+`restore_outcome`). A restore without a report is unfinished.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 
 from offsite.log.range import TopicPartition
 from offsite.model.errors import DamagedObject
@@ -23,7 +24,7 @@ from offsite.repository.topic_settings import TopicSettings, topic_settings_from
 class RestoreRecord:
     """`request` is what was asked for, as sorted pairs of texts. With `until_ms` only records dated then or before.
     `topics` pairs source names with target names, sorted; `created` are the targets that did not exist before.
-    `settings` is what was decided for each target topic."""
+    `settings` is what was decided for each target topic; `preserved` are those that keep the source's offsets."""
 
     restore: str
     commit: int
@@ -36,6 +37,7 @@ class RestoreRecord:
     created: tuple[str, ...]
     until_ms: int | None = None
     settings: tuple[TopicSettings, ...] = ()
+    preserved: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,20 +53,27 @@ def put_record(store: Store, layout: RestoreLayout, record: RestoreRecord) -> No
 
 
 def put_targets(store: Store, layout: RestoreLayout, targets: RestoreTargets) -> None:
+    """Remember the topics as they were made now; what was remembered before stays, and does not count any more."""
     starts: list[JsonValue] = [
         {"topic": each.topic, "partition": each.partition, "start": start} for each, start in targets.starts
     ]
     fields: dict[str, JsonValue] = {"format": FORMAT, "topic_ids": dict(targets.topic_ids), "starts": starts}
-    store.put_if_absent(layout.targets_key, encode_canonical(fields))
+    store.put_if_absent(layout.targets_key(_targets_known(store, layout) + 1), encode_canonical(fields))
 
 
 def get_targets(store: Store, layout: RestoreLayout) -> RestoreTargets | None:
-    """None while the restore has not made its topics. Raises `DamagedObject`, `FormatTooNew`."""
-    data = store.get(layout.targets_key)
+    """As they were made last; None while they were not. Raises `DamagedObject`, `FormatTooNew`."""
+    key = layout.targets_key(max(_targets_known(store, layout), 1))
+    data = store.get(key)
     if data is None:
         return None
-    item = parse_json_object(data, source=layout.targets_key, damaged=DamagedObject)
+    item = parse_json_object(data, source=key, damaged=DamagedObject)
     return RestoreTargets(topic_ids=item.text_map("topic_ids"), starts=tuple(map(_start, item.children("starts"))))
+
+
+def _targets_known(store: Store, layout: RestoreLayout) -> int:
+    """How often the target topics were made."""
+    return next(number for number in count() if store.head(layout.targets_key(number + 1)) is None)
 
 
 def find_record(store: Store, layout: RestoreLayout) -> RestoreRecord | None:
@@ -98,6 +107,7 @@ def _record_fields(record: RestoreRecord) -> dict[str, JsonValue]:
         "topics": dict(record.topics),
         "created": list(record.created),
         "until_ms": record.until_ms,
+        "preserved": list(record.preserved),
         "settings": [topic_settings_to_json(each) for each in record.settings],
     }
 
@@ -115,6 +125,7 @@ def _record(item: JsonObject) -> RestoreRecord:
         created=item.texts("created"),
         until_ms=item.optional_integer("until_ms"),
         settings=tuple(map(topic_settings_from_json, item.children("settings"))),
+        preserved=item.texts("preserved"),
     )
 
 

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config import KafkaConfig
-from offsite.log.range import TopicPartition
-from offsite.model.errors import PartitionsFailed, TargetNotEmpty
 from offsite.model.group_patterns import GroupPatterns
 from offsite.model.time import format_time
 from offsite.pipeline.point_in_time import PointInTime
+from offsite.pipeline.preserve_plan import TopicOffsets
 from offsite.pipeline.proof import ProofEnds
 from offsite.pipeline.repartition import RepartitionReceipt
-from offsite.pipeline.restore_copy import RestoreEnds, RestoreReceipt, RestoreTask, restore_partition
+from offsite.pipeline.restore_copy import RestoreEnds, RestoreReceipt
 from offsite.pipeline.restore_plan import RestorePlan, TopicRestore, plan_restore
-from offsite.pipeline.runner import Done, Failed, OnProgress, Runner
+from offsite.pipeline.runner import OnProgress, Runner
 from offsite.pipeline.target_settings import AT_ONCE
 from offsite.repository.attempt import random_attempt
 from offsite.repository.backup import Backup
@@ -29,24 +27,23 @@ from offsite.repository.restore_layout import RestoreLayout
 from offsite.repository.restore_outcome import put_outcome
 from offsite.repository.restore_record import (
     RestoreRecord,
-    RestoreTargets,
-    get_targets,
     put_record,
-    put_targets,
     unfinished_restores,
 )
 from offsite.repository.state import BackupState
 from offsite.services.groups import GroupsApplied
 from offsite.services.metadata_restore import AppliedMetadata, MetadataPlan, apply_metadata, plan_metadata
+from offsite.services.offsets_mode import decide_offsets
 from offsite.services.preflight import checked_settings, refuse
 from offsite.services.proof import Finding, Proof
 from offsite.services.repartition import refuse_keyless, write_repartitions
+from offsite.services.restore_chains import write_chains
 from offsite.services.restore_groups import check_groups, restore_groups
 from offsite.services.restore_point import find_point
 from offsite.services.restore_proof import Restored, prove_restore, restore_outcome
 from offsite.services.restore_request import RestoreRequest, remembered
-from offsite.services.restore_schemas import schemas_first, without_live_schemas
-from offsite.services.restore_topics import create_topics, finish_topics, read_targets
+from offsite.services.restore_schemas import without_live_schemas
+from offsite.services.restore_topics import finish_topics, read_targets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +57,7 @@ class PlannedRestore:
     plan: RestorePlan
     point: PointInTime
     metadata: MetadataPlan
+    offsets: tuple[TopicOffsets, ...]
     groups: GroupPatterns
 
     @property
@@ -128,11 +126,14 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     )
     if backup.descriptor.cluster_id == cluster_id:
         plan = without_live_schemas(plan, request.selection, existing, unfinished)
+    offsets = decide_offsets(plan, point, request, existing=existing, unfinished=unfinished)
     metadata = plan_metadata(admin, backup.store, point.state, topics=names, apply=request.metadata)
     settings = () if unfinished else checked_settings(admin, plan.topics, existing, request, now_ms=now_ms)
     refuse(() if unfinished else metadata.problems)
     record = unfinished or replace(
-        _new_record(backup, request, plan, cluster_id, until_ms=point.until_ms), settings=settings
+        _new_record(backup, request, plan, cluster_id, until_ms=point.until_ms),
+        settings=settings,
+        preserved=tuple(sorted(each.target for each in offsets if each.preserve)),
     )
     return PlannedRestore(
         backup=backup,
@@ -141,6 +142,7 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
         plan=plan,
         point=point,
         metadata=metadata,
+        offsets=offsets,
         groups=request.groups,
     )
 
@@ -167,17 +169,17 @@ def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is to
     if not prepared.resumes:
         refuse_keyless(prepared.plan.repartitions, ends=ends, runner=runner)
     put_record(store, layout, record)
-    create_topics(admin, record.settings)
-    starts = dict(_targets(prepared, admin).starts)
-    tasks = [RestoreTask(partition=p, target_start=starts[p.target]) for p in prepared.plan.partitions]
-    write = partial(restore_partition, ends=ends)
-    waves = schemas_first(tasks, prepared.plan)
-    outcomes = [each for wave in waves for each in runner.run_all(wave, write, on_progress=on_progress)]
+    written = write_chains(
+        prepared.plan, prepared.offsets, record, ends=ends, admin=admin, runner=runner, on_progress=on_progress
+    )
+    starts = written.starts
     receipts: list[RestoreReceipt | RepartitionReceipt] = [
-        *_receipts(tasks, outcomes),
+        *written.receipts,
         *write_repartitions(prepared.plan.repartitions, starts, ends=ends, runner=runner, on_progress=on_progress),
     ]
-    restored = Restored(plan=prepared.plan, starts=starts, read_committed=ends.read_committed, same_offsets=frozenset())
+    restored = Restored(
+        plan=prepared.plan, starts=starts, read_committed=ends.read_committed, same_offsets=frozenset(record.preserved)
+    )
     proof_ends = ProofEnds(kafka=kafka, store=store, exact=True)
     proof = (
         prove_restore(restored, ends=proof_ends, admin=admin, runner=runner, on_progress=on_proof) if verify else None
@@ -228,46 +230,6 @@ def _new_record(
 def _with_record(topics: Sequence[TopicRestore], record: RestoreRecord) -> list[TopicRestore]:
     """A continued restore must go on treating as created what its first run created."""
     return [replace(topic, create=topic.target in record.created) for topic in topics]
-
-
-def _targets(prepared: PlannedRestore, admin: ClusterAdmin) -> RestoreTargets:
-    """The target topics and where they began: remembered by an earlier run, or read and remembered now, while empty."""
-    store, layout = prepared.backup.store, prepared.layout
-    names = [topic.target for topic in prepared.plan.topics]
-    found = admin.topics(names)
-    ids = tuple(sorted((name, str(topic.topic_id)) for name, topic in found.items()))
-    known = get_targets(store, layout)
-    if known is not None:
-        if known.topic_ids != ids:
-            raise _changed("were made again since this restore began")
-        return known
-    partitions = [TopicPartition(topic=t.name, partition=p.partition) for t in found.values() for p in t.partitions]
-    starts, ends = admin.start_offsets(partitions), admin.end_offsets(partitions)
-    if starts != ends:
-        raise _changed("hold records that this restore did not write")
-    targets = RestoreTargets(topic_ids=ids, starts=tuple(sorted(ends.items())))
-    put_targets(store, layout, targets)
-    return targets
-
-
-def _changed(problem: str) -> TargetNotEmpty:
-    return TargetNotEmpty(
-        f"target topics {problem}",
-        hint="delete them and run the restore again, or restore under other names (--rename)",
-    )
-
-
-def _receipts(tasks: Sequence[RestoreTask], outcomes: Sequence[Done[RestoreReceipt] | Failed]) -> list[RestoreReceipt]:
-    failed = [(t, o) for t, o in zip(tasks, outcomes, strict=True) if isinstance(o, Failed)]
-    if len(failed) == 1 or (failed and len(failed) == len(tasks)):
-        raise failed[0][1].error
-    if failed:
-        names = ", ".join(f"{task.partition.target} ({outcome.error.message})" for task, outcome in failed)
-        raise PartitionsFailed(
-            f"{len(failed)} of {len(tasks)} partitions failed: {names}",
-            hint="cure the cause and run the same command again: it continues where it stopped",
-        )
-    return [outcome.value for outcome in outcomes if isinstance(outcome, Done)]
 
 
 def _result(

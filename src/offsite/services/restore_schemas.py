@@ -7,18 +7,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from offsite.model.selection import TopicSelection
-from offsite.pipeline.restore_copy import RestoreTask
 from offsite.pipeline.restore_plan import RestorePlan
+from offsite.pipeline.restore_task import AnyRestoreTask
 from offsite.pipeline.target_topic import TargetTopic
 from offsite.repository.restore_record import RestoreRecord
 
 IN_USE = "this cluster's registry uses it: the schemas are there"
 
 
-def schemas_first(tasks: Iterable[RestoreTask], plan: RestorePlan) -> list[list[RestoreTask]]:
+def schemas_first(tasks: Iterable[AnyRestoreTask], plan: RestorePlan) -> list[list[AnyRestoreTask]]:
     """The tasks of the schemas topic, then the others. The plan has them in this order, and so have `tasks`."""
     schemas = {topic.target for topic in plan.topics if topic.source.holds_schemas}
-    waves: tuple[list[RestoreTask], list[RestoreTask]] = ([], [])
+    waves: tuple[list[AnyRestoreTask], list[AnyRestoreTask]] = ([], [])
     for task in tasks:
         waves[task.partition.target.topic not in schemas].append(task)
     return [wave for wave in waves if wave]

@@ -37,6 +37,7 @@ def read_targets(admin: ClusterAdmin, names: Iterable[str], *, now_ms: int) -> l
         replace(
             _target(name, len(topic.partitions), records[name], configs[name], now_ms),
             configs=tuple(sorted(own[name].items())),
+            ends=tuple(ends[TopicPartition(topic=name, partition=number)] for number in range(len(topic.partitions))),
         )
         for name, topic in existing.items()
     ]

@@ -1,0 +1,97 @@
+"""Whether a topic can come back at its own offsets, and at what cost. Pure: what a backup knows of its segments in, a
+verdict for each topic out, with the figures for each partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from offsite.pipeline.preserve_pieces import first_offset
+from offsite.pipeline.restore_plan import PartitionRestore
+from offsite.pipeline.target_topic import TargetTopic
+
+MARKER_GAPS_MAX = 20_000
+"""Offsets without records that are filled one by one in a partition: less than a minute."""
+COMPACTED_MARKER_GAPS_MAX = 1_000
+"""On a compacted topic, where records can do it faster, and compaction takes them away."""
+AUTO_EXTRA_MAX_S = 120.0
+"""How much longer than without it `auto` lets a topic take to keep its offsets."""
+PARTITIONS_AT_ONCE = 4
+"""How many partitions are taken to be written at the same time: few, so that estimates are not too low."""
+
+HEAD_OFFSETS_PER_S = 4_000_000
+TRANSACTION_S = 0.015
+MARKER_S = 0.002
+TOMBSTONE_OFFSETS_PER_S = 1_000
+"""Measured on two busy cores. Tombstones come as one batch for each gap; gaps of one are the worst."""
+
+
+class Filler(Enum):
+    """What takes the offsets of a gap. `MARKERS`: control records, which no consumer sees. `TOMBSTONES`: records
+    without value under a key of their own, for compacted topics."""
+
+    MARKERS = "markers"
+    TOMBSTONES = "tombstones"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreservedPartition:
+    """One partition and what its offsets cost: `head_offsets` below its first batch, `gap_offsets` without a record in
+    it (as far as segments tell; `filler` takes them), `outcomes` of transactions to replay."""
+
+    chain: PartitionRestore
+    head_offsets: int
+    gap_offsets: int
+    outcomes: int
+    filler: Filler
+
+    @property
+    def extra_s(self) -> float:
+        """How much longer it takes than without its offsets, at most."""
+        of_gap_s = MARKER_S if self.filler is Filler.MARKERS else 1 / TOMBSTONE_OFFSETS_PER_S
+        return self.head_offsets / HEAD_OFFSETS_PER_S + self.outcomes * TRANSACTION_S + self.gap_offsets * of_gap_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicOffsets:
+    """A topic's verdict. `reason` says why it is not preserved. `partitions` are all that hold or held anything, also
+    when it is not: what it would cost."""
+
+    source: str
+    target: str
+    preserve: bool
+    reason: str
+    partitions: tuple[PreservedPartition, ...]
+
+    @property
+    def extra_s(self) -> float:
+        """How much longer the topic takes to keep its offsets, a few partitions at the same time."""
+        each = [partition.extra_s for partition in self.partitions]
+        return max(max(each, default=0.0), sum(each) / PARTITIONS_AT_ONCE)
+
+
+def preserved_partition(chain: PartitionRestore, *, compacted: bool, target_end: int = 0) -> PreservedPartition:
+    """The figures of one partition, into a target that ends at `target_end`."""
+    records = sum(segment.records for segment in chain.segments)
+    outcomes = sum(segment.control_batches for segment in chain.segments)
+    first = first_offset(chain)
+    gaps = max(chain.end - first - records - outcomes, 0)
+    return PreservedPartition(
+        chain=chain,
+        head_offsets=max(first - target_end, 0),
+        gap_offsets=gaps,
+        outcomes=outcomes,
+        filler=Filler.TOMBSTONES if compacted and gaps > COMPACTED_MARKER_GAPS_MAX else Filler.MARKERS,
+    )
+
+
+def obstacle(partitions: Sequence[PreservedPartition], target: TargetTopic | None) -> str:
+    """Why the offsets of these cannot be kept in `target` (None: it will be made); empty when they can."""
+    for each in partitions:
+        name, number = f"partition {each.chain.source.partition}", each.chain.target.partition
+        if target is not None and target.ends[number] > first_offset(each.chain):
+            return f"{name} of the target ends at {target.ends[number]:,} already, beyond where the source begins"
+        if each.filler is Filler.MARKERS and each.gap_offsets > MARKER_GAPS_MAX:
+            return f"{name} has {each.gap_offsets:,} offsets without records, too many to fill"
+    return ""

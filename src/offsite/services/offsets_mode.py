@@ -1,0 +1,120 @@
+"""Which topics of a restore keep their source's offsets: decided once, before anything is touched, and remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from offsite.log.range import TopicPartition
+from offsite.model.errors import RestoreRefused
+from offsite.model.time import format_duration
+from offsite.pipeline.point_in_time import PointInTime, is_open
+from offsite.pipeline.preserve_copy import PreserveTask
+from offsite.pipeline.preserve_plan import AUTO_EXTRA_MAX_S, TopicOffsets, obstacle, preserved_partition
+from offsite.pipeline.restore_copy import RestoreTask
+from offsite.pipeline.restore_plan import PartitionRestore, RestorePlan, TopicRestore
+from offsite.pipeline.restore_task import AnyRestoreTask
+from offsite.pipeline.target_topic import TargetTopic
+from offsite.repository.commit import PartitionId
+from offsite.repository.restore_record import RestoreRecord
+from offsite.services.restore_request import RestoreRequest
+
+AUTO, PRESERVE, TRANSLATE = "auto", "preserve", "translate"
+
+
+def decide_offsets(
+    plan: RestorePlan,
+    point: PointInTime,
+    request: RestoreRequest,
+    *,
+    existing: Iterable[TargetTopic],
+    unfinished: RestoreRecord | None,
+) -> tuple[TopicOffsets, ...]:
+    """One verdict for each topic of `plan`; those of an `unfinished` restore stand.
+
+    `auto` keeps offsets where that is possible and does not take long. Raises `RestoreRefused` when they were asked for
+    and cannot be kept, with all reasons.
+    """
+    targets = {target.topic: target for target in existing}
+    judged = [_judge(topic, plan, point, request, targets.get(topic.target)) for topic in plan.topics]
+    if unfinished is not None:
+        return tuple(replace(each, preserve=each.target in unfinished.preserved) for each in judged)
+    if request.offsets == PRESERVE and (refused := [each for each in judged if not each.preserve]):
+        raise RestoreRefused(
+            "; ".join(f"{each.source} cannot keep its offsets: {each.reason}" for each in refused),
+            hint="use --offsets auto, which keeps them where it can and stores a map from old to new offsets elsewhere",
+        )
+    return tuple(judged)
+
+
+def restore_tasks(
+    plan: RestorePlan, offsets: Sequence[TopicOffsets], starts: Mapping[TopicPartition, int]
+) -> list[AnyRestoreTask]:
+    """A task for each partition, topics in the plan's order. `starts`: where target partitions ended before."""
+    translated: dict[str, list[PartitionRestore]] = {}
+    for chain in plan.partitions:
+        translated.setdefault(chain.target.topic, []).append(chain)
+    tasks: list[AnyRestoreTask] = []
+    for topic in offsets:
+        if topic.preserve:
+            tasks += [
+                PreserveTask(partition=each.chain, target_start=starts[each.chain.target], filler=each.filler)
+                for each in topic.partitions
+            ]
+        else:
+            chains = translated.get(topic.target, [])
+            tasks += [RestoreTask(partition=chain, target_start=starts[chain.target]) for chain in chains]
+    return tasks
+
+
+def _judge(
+    topic: TopicRestore, plan: RestorePlan, point: PointInTime, request: RestoreRequest, target: TargetTopic | None
+) -> TopicOffsets:
+    compacted = "compact" in dict(topic.source.configs).get("cleanup.policy", "")
+    ends = target.ends if target is not None else (0,) * topic.source.partitions
+    partitions = tuple(
+        preserved_partition(chain, compacted=compacted, target_end=ends[chain.target.partition])
+        for chain in _chains(topic, plan, point, request)
+        if chain.target.partition < len(ends)
+    )
+    offsets = TopicOffsets(
+        source=topic.source.topic, target=topic.target, preserve=False, reason="", partitions=partitions
+    )
+    if request.offsets == TRANSLATE:
+        return offsets
+    reason = _reason(topic, point, request) or obstacle(partitions, target)
+    if not reason and request.offsets == AUTO and offsets.extra_s > AUTO_EXTRA_MAX_S:
+        reason = f"it would take about {format_duration(offsets.extra_s)} longer; --offsets preserve does it"
+    return replace(offsets, preserve=not reason, reason=reason)
+
+
+def _reason(topic: TopicRestore, point: PointInTime, request: RestoreRequest) -> str:
+    """Why what is asked for cannot be had at the source's offsets, whatever the log is."""
+    if request.isolation != "read_committed":
+        return "records of aborted transactions are to come back as plain ones"
+    if topic.repartition is not None:
+        return "its records go to other partitions"
+    segments = [
+        segment
+        for partition, found in point.commit.segments.items()
+        if (partition.topic, partition.topic_id) == (topic.source.topic, topic.source.topic_id)
+        for segment in found
+    ]
+    if any(is_open(segment, point.until_ms) for segment in segments):
+        return "records are picked by their dates, which leaves gaps"
+    return ""
+
+
+def _chains(
+    topic: TopicRestore, plan: RestorePlan, point: PointInTime, request: RestoreRequest
+) -> Iterator[PartitionRestore]:
+    """All partitions of the topic that hold anything, or did before retention emptied them."""
+    known = {chain.target: chain for chain in plan.partitions}
+    for number in range(topic.source.partitions):
+        target = TopicPartition(topic=topic.target, partition=number)
+        source = PartitionId(topic=topic.source.topic, topic_id=topic.source.topic_id, partition=number)
+        position = point.state.positions.get(source)
+        if target in known:
+            yield replace(known[target], until_ms=None)
+        elif position and position.end > 0 and request.partitions.includes(source.topic, number):
+            yield PartitionRestore(source=source, target=target, segments=(), end=position.end)

@@ -1,0 +1,102 @@
+"""The copying part of a restore: every partition written, at its own offsets or gap-free, until none is left.
+
+A topic whose open transactions were ended by brokers while nobody wrote cannot be continued. It was made by this very
+restore, so it is deleted and written again from its beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.routing import shared_router
+from offsite.kafka.transactions import PartitionTransactions
+from offsite.log.range import TopicPartition
+from offsite.model.errors import PartitionsFailed, TransactionLost
+from offsite.pipeline.preserve_copy import transaction_prefix
+from offsite.pipeline.preserve_plan import TopicOffsets
+from offsite.pipeline.restore_copy import RestoreEnds, RestoreReceipt
+from offsite.pipeline.restore_plan import RestorePlan
+from offsite.pipeline.restore_task import AnyRestoreTask, restore_any_partition
+from offsite.pipeline.runner import Done, Failed, OnProgress, Runner
+from offsite.repository.restore_record import RestoreRecord
+from offsite.services.offsets_mode import restore_tasks
+from offsite.services.restore_schemas import schemas_first
+from offsite.services.restore_targets import find_targets
+from offsite.services.restore_topics import create_topics
+
+REMAKES_MAX = 1
+"""In one run: a topic that loses its transactions twice has another reason than a long pause. A person must look."""
+
+Outcome = Done[RestoreReceipt] | Failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenChains:
+    """`starts`: where each target partition ended before the restore."""
+
+    starts: Mapping[TopicPartition, int]
+    receipts: Sequence[RestoreReceipt]
+
+
+def write_chains(  # noqa: PLR0913  # what to write, where, and who does it
+    plan: RestorePlan,
+    offsets: Sequence[TopicOffsets],
+    record: RestoreRecord,
+    *,
+    ends: RestoreEnds,
+    admin: ClusterAdmin,
+    runner: Runner,
+    on_progress: OnProgress | None,
+) -> WrittenChains:
+    """Make the topics and write `plan.partitions`. Raises `TargetNotEmpty`, and `PartitionsFailed` when some partitions
+    could not be written: the others are complete then."""
+    write = partial(restore_any_partition, ends=ends)
+    outcomes: dict[TopicPartition, Outcome] = {}
+    for remaining in range(REMAKES_MAX, -1, -1):
+        create_topics(admin, record.settings)
+        starts = find_targets(ends.store, ends.layout, admin, [topic.target for topic in plan.topics])
+        tasks = restore_tasks(plan, offsets, starts)
+        missing = [task for task in tasks if task.partition.target not in outcomes]
+        for wave in schemas_first(missing, plan):
+            outcomes |= zip(
+                (t.partition.target for t in wave), runner.run_all(wave, write, on_progress=on_progress), strict=True
+            )
+        lost = _lost_topics(outcomes) & set(record.created)
+        if not lost or not remaining:
+            break
+        _unmake(lost, tasks, ends, admin)
+        outcomes = {target: outcome for target, outcome in outcomes.items() if target.topic not in lost}
+    return WrittenChains(starts=starts, receipts=_receipts(tasks, outcomes))
+
+
+def _lost_topics(outcomes: Mapping[TopicPartition, Outcome]) -> set[str]:
+    failed = [(target.topic, outcome.error) for target, outcome in outcomes.items() if isinstance(outcome, Failed)]
+    return {topic for topic, error in failed if isinstance(error, TransactionLost)}
+
+
+def _unmake(topics: set[str], tasks: Sequence[AnyRestoreTask], ends: RestoreEnds, admin: ClusterAdmin) -> None:
+    """Delete them, after their open transactions: a marker that comes later would find the new topic."""
+    router = shared_router(ends.kafka)
+    for target in (task.partition.target for task in tasks if task.partition.target.topic in topics):
+        PartitionTransactions(router, target, prefix=transaction_prefix(ends.layout, target)).abandon()
+    admin.delete_topics(sorted(topics))
+    for task in tasks:
+        router.forget(task.partition.target)
+
+
+def _receipts(tasks: Sequence[AnyRestoreTask], outcomes: Mapping[TopicPartition, Outcome]) -> Sequence[RestoreReceipt]:
+    """Those of all tasks, in their order."""
+    ended = [(task.partition.target, outcomes[task.partition.target]) for task in tasks]
+    failed = [(target, outcome.error) for target, outcome in ended if isinstance(outcome, Failed)]
+    if len(failed) == 1 or (failed and len(failed) == len(tasks)):
+        raise failed[0][1]
+    if failed:
+        names = ", ".join(f"{target} ({error.message})" for target, error in failed)
+        raise PartitionsFailed(
+            f"{len(failed)} of {len(tasks)} partitions failed: {names}",
+            hint="cure the cause and run the same command again: it continues where it stopped",
+        )
+    return [outcome.value for _, outcome in ended if isinstance(outcome, Done)]

@@ -1,0 +1,53 @@
+"""The target topics of a restore as it found or made them: remembered, so that the next run knows them again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from uuid import UUID
+
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.metadata import TopicMetadata
+from offsite.log.range import TopicPartition
+from offsite.model.errors import TargetNotEmpty
+from offsite.repository.restore_layout import RestoreLayout
+from offsite.repository.restore_record import RestoreTargets, get_targets, put_targets
+from offsite.repository.store import Store
+
+
+def find_targets(
+    store: Store, layout: RestoreLayout, admin: ClusterAdmin, names: Collection[str]
+) -> Mapping[TopicPartition, int]:
+    """Where each target partition ended before the restore: remembered by an earlier run, or read and remembered now.
+
+    Topics that were made again since then count as new ones while they are empty. Raises `TargetNotEmpty`.
+    """
+    found = admin.topics(names)
+    known = get_targets(store, layout)
+    known_ids = dict(known.topic_ids) if known else {}
+    new = {name: topic for name, topic in found.items() if known_ids.get(name) != _id(topic.topic_id)}
+    if known is not None and not new:
+        return dict(known.starts)
+    starts = {key: start for key, start in (known.starts if known else ()) if key.topic not in new}
+    starts |= _empty_ends(admin, new, again=known is not None)
+    ids = {name: _id(topic.topic_id) for name, topic in found.items()}
+    targets = RestoreTargets(topic_ids=tuple(sorted(ids.items())), starts=tuple(sorted(starts.items())))
+    put_targets(store, layout, targets)
+    return starts
+
+
+def _empty_ends(
+    admin: ClusterAdmin, topics: Mapping[str, TopicMetadata], *, again: bool
+) -> Mapping[TopicPartition, int]:
+    partitions = [TopicPartition(topic=t.name, partition=p.partition) for t in topics.values() for p in t.partitions]
+    starts, ends = admin.start_offsets(partitions), admin.end_offsets(partitions)
+    if starts != ends:
+        problem = "were made again since this restore began, and" if again else ""
+        raise TargetNotEmpty(
+            f"target topics {problem} hold records that this restore did not write".replace("  ", " "),
+            hint="delete them and run the restore again, or restore under other names (--rename)",
+        )
+    return ends
+
+
+def _id(topic_id: UUID | None) -> str:
+    return str(topic_id)
