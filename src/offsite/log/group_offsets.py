@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import lt
 from typing import NamedTuple
 
 from offsite.model.check import check
@@ -78,14 +79,23 @@ class TopicOffsetsBuilder:
         self._metadata.append(metadata)
 
     def build(self) -> TopicOffsets:
-        order = sorted(range(len(self._partitions)), key=self._partitions.__getitem__)
+        """The columns; the builder is done."""
+        if not all(map(lt, self._partitions, self._partitions[1:])):
+            self._sort()
         return TopicOffsets(
             topic=self.topic,
-            partitions=array("i", map(self._partitions.__getitem__, order)),
-            offsets=array("q", map(self._offsets.__getitem__, order)),
-            leader_epochs=array("i", map(self._epochs.__getitem__, order)),
-            metadata=tuple(map(self._metadata.__getitem__, order)),
+            partitions=self._partitions,
+            offsets=self._offsets,
+            leader_epochs=self._epochs,
+            metadata=tuple(self._metadata),
         )
+
+    def _sort(self) -> None:
+        order = sorted(range(len(self._partitions)), key=self._partitions.__getitem__)
+        self._partitions = array("i", map(self._partitions.__getitem__, order))
+        self._offsets = array("q", map(self._offsets.__getitem__, order))
+        self._epochs = array("i", map(self._epochs.__getitem__, order))
+        self._metadata = [self._metadata[row] for row in order]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
