@@ -8,6 +8,7 @@ import typer
 
 from offsite.cli.cut_view import render_cuts
 from offsite.cli.groups import render_applied as render_groups
+from offsite.cli.offsets_view import describe_mode, render_offsets
 from offsite.cli.option_group import takes
 from offsite.cli.options import Output, SparkMaster, Yes
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, emit_notice
@@ -97,7 +98,7 @@ def _prepare(options: RestoreOptions, cluster: Cluster) -> PlannedRestore:
 def _render_plan(console: Console, report: RestorePlanReport) -> None:
     from rich.table import Table
 
-    table = Table("topic", "to", "partitions", "records", "size", "how")
+    table = Table("topic", "to", "partitions", "records", "size", "how", "offsets")
     for topic in report.topics:
         how = "create" if topic.create else "fill (exists, empty)"
         table.add_row(
@@ -107,6 +108,7 @@ def _render_plan(console: Console, report: RestorePlanReport) -> None:
             f"{topic.records:,}",
             format_size(topic.bytes),
             how,
+            describe_mode(topic.offsets),
         )
     console.print(table)
     console.print(
@@ -115,6 +117,7 @@ def _render_plan(console: Console, report: RestorePlanReport) -> None:
         f"{', continues an unfinished run' if report.resumes else ''}"
     )
     render_cuts(console, report.cuts)
+    render_offsets(console, report)
     render_topic_diffs(console, report.topics)
     render_metadata_plan(console, report.metadata)
     for skipped, reason in report.skipped:
@@ -130,9 +133,11 @@ def _source_name(topic: TopicPlanReport) -> str:
 def _render_result(console: Console, result: RestoreResult) -> None:
     console.print(f"restore {result.restore}: {result.records:,} records, {format_size(result.bytes)}")
     for name, topic in result.topics.items():
-        left_out = f", {topic.invisible_records:,} aborted records left out" if topic.invisible_records else ""
+        invisible = "stay aborted" if topic.same_offsets else "left out"
+        aborted = f", {topic.invisible_records:,} aborted records {invisible}" if topic.invisible_records else ""
+        kept = " at their offsets" if topic.same_offsets else ""
         renamed = f" (from {topic.source})" if topic.source != name else ""
-        console.print(f"  {name}{renamed}: {topic.records:,} records in {topic.partitions} partitions{left_out}")
+        console.print(f"  {name}{renamed}: {topic.records:,} records in {topic.partitions} partitions{kept}{aborted}")
     for skipped, reason in result.skipped:
         console.print(f"  skipped: {skipped}: {reason}", markup=False)
     for name, setting, value in result.held_back:

@@ -67,10 +67,12 @@ class PlannedRestore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredTopic:
-    """`records` are in the target; `invisible_records` were left out as aborted or undecided at the restore point."""
+    """`records` are in the target; `invisible_records` were left out as aborted or undecided at the restore point, or,
+    with `same_offsets`, are there and aborted."""
 
     source: str
     partitions: int
+    same_offsets: bool
     records: int
     bytes: int
     invisible_records: int
@@ -245,7 +247,7 @@ def _result(
         resumed=prepared.resumes,
         records=sum(receipt.records for receipt in receipts),
         bytes=sum(receipt.bytes for receipt in receipts),
-        topics={topic.target: _topic(topic, receipts) for topic in prepared.plan.topics},
+        topics={topic.target: _topic(topic, receipts, prepared.record) for topic in prepared.plan.topics},
         skipped=prepared.plan.skipped,
         held_back=tuple((topic, each.setting, each.value) for topic, each in left_out if each.reason == AT_ONCE),
         left_out=tuple((topic, each.setting, each.reason) for topic, each in left_out if each.reason != AT_ONCE),
@@ -255,11 +257,14 @@ def _result(
     )
 
 
-def _topic(topic: TopicRestore, receipts: Sequence[RestoreReceipt | RepartitionReceipt]) -> RestoredTopic:
+def _topic(
+    topic: TopicRestore, receipts: Sequence[RestoreReceipt | RepartitionReceipt], record: RestoreRecord
+) -> RestoredTopic:
     own = [receipt for receipt in receipts if receipt.target.topic == topic.target]
     return RestoredTopic(
         source=topic.source.topic,
         partitions=topic.partitions,
+        same_offsets=topic.target in record.preserved,
         records=sum(receipt.records for receipt in own),
         bytes=sum(receipt.bytes for receipt in own),
         invisible_records=sum(receipt.invisible_records for receipt in own),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from offsite.log.record import LOG_APPEND_TIME
 from offsite.repository.topic_settings import TopicSettings
 from offsite.services.metadata_restore import MetadataPlan
+from offsite.services.offsets_report import OffsetsReport, offsets_notes, report_offsets
 from offsite.services.point_report import CutReport, point_notes, report_cuts
 from offsite.services.restore import PlannedRestore
 
@@ -37,6 +38,7 @@ class TopicPlanReport:
     holds_schemas: bool
     replication_factor: int
     settings: tuple[SettingDiff, ...]
+    offsets: OffsetsReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,7 @@ class RestorePlanReport:
 def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
     """What `prepared` will do, and what a person should know before it does."""
     record, plan = prepared.record, prepared.plan
+    offsets = {each.target: each for each in prepared.offsets}
     decided = {settings.topic: settings for settings in record.settings}
     return RestorePlanReport(
         restore=record.restore,
@@ -81,6 +84,7 @@ def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
                 holds_schemas=topic.source.holds_schemas,
                 replication_factor=decided[topic.target].replication_factor,
                 settings=tuple(_differences(dict(topic.source.configs), decided[topic.target])),
+                offsets=report_offsets(offsets[topic.target]),
             )
             for topic in plan.topics
         ),
@@ -109,6 +113,8 @@ def _notes(prepared: PlannedRestore) -> Iterator[str]:
     replicas = {topic.target: topic.source.replication_factor for topic in plan.topics}
     for settings in prepared.record.settings:
         yield from _settings_notes(settings, replicas[settings.topic])
+    for each in prepared.offsets:
+        yield from offsets_notes(each)
     yield from prepared.metadata.notes
     for hole in plan.holes:
         yield f"{hole.partition_id} lacks offsets {hole.start} to {hole.end - 1}: gone at the source ({hole.reason})"
