@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from offsite.model.errors import BadOption, NoSuchTopic, ProtectedTopic
+from offsite.model.partition_counts import parse_partition_counts
 from offsite.model.rename import parse_renames
 from offsite.model.selection import parse_selection
+from offsite.model.size import KIB
 from offsite.pipeline.restore_plan import RestorePlan, plan_restore
 from offsite.pipeline.target_topic import TargetTopic
 from offsite.repository.commit import PartitionId, Position, TopicIncarnation, TopicShape
@@ -150,3 +152,37 @@ def test_holes_of_restored_topics_are_in_the_plan() -> None:
     hole = RecordedHole(partition_id=partition("t", 0), start=2, end=4, reason="retention")
     other = RecordedHole(partition_id=partition("u", 0, topic_id="id-2"), start=0, end=1, reason="retention")
     assert plan(replace(backup(shape("t")), holes=(hole, other))).holes == (hole,)
+
+
+def replanned(counts: str, *topics: str) -> RestorePlan:
+    return plan_restore(
+        backup(*(shape(topic, topic_id=topic) for topic in topics)),
+        parse_selection(["*"]),
+        renames=parse_renames(["*=*-new"]),
+        target_topics=(),
+        until_ms=7,
+        counts=parse_partition_counts([counts]),
+    )
+
+
+def test_a_topic_with_another_partition_count_is_written_as_one() -> None:
+    result = replanned("t=5", "t", "u")
+    assert [(topic.target, topic.partitions) for topic in result.topics] == [("t-new", 5), ("u-new", 2)]
+    assert [chain.target.topic for chain in result.partitions] == ["u-new"]
+    (mixed,) = result.repartitions
+    assert (mixed.target, mixed.partitions, [each.source.topic for each in mixed.sources]) == ("t-new", 5, ["t"])
+    assert {chain.until_ms for chain in result.all_chains} == {7}
+    assert result.raw_bytes == 2000
+
+
+def test_a_topic_that_has_the_count_already_keeps_its_partitions() -> None:
+    assert replanned("2", "t", "u").repartitions == ()
+
+
+def test_room_is_made_for_the_new_batches_of_a_repartitioned_topic() -> None:
+    assert [topic.largest_batch_bytes for topic in replanned("t=5", "t", "u").topics] == [256 * KIB, 1000]
+
+
+def test_a_count_for_a_topic_that_is_not_restored_is_refused() -> None:
+    with pytest.raises(BadOption, match="x"):
+        replanned("x=5", "t")

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from offsite.cli.restore_options import KeylessOption, RestoreOptions, restore_request
+from offsite.log.range import TopicPartition
+from offsite.model.errors import BadOption
+from offsite.services.restore_request import RestoreRequest, remembered
+
+CUT = "topic,partition,offset\norders,0,12\n"
+
+
+def requested(**options: object) -> RestoreRequest:
+    return restore_request(RestoreOptions(repo="r", backup="b", **options))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def cut(tmp_path: Path) -> Path:
+    path = tmp_path / "cut.csv"
+    path.write_text(CUT)
+    return path
+
+
+CONTRADICTIONS: dict[str, dict[str, object]] = {
+    "two commits": {"commit": 1, "committed_at": "1h-ago"},
+    "a commit and a checkpoint": {"commit": 1, "checkpoint": 1},
+    "a commit by time and a checkpoint": {"committed_at": "1h-ago", "checkpoint": 1},
+    "a time and a checkpoint": {"at": "1h-ago", "checkpoint": 1},
+    "an offset and a checkpoint": {"before": ["topic=orders,partition=0,offset=1"], "checkpoint": 1},
+}
+
+
+@pytest.mark.parametrize("options", CONTRADICTIONS.values(), ids=CONTRADICTIONS)
+def test_options_that_name_two_points_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(BadOption, match="both say where to stop"):
+        requested(**options)
+
+
+@pytest.mark.parametrize("other", [{"at": "1h-ago"}, {"before": ["topic=a,partition=0,offset=1"]}, {"checkpoint": 1}])
+def test_a_file_of_offsets_is_a_whole_cut(cut: Path, other: dict[str, object]) -> None:
+    assert requested(offsets_file=cut, commit=1).ends == {TopicPartition(topic="orders", partition=0): 12}
+    with pytest.raises(BadOption, match="--offsets-file"):
+        requested(offsets_file=cut, **other)
+
+
+def test_a_time_and_an_offset_take_a_part_of_any_commit() -> None:
+    request = requested(at="1h-ago", before=["topic=orders,partition=0,offset=1"], committed_at="1h-ago")
+    assert (request.at, request.committed_at) == ("1h-ago", "1h-ago")
+
+
+def test_an_offsets_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    for name in ("missing", "binary"):
+        with pytest.raises(BadOption, match=name):
+            requested(offsets_file=tmp_path / name)
+
+
+def test_chosen_partitions_choose_their_topics_unless_topics_are_named() -> None:
+    assert requested(partitions=["orders:0", "users:1"]).selection.include == ("orders", "users")
+    assert requested(partitions=["orders:0"], topics=["*"]).selection.include == ("*",)
+
+
+def test_requests_are_equal_when_they_say_the_same_and_differ_when_they_do_not(cut: Path) -> None:
+    said: list[dict[str, object]] = [
+        {},
+        {"at": "1h-ago"},
+        {"committed_at": "1h-ago"},
+        {"checkpoint": 0},
+        {"before": ["topic=orders,partition=0,offset=1"]},
+        {"before": ["topic=orders,partition=0,offset=2"]},
+        {"offsets_file": cut},
+        {"partitions": ["orders:0"]},
+        {"rename": ["*=*-x"]},
+        {"repartition": ["orders=3"]},
+        {"repartition": ["orders=3"], "keyless": KeylessOption.IN_TURN},
+    ]
+    texts = [remembered(requested(**each)) for each in said]
+    assert texts == [remembered(requested(**each)) for each in said]
+    assert len(set(texts)) == len(said)
