@@ -143,6 +143,8 @@ def _render(console: Console, result: VerifyResult) -> None:
             f"    needed by restore points {damage.first_commit} to {damage.last_commit}; object {damage.key}",
             markup=False,
         )
+    for snapshot in result.damaged_snapshots:
+        console.print(f"  DAMAGED snapshot of commit {snapshot.first_commit}: {snapshot.problem}", markup=False)
     if result.against is not None:
         _render_comparison(console, result.against)
     elif result.ok and result.depth == "quick":

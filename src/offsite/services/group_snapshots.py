@@ -47,7 +47,8 @@ def save_groups(
     former snapshot still holds), and what there is to say."""
     if fetched is None:
         return None, None
-    former, note = _former(backup, base)
+    former, problem = _former(backup, base)
+    note = problem
     found = on_topics(fetched.groups, {shape.topic: shape.topic_id for shape in topics})
     groups = _with_former(found, former, fetched.failed)
     if former and not groups:

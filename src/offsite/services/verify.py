@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from offsite.pipeline.runner import OnProgress, Runner
@@ -18,6 +18,7 @@ from offsite.repository.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.repository.store import Store
 from offsite.services.compare import CompareResult
+from offsite.services.verify_snapshots import SnapshotDamage, look_up_snapshots, read_snapshots
 
 HEADS_AT_ONCE = 16
 """Parallel look-ups of objects: hides the latency of an object store without troubling it."""
@@ -40,7 +41,7 @@ class Damage:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyResult:
     """`ok` means: everything listed is there and whole, as far as this depth can tell; and the cluster that it was
-    compared with holds what it says, if there was one (`against`)."""
+    compared with holds what it says, if there was one (`against`). Damaged snapshots cost no records."""
 
     ok: bool
     backup: str
@@ -50,7 +51,12 @@ class VerifyResult:
     records: int
     bytes: int
     damaged: tuple[Damage, ...]
+    damaged_snapshots: tuple[SnapshotDamage, ...] = ()
     against: CompareResult | None = None
+
+    def and_of(self, snapshots: tuple[SnapshotDamage, ...]) -> VerifyResult:
+        """The same result with what is wrong with snapshots."""
+        return replace(self, ok=self.ok and not snapshots, damaged_snapshots=snapshots)
 
 
 def verify_quick(backup: Backup) -> VerifyResult:
@@ -60,7 +66,7 @@ def verify_quick(backup: Backup) -> VerifyResult:
     with ThreadPoolExecutor(max_workers=HEADS_AT_ONCE, thread_name_prefix="verify") as pool:
         problems = tuple(pool.map(partial(_look_up, backup.store), segments))
     findings = (SegmentFinding(segment=s, problem=p) for s, p in zip(segments, problems, strict=True))
-    return _result(backup, head, "quick", segments, findings)
+    return _result(backup, head, "quick", segments, findings).and_of(look_up_snapshots(backup, head))
 
 
 def verify_deep(backup: Backup, runner: Runner, *, on_progress: OnProgress | None = None) -> VerifyResult:
@@ -70,7 +76,7 @@ def verify_deep(backup: Backup, runner: Runner, *, on_progress: OnProgress | Non
     findings: Sequence[SegmentFinding] = ()
     if segments:
         findings = runner.run(segments, partial(verify_segment, store=backup.store), on_progress=on_progress)
-    return _result(backup, head, "deep", segments, findings)
+    return _result(backup, head, "deep", segments, findings).and_of(read_snapshots(backup, head))
 
 
 def _look_up(store: Store, segment: Segment) -> str:

@@ -27,6 +27,7 @@ from offsite.services.groups import GroupsApplied, GroupsRequest, apply_groups, 
 from offsite.services.restore import prepare_restore, run_restore
 from offsite.services.restore_request import RestoreRequest
 from offsite.services.restored_offsets import map_offset
+from offsite.services.verify import verify_deep, verify_quick
 from tests.integration.e2e.site import BACKUP, SLOTS, Site, new_name
 from tests.integration.e2e.transactions import with_transaction
 from tests.integration.kafka.cluster import Cluster, wait_until
@@ -427,6 +428,29 @@ def test_groups_are_asked_for_before_anything_is_written(groups: Groups) -> None
     request = RestoreRequest(selection=parse_selection([topic]), groups=ALL_GROUPS)
     with pytest.raises(NoSuchRestorePoint, match="nothing of groups"):
         prepare_restore(groups.site.backup, groups.target.admin, request)
+
+
+def test_verify_finds_a_damaged_or_missing_snapshot_and_the_records_stay_restorable(groups: Groups) -> None:
+    topic, group = new_topic(groups), new_group()
+    groups.site.produce(topic, numbered(5))
+    commit(groups.source, group, Position(topic, 0, 3))
+    groups.back_up(topic)
+    commit(groups.source, group, Position(topic, 0, 4))
+    groups.back_up()
+    assert verify_quick(groups.site.backup).ok
+    assert verify_deep(groups.site.backup, groups.site.spark).ok
+    first, second = sorted(Path(groups.site.repository.store.url).glob("backups/*/groups/*"))
+    first.write_bytes(first.read_bytes()[:-1] + b"?")
+    (found,) = verify_deep(groups.site.backup, groups.site.spark).damaged_snapshots
+    assert (found.first_commit, Path(found.key).name) == (1, first.name)
+    second.unlink()
+    result = verify_quick(groups.site.backup)
+    assert (result.ok, [each.first_commit for each in result.damaged_snapshots]) == (False, [2])
+    groups.restore(topic)
+    saved = groups.back_up().groups
+    assert saved is not None
+    assert saved.changed, "the next backup has a good one again"
+    assert verify_quick(groups.site.backup).ok
 
 
 def prepared_topics(groups: Groups, restore: str) -> tuple[tuple[str, str], ...]:

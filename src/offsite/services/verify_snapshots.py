@@ -1,0 +1,50 @@
+"""Are the snapshots beside the commits (groups, settings of the cluster) there and whole? Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from offsite.model.errors import DamagedObject
+from offsite.repository.backup import Backup
+from offsite.repository.cluster_snapshot import get_cluster_snapshot
+from offsite.repository.group_snapshot import get_group_snapshot
+from offsite.repository.layout import parse_groups_key
+from offsite.repository.state import BackupState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotDamage:
+    """A snapshot that is not what it should be; commit `first_commit` was made with it."""
+
+    key: str
+    problem: str
+    first_commit: int
+
+
+def look_up_snapshots(backup: Backup, head: BackupState) -> tuple[SnapshotDamage, ...]:
+    """Whether those of the newest commit exist."""
+    keys = [head.groups, head.metadata.key if head.metadata else None]
+    missing = [key for key in keys if key is not None and backup.store.head(key) is None]
+    return tuple(SnapshotDamage(key=key, problem=f"{key} is missing", first_commit=head.seq) for key in missing)
+
+
+def read_snapshots(backup: Backup, head: BackupState) -> tuple[SnapshotDamage, ...]:
+    """Read all group snapshots there are, and the newest commit's settings."""
+    return tuple(_damages(backup, head))
+
+
+def _damages(backup: Backup, head: BackupState) -> Iterator[SnapshotDamage]:
+    keys = {info.key for info in backup.store.list(backup.layout.groups_prefix)}
+    if head.groups is not None:
+        keys.add(head.groups)
+    for key in sorted(keys):
+        try:
+            get_group_snapshot(backup.store, key)
+        except DamagedObject as error:
+            yield SnapshotDamage(key=key, problem=error.message, first_commit=parse_groups_key(key) or head.seq)
+    if head.metadata is not None:
+        try:
+            get_cluster_snapshot(backup.store, head.metadata)
+        except DamagedObject as error:
+            yield SnapshotDamage(key=head.metadata.key, problem=error.message, first_commit=head.seq)
