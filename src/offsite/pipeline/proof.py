@@ -77,14 +77,14 @@ def prove_partition(task: ProofTask, *, ends: ProofEnds) -> PartitionProof:
     )
 
 
-def nothing_to_prove(task: ProofTask) -> PartitionProof:
+def nothing_to_prove(target: LogRange) -> PartitionProof:
     """The proof of a partition of which the backup has nothing, and nothing has to be read."""
     return PartitionProof(
         records=0,
         decoded_records=0,
         compacted_records=0,
         digest=blake3().hexdigest(),
-        next_target=task.target.start,
+        next_target=target.start,
         difference=None,
     )
 

@@ -90,16 +90,17 @@ def keyless_offset(partition: PartitionRestore, *, store: Store, read_committed:
 
 
 def _fill(lanes: dict[int, Lane], views: Sequence[SourceView], plan: Repartition) -> None:
-    place = _placement(plan)
-    for batch in _in_turns(views, plan.sources):
+    place = placement(plan)
+    for batch in in_turns(views, plan.sources):
         codec = batch.header.codec
         for record in batch.records():
             if (lane := lanes.get(place(record))) is not None:
                 lane.add(record, codec)
 
 
-def _placement(plan: Repartition) -> Callable[[Record], int]:
-    """Keyless records go round all partitions in turn, in the one order in which every task reads."""
+def placement(plan: Repartition) -> Callable[[Record], int]:
+    """Which target partition a record goes to. Keyless ones go round all in turn, in the order in which every task
+    reads; or raise `KeylessRecord`."""
     partitions, turn = plan.partitions, -1
 
     def place(record: Record) -> int:
@@ -117,7 +118,7 @@ def _placement(plan: Repartition) -> Callable[[Record], int]:
     return place
 
 
-def _in_turns(views: Sequence[SourceView], sources: Sequence[PartitionRestore]) -> Iterator[VisibleBatch]:
+def in_turns(views: Sequence[SourceView], sources: Sequence[PartitionRestore]) -> Iterator[VisibleBatch]:
     """All batches: as many slices of each partition, so that short ones do not end early."""
     bounds = [(source.segments[0].lowest_offset, source.end) for source in sources]
     turns = max((ceil((end - start) / SLICE_OFFSETS) for start, end in bounds), default=0)

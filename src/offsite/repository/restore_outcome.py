@@ -30,6 +30,16 @@ class RestoredPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RepartitionedTopic:
+    """All of `sources` below their ends (pairs of both) went to `partitions` partitions of `target`, by key."""
+
+    target: str
+    partitions: int
+    keyless_in_turn: bool
+    sources: tuple[tuple[PartitionId, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreOutcome:
     """`verified` is None when nothing was compared; `findings` are the first difference of each partition."""
 
@@ -38,6 +48,7 @@ class RestoreOutcome:
     verified: bool | None
     findings: tuple[str, ...]
     partitions: tuple[RestoredPartition, ...]
+    repartitioned: tuple[RepartitionedTopic, ...] = ()
 
 
 def put_outcome(store: Store, layout: RestoreLayout, outcome: RestoreOutcome) -> None:
@@ -49,6 +60,7 @@ def put_outcome(store: Store, layout: RestoreLayout, outcome: RestoreOutcome) ->
         "verified": outcome.verified,
         "findings": list(outcome.findings),
         "partitions": [_fields(each) for each in outcome.partitions],
+        "repartitioned": [_topic_fields(each) for each in outcome.repartitioned],
     }
     store.put_if_absent(layout.report_key, encode_canonical(fields))
 
@@ -65,15 +77,13 @@ def get_outcome(store: Store, layout: RestoreLayout) -> RestoreOutcome | None:
         verified=None if item.fields.get("verified") is None else item.flag("verified"),
         findings=item.texts("findings"),
         partitions=tuple(map(_partition, item.children("partitions"))),
+        repartitioned=tuple(map(_topic, item.children("repartitioned"))),
     )
 
 
 def _fields(each: RestoredPartition) -> Mapping[str, JsonValue]:
     return {
-        "topic": each.source.topic,
-        "topic_id": each.source.topic_id,
-        "partition": each.source.partition,
-        "end": each.source_end,
+        **_source_fields(each.source, each.source_end),
         "target": each.target.topic,
         "target_partition": each.target.partition,
         "target_start": each.target_start,
@@ -82,14 +92,40 @@ def _fields(each: RestoredPartition) -> Mapping[str, JsonValue]:
     }
 
 
+def _topic_fields(each: RepartitionedTopic) -> Mapping[str, JsonValue]:
+    return {
+        "target": each.target,
+        "partitions": each.partitions,
+        "keyless_in_turn": each.keyless_in_turn,
+        "sources": [_source_fields(*source) for source in each.sources],
+    }
+
+
+def _source_fields(source: PartitionId, end: int) -> Mapping[str, JsonValue]:
+    return {"topic": source.topic, "topic_id": source.topic_id, "partition": source.partition, "end": end}
+
+
 def _partition(item: JsonObject) -> RestoredPartition:
+    source, end = _source(item)
     return RestoredPartition(
-        source=PartitionId(
-            topic=item.text("topic"), topic_id=item.text("topic_id"), partition=item.integer("partition")
-        ),
-        source_end=item.integer("end"),
+        source=source,
+        source_end=end,
         target=TopicPartition(topic=item.text("target"), partition=item.integer("target_partition")),
         target_start=item.integer("target_start"),
         same_offsets=item.flag("same_offsets"),
         digest=item.text("digest"),
     )
+
+
+def _topic(item: JsonObject) -> RepartitionedTopic:
+    return RepartitionedTopic(
+        target=item.text("target"),
+        partitions=item.integer("partitions"),
+        keyless_in_turn=item.flag("keyless_in_turn"),
+        sources=tuple(map(_source, item.children("sources"))),
+    )
+
+
+def _source(item: JsonObject) -> tuple[PartitionId, int]:
+    found = PartitionId(topic=item.text("topic"), topic_id=item.text("topic_id"), partition=item.integer("partition"))
+    return found, item.integer("end")

@@ -17,14 +17,16 @@ from offsite.model.names import PROTECTED_TOPICS
 from offsite.model.rename import Renames
 from offsite.model.selection import TopicSelection
 from offsite.pipeline.proof import ProofEnds
-from offsite.pipeline.restore_plan import PartitionRestore, RestorePlan, plan_restore
+from offsite.pipeline.restore_plan import PartitionRestore, Repartition, RestorePlan, plan_restore
 from offsite.pipeline.runner import OnProgress, Runner
 from offsite.repository.backup import Backup
+from offsite.repository.commit import PartitionId
 from offsite.repository.restore_layout import RestoreLayout
-from offsite.repository.restore_outcome import RestoredPartition, RestoreOutcome, get_outcome
+from offsite.repository.restore_outcome import RepartitionedTopic, RestoredPartition, RestoreOutcome, get_outcome
 from offsite.repository.restore_record import RestoreRecord, find_record, get_targets
 from offsite.repository.state import BackupState
-from offsite.services.proof import ExpectedTopic, Finding, ProvenTopic, expected_topics, prove
+from offsite.services.expected import ExpectedTopic, expected_topics
+from offsite.services.proof import Finding, ProvenTopic, prove
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,7 @@ class PlannedComparison:
 
     @property
     def raw_bytes(self) -> int:
-        return sum(chain.raw_bytes for topic in self.expected for chain in topic.chains)
+        return sum(topic.raw_bytes for topic in self.expected)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +169,7 @@ def _restored_topics(
 ) -> Iterator[ExpectedTopic]:
     point = backup.state_at(record.commit)
     selected = set(request.selection.select(dict(record.topics), internal=PROTECTED_TOPICS))
+    mixed = {each.target: each for each in outcome.repartitioned}
     for source, target in record.topics:
         if source in selected:
             own = [each for each in outcome.partitions if each.target.topic == target]
@@ -178,15 +181,28 @@ def _restored_topics(
                 starts={each.partition: start for each, start in starts.items() if each.topic == target},
                 read_committed=record.isolation == "read_committed",
                 same_offsets=any(each.same_offsets for each in own),
+                repartition=_repartition(mixed[target], point, record.until_ms) if target in mixed else None,
             )
 
 
 def _chain(restored: RestoredPartition, point: BackupState, until_ms: int | None) -> PartitionRestore:
-    found = point.segments.get(restored.source, ())
-    return PartitionRestore(
-        source=restored.source,
-        target=restored.target,
-        segments=tuple(segment for segment in found if segment.start < restored.source_end),
-        end=restored.source_end,
-        until_ms=until_ms,
+    return _source_chain(restored.source, restored.source_end, restored.target, point, until_ms)
+
+
+def _repartition(mixed: RepartitionedTopic, point: BackupState, until_ms: int | None) -> Repartition:
+    return Repartition(
+        target=mixed.target,
+        partitions=mixed.partitions,
+        sources=tuple(
+            _source_chain(source, end, TopicPartition(topic=mixed.target, partition=source.partition), point, until_ms)
+            for source, end in mixed.sources
+        ),
+        keyless_in_turn=mixed.keyless_in_turn,
     )
+
+
+def _source_chain(
+    source: PartitionId, end: int, target: TopicPartition, point: BackupState, until_ms: int | None
+) -> PartitionRestore:
+    segments = tuple(segment for segment in point.segments.get(source, ()) if segment.start < end)
+    return PartitionRestore(source=source, target=target, segments=segments, end=end, until_ms=until_ms)

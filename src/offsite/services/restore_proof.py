@@ -10,8 +10,9 @@ from offsite.log.range import TopicPartition
 from offsite.pipeline.proof import ProofEnds
 from offsite.pipeline.restore_plan import RestorePlan
 from offsite.pipeline.runner import OnProgress, Runner
-from offsite.repository.restore_outcome import RestoredPartition, RestoreOutcome
-from offsite.services.proof import Proof, expected_topics, prove
+from offsite.repository.restore_outcome import RepartitionedTopic, RestoredPartition, RestoreOutcome
+from offsite.services.expected import expected_topics
+from offsite.services.proof import Proof, prove
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,15 @@ def restore_outcome(restored: Restored, *, records: int, size_bytes: int, proof:
         verified=None if proof is None else proof.verified,
         findings=() if proof is None else tuple(f"{each.where}: {each.what}" for each in proof.findings),
         partitions=tuple(_partitions(restored, proof)),
+        repartitioned=tuple(
+            RepartitionedTopic(
+                target=each.target,
+                partitions=each.partitions,
+                keyless_in_turn=each.keyless_in_turn,
+                sources=tuple((chain.source, chain.end) for chain in each.sources),
+            )
+            for each in restored.plan.repartitions
+        ),
     )
 
 

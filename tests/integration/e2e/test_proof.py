@@ -6,12 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
+from offsite.model.partition_counts import parse_partition_counts
 from offsite.model.rename import parse_renames
 from offsite.model.selection import parse_selection
 from offsite.pipeline.proof import ProofEnds
 from offsite.pipeline.restore_plan import plan_restore
+from offsite.services.compare import CompareRequest, CompareResult, plan_comparison, run_comparison
 from offsite.services.demo.data import BASE_MS, Message
-from offsite.services.proof import Proof, expected_topics, prove
+from offsite.services.expected import expected_topics
+from offsite.services.proof import Proof, prove
+from offsite.services.restore import RestoreResult, prepare_restore, run_restore
+from offsite.services.restore_request import RestoreRequest
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.e2e.transactions import begun, with_transaction
 
@@ -172,3 +177,57 @@ def test_aborted_and_open_transactions_count_on_neither_side(site: Site) -> None
     producer = begun(site, topic, messages(10))
     assert prove_copy(site, topic, topic, exact=False).verified
     producer.abort_transaction()
+
+
+def restore_repartitioned(site: Site, topic: str, partitions: int) -> RestoreResult:
+    target = new_name(topic)
+    request = RestoreRequest(
+        selection=parse_selection([topic]),
+        renames=parse_renames([f"{topic}={target}"]),
+        repartition=parse_partition_counts([f"{topic}={partitions}"]),
+    )
+    prepared = prepare_restore(site.backup, site.cluster.admin, request)
+    return run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+
+
+def compare_restore(site: Site, restore: str, *, exact: bool) -> CompareResult:
+    request = CompareRequest(selection=parse_selection(["*"]), restore=restore, exact=exact)
+    planned = plan_comparison(site.backup, site.cluster.admin, request)
+    return run_comparison(planned, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+
+
+def test_a_repartitioned_topic_is_proven_key_by_key(site: Site) -> None:
+    topic = backed_up(site)
+    result = restore_repartitioned(site, topic, 5)
+    (target,) = result.topics
+    assert (result.verified, result.records, result.findings) == (True, COUNT, ())
+    again = compare_restore(site, result.restore, exact=True)
+    assert (again.verified, again.records, len(again.topics[target].partitions)) == (True, COUNT, 5)
+    site.produce(target, [message(COUNT, partition=3)])
+    assert compare_restore(site, result.restore, exact=False).verified
+    (found,) = compare_restore(site, result.restore, exact=True).findings
+    assert (found.partition, found.kind, found.records) == (3, "extra", 1)
+
+
+def test_a_wrong_record_in_a_repartitioned_topic_is_named(site: Site) -> None:
+    topic = backed_up(site)
+    restored = restore_repartitioned(site, topic, 3)
+    (name,) = restored.topics
+    copied = [message(int((r.value or b"").split()[1]), partition=p) for p, rs in site.read(name).items() for r in rs]
+    copied[10] = message(10_000, key=copied[10].key, partition=copied[10].partition)
+    del copied[-1]
+    target = site.make_topic(partitions=3)
+    site.produce(target, copied)
+    plan = plan_restore(
+        site.backup.state(),
+        parse_selection([topic]),
+        renames=parse_renames([f"{topic}={target}"]),
+        target_topics=(),
+        counts=parse_partition_counts([f"{topic}=3"]),
+    )
+    ends = ProofEnds(kafka=site.cluster.config, store=site.repository.store, exact=True)
+    expected = expected_topics(plan, starts=None, read_committed=True, same_offsets=())
+    proof = prove(expected, ends=ends, admin=site.cluster.admin, runner=site.spark)
+    changed, missing = sorted(proof.findings, key=lambda each: each.kind)
+    assert (changed.kind, changed.fields, changed.target_offset) == ("changed", ("timestamp", "value"), 10)
+    assert (missing.kind, missing.records) == ("missing", 1)
