@@ -147,8 +147,9 @@ def _render_result(console: Console, result: BackupResult) -> None:
 
 
 def _render_groups(console: Console, saved: GroupsSaved) -> None:
-    since = "" if saved.changed else ", as before"
-    console.print(f"  {saved.groups:,} groups with {saved.offsets:,} committed offsets{since}")
+    if saved.groups:
+        since = "" if saved.changed else ", as before"
+        console.print(f"  {saved.groups:,} groups with {saved.offsets:,} committed offsets{since}")
     if saved.note:
         console.print(f"  note: {saved.note}", markup=False)
     for failure in saved.failed:

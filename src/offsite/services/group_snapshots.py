@@ -54,11 +54,8 @@ def save_groups(
     if former and not groups:
         note = f"no group was found where there were {len(former)}: the former snapshot was kept"
         groups = former
-    key = (
-        None
-        if groups == former and base.groups
-        else put_group_snapshot(backup.store, backup.layout, base.seq + 1, groups)
-    )
+    holds = base.groups is not None and not problem and groups == former
+    key = None if holds else put_group_snapshot(backup.store, backup.layout, base.seq + 1, groups)
     return key, GroupsSaved(
         groups=len(groups), offsets=offset_count(groups), changed=key is not None, failed=fetched.failed, note=note
     )
