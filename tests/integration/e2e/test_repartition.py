@@ -9,14 +9,22 @@ from collections.abc import Iterable, Mapping
 import pytest
 from confluent_kafka import Producer
 
-from offsite.model.errors import KeylessRecord, TargetMismatch
+from offsite.log.range import TopicPartition
+from offsite.model.errors import KeylessRecord, StoreUnreachable, TargetMismatch
 from offsite.model.partition_counts import parse_partition_counts
 from offsite.model.rename import parse_renames
 from offsite.model.selection import parse_selection
+from offsite.model.size import KIB
+from offsite.pipeline import lane
+from offsite.pipeline.repartition import repartition_tasks, repartition_topic
+from offsite.pipeline.restore_copy import RestoreEnds
+from offsite.repository.restore_layout import RestoreLayout
+from offsite.repository.store import Store
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import Reading
 from offsite.services.restore import PlannedRestore, RestoreResult, prepare_restore, run_restore
 from offsite.services.restore_request import RestoreRequest
+from tests.faulty_store import FaultyStore
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.e2e.transactions import with_transaction
 
@@ -68,7 +76,7 @@ def by_key(reading: Reading) -> Mapping[bytes | None, list[object]]:
     return found
 
 
-@pytest.mark.parametrize("count", [1, 2, 5, 40])
+@pytest.mark.parametrize("count", [1, 5, 40])
 def test_each_key_goes_where_a_producer_would_write_it_and_keeps_its_order(site: Site, count: int) -> None:
     messages = history(6000, keys=300)
     topic, expected = site.make_topic(partitions=3), site.make_topic(partitions=count)
@@ -128,3 +136,47 @@ def test_an_existing_topic_of_another_shape_is_refused_unless_the_records_are_di
         prepared_for(site, topic, target, 2)
     assert f"--repartition {topic}=5" in refusal.value.hint
     assert run(site, prepared_for(site, topic, target, 5)).records == 200
+
+
+@pytest.mark.parametrize("reads", [2, 5])
+def test_a_second_attempt_adds_what_is_missing_and_doubles_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch, reads: int
+) -> None:
+    monkeypatch.setattr(lane, "REPARTITIONED_BATCH_BYTES", 4 * KIB)  # so that a few records make many batches
+    messages = history(6000, keys=300)
+    topic, target = site.make_topic(partitions=2), site.make_topic(partitions=5)
+    for first in range(0, 6000, 2000):
+        produce_as_java(site, topic, messages[first : first + 2000])
+        site.back_up(topic) if first == 0 else site.back_up()
+    (plan,) = prepared_for(site, topic, target, 5).plan.repartitions
+    (task,) = repartition_tasks(plan, dict.fromkeys(partitions_of(target, 5), 0))
+    with pytest.raises(StoreUnreachable):
+        repartition_topic(task, ends=ends(site, FailingReads(site.backup.store, reads=reads)))
+    written = sum(map(len, site.read(target).values()))
+    receipts = repartition_topic(task, ends=ends(site, site.backup.store))
+    assert 0 < written <= sum(each.resumed_records for each in receipts) < 6000
+    assert sum(each.records for each in receipts) == 6000
+    assert by_key(site.read(target)) == by_key(site.read(topic))
+
+
+class FailingReads(FaultyStore):
+    """Reads so many segments, then is away."""
+
+    def __init__(self, inner: Store, *, reads: int) -> None:
+        super().__init__(inner)
+        self._left = reads
+
+    def get_range(self, key: str, start: int, length: int) -> bytes | None:
+        self._left -= 1
+        if self._left < 0:
+            raise StoreUnreachable("the store is away")
+        return super().get_range(key, start, length)
+
+
+def ends(site: Site, store: Store) -> RestoreEnds:
+    layout = RestoreLayout(backup=site.backup.layout, restore="r")
+    return RestoreEnds(kafka=site.cluster.config, store=store, layout=layout, read_committed=True)
+
+
+def partitions_of(topic: str, count: int) -> list[TopicPartition]:
+    return [TopicPartition(topic=topic, partition=number) for number in range(count)]
