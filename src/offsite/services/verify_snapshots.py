@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from offsite.model.errors import DamagedObject
 from offsite.repository.backup import Backup
 from offsite.repository.cluster_snapshot import get_cluster_snapshot
+from offsite.repository.commit import SnapshotRef
 from offsite.repository.group_snapshot import get_group_snapshot
-from offsite.repository.layout import parse_groups_key
+from offsite.repository.layout import parse_groups_key, parse_metadata_key
 from offsite.repository.state import BackupState
 
 
@@ -30,7 +31,7 @@ def look_up_snapshots(backup: Backup, head: BackupState) -> tuple[SnapshotDamage
 
 
 def read_snapshots(backup: Backup, head: BackupState) -> tuple[SnapshotDamage, ...]:
-    """Read all group snapshots there are, and the newest commit's settings."""
+    """Read all snapshots there are, and those of the newest commit."""
     return tuple(_damages(backup, head))
 
 
@@ -43,8 +44,21 @@ def _damages(backup: Backup, head: BackupState) -> Iterator[SnapshotDamage]:
             get_group_snapshot(backup.store, key)
         except DamagedObject as error:
             yield SnapshotDamage(key=key, problem=error.message, first_commit=parse_groups_key(key) or head.seq)
-    if head.metadata is not None:
+    for ref in dict.fromkeys(_settings(backup, head)):
         try:
-            get_cluster_snapshot(backup.store, head.metadata)
+            get_cluster_snapshot(backup.store, ref)
         except DamagedObject as error:
-            yield SnapshotDamage(key=head.metadata.key, problem=error.message, first_commit=head.seq)
+            seq = parse_metadata_key(ref.key) or head.seq
+            yield SnapshotDamage(key=ref.key, problem=error.message, first_commit=seq)
+
+
+def _settings(backup: Backup, head: BackupState) -> Iterator[SnapshotRef]:
+    """As the commits name them, with their hashes: an object that no commit names does not count."""
+    for info in backup.store.list(backup.layout.metadata_prefix):
+        seq = parse_metadata_key(info.key)
+        stored = None if seq is None else backup.log.get(seq)
+        named = None if stored is None else stored.commit.changes.metadata
+        if named is not None and named.key == info.key:
+            yield named
+    if head.metadata is not None:
+        yield head.metadata

@@ -30,6 +30,7 @@ from offsite.services.restore_report import report_plan
 from offsite.services.restore_request import RestoreRequest
 from offsite.services.restore_schemas import IN_USE
 from offsite.services.restore_topics import create_topics, finish_topics
+from offsite.services.verify import verify_deep
 from tests.conftest import SecureBroker
 from tests.integration.e2e.command import offsite, succeed
 from tests.integration.e2e.site import BACKUP, SLOTS, Site, new_name
@@ -142,6 +143,21 @@ def test_the_schemas_topic_may_stay_out(source: Site, way: dict[str, str]) -> No
     back_up(source, topic, **way)  # type: ignore[arg-type]  # one of the two
     back_up(source)
     assert schemas_marked(source) == {topic: False}
+
+
+def test_verify_names_settings_that_were_altered(source: Site, tmp_path: Path) -> None:
+    topic = source.make_topic()
+    back_up(source, topic)
+    first = source.backup.state().metadata
+    source.cluster.admin.create_acls([later := replace(ORDERS, principal=f"User:{topic}")])
+    wait_until(lambda: later in source.cluster.admin.acls())
+    back_up(source)
+    assert first is not None
+    path = tmp_path / "repository" / first.key
+    path.write_bytes(path.read_bytes().replace(b"carol", b"mallo"))
+    result = verify_deep(source.backup, source.spark)
+    assert [(each.key, each.first_commit) for each in result.damaged_snapshots] == [(first.key, 1)]
+    assert (result.ok, result.damaged) == (False, ())
 
 
 def prepare(site: Site, target: Cluster, *topics: str, **request: Any) -> PlannedRestore:
