@@ -260,24 +260,22 @@ def transactional(site: Site, name: str) -> Producer:
 
 
 def compacted_topic(site: Site, *, rounds: int) -> str:
-    """Hundred keys written again and again, and compacted: gaps between batches and inside of them."""
+    """Hundred keys and one more in each round, written again and again, and compacted: gaps between batches and inside
+    of them."""
     topic = site.make_topic(
         cleanup_policy="compact", segment_bytes=str(1024 * 1024), segment_ms="500", min_cleanable_dirty_ratio="0.01"
     )
     for number in range(rounds):
-        site.produce(
-            topic,
-            (
-                Message(key=b"%d" % (n % 100 + number), value=b"%d %d" % (number, n), timestamp_ms=BASE_MS + n)
-                for n in range(100)
-            ),
-            linger_ms=200,
-        )
-    last = site.cluster.end(topic)
+        keys = range(number, number + 100)
+        site.produce(topic, (keyed(key, b"%d in %d" % (key, number)) for key in keys), linger_ms=200)
 
     def is_compacted() -> bool:
-        site.produce(topic, [Message(key=b"tick", value=b"", timestamp_ms=BASE_MS)])
-        return len(site.read(topic)[0]) < last // 3 + 30
+        site.produce(topic, [keyed(-1, b"a later time begins another segment", time_ms=BASE_MS + 10_000)])
+        return len(site.read(topic)[0]) < rounds + 120
 
-    wait_until(is_compacted, limit_s=30)
+    wait_until(is_compacted, limit_s=60)
     return topic
+
+
+def keyed(key: int, value: bytes, *, time_ms: int = BASE_MS) -> Message:
+    return Message(key=b"%d" % key, value=value, timestamp_ms=time_ms)
