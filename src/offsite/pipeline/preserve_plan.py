@@ -13,8 +13,8 @@ from offsite.pipeline.target_topic import TargetTopic
 
 MARKER_GAPS_MAX = 20_000
 """Offsets without records that are filled one by one in a partition: less than a minute."""
-COMPACTED_MARKER_GAPS_MAX = 1_000
-"""On a compacted topic, where records can do it faster, and compaction takes them away."""
+TOMBSTONES_FROM = 1_000
+"""From so many on, tombstones fill the gaps of a compacted topic if they may: that is quicker."""
 AUTO_EXTRA_MAX_S = 120.0
 """How much longer than without it `auto` lets a topic take to keep its offsets."""
 PARTITIONS_AT_ONCE = 4
@@ -71,8 +71,8 @@ class TopicOffsets:
         return max(max(each, default=0.0), sum(each) / PARTITIONS_AT_ONCE)
 
 
-def preserved_partition(chain: PartitionRestore, *, compacted: bool, target_end: int = 0) -> PreservedPartition:
-    """The figures of one partition, into a target that ends at `target_end`."""
+def preserved_partition(chain: PartitionRestore, *, tombstones: bool, target_end: int = 0) -> PreservedPartition:
+    """The figures of one partition, into a target that ends at `target_end`. `tombstones`: they may fill its gaps."""
     records = sum(segment.records for segment in chain.segments)
     outcomes = sum(segment.control_batches for segment in chain.segments)
     first = first_offset(chain)
@@ -82,7 +82,7 @@ def preserved_partition(chain: PartitionRestore, *, compacted: bool, target_end:
         head_offsets=max(first - target_end, 0),
         gap_offsets=gaps,
         outcomes=outcomes,
-        filler=Filler.TOMBSTONES if compacted and gaps > COMPACTED_MARKER_GAPS_MAX else Filler.MARKERS,
+        filler=Filler.TOMBSTONES if tombstones and gaps > TOMBSTONES_FROM else Filler.MARKERS,
     )
 
 

@@ -70,10 +70,11 @@ def restore_tasks(
 def _judge(
     topic: TopicRestore, plan: RestorePlan, point: PointInTime, request: RestoreRequest, target: TargetTopic | None
 ) -> TopicOffsets:
-    compacted = "compact" in dict(topic.source.configs).get("cleanup.policy", "")
+    # Only who asks for it gets records that the source did not have.
+    tombstones = request.offsets == PRESERVE and "compact" in dict(topic.source.configs).get("cleanup.policy", "")
     ends = target.ends if target is not None else (0,) * topic.source.partitions
     partitions = tuple(
-        preserved_partition(chain, compacted=compacted, target_end=ends[chain.target.partition])
+        preserved_partition(chain, tombstones=tombstones, target_end=ends[chain.target.partition])
         for chain in _chains(topic, plan, point, request)
         if chain.target.partition < len(ends)
     )
