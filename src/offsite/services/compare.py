@@ -181,6 +181,7 @@ def _restored_topics(
                 starts={each.partition: start for each, start in starts.items() if each.topic == target},
                 read_committed=record.isolation == "read_committed",
                 same_offsets=any(each.same_offsets for each in own),
+                same_bounds=any(each.same_offsets for each in own),
                 repartition=_repartition(mixed[target], point, record.until_ms) if target in mixed else None,
             )
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from offsite.log.range import LogRange, TopicPartition
+from offsite.pipeline.preserve_pieces import log_start
 from offsite.pipeline.proof import ProofTask
 from offsite.pipeline.restore_plan import PartitionRestore, Repartition, RestorePlan
 from offsite.repository.commit import PartitionId
@@ -18,7 +19,7 @@ class ExpectedTopic:
 
     `read_committed`: of what consumers of that isolation see. `starts`: where each target partition began, as a restore
     remembers it; None: at its log start. `same_offsets`: records must have their source's offsets; a `compacted` topic
-    may then lack some of them.
+    may then lack some of them. `same_bounds`: the log must start and end where the source's did.
     """
 
     source: str
@@ -28,6 +29,7 @@ class ExpectedTopic:
     starts: Mapping[int, int] | None
     read_committed: bool
     same_offsets: bool
+    same_bounds: bool = False
     compacted: bool = False
     repartition: Repartition | None = None
 
@@ -48,11 +50,13 @@ class PartitionBounds:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """What to read of one target partition. `expired_offsets`: how much of its beginning the cluster has deleted.
-    `task` is None where no partition of its own says what to expect: reading would tell nothing, or it goes by key."""
+    `wrong_bounds` says how the log does not start and end where it should, if so. `task` is None where no partition of
+    its own says what to expect: reading would tell nothing, or it goes by key."""
 
     topic: ExpectedTopic
     target: LogRange
     expired_offsets: int
+    wrong_bounds: str
     task: ProofTask | None
 
 
@@ -81,6 +85,7 @@ def expected_topics(
             starts=None if starts is None else begun[topic.target],
             read_committed=read_committed,
             same_offsets=topic.target in same_offsets,
+            same_bounds=starts is not None and topic.target in same_offsets,
             repartition=repartitions.get(topic.target),
         )
         for topic in plan.topics
@@ -95,7 +100,9 @@ def checks(topic: ExpectedTopic, bounds: Mapping[TopicPartition, PartitionBounds
         if topic.repartition is None:
             yield _check(topic, chains.get(number) or _nothing(topic, target), bounds[target], exact=exact)
         else:
-            yield Check(topic=topic, target=_range(topic, target, bounds[target]), expired_offsets=0, task=None)
+            yield Check(
+                topic=topic, target=_range(topic, target, bounds[target]), expired_offsets=0, wrong_bounds="", task=None
+            )
 
 
 def _nothing(topic: ExpectedTopic, target: TopicPartition) -> PartitionRestore:
@@ -108,7 +115,7 @@ def _check(topic: ExpectedTopic, chain: PartitionRestore, bounds: PartitionBound
     target = _range(topic, chain.target, bounds)
     begun = bounds.start if topic.starts is None else topic.starts[chain.target.partition]
     if topic.same_offsets:
-        begun = chain.segments[0].start if chain.segments else bounds.start
+        begun = log_start(chain) if chain.segments else bounds.start
     expired = max(0, bounds.start - begun)
     task = ProofTask(
         partition=chain,
@@ -120,7 +127,20 @@ def _check(topic: ExpectedTopic, chain: PartitionRestore, bounds: PartitionBound
         skip_records=expired if not topic.same_offsets and not exact else 0,
     )
     tells = bool(chain.segments) or (exact and len(target) > 0)
-    return Check(topic=topic, target=target, expired_offsets=expired, task=task if tells else None)
+    return Check(
+        topic=topic,
+        target=target,
+        expired_offsets=expired,
+        wrong_bounds=_wrong_bounds(chain, bounds) if exact and topic.same_bounds else "",
+        task=task if tells else None,
+    )
+
+
+def _wrong_bounds(chain: PartitionRestore, bounds: PartitionBounds) -> str:
+    start = log_start(chain)
+    if (bounds.start, bounds.end) == (start, chain.end):
+        return ""
+    return f"the log has offsets {bounds.start} to {bounds.end} instead of {start} to {chain.end}"
 
 
 def _range(topic: ExpectedTopic, target: TopicPartition, bounds: PartitionBounds) -> LogRange:

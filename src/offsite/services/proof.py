@@ -21,7 +21,8 @@ from offsite.services.expected import Check, ExpectedTopic, PartitionBounds, che
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """The first difference in one partition; `partition` is -1 when it concerns the whole topic. `kind`: `changed`,
-    `missing`, `extra`, `reordered` (see `Difference`), `topic` (there is none) or `partitions` (another number)."""
+    `missing`, `extra`, `reordered` (see `Difference`), `topic` (there is none), `partitions` (another number) or
+    `bounds` (the log does not start and end where it should)."""
 
     source: str
     topic: str
@@ -161,28 +162,18 @@ def _repartition_tasks(to_check: Sequence[Check]) -> list[RepartitionProofTask]:
 def _unlike(topic: ExpectedTopic, partitions: int) -> Finding:
     """A topic that cannot be compared."""
     if partitions:
-        kind, detail = "partitions", f"{partitions} partitions instead of {topic.partitions}"
-    else:
-        kind, detail = "topic", "the cluster has no such topic"
-    return Finding(
-        source=topic.source,
-        topic=topic.target,
-        partition=-1,
-        kind=kind,
-        fields=(),
-        source_offset=-1,
-        target_offset=-1,
-        records=0,
-        detail=detail,
-    )
+        return _finding(topic, "partitions", f"{partitions} partitions instead of {topic.partitions}")
+    return _finding(topic, "topic", "the cluster has no such topic")
 
 
 def _findings(check: Check, proof: PartitionProof) -> Iterator[Finding]:
-    if (difference := proof.difference) is not None:
+    """At most one for each partition."""
+    partition, difference = check.target.partition, proof.difference
+    if difference is not None:
         yield Finding(
             source=check.topic.source,
             topic=check.topic.target,
-            partition=check.target.partition,
+            partition=partition,
             kind=difference.kind,
             fields=difference.fields,
             source_offset=difference.source_offset,
@@ -190,6 +181,23 @@ def _findings(check: Check, proof: PartitionProof) -> Iterator[Finding]:
             records=difference.records,
             detail=difference.detail,
         )
+    elif check.wrong_bounds:
+        yield _finding(check.topic, "bounds", check.wrong_bounds, partition=partition)
+
+
+def _finding(topic: ExpectedTopic, kind: str, detail: str, *, partition: int = -1) -> Finding:
+    """One that is not about a record."""
+    return Finding(
+        source=topic.source,
+        topic=topic.target,
+        partition=partition,
+        kind=kind,
+        fields=(),
+        source_offset=-1,
+        target_offset=-1,
+        records=0,
+        detail=detail,
+    )
 
 
 def _topics(topics: Sequence[ExpectedTopic], results: Sequence[tuple[Check, PartitionProof]]) -> dict[str, ProvenTopic]:

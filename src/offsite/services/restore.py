@@ -40,7 +40,7 @@ from offsite.services.repartition import refuse_keyless, write_repartitions
 from offsite.services.restore_chains import write_chains
 from offsite.services.restore_groups import check_groups, restore_groups
 from offsite.services.restore_point import find_point
-from offsite.services.restore_proof import Restored, prove_restore, restore_outcome
+from offsite.services.restore_proof import Restored, prove_restore, restore_outcome, with_preserved
 from offsite.services.restore_request import RestoreRequest, remembered
 from offsite.services.restore_schemas import without_live_schemas
 from offsite.services.restore_topics import finish_topics, read_targets
@@ -180,7 +180,10 @@ def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is to
         *write_repartitions(prepared.plan.repartitions, starts, ends=ends, runner=runner, on_progress=on_progress),
     ]
     restored = Restored(
-        plan=prepared.plan, starts=starts, read_committed=ends.read_committed, same_offsets=frozenset(record.preserved)
+        plan=with_preserved(prepared.plan, prepared.offsets),
+        starts=starts,
+        read_committed=ends.read_committed,
+        same_offsets=frozenset(record.preserved),
     )
     proof_ends = ProofEnds(kafka=kafka, store=store, exact=True)
     proof = (

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import TopicPartition
+from offsite.pipeline.preserve_plan import TopicOffsets
 from offsite.pipeline.proof import ProofEnds
 from offsite.pipeline.restore_plan import RestorePlan
 from offsite.pipeline.runner import OnProgress, Runner
 from offsite.repository.restore_outcome import RepartitionedTopic, RestoredPartition, RestoreOutcome
 from offsite.services.expected import expected_topics
 from offsite.services.proof import Proof, prove
+
+
+def with_preserved(plan: RestorePlan, offsets: Iterable[TopicOffsets]) -> RestorePlan:
+    """`plan` with the chains that preserved topics really went by: partitions that hold nothing have bounds as well."""
+    preserved = {topic.target: topic.partitions for topic in offsets if topic.preserve}
+    others = (chain for chain in plan.partitions if chain.target.topic not in preserved)
+    return replace(plan, partitions=(*others, *(each.chain for found in preserved.values() for each in found)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
