@@ -126,6 +126,15 @@ def _render_plan(console: Console, report: RestorePlanReport) -> None:
         console.print(f"  note: {note}", markup=False)
 
 
+def _held_back(topic: str, setting: str, value: str) -> str:
+    whose = f"the source's {setting}={value}" if value else f"the brokers' default {setting}"
+    change = f"--add-config {setting}={value}" if value else f"--delete-config {setting}"
+    return (
+        f"{topic} does not have {whose} yet: it would delete restored records\n"
+        f"    when you are done: kafka-configs.sh --alter --topic {topic} {change}"
+    )
+
+
 def _source_name(topic: TopicPlanReport) -> str:
     return f"{topic.source} (schemas)" if topic.holds_schemas else topic.source
 
@@ -141,11 +150,7 @@ def _render_result(console: Console, result: RestoreResult) -> None:
     for skipped, reason in result.skipped:
         console.print(f"  skipped: {skipped}: {reason}", markup=False)
     for name, setting, value in result.held_back:
-        console.print(
-            f"  held back: {name} does not have the source's {setting}={value} yet: it would delete restored records\n"
-            f"    when you are done: kafka-configs.sh --alter --topic {name} --add-config {setting}={value}",
-            markup=False,
-        )
+        console.print(f"  held back: {_held_back(name, setting, value)}", markup=False)
     if result.verified:
         console.print("  verified: every record was read back and is what the backup holds")
     for finding in result.findings:

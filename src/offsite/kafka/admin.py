@@ -23,7 +23,7 @@ from offsite.kafka.request import Request
 from offsite.kafka.routing import Router
 from offsite.kafka.scram_users import describe_scram_users_request
 from offsite.kafka.topic_changes import NewTopic, TopicOutcome, create_topics_request, delete_topics_request
-from offsite.kafka.topic_config import topic_configs_request
+from offsite.kafka.topic_config import broker_configs_request, topic_configs_request
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.cluster_settings import Acl, ClientQuota, ScramUser
@@ -64,6 +64,11 @@ class ClusterAdmin:
             configs = self._router.call(topic_configs_request(some, with_defaults=with_defaults))
             found |= configs
         return found
+
+    def broker_configs(self) -> Sequence[Mapping[str, str]]:
+        """The settings of each broker, defaults included; what is secret, or not set, is absent."""
+        requests = {node_id: broker_configs_request(node_id) for node_id in self.cluster().brokers}
+        return [configs for found in self._router.call_each(requests).values() for configs in found.values()]
 
     def start_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Log starts."""

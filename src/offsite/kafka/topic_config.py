@@ -1,8 +1,8 @@
-"""What is set on a topic beyond the cluster's defaults (the DescribeConfigs API)."""
+"""What is set on a topic beyond the cluster's defaults, and on brokers (the DescribeConfigs API)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from offsite.kafka.broker_errors import broker_error
@@ -10,7 +10,7 @@ from offsite.kafka.request import Api, Request
 from offsite.kafka.wire import Decoder, Encoder
 
 VERSION = 2
-_TOPIC = 2
+_TOPIC, _BROKER = 2, 4
 _SET_ON_TOPIC = 1
 
 
@@ -28,14 +28,22 @@ def topic_configs_request(
 
     Raises the mapped error of the first topic that cannot be described.
     """
+    return _request(_TOPIC, topics, _parse_all if with_defaults else _parse_own)
 
-    def put(out: Encoder, topic: str) -> None:
-        out.i8(_TOPIC).string(topic).array(None, Encoder.string)
 
-    body = Encoder().array(topics, put).boolean(False).done()
-    return Request(
-        api=Api.DESCRIBE_CONFIGS, version=VERSION, body=body, parse=_parse_all if with_defaults else _parse_own
-    )
+def broker_configs_request(node_id: int) -> Request[Mapping[str, Mapping[str, str]]]:
+    """The broker's id as text → its settings by name. Only that broker knows."""
+    return _request(_BROKER, [str(node_id)], _parse_all)
+
+
+def _request(
+    kind: int, names: Iterable[str], parse: Callable[[Decoder], Mapping[str, Mapping[str, str]]]
+) -> Request[Mapping[str, Mapping[str, str]]]:
+    def put(out: Encoder, name: str) -> None:
+        out.i8(kind).string(name).array(None, Encoder.string)
+
+    body = Encoder().array(names, put).boolean(False).done()
+    return Request(api=Api.DESCRIBE_CONFIGS, version=VERSION, body=body, parse=parse)
 
 
 def _parse_own(answer: Decoder) -> Mapping[str, Mapping[str, str]]:

@@ -39,12 +39,23 @@ class RetentionMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerDefaults:
+    """What a topic has from the target's brokers where it has nothing of its own. A negative limit is none."""
+
+    retention_ms: int = -1
+    retention_bytes: int = -1
+    deletes: bool = True
+    min_in_sync: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
     """What the decision depends on beside the topics. `brokers`: how many the target has."""
 
     brokers: int
     now_ms: int
     retention: RetentionMode = RetentionMode.HOLD
+    defaults: BrokerDefaults = BrokerDefaults()
 
 
 def decide_settings(topic: TopicRestore, target: TargetTopic | None, given: Circumstances) -> TopicSettings:
@@ -73,6 +84,8 @@ def _of_created(topic: TopicRestore, given: Circumstances) -> TopicSettings:
     if _MIN_IN_SYNC in held:
         configs[_MIN_IN_SYNC] = str(replicas)
     meanwhile = WHILE_RESTORING | _room_for_batches(topic)
+    if _MIN_IN_SYNC not in configs and given.defaults.min_in_sync > replicas:
+        meanwhile |= {_MIN_IN_SYNC: str(replicas)}
     stay = {name: value for name, value in _RETENTION.items() if name in held}
     at_end = {name: configs.get(name, stay.get(name)) for name in meanwhile}
     return TopicSettings(
@@ -127,16 +140,18 @@ def _left_out(topic: TopicRestore, replicas: int, given: Circumstances) -> Itera
         reason = f"the target has {given.brokers} brokers: it is {replicas} there"
         yield LeftOut(setting=_MIN_IN_SYNC, value=source[_MIN_IN_SYNC], reason=reason)
     if given.retention is RetentionMode.HOLD:
-        for name in _deleting(topic, source, given.now_ms):
-            yield LeftOut(setting=name, value=source[name], reason=AT_ONCE)
+        for name in _deleting(topic, source, given):
+            yield LeftOut(setting=name, value=source.get(name, ""), reason=AT_ONCE)
 
 
-def _deleting(topic: TopicRestore, source: Mapping[str, str], now_ms: int) -> Iterator[str]:
-    """Only a retention that the topic itself has is known; the brokers' default is theirs."""
-    if "delete" not in source.get("cleanup.policy", "delete"):
+def _deleting(topic: TopicRestore, source: Mapping[str, str], given: Circumstances) -> Iterator[str]:
+    """What deletes, whether the topic has it from its source or from the target's brokers."""
+    policy, defaults = source.get("cleanup.policy"), given.defaults
+    if not (defaults.deletes if policy is None else "delete" in policy):
         return
-    retention_ms, retention_bytes = int(source.get("retention.ms", -1)), int(source.get("retention.bytes", -1))
-    if retention_ms >= 0 and 0 <= topic.oldest_ms < now_ms - retention_ms:
+    retention_ms = int(source.get("retention.ms", defaults.retention_ms))
+    retention_bytes = int(source.get("retention.bytes", defaults.retention_bytes))
+    if retention_ms >= 0 and topic.records and 0 <= topic.oldest_ms < given.now_ms - retention_ms:
         yield "retention.ms"
     if 0 <= retention_bytes < topic.largest_partition_bytes:
         yield "retention.bytes"

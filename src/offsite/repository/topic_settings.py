@@ -10,7 +10,7 @@ from offsite.repository.json_object import JsonObject, JsonValue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A setting of the source that the target topic does not get, and why."""
+    """A setting of the source that the target topic does not get, and why. An empty value: the brokers' default."""
 
     setting: str
     value: str

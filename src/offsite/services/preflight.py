@@ -17,6 +17,7 @@ from offsite.pipeline.restore_plan import TopicRestore
 from offsite.pipeline.target_settings import Circumstances, RetentionMode, decide_settings, without
 from offsite.pipeline.target_topic import TargetTopic, target_problems
 from offsite.repository.topic_settings import TopicSettings
+from offsite.services.broker_defaults import read_broker_defaults
 from offsite.services.restore_request import RestoreRequest
 from offsite.services.restore_topics import new_topic, rights_problems
 
@@ -56,7 +57,10 @@ def checked_settings(
 ) -> tuple[TopicSettings, ...]:
     """What each target topic gets. Raises what stands in the way, all of it in one error."""
     given = Circumstances(
-        brokers=len(admin.cluster().brokers), now_ms=now_ms, retention=RetentionMode(request.retention)
+        brokers=len(admin.cluster().brokers),
+        now_ms=now_ms,
+        retention=RetentionMode(request.retention),
+        defaults=read_broker_defaults(admin),
     )
     found = check_targets(admin, topics, existing, given)
     refuse(found.problems)

@@ -12,6 +12,8 @@ from offsite.services.offsets_report import OffsetsReport, offsets_notes, report
 from offsite.services.point_report import CutReport, point_notes, report_cuts
 from offsite.services.restore import PlannedRestore
 
+THE_DEFAULT = "(the brokers' default)"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingDiff:
@@ -134,7 +136,7 @@ def _settings_notes(settings: TopicSettings, source_replicas: int) -> Iterator[s
         replicas = settings.replication_factor
         yield f"{settings.topic} gets {replicas} replicas, its source has {source_replicas}: there are no more brokers"
     for each in settings.left_out:
-        yield f"{settings.topic} will not get {each.setting}={each.value}: {each.reason}"
+        yield f"{settings.topic} will not get {each.setting}={each.value or THE_DEFAULT}: {each.reason}"
     if settings.meanwhile and not settings.create:
         meanwhile = ", ".join(f"{name}={value}" for name, value in settings.meanwhile)
         yield f"{settings.topic} exists: it has {meanwhile} while records are written, and its own settings afterwards"

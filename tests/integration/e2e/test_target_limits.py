@@ -14,11 +14,15 @@ from offsite.model.rename import parse_renames
 from offsite.model.selection import parse_selection
 from offsite.model.size import MIB
 from offsite.repository.restore_record import put_record
+from offsite.sandbox import Settings
 from offsite.services.demo.data import BASE_MS, DAY_MS, Message
 from offsite.services.restore import prepare_restore, run_restore
+from offsite.services.restore_report import report_plan
 from offsite.services.restore_request import RestoreRequest
 from offsite.services.restore_topics import create_topics
+from tests.conftest import StartSandbox
 from tests.integration.e2e.site import Site, new_name
+from tests.integration.kafka.cluster import Cluster
 
 LARGE_BYTES = int(6.9 * MIB)
 LARGE_LIMIT = str(8 * MIB)
@@ -214,3 +218,21 @@ def test_a_retention_may_be_overridden_while_records_are_written(site: Site, exi
     assert (result.records, result.verified, result.held_back) == (2, True, ())
     wanted = "3600000" if exists else str(DAY_MS)
     assert site.cluster.admin.topic_configs([target])[target] == {"retention.ms": wanted}
+
+
+def test_a_target_of_strict_brokers_takes_what_came_back_and_keeps_it(site: Site, start_sandbox: StartSandbox) -> None:
+    """Topics have most of their settings from brokers: those here delete after a day and want two replicas in sync."""
+    topic = site.make_topic()
+    site.produce(topic, [SMALL, Message(key=b"k", value=b"v", timestamp_ms=SystemClock().now_ms())])
+    site.back_up(topic)
+    strict = {"log.retention.ms": str(DAY_MS), "min.insync.replicas": "2", "offsets.topic.num.partitions": "1"}
+    _, info = start_sandbox(settings=Settings(properties=strict))
+    target = Cluster(info.bootstrap)
+    prepared = prepare_restore(site.backup, target.admin, RestoreRequest(selection=parse_selection([topic])))
+    result = run_restore(prepared, admin=target.admin, kafka=target.config, runner=site.spark)
+    assert (result.verified, result.held_back) == (True, ((topic, "retention.ms", ""),))
+    assert target.admin.topic_configs([topic])[topic] == {"retention.ms": "-1"}
+    shown = [note for note in report_plan(prepared).notes if "retention.ms" in note]
+    assert shown == [
+        f"{topic} will not get retention.ms=(the brokers' default): it would delete restored records at once"
+    ]

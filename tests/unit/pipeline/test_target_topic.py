@@ -11,6 +11,7 @@ from offsite.pipeline.restore_plan import TopicRestore
 from offsite.pipeline.target_settings import (
     AT_ONCE,
     WHILE_RESTORING,
+    BrokerDefaults,
     Circumstances,
     RetentionMode,
     decide_settings,
@@ -163,6 +164,23 @@ def test_a_retention_that_would_delete_at_once_is_held_back_or_overridden() -> N
 )
 def test_a_retention_that_deletes_nothing_is_not_held_back(configs: dict[str, str]) -> None:
     assert created(source(**configs)).left_out == ()
+
+
+def test_what_a_topic_has_from_the_target_s_brokers_may_delete_as_well() -> None:
+    strict = replace(given(), defaults=BrokerDefaults(retention_ms=DAY_MS, retention_bytes=10))
+    held = created(source(), strict)
+    assert [(each.setting, each.value) for each in held.left_out] == [("retention.ms", ""), ("retention.bytes", "")]
+    assert dict(held.at_end)["retention.ms"] == "-1"
+    for own in ({"cleanup_policy": "compact"}, {"retention_ms": "-1", "retention_bytes": "-1"}):
+        assert created(source(**own), strict).left_out == ()
+    compacting = replace(given(), defaults=BrokerDefaults(retention_ms=DAY_MS, deletes=False))
+    assert created(source(), compacting).left_out == ()
+
+
+def test_records_can_be_written_where_brokers_want_more_replicas_than_there_are() -> None:
+    settings = created(source(), replace(given(), defaults=BrokerDefaults(min_in_sync=2)))
+    assert dict(settings.meanwhile)["min.insync.replicas"] == "1"
+    assert dict(settings.at_end)["min.insync.replicas"] is None
 
 
 def test_replicas_and_those_in_sync_are_as_many_as_there_are_brokers() -> None:
