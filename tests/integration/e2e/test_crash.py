@@ -62,9 +62,10 @@ def test_a_backup_killed_again_and_again_loses_and_doubles_nothing(
     assert_no_process_left(tmp_path)
 
 
+@pytest.mark.parametrize("offsets", ["preserve", "translate"])
 @restore_rounds
 def test_a_restore_killed_again_and_again_goes_on_and_doubles_nothing(
-    broker: SandboxInfo, tmp_path: Path, chance: random.Random, count: int
+    broker: SandboxInfo, tmp_path: Path, chance: random.Random, count: int, offsets: str
 ) -> None:
     cluster, repository, mark = Cluster(broker.bootstrap), tmp_path / "repository", {MARK: str(tmp_path)}
     topic = cluster.make_topic(partitions=3)
@@ -74,7 +75,7 @@ def test_a_restore_killed_again_and_again_goes_on_and_doubles_nothing(
     ends = ["--repo", repository, "--bootstrap", broker.bootstrap, "--backup", "b"]
     succeed("backup", "run", *ends, "--topics", topic, environment=mark)
     target = new_name(topic)
-    command = ["restore", "run", *ends, "--rename", f"{topic}={target}", "--yes"]
+    command = ["restore", "run", *ends, "--rename", f"{topic}={target}", "--offsets", offsets, "--yes"]
     finished = any(kill_in_the_middle(chance, *command, environment=mark) for _ in range(count))
     if not finished:
         succeed(*command, environment=mark)

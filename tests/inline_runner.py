@@ -1,0 +1,38 @@
+"""A `Runner` that needs no Spark: one task after the other, in this process."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from offsite.model.errors import OffsiteError
+from offsite.pipeline.runner import Done, Failed, OnProgress
+
+TaskT = TypeVar("TaskT")
+ResultT = TypeVar("ResultT")
+
+
+class InlineRunner:
+    def begin(self) -> None:
+        pass
+
+    def run(
+        self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
+    ) -> list[ResultT]:
+        return [function(task) for task in tasks]
+
+    def run_all(
+        self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
+    ) -> list[Done[ResultT] | Failed]:
+        return [_outcome(function, task) for task in tasks]
+
+    def close(self) -> None:
+        pass
+
+
+def _outcome(function: Callable[[TaskT], ResultT], task: TaskT) -> Done[ResultT] | Failed:
+    try:
+        return Done(value=function(task))
+    except OffsiteError as error:
+        return Failed(error=error, trace=traceback.format_exc())
