@@ -47,23 +47,27 @@ def check_targets(
     return Preflight(problems=(*problems, *more), settings=tuple(kept))
 
 
-def checked_settings(
-    admin: ClusterAdmin,
-    topics: Sequence[TopicRestore],
-    existing: Iterable[TargetTopic],
-    request: RestoreRequest,
-    *,
-    now_ms: int,
-) -> tuple[TopicSettings, ...]:
-    """What each target topic gets. Raises what stands in the way, all of it in one error."""
-    given = Circumstances(
+def circumstances(admin: ClusterAdmin, request: RestoreRequest, *, now_ms: int) -> Circumstances:
+    """What the decisions about topics depend on. Reads only."""
+    return Circumstances(
         brokers=len(admin.cluster().brokers),
         now_ms=now_ms,
         retention=RetentionMode(request.retention),
         defaults=read_broker_defaults(admin),
     )
+
+
+def checked_settings(
+    admin: ClusterAdmin,
+    topics: Sequence[TopicRestore],
+    existing: Iterable[TargetTopic],
+    given: Circumstances,
+    *,
+    also: Sequence[OffsiteError] = (),
+) -> tuple[TopicSettings, ...]:
+    """What each target topic gets. Raises what stands in the way, with what does so `also`, all of it in one error."""
     found = check_targets(admin, topics, existing, given)
-    refuse(found.problems)
+    refuse((*found.problems, *also))
     return found.settings
 
 

@@ -34,7 +34,7 @@ from offsite.repository.state import BackupState
 from offsite.services.groups import GroupsApplied
 from offsite.services.metadata_restore import AppliedMetadata, MetadataPlan, apply_metadata, plan_metadata
 from offsite.services.offsets_mode import decide_offsets
-from offsite.services.preflight import checked_settings, refuse
+from offsite.services.preflight import checked_settings, circumstances
 from offsite.services.proof import Finding, Proof
 from offsite.services.repartition import refuse_keyless, write_repartitions
 from offsite.services.restore_chains import write_chains
@@ -130,8 +130,8 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
         plan = without_live_schemas(plan, request.selection, existing, unfinished)
     offsets = decide_offsets(plan, point, request, existing=existing, unfinished=unfinished)
     metadata = plan_metadata(admin, backup.store, point.state, topics=names, apply=request.metadata)
-    settings = () if unfinished else checked_settings(admin, plan.topics, existing, request, now_ms=now_ms)
-    refuse(() if unfinished else metadata.problems)
+    given = circumstances(admin, request, now_ms=now_ms)
+    settings = () if unfinished else checked_settings(admin, plan.topics, existing, given, also=metadata.problems)
     record = unfinished or replace(
         _new_record(backup, request, plan, cluster_id, until_ms=point.until_ms),
         settings=settings,

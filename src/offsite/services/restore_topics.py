@@ -54,14 +54,15 @@ def new_topic(settings: TopicSettings) -> NewTopic:
 
 
 def create_topics(admin: ClusterAdmin, topics: Iterable[TopicSettings]) -> None:
-    """Create those that are to be created and are not there yet; set aside what stands in the way on the others.
+    """Create those that are to be created and are not there yet; set aside what stands in the way on the others, also
+    on those that an earlier run made and may have finished.
 
     Raises `KafkaNotAuthorized` when records could not be written then: nothing was.
     """
     decided = list(topics)
     existing = admin.topics()
     admin.create_topics([new_topic(each) for each in decided if each.create and each.topic not in existing])
-    overrides = {each.topic: dict(each.meanwhile) for each in decided if each.meanwhile and not each.create}
+    overrides = {each.topic: dict(each.meanwhile) for each in decided if each.meanwhile and each.topic in existing}
     if overrides:
         admin.alter_topic_configs(overrides)
     if problems := rights_problems(admin, decided):

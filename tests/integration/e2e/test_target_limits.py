@@ -9,7 +9,7 @@ import pytest
 
 from offsite.kafka.topic_changes import NewTopic
 from offsite.model.clock import SystemClock
-from offsite.model.errors import TargetMismatch, TargetNotEmpty
+from offsite.model.errors import RestoreRefused, TargetMismatch, TargetNotEmpty
 from offsite.model.rename import parse_renames
 from offsite.model.selection import parse_selection
 from offsite.model.size import MIB
@@ -141,6 +141,35 @@ def test_settings_that_were_set_aside_are_put_back_by_the_run_that_finishes(site
     assert site.restore(topic, target).resumed
     site.assert_same(site.read(topic), site.read(target))
     assert site.cluster.admin.topic_configs([target])[target] == configs
+
+
+def test_a_restore_killed_before_its_report_ends_in_the_same_state(site: Site) -> None:
+    topic = site.make_topic(cleanup_policy="compact", message_timestamp_after_max_ms="60000")
+    site.produce(topic, [SMALL, SMALL])
+    site.back_up(topic)
+    target = new_name(topic)
+    prepared = site.prepare(topic, target)
+    run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+    site.backup.store.delete(prepared.layout.report_key)
+    again = site.restore(topic, target)
+    assert (again.restore, again.resumed, again.verified) == (prepared.record.restore, True, True)
+    site.assert_same(site.read(topic), site.read(target))
+    admin = site.cluster.admin
+    assert admin.topic_configs([target])[target] == admin.topic_configs([topic])[topic]
+
+
+def test_reasons_of_several_kinds_are_told_in_one_refusal(site: Site) -> None:
+    full, narrow = site.make_topic(), site.make_topic()
+    for topic in (full, narrow):
+        site.produce(topic, [SMALL])
+    site.back_up(full, narrow)
+    wide = make_target(site, narrow, partitions=2)
+    request = RestoreRequest(selection=parse_selection([full, narrow]), renames=parse_renames([f"{narrow}={wide}"]))
+    with pytest.raises(RestoreRefused) as refusal:
+        prepare_restore(site.backup, site.cluster.admin, request)
+    assert f"{full} exists on the target and holds 1 records" in refusal.value.message
+    assert f"{wide} exists with 2 partitions" in refusal.value.message
+    assert refusal.value.exit_code == TargetMismatch.exit_code
 
 
 @pytest.mark.parametrize("partitions", [1, 3], ids=["fewer", "more"])
