@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.cut_view import render_cuts
+from offsite.cli.drill import drill
 from offsite.cli.groups import render_applied as render_groups
 from offsite.cli.offsets_view import describe_mode, render_offsets
 from offsite.cli.option_group import takes
@@ -32,6 +33,7 @@ Verify = Annotated[
 
 app = typer.Typer(help="Restore topics into a cluster.", no_args_is_help=True)
 app.command(name="map")(map_)
+app.command()(drill)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Spark's temporary folder: private, one per session, deleted at its end, also after a crash (by the next session)."""
+"""Temporary folders, Spark's above all: private, deleted when their owner ends; after a crash, by the next one."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ start takes this long."""
 
 
 class Scratch:
-    """Named after the process that owns it, so that a folder whose owner is gone can be told from one in use."""
+    """Named after the process that owns it, so that a folder whose owner is gone can be told from one in use. `prefix`
+    says what it is for."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = PREFIX) -> None:
+        self._prefix = prefix
         self._folder: Path | None = None
 
     def create(self) -> Path:
         """The folder, made on the first call."""
         if self._folder is None:
-            _sweep(Path(tempfile.gettempdir()))
-            self._folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+            _sweep(Path(tempfile.gettempdir()), self._prefix)
+            self._folder = Path(tempfile.mkdtemp(prefix=f"{self._prefix}{os.getpid()}-"))
         return self._folder
 
     def remove(self) -> None:
@@ -36,16 +38,16 @@ class Scratch:
             self._folder = None
 
 
-def _sweep(parent: Path) -> None:
+def _sweep(parent: Path, prefix: str) -> None:
     """Delete this user's folders whose owner was killed a while ago. Other sessions may be doing the same."""
-    for folder in parent.glob(f"{PREFIX}[0-9]*-*"):
+    for folder in parent.glob(f"{prefix}[0-9]*-*"):
         with suppress(FileNotFoundError):
             found = folder.stat()
             is_old = SystemClock().now_ms() / 1000 - found.st_mtime > ORPHANED_AFTER_S
-            if is_old and found.st_uid == os.getuid() and not _is_alive(folder):
+            if is_old and found.st_uid == os.getuid() and not _is_alive(folder, prefix):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _is_alive(folder: Path) -> bool:
-    owner = folder.name.removeprefix(PREFIX).partition("-")[0]
+def _is_alive(folder: Path, prefix: str) -> bool:
+    owner = folder.name.removeprefix(prefix).partition("-")[0]
     return not owner.isdigit() or Path(f"/proc/{owner}").exists()

@@ -13,6 +13,7 @@
     backups/<backup>/groups/<seq:020>-<attempt:8hex>.parquet    group offsets as of that commit
     backups/<backup>/metadata/<seq:020>-<attempt:8hex>.json     the cluster's settings, stored when they change
     backups/<backup>/restores/<restore>/...                     records of restores
+    backups/<backup>/drills/<drill>/report.json, report.html    what a drill has proven
     backups/<backup>/group-changes/<change>/...                 what groups had committed before they were changed
 A file name holds at most 255 bytes on most systems, so a topic longer than 180 characters is cut there, not in its
 folder.
@@ -116,6 +117,10 @@ class BackupLayout:
 
     def restores_prefix(self, restore: str) -> str:
         return f"{self.prefix}restores/{check_backup_name(restore)}/"
+
+    def drill_key(self, drill: str, suffix: str) -> str:
+        """`suffix`: `json` or `html`."""
+        return f"{self.prefix}drills/{check_backup_name(drill)}/report.{suffix}"
 
     @property
     def group_changes_prefix(self) -> str:

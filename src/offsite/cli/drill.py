@@ -1,0 +1,158 @@
+"""`offsite restore drill`: prove that a backup can be restored, and keep the proof."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import platform
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.option_group import takes
+from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, SparkMaster
+from offsite.cli.output import OutputFormat, emit, note, plain
+from offsite.cli.restore_options import Commit, Exclude, Topics
+from offsite.cli.wiring import connect, open_repository, spark
+from offsite.model.errors import BadOption, Damaged
+from offsite.model.size import format_size
+from offsite.model.time import format_duration
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from offsite.cli.wiring import Cluster
+    from offsite.repository.backup import Backup
+    from offsite.services.drill_report import DrillReport
+
+SANDBOX_PREFIX = "offsite-drill-"
+"""Temporary folders of sandboxes; the next drill deletes those of killed ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillOptions:
+    """One field for each option, as typed."""
+
+    repo: Repo
+    backup: BackupName
+    topics: Topics = None
+    exclude: Exclude = None
+    commit: Commit = None
+    bootstrap: Bootstrap = None
+    kafka_config: KafkaConfigFile = None
+    sandbox: Annotated[
+        bool, typer.Option("--sandbox", help="Restore into a Kafka of its own on this machine, even if one is named.")
+    ] = False
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Also write the report (JSON and HTML) into this folder.")
+    ] = None
+
+
+@takes(DrillOptions)
+def drill(options: DrillOptions, spark_master: SparkMaster = None, output: Output = OutputFormat.TABLE) -> None:
+    """Restore for the sake of the proof: compare every record, remove everything again, write a report.
+
+    Goes into topics of its own (offsite-drill-…) in the cluster, or into a sandbox when no cluster is named. The report
+    stays with the backup. Exit code 13 when the backup was not proven. One drill of a backup at a time: what a killed
+    one left is removed by the next.
+    """
+    from offsite.cli.progress import progress_of_two
+    from offsite.model.clock import SystemClock
+    from offsite.model.selection import parse_selection
+    from offsite.services.drill import Drill, DrillCluster, DrillRequest
+
+    _check_folder(options.report)
+    opened = open_repository(options.repo).backup(options.backup)
+    in_sandbox = options.sandbox or not (options.bootstrap or options.kafka_config)
+    request = DrillRequest(
+        selection=parse_selection(options.topics or ["*"], options.exclude or ()),
+        commit=options.commit,
+        in_sandbox=in_sandbox,
+        by=_who(),
+        versions={name: version(name) for name in ("offsite", "pyspark")} | {"Python": platform.python_version()},
+    )
+    total_bytes = sum(segment.raw_bytes for segment in opened.state().all_segments())
+    with (
+        spark(spark_master, preload="offsite.pipeline.restore_copy") as runner,
+        _cluster(options, in_sandbox=in_sandbox) as cluster,
+        progress_of_two("restore", "compare", total_bytes=total_bytes) as (on_progress, on_proof),
+    ):
+        result = Drill(
+            opened,
+            request,
+            cluster=DrillCluster(admin=cluster.admin, kafka=cluster.config, runner=runner),
+            clock=SystemClock(),
+            on_report=lambda report: _keep(report, opened, options.report),
+        ).run(on_progress=on_progress, on_proof=on_proof)
+    emit(result, output=output, render=_render)
+    if not result.proven:
+        raise typer.Exit(Damaged.exit_code)
+
+
+@contextmanager
+def _cluster(options: DrillOptions, *, in_sandbox: bool) -> Iterator[Cluster]:
+    if not in_sandbox:
+        yield connect(options.bootstrap, options.kafka_config)
+        return
+    from offsite.pipeline.scratch import Scratch
+    from offsite.sandbox import Sandbox
+
+    scratch = Scratch(SANDBOX_PREFIX)
+    sandbox = Sandbox(scratch.create() / "kafka")
+    try:
+        yield connect(sandbox.start(owned=True, progress=note).bootstrap, None)
+    finally:
+        sandbox.stop()
+        scratch.remove()
+
+
+def _keep(report: DrillReport, backup: Backup, folder: Path | None) -> None:
+    """Beside the backup, and where it was asked for."""
+    from offsite.services.drill_page import drill_page
+
+    document, page = json.dumps(plain(report), indent=2) + "\n", drill_page(report)
+    for suffix, text in (("json", document), ("html", page)):
+        backup.store.put_if_absent(backup.layout.drill_key(report.drill, suffix), text.encode())
+        if folder is not None:
+            (folder / f"{report.drill}.{suffix}").write_text(text, encoding="utf-8")
+
+
+def _check_folder(folder: Path | None) -> None:
+    """Found out before the work is done, not after."""
+    if folder is None:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadOption(f"--report {folder} is no folder to write into: {error}", hint="name another one") from error
+
+
+def _who() -> str:
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (OSError, KeyError):  # a container's user without a name
+        return f"unknown@{socket.gethostname()}"
+
+
+def _render(console: Console, report: DrillReport) -> None:
+    verdict = "PROVEN" if report.proven else "NOT PROVEN"
+    console.print(
+        f"drill {report.drill} of backup {report.backup}, commit {report.commit}: {verdict} "
+        f"({report.records:,} records, {format_size(report.bytes)}; restored in {format_duration(report.restore_s)}, "
+        f"read back in {format_duration(report.compare_s)})",
+        markup=False,
+    )
+    for topic in report.topics:
+        offsets = "offsets kept" if topic.same_offsets else "gap-free"
+        console.print(f"  {topic.source}: {topic.records:,} records in {topic.partitions} partitions, {offsets}")
+    for finding in report.findings:
+        console.print(f"  DIFFERENT: {finding}", markup=False)
+    for name in report.leftovers:
+        console.print(f"  removed what a killed drill left: {name}", markup=False)
+    console.print(f"the report is stored with the backup: drills/{report.drill}/report.html", markup=False)
