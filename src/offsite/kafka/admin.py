@@ -18,6 +18,7 @@ from offsite.kafka.list_offsets import EARLIEST, LATEST, READ_UNCOMMITTED
 from offsite.kafka.log_dirs import log_dirs_request
 from offsite.kafka.metadata import ClusterMetadata, TopicMetadata
 from offsite.kafka.offsets import find_offsets
+from offsite.kafka.portions import portions
 from offsite.kafka.quotas import alter_quotas_request, describe_quotas_request
 from offsite.kafka.request import Request
 from offsite.kafka.routing import Router
@@ -103,7 +104,8 @@ class ClusterAdmin:
 
     def create_acls(self, acls: Sequence[Acl]) -> Sequence[str]:
         """Add rules, at most once each. One text for each: empty, or why it was refused."""
-        return self._ask_controller(create_acls_request(acls))
+        some = portions(acls, lambda _: 1)
+        return [problem for part in some for problem in self._ask_controller(create_acls_request(part))]
 
     def client_quotas(self) -> tuple[ClientQuota, ...]:
         """The limits of all entities, sorted."""
@@ -111,7 +113,8 @@ class ClusterAdmin:
 
     def set_client_quotas(self, quotas: Sequence[ClientQuota]) -> Sequence[str]:
         """Set the named limits. One text for each entity: empty, or why it was refused."""
-        return self._ask_controller(alter_quotas_request(quotas))
+        some = portions(quotas, lambda quota: 1 + len(quota.limits))
+        return [problem for part in some for problem in self._ask_controller(alter_quotas_request(part))]
 
     def scram_users(self) -> tuple[ScramUser, ...]:
         """Who may log in by SCRAM, sorted; never what they log in with."""
@@ -122,21 +125,26 @@ class ClusterAdmin:
 
         Some may have been made when one fails: the error names that one.
         """
-        self._change(
-            create_topics_request(topics, timeout_ms=self._timeout_ms, validate_only=validate_only), "creating"
-        )
+        for part in portions(topics, _records):
+            self._change(
+                create_topics_request(part, timeout_ms=self._timeout_ms, validate_only=validate_only), "creating"
+            )
         if topics and not validate_only:
             self._await_topics({topic.name: topic.partitions for topic in topics})
 
     def refused_topics(self, topics: Sequence[NewTopic]) -> Mapping[str, TopicOutcome]:
         """Those that the cluster would not make, each with its reason. Makes none."""
-        request = create_topics_request(topics, timeout_ms=self._timeout_ms, validate_only=True)
-        outcomes = self._ask_controller(request) if topics else ()
+        requests = (
+            create_topics_request(part, timeout_ms=self._timeout_ms, validate_only=True)
+            for part in portions(topics, _records)
+        )
+        outcomes = (outcome for request in requests for outcome in self._ask_controller(request))
         return {outcome.name: outcome for outcome in outcomes if outcome.error_code}
 
     def alter_topic_configs(self, changes: Mapping[str, Mapping[str, str | None]]) -> None:
         """Topic → setting → new value, None for the cluster's default. Raises `BadOption`, `NoSuchTopic`."""
-        self._change(alter_topic_configs_request(changes), "configuring")
+        for part in portions(changes.items(), lambda change: len(change[1])):
+            self._change(alter_topic_configs_request(dict(part)), "configuring")
 
     def delete_topics(self, names: Sequence[str]) -> None:
         """Delete all of them, and return when the cluster no longer lists them. Raises `NoSuchTopic`."""
@@ -176,6 +184,10 @@ class ClusterAdmin:
             if not late:
                 return
             backoff.wait(LeaderUnavailable(f"topics {', '.join(late[:3])} are not yet as asked for on every broker"))
+
+
+def _records(topic: NewTopic) -> int:
+    return 1 + topic.partitions + len(topic.configs)
 
 
 def _led_partitions(topic: TopicMetadata | None) -> int:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from offsite.kafka.broker_errors import INVALID_CONFIG
 from offsite.kafka.connection import Connection
 from offsite.kafka.list_offsets import READ_COMMITTED
 from offsite.kafka.topic_changes import NewTopic
@@ -88,3 +89,13 @@ def test_a_cluster_that_is_not_there_is_said_so_at_once() -> None:
         Cluster("127.0.0.1:1").admin.cluster()
     with pytest.raises(KafkaUnreachable, match="no such host"):
         Cluster("no-such-host.invalid:9092").admin.cluster()
+
+
+def test_more_partitions_than_a_controller_takes_at_once_are_asked_for_in_parts(cluster: Cluster) -> None:
+    """It refuses all of a request for more than 10,000."""
+    topics = [NewTopic(name=f"many-{number}", partitions=11) for number in range(1000)]
+    assert cluster.admin.refused_topics(topics) == {}
+    cluster.admin.create_topics(topics, validate_only=True)
+    refused = cluster.admin.refused_topics([*topics, NewTopic(name="bad", partitions=1, configs={"no.such": "1"})])
+    assert [(name, outcome.error_code) for name, outcome in refused.items()] == [("bad", INVALID_CONFIG)]
+    assert "many-0" not in cluster.admin.topics()
