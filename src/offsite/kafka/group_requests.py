@@ -15,7 +15,8 @@ from offsite.kafka.wire import Decoder, Encoder
 from offsite.log.group_offsets import GroupOffsets, TopicOffsets, TopicOffsetsBuilder
 
 LIST_VERSIONS = (4, 5)  # 4 tells states, 5 types as well (KIP-848)
-_FIND_VERSION, _FETCH_VERSION, _COMMIT_VERSION, _DELETE_VERSION = 4, 8, 8, 0
+FETCH_VERSION = 8
+_FIND_VERSION, _COMMIT_VERSION, _DELETE_VERSION = 4, 8, 0
 _TYPES_VERSION = 5
 GROUP_KEY, TRANSACTION_KEY = 0, 1
 _NO_GENERATION, _NO_MEMBER = -1, ""
@@ -85,7 +86,7 @@ def fetch_offsets_request(groups: Sequence[str], *, stable: bool) -> Request[Map
         answer.i32()  # throttle time
         return dict(answer.array(_fetched))
 
-    return Request(api=Api.OFFSET_FETCH, version=_FETCH_VERSION, body=body, parse=parse, flexible=True)
+    return Request(api=Api.OFFSET_FETCH, version=FETCH_VERSION, body=body, parse=parse, flexible=True)
 
 
 def commit_offsets_request(group: GroupOffsets) -> Request[Mapping[str, Answered]]:

@@ -11,8 +11,10 @@ from functools import partial
 
 from offsite.kafka.backoff import Backoff
 from offsite.kafka.broker_errors import broker_error, error_name
+from offsite.kafka.connection import Connection
 from offsite.kafka.group_coordinators import COORDINATOR_MAX_S, GroupCoordinators
 from offsite.kafka.group_requests import (
+    FETCH_VERSION,
     LIST_VERSIONS,
     Answered,
     ListedGroup,
@@ -25,7 +27,7 @@ from offsite.kafka.request import Api
 from offsite.kafka.routing import Router
 from offsite.log.group_offsets import GroupOffsets, GroupTable
 from offsite.model.clock import Clock, SystemClock
-from offsite.model.errors import KafkaUnavailable, OffsiteError
+from offsite.model.errors import KafkaProtocolError, KafkaUnavailable, OffsiteError
 
 FETCH_GROUPS_MAX = 100
 """Groups in one OffsetFetch request: with 1,000 partitions each the answer has some 2 MB."""
@@ -33,6 +35,7 @@ STABLE_ATTEMPTS = 20
 STABLE_WAIT_S = 0.25
 """Transactions that commit offsets take milliseconds. One of 5 s hangs: what was committed before it counts."""
 _UNSTABLE_OFFSET_COMMIT = 88
+_SHARE = "share"
 _HAS_MEMBERS = {22, 25, 27, 68, 82, 86, 113}
 """How coordinators of all kinds say that a group is in use, or an offset of a topic it reads."""
 
@@ -68,13 +71,15 @@ class GroupClient:
         while True:
             try:
                 return self._list()
+            except KafkaProtocolError:
+                raise
             except KafkaUnavailable as error:
                 backoff.wait(error)
 
     def offsets(self, groups: Iterable[ListedGroup]) -> FetchedGroups:
         """What each of `groups` has committed, on whatever topics. A commit under way in a transaction is waited for,
-        and left out when it does not end."""
-        listed = {each.group: each for each in groups}
+        and left out when it does not end. Share groups commit no offsets and are left out (KIP-932)."""
+        listed = {each.group: each for each in groups if each.kind != _SHARE}
         answers = self._fetch(listed, stable=True)
         for attempt in range(STABLE_ATTEMPTS):
             unstable = [name for name, each in answers.items() if each.error_code == _UNSTABLE_OFFSET_COMMIT]
@@ -106,6 +111,7 @@ class GroupClient:
         found: dict[str, ListedGroup] = {}
         for node_id in self._router.metadata([]).brokers:
             with self._router.lease_broker(node_id) as connection:
+                _check_release(connection)
                 version = connection.highest_version(Api.LIST_GROUPS, *LIST_VERSIONS)
                 code, listed = connection.call(list_groups_request(version))
             if code:
@@ -116,6 +122,14 @@ class GroupClient:
     def _fetch(self, groups: Iterable[str], *, stable: bool) -> dict[str, Answered]:
         request = partial(fetch_offsets_request, stable=stable)
         return self._coordinators.ask(groups, request, per_request=FETCH_GROUPS_MAX)
+
+
+def _check_release(connection: Connection) -> None:
+    if not connection.has_version(Api.OFFSET_FETCH, FETCH_VERSION):
+        raise KafkaProtocolError(
+            f"{connection.address} is older than Kafka 3.0 and cannot be asked for many groups at once",
+            hint="leave groups out: --groups none",
+        )
 
 
 def _failures(answers: Mapping[str, Answered], doing: str) -> tuple[GroupFailure, ...]:

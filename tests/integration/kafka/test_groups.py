@@ -9,9 +9,11 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
 
-from offsite.kafka.groups import GroupClient
+from offsite.kafka.group_requests import ListedGroup
+from offsite.kafka.groups import FetchedGroups, GroupClient
 from offsite.kafka.routing import Router
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, GroupTable, TopicOffsets, offset_count
+from offsite.model.errors import KafkaProtocolError
 from tests.conftest import StartSandbox
 from tests.integration.kafka.cluster import Cluster, numbered, wait_until
 
@@ -162,6 +164,17 @@ def test_many_groups_cost_few_requests(cluster: Cluster, monkeypatch: pytest.Mon
     assert asked == [100, 100, 100]
     assert offset_count(fetched.groups) == 3000
     assert list(fetched.groups[names[7]].topics[0]) == rows
+
+
+def test_brokers_too_old_for_many_groups_are_named_at_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("offsite.kafka.connection.Connection.has_version", lambda *_: False)
+    with pytest.raises(KafkaProtocolError, match=r"older than Kafka 3\.0"):
+        cluster.admin.groups.list()
+
+
+def test_share_groups_are_left_out(cluster: Cluster) -> None:
+    shared = ListedGroup(group="shared", kind="share", state="Empty")
+    assert cluster.admin.groups.offsets([shared]) == FetchedGroups(groups={}, failed=())
 
 
 def test_a_broker_that_just_started_is_waited_for(start_sandbox: StartSandbox) -> None:
