@@ -89,5 +89,8 @@ class Lane:
 
 def _size_bytes(record: Record) -> int:
     """At least what the record takes in a batch."""
-    headers_bytes = sum(len(name) * 4 + len(value or b"") + _HEADER_OVERHEAD_BYTES for name, value in record.headers)
-    return _RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"") + headers_bytes
+    _, _, _, key, value, headers = record
+    size_bytes = _RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
+    if headers:
+        size_bytes += sum(len(name) * 4 + len(held or b"") + _HEADER_OVERHEAD_BYTES for name, held in headers)
+    return size_bytes
