@@ -22,9 +22,10 @@ class PartitionCounts:
     counts: Mapping[str, int] = field(default_factory=dict)
     keyless_in_turn: bool = False
 
-    def of(self, topic: str, partitions: int) -> int | None:
-        """The new count for a topic of so many partitions; None when it stays as it is."""
-        count = self.counts.get(topic, self.counts.get(_ALL, partitions))
+    def of(self, topic: str, partitions: int, *, if_named: bool = False) -> int | None:
+        """The new count for a topic of so many partitions; None when it stays as it is. `if_named`: a count for all
+        topics does not mean this one."""
+        count = self.counts.get(topic, partitions if if_named else self.counts.get(_ALL, partitions))
         return None if count == partitions else count
 
     def check_all_used(self, topics: Iterable[str]) -> None:

@@ -113,7 +113,8 @@ def plan_restore(  # noqa: PLR0913  # the restore point, what is meant of it, an
     counts: PartitionCounts | None = None,
 ) -> RestorePlan:
     """Decide what restoring `selection` as of `point` (see `BackupState.served_by`) means on this target. With
-    `until_ms`: only records dated then or before. `counts`: of partitions, where they change.
+    `until_ms`: only records dated then or before. `counts`: of partitions, where they change; a schema registry wants
+    one, so a count for all topics does not mean its own. That topic is the first of the plan.
 
     Whether `target_topics` can take it is for a preflight to judge. Raises `NoSuchTopic` (nothing selected, or a
     literal name not in the backup), `BadOption` (two topics under one name, a count for a topic not restored).
@@ -184,7 +185,7 @@ def _topic(
     counts: PartitionCounts,
 ) -> TopicRestore:
     segments = [s for p in chains for s in p.segments]
-    repartition = counts.of(shape.topic, shape.partitions)
+    repartition = counts.of(shape.topic, shape.partitions, if_named=shape.holds_schemas)
     new_batch_bytes = 0 if repartition is None else REPARTITIONED_BATCH_BYTES
     return TopicRestore(
         source=shape,

@@ -45,6 +45,7 @@ def _without(plan: RestorePlan, name: str) -> RestorePlan:
         plan,
         topics=tuple(topic for topic in plan.topics if topic.source.topic != name),
         partitions=tuple(each for each in plan.partitions if each.source.topic != name),
+        repartitions=tuple(each for each in plan.repartitions if each.target != name),
         holes=tuple(hole for hole in plan.holes if hole.partition_id.topic != name),
         skipped=(*plan.skipped, (name, IN_USE)),
     )
