@@ -14,7 +14,7 @@ from offsite.sandbox import Sandbox, SandboxInfo
 from offsite.sandbox.ports import free_ports
 from tests.integration.docs.page import commands, is_shown, run
 
-HOW_TOS = ("prove", "settings", "bad-deploy", "cluster-gone", "move", "deleted-topic", "groups")
+HOW_TOS = ("prove", "choose", "settings", "bad-deploy", "cluster-gone", "move", "deleted-topic", "groups")
 """In an order in which no page spoils the cluster for the next one."""
 
 pytestmark = pytest.mark.timeout(600)  # up to four JVMs a page
