@@ -12,6 +12,7 @@ from offsite.pipeline.session import SparkRunner
 from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
+from tests.integration.e2e.group_site import Groups
 from tests.integration.e2e.site import Site
 from tests.integration.kafka.cluster import Cluster
 from tests.spark_cluster import standalone_cluster
@@ -38,3 +39,9 @@ def spark_master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def site(broker: SandboxInfo, tmp_path: Path, spark: Runner) -> Site:
     repository = Repository.init(open_store(str(tmp_path / "repository")))
     return Site(Cluster(broker.bootstrap), repository, spark)
+
+
+@pytest.fixture
+def groups(broker: SandboxInfo, second_broker: SandboxInfo, tmp_path: Path, spark: Runner) -> Groups:
+    repository = Repository.init(open_store(str(tmp_path / "repository")))
+    return Groups(Cluster(broker.bootstrap), Cluster(second_broker.bootstrap), repository, spark)

@@ -1,0 +1,156 @@
+"""Two clusters with groups: a source that is backed up, a target, and what an independent client sees of both."""
+
+from __future__ import annotations
+
+import itertools
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Position
+
+from offsite.model.group_patterns import ALL_GROUPS, GroupPatterns
+from offsite.model.rename import parse_renames
+from offsite.model.selection import parse_selection
+from offsite.pipeline.runner import Runner
+from offsite.repository.repository import Repository
+from offsite.services.backup import BackupPlan, BackupRequest, BackupResult, plan_backup, run_backup
+from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.group_report import report_groups
+from offsite.services.groups import GroupsApplied, GroupsRequest, apply_groups, prepare_groups
+from offsite.services.restore import RestoreResult, prepare_restore, run_restore
+from offsite.services.restore_request import RestoreRequest
+from tests.integration.e2e.site import BACKUP, SLOTS, Site
+from tests.integration.kafka.cluster import Cluster
+
+_numbers = itertools.count()
+
+
+class Groups:
+    """A source with a backup, a target, and what happens between them."""
+
+    def __init__(self, source: Cluster, target: Cluster, repository: Repository, spark: Runner) -> None:
+        self.site = Site(source, repository, spark)
+        self.source = source
+        self.target = target
+
+    def back_up(self, *topics: str, groups: GroupPatterns = ALL_GROUPS, history: bool = False) -> BackupResult:
+        return self.run(self.plan(*topics, groups=groups, history=history))
+
+    def plan(self, *topics: str, groups: GroupPatterns = ALL_GROUPS, history: bool = False) -> BackupPlan:
+        request = BackupRequest(
+            backup=BACKUP,
+            selection=parse_selection(list(topics)) if topics else None,
+            groups=groups,
+            group_history=history,
+        )
+        return plan_backup(self.site.repository, self.source.admin, request, slots=SLOTS)
+
+    def run(self, plan: BackupPlan) -> BackupResult:
+        site = self.site
+        return run_backup(plan, repository=site.repository, kafka=self.source.config, runner=site.spark)
+
+    def restore(self, *topics: str, rename: str = "", commit: int | None = None, offsets: str = "translate") -> str:
+        """Onto the target; returns the restore's id."""
+        request = RestoreRequest(
+            selection=parse_selection(list(topics)), renames=parse_renames([rename]), commit=commit, offsets=offsets
+        )
+        prepared = prepare_restore(self.site.backup, self.target.admin, request)
+        return run_restore(prepared, admin=self.target.admin, kafka=self.target.config, runner=self.site.spark).restore
+
+    def apply(self, **request: object) -> GroupsApplied:
+        return apply_groups(
+            prepare_groups(self.site.backup, self.target.admin, GroupsRequest(**request)),  # type: ignore[arg-type]
+            self.target.admin,
+        )
+
+    def how(self, group: str, **request: object) -> dict[int, tuple[int, str]]:
+        """Partition → new offset and how it was found, as planned."""
+        request.setdefault("groups", GroupPatterns(include=(group,)))
+        planned = prepare_groups(self.site.backup, self.target.admin, GroupsRequest(**request))  # type: ignore[arg-type]
+        (found,) = report_groups(planned).groups
+        return {each.partition: (each.new, each.how) for each in found.offsets}
+
+
+def new_group() -> str:
+    return f"group-{next(_numbers)}"
+
+
+def new_topic(groups: Groups, *, partitions: int = 1, **configs: str) -> str:
+    """A topic of the source whose name is free on the target as well."""
+    topic = groups.source.make_topic(partitions=partitions, **configs)
+    assert topic not in groups.target.admin.topics()
+    return topic
+
+
+def numbered(count: int, *, start: int = 0, partition: int = 0) -> list[Message]:
+    return [
+        Message(key=b"%d" % each, value=b"value %d" % each, timestamp_ms=BASE_MS + each, partition=partition)
+        for each in range(start, start + count)
+    ]
+
+
+def client(cluster: Cluster, group: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed",
+        }
+    )
+
+
+def commit(cluster: Cluster, group: str, *positions: Position) -> None:
+    member = client(cluster, group)
+    member.commit(offsets=list(positions), asynchronous=False)
+    member.close()
+
+
+def next_value(cluster: Cluster, group: str, topic: str, partition: int = 0) -> bytes | None:
+    """What a member of the group reads first."""
+    member = client(cluster, group)
+    (position,) = member.committed([Position(topic, partition)], timeout=10)
+    member.assign([position])
+    message = member.poll(20)
+    member.close()
+    assert message is not None, "nothing to read"
+    assert message.error() is None, message.error()
+    return message.value()
+
+
+def committed(cluster: Cluster, group: str, topic: str, partition: int = 0) -> int:
+    member = client(cluster, group)
+    (position,) = member.committed([Position(topic, partition)], timeout=10)
+    member.close()
+    return position.offset
+
+
+def run_request(groups: Groups, request: RestoreRequest) -> RestoreResult:
+    prepared = prepare_restore(groups.site.backup, groups.target.admin, request)
+    return run_restore(prepared, admin=groups.target.admin, kafka=groups.target.config, runner=groups.site.spark)
+
+
+def in_transaction(cluster: Cluster, group: str, position: Position, *, commit: bool) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": f"tx-{group}", "log_level": 3})
+    producer.init_transactions()
+    producer.begin_transaction()
+    member = client(cluster, group)
+    producer.send_offsets_to_transaction([position], member.consumer_group_metadata())
+    member.close()
+    if commit:
+        producer.commit_transaction()
+    else:
+        producer.abort_transaction()
+
+
+def delete_group(cluster: Cluster, group: str) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.delete_consumer_groups([group])[group].result()
+
+
+def prepared_topics(groups: Groups, restore: str) -> tuple[tuple[str, str], ...]:
+    from offsite.services.restored_offsets import restored_offsets
+
+    return restored_offsets(groups.site.backup, restore).record.topics

@@ -1,0 +1,131 @@
+"""Groups as the last step of a restore: asked for beforehand, finished after a crash, as of the restore's own time."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import TopicPartition as Position
+
+from offsite.kafka.groups import GroupFailure
+from offsite.log.group_offsets import GroupTable
+from offsite.model.errors import NoSuchRestorePoint
+from offsite.model.group_patterns import ALL_GROUPS, NO_GROUPS, GroupPatterns
+from offsite.model.rename import parse_renames
+from offsite.model.selection import parse_selection
+from offsite.services.demo.data import Message
+from offsite.services.groups import find_change, undo_groups
+from offsite.services.restore import prepare_restore, run_restore
+from offsite.services.restore_request import RestoreRequest
+from tests.integration.e2e.group_site import (
+    Groups,
+    commit,
+    committed,
+    new_group,
+    new_topic,
+    next_value,
+    numbered,
+    run_request,
+)
+from tests.integration.kafka.cluster import wait_until
+
+
+def test_a_restore_puts_its_groups_in_place_when_it_is_asked(groups: Groups) -> None:
+    topic, group = new_topic(groups), new_group()
+    groups.site.produce(topic, numbered(5))
+    commit(groups.source, group, Position(topic, 0, 3))
+    groups.back_up(topic)
+    request = RestoreRequest(
+        selection=parse_selection([topic]),
+        renames=parse_renames([f"{topic}={topic}-back"]),
+        groups=GroupPatterns(include=(group,)),
+    )
+    prepared = prepare_restore(groups.site.backup, groups.target.admin, request)
+    result = run_restore(prepared, admin=groups.target.admin, kafka=groups.target.config, runner=groups.site.spark)
+    assert result.groups is not None
+    assert (result.groups.offsets_set, result.groups.change) == (1, result.restore)
+    assert next_value(groups.target, group, f"{topic}-back") == b"value 3"
+    undo_groups(groups.site.backup, groups.target.admin, find_change(groups.site.backup, groups.target.admin, None))
+    assert committed(groups.target, group, f"{topic}-back") < 0
+
+
+class Killed(BaseException):
+    """Stands for kill -9: nothing catches it."""
+
+
+def test_a_restore_killed_while_it_commits_groups_goes_on_and_can_be_undone(
+    groups: Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(groups)
+    target = f"{topic}-killed"
+    groups.site.produce(topic, numbered(5))
+    names = sorted(new_group() for _ in range(4))
+    for group in names:
+        commit(groups.source, group, Position(topic, 0, 3))
+    groups.back_up(topic)
+    client = groups.target.admin.groups
+    whole = client.commit
+
+    def half(table: GroupTable) -> tuple[GroupFailure, ...]:
+        whole({name: table[name] for name in names[:2]})
+        raise Killed
+
+    request = RestoreRequest(
+        selection=parse_selection([topic]),
+        renames=parse_renames([f"{topic}={target}"]),
+        groups=GroupPatterns(include=tuple(names)),
+    )
+    monkeypatch.setattr(client, "commit", half)
+    with pytest.raises(Killed):
+        run_request(groups, request)
+    monkeypatch.undo()
+    result = run_request(groups, request)
+    assert (result.resumed, result.records) == (True, 5)
+    assert result.groups is not None
+    assert (result.groups.offsets_set, result.groups.unchanged) == (2, 2)
+    assert [committed(groups.target, group, target) for group in names] == [3] * 4
+    change = find_change(groups.site.backup, groups.target.admin, None)
+    undone = undo_groups(groups.site.backup, groups.target.admin, change)
+    assert (undone.change, undone.offsets_removed) == (result.restore, 4), "also what the first attempt had set"
+
+
+def test_a_restore_as_of_a_time_puts_groups_where_they_stood_then(groups: Groups) -> None:
+    topic, group = new_topic(groups), f"timed-{new_group()}"
+    now_ms = groups.site.repository.store.now_ms()
+    groups.site.produce(topic, [Message(key=b"k", value=b"%d" % n, timestamp_ms=now_ms) for n in range(5)])
+    commit(groups.source, group, Position(topic, 0, 2))
+    then_ms = groups.site.repository.store.now_ms() + 1
+    wait_until(lambda: groups.site.repository.store.now_ms() > then_ms)
+    commit(groups.source, group, Position(topic, 0, 5))
+    groups.site.produce(topic, [Message(key=b"k", value=b"late", timestamp_ms=then_ms + 1000)])
+    groups.back_up(topic, history=True)
+    target = f"{topic}-then"
+    request = RestoreRequest(
+        selection=parse_selection([topic]),
+        renames=parse_renames([f"{topic}={target}"]),
+        groups=GroupPatterns(include=(group,)),
+        at=str(then_ms),
+    )
+    result = run_request(groups, request)
+    assert result.groups is not None
+    assert (result.records, result.groups.origin) == (5, "history")
+    assert committed(groups.target, group, target) == 2
+
+
+def test_groups_are_asked_for_before_anything_is_written(groups: Groups) -> None:
+    topic = new_topic(groups)
+    groups.site.produce(topic, numbered(5))
+    groups.back_up(topic, groups=NO_GROUPS)
+    request = RestoreRequest(selection=parse_selection([topic]), groups=ALL_GROUPS)
+    with pytest.raises(NoSuchRestorePoint, match="nothing of groups"):
+        prepare_restore(groups.site.backup, groups.target.admin, request)
+
+
+def test_offsets_are_valid_unchanged_where_a_restore_keeps_them(groups: Groups) -> None:
+    topic, group = new_topic(groups), new_group()
+    groups.site.produce(topic, numbered(10))
+    groups.site.delete_before(topic, 4)
+    commit(groups.source, group, Position(topic, 0, 7))
+    groups.back_up(topic)
+    restore = groups.restore(topic, offsets="preserve")
+    assert groups.how(group, restore=restore) == groups.how(group) == {0: (7, "exact")}
+    groups.apply(restore=restore)
+    assert next_value(groups.target, group, topic) == next_value(groups.source, group, topic) == b"value 7"
