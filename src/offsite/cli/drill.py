@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import getpass
-import json
-import platform
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -75,7 +70,7 @@ def drill(options: DrillOptions, spark_master: SparkMaster = None, output: Outpu
         commit=options.commit,
         in_sandbox=in_sandbox,
         by=_who(),
-        versions={name: version(name) for name in ("offsite", "pyspark")} | {"Python": platform.python_version()},
+        versions=_versions(),
     )
     total_bytes = sum(segment.raw_bytes for segment in opened.state().all_segments())
     with (
@@ -114,6 +109,8 @@ def _cluster(options: DrillOptions, *, in_sandbox: bool) -> Iterator[Cluster]:
 
 def _keep(report: DrillReport, backup: Backup, folder: Path | None) -> None:
     """Beside the backup, and where it was asked for."""
+    import json
+
     from offsite.services.drill_page import drill_page
 
     document, page = json.dumps(plain(report), indent=2) + "\n", drill_page(report)
@@ -133,7 +130,17 @@ def _check_folder(folder: Path | None) -> None:
         raise BadOption(f"--report {folder} is no folder to write into: {error}", hint="name another one") from error
 
 
+def _versions() -> dict[str, str]:
+    import platform
+    from importlib.metadata import version
+
+    return {"Python": platform.python_version(), "offsite": version("offsite"), "pyspark": version("pyspark")}
+
+
 def _who() -> str:
+    import getpass
+    import socket
+
     try:
         return f"{getpass.getuser()}@{socket.gethostname()}"
     except (OSError, KeyError):  # a container's user without a name
