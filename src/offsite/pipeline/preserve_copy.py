@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from offsite.kafka.end_offset import await_end_offset, settled_end_offset
+from offsite.kafka.end_offset import settled_end_offset
 from offsite.kafka.log_start import delete_before
 from offsite.kafka.routing import shared_router
 from offsite.kafka.transactions import PartitionTransactions
@@ -84,7 +84,7 @@ class _Chain:
             self._take(piece)
         self._catch_up()
         self._writer.flush()
-        await_end_offset(self._router, self._target, self._plan.end)
+        self._writer.check_end(self._plan.end)
         if start > self._task.target_start:
             delete_before(self._router, self._target, start)
         self._put_map(start)
@@ -106,12 +106,13 @@ class _Chain:
     def _catch_up(self) -> None:
         """All that an earlier attempt wrote has passed: go on where it stopped. Only the first call does anything."""
         passed, self._passed = self._passed, None
-        if passed is None or not passed.has_transactions:
+        if passed is None or self._found <= self._source.first_offset:
             return
-        recovered = self._transactions.recover()
-        self._writer.take_up(passed.take_up(recovered, self._target))
-        first = self._found - self._transactions.slots
-        passed.check_last_outcomes(self._router, self._target, start=first, end=self._found)
+        if passed.has_transactions:
+            recovered = self._transactions.recover()
+            self._writer.take_up(passed.take_up(recovered, self._target))
+        slots = self._transactions.slots
+        passed.check_end(self._router, self._target, end=self._found, transactions=slots)
 
     def _put_map(self, start: int) -> None:
         """Offsets stay what they were."""

@@ -1,21 +1,30 @@
 """What an earlier attempt must have left in a partition, and whether it did: only then may the next one go on.
 
 A transaction that stays open while nobody writes is aborted by its coordinator in the end (15 minutes unless brokers
-say otherwise), and the marker takes an offset that belongs to something else. That is found here.
+say otherwise), and the marker takes an offset that belongs to something else. That is found here, and so are records of
+others at the end of the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 
 from offsite.kafka.reader import PartitionReader
 from offsite.kafka.routing import Router
 from offsite.kafka.transactions import Slot
+from offsite.log.batch import BatchHeader, scan
 from offsite.log.chunk import Chunk
 from offsite.log.control import control_type
+from offsite.log.filler import is_filler
 from offsite.log.range import LogRange, TopicPartition
-from offsite.model.errors import TransactionLost
+from offsite.log.record import Record
+from offsite.log.records import decode
+from offsite.model.errors import TargetNotEmpty, TransactionLost
 from offsite.pipeline.preserve_pieces import Data, Outcome, Piece
+
+COMPARED_BATCHES = 8
+"""The last ones: whoever else wrote into the partition did so at its end."""
 
 
 class PassedOver:
@@ -24,21 +33,20 @@ class PassedOver:
     def __init__(self) -> None:
         self._first_offsets: dict[int, int] = {}
         self._outcomes: dict[int, bool] = {}
+        self._last_data: deque[Data] = deque(maxlen=COMPARED_BATCHES)
         self.has_transactions = False
+        """Whether any may have been used: markers fill gaps, too."""
 
     def add(self, piece: Piece) -> None:
         match piece:
-            case Data(producer_id=None):
-                pass
-            case Data(start=start, producer_id=int(producer_id)):
-                self._first_offsets.setdefault(producer_id, start)
-                self.has_transactions = True
+            case Data(start=start, producer_id=producer_id):
+                self._last_data.append(piece)
+                if producer_id is not None:
+                    self._first_offsets.setdefault(producer_id, start)
             case Outcome(start=start, producer_id=producer_id, committed=committed):
                 self._first_offsets.pop(producer_id, None)
                 self._outcomes[start] = committed
-                self.has_transactions = True
-            case _:
-                self.has_transactions = True
+        self.has_transactions |= not isinstance(piece, Data) or piece.producer_id is not None
 
     def take_up(self, recovered: Mapping[int, Slot], target: TopicPartition) -> dict[int, Slot]:
         """Source's producer id → the slot that holds its open transaction, out of those by first offset.
@@ -49,16 +57,47 @@ class PassedOver:
             raise _lost(target)
         return {producer_id: recovered[first] for producer_id, first in self._first_offsets.items()}
 
-    def check_last_outcomes(self, router: Router, target: TopicPartition, *, start: int, end: int) -> None:
-        """The control records at the end of the target are those of the source, or filler. Raises `TransactionLost`."""
-        log_range = LogRange(topic=target.topic, partition=target.partition, start=max(0, start), end=end)
-        for item in PartitionReader(router).read(log_range):
-            for header in item.batches if isinstance(item, Chunk) else ():
-                if header.is_control and isinstance(item, Chunk):
-                    marker = control_type(header.view(item.data), header)
-                    committed = marker is not None and marker.kind == "commit"
-                    if self._outcomes.get(header.base_offset, committed) != committed:
-                        raise _lost(target)
+    def check_end(self, router: Router, target: TopicPartition, *, end: int, transactions: int) -> None:
+        """Compare the last batches of the target, which ends at `end`, and as many of its last offsets as
+        `transactions` might have been ended by others. Raises `TransactionLost`, `TargetNotEmpty`."""
+        data = {piece.start: piece for piece in self._last_data}
+        since = min(data, default=end)
+        first = max(0, min(since, end - transactions))
+        log_range = LogRange(topic=target.topic, partition=target.partition, start=first, end=end)
+        for batch, header in _batches(router, log_range):
+            if header.is_control:
+                self._check_outcome(batch, header, target)
+            elif header.base_offset >= since and not _is_the_same(data.get(header.base_offset), batch, header):
+                raise TargetNotEmpty(
+                    f"{target} holds records at {header.base_offset} that this restore did not write",
+                    hint="stop whatever else writes to it; delete the topic and run the same command again",
+                )
+
+    def _check_outcome(self, batch: memoryview, header: BatchHeader, target: TopicPartition) -> None:
+        marker = control_type(batch, header)
+        committed = marker is not None and marker.kind == "commit"
+        if self._outcomes.get(header.base_offset, committed) != committed:
+            raise _lost(target)
+
+
+def _batches(router: Router, log_range: LogRange) -> Iterator[tuple[memoryview, BatchHeader]]:
+    for item in PartitionReader(router).read(log_range):
+        if isinstance(item, Chunk):
+            for header in item.batches:
+                yield header.view(item.data), header
+
+
+def _is_the_same(piece: Data | None, batch: memoryview, header: BatchHeader) -> bool:
+    """Whether `batch` holds the records of `piece`; without one it must be filler. Brokers may compress anew."""
+    records = decode(batch, header)
+    if piece is None:
+        return all(map(is_filler, records))
+    (source,) = scan(piece.batch)
+    return list(map(_content, records)) == list(map(_content, decode(piece.batch, source)))
+
+
+def _content(record: Record) -> tuple[object, ...]:
+    return (record.timestamp_ms, record.key, record.value, record.headers)
 
 
 def _lost(target: TopicPartition) -> TransactionLost:

@@ -57,6 +57,10 @@ class PreservingWriter:
         """Return when everything is in the log."""
         self._writer.flush()
 
+    def check_end(self, end: int) -> None:
+        """Return when the log ends at `end`. Raises `TargetNotEmpty` when it ends behind it."""
+        self._await(end)
+
     def close(self) -> None:
         self._writer.close()
 

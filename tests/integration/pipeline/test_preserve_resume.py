@@ -180,7 +180,16 @@ def test_records_of_others_stop_it(site: Site) -> None:
     restore = Preserving(site, small_topic(site))
     restore.write(2)
     site.produce(restore.target, messages(0, 1))
-    with pytest.raises((TargetNotEmpty, TransactionLost)):
+    with pytest.raises(TargetNotEmpty, match="did not write"):
+        restore_partition_preserving(restore.task, ends=restore.ends)
+
+
+def test_records_of_others_behind_the_end_stop_it(site: Site) -> None:
+    restore = Preserving(site, small_topic(site))
+    restore_partition_preserving(restore.task, ends=restore.ends)
+    restore_partition_preserving(restore.task, ends=restore.ends)
+    site.produce(restore.target, messages(0, 1))
+    with pytest.raises(TargetNotEmpty):
         restore_partition_preserving(restore.task, ends=restore.ends)
 
 
