@@ -2,7 +2,8 @@
 
 While they are written, a topic must not judge them: no retention, no compaction, times as the producer gave them,
 however old or far ahead, batches as large as they are. At the end a created topic has the source's settings, an
-existing one its own.
+existing one its own. A batch limit that the source had from its brokers stays on the topic where the target's brokers
+allow less.
 """
 
 from __future__ import annotations
@@ -40,12 +41,13 @@ class RetentionMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerDefaults:
-    """What a topic has from the target's brokers where it has nothing of its own. A negative limit is none."""
+    """What a topic has from the target's brokers where it has nothing of its own. A negative retention is none."""
 
     retention_ms: int = -1
     retention_bytes: int = -1
     deletes: bool = True
     min_in_sync: int = 1
+    max_batch_bytes: int = KAFKA_BATCH_LIMIT_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,11 @@ class Circumstances:
 def decide_settings(topic: TopicRestore, target: TargetTopic | None, given: Circumstances) -> TopicSettings:
     """For a topic to create (`target` None) or an empty one that `target_problems` finds fit."""
     return _of_existing(topic, target, given) if target is not None else _of_created(topic, given)
+
+
+def batch_limit_bytes(settings: TopicSettings, defaults: BrokerDefaults) -> int:
+    """The largest batch that a topic to create takes while records are written."""
+    return int((dict(settings.configs) | dict(settings.meanwhile)).get(BATCH_LIMIT, defaults.max_batch_bytes))
 
 
 def without(settings: TopicSettings, refused: Mapping[str, str]) -> TopicSettings:
@@ -83,11 +90,13 @@ def _of_created(topic: TopicRestore, given: Circumstances) -> TopicSettings:
     configs = {name: value for name, value in topic.source.configs if name not in held}
     if _MIN_IN_SYNC in held:
         configs[_MIN_IN_SYNC] = str(replicas)
-    meanwhile = WHILE_RESTORING | _room_for_batches(topic)
+    meanwhile = WHILE_RESTORING | _room_for_batches(topic, given.defaults)
     if _MIN_IN_SYNC not in configs and given.defaults.min_in_sync > replicas:
         meanwhile |= {_MIN_IN_SYNC: str(replicas)}
     stay = {name: value for name, value in _RETENTION.items() if name in held}
     at_end = {name: configs.get(name, stay.get(name)) for name in meanwhile}
+    if BATCH_LIMIT not in configs and topic.largest_batch_bytes > given.defaults.max_batch_bytes:
+        at_end[BATCH_LIMIT] = str(topic.largest_batch_bytes)
     return TopicSettings(
         topic=topic.target,
         create=True,
@@ -157,9 +166,9 @@ def _deleting(topic: TopicRestore, source: Mapping[str, str], given: Circumstanc
         yield "retention.bytes"
 
 
-def _room_for_batches(topic: TopicRestore) -> dict[str, str]:
+def _room_for_batches(topic: TopicRestore, defaults: BrokerDefaults) -> dict[str, str]:
     needed_bytes = topic.largest_batch_bytes + REENCODED_GROWTH_BYTES
-    own_bytes = int(dict(topic.source.configs).get(BATCH_LIMIT, KAFKA_BATCH_LIMIT_BYTES))
+    own_bytes = int(dict(topic.source.configs).get(BATCH_LIMIT, defaults.max_batch_bytes))
     return {BATCH_LIMIT: str(needed_bytes)} if needed_bytes > own_bytes else {}
 
 

@@ -64,7 +64,7 @@ def target_problems(
     if target.compacts and "compact" not in dict(topic.source.configs).get("cleanup.policy", ""):
         yield TargetMismatch(f"{target.topic} exists and is compacted, its source was not", hint=_MAKE_ROOM)
     if topic.largest_batch_bytes > target.max_batch_bytes:
-        yield _too_large(target, topic)
+        yield batches_too_large(topic, target.max_batch_bytes)
     if not may_override_retention:
         yield from _retention(target, topic)
 
@@ -78,12 +78,13 @@ def is_too_much(target: TargetTopic, topic: TopicRestore) -> bool:
     return topic.largest_partition_bytes > target.kept_bytes
 
 
-def _too_large(target: TargetTopic, topic: TopicRestore) -> OffsiteError:
+def batches_too_large(topic: TopicRestore, limit_bytes: int) -> TargetMismatch:
+    """The target topic takes less than the backup has."""
     return TargetMismatch(
-        f"{target.topic} takes batches of {format_size(target.max_batch_bytes)} at most "
-        f"(max.message.bytes={target.max_batch_bytes}), the backup has one of "
-        f"{format_size(topic.largest_batch_bytes)}",
-        hint=f"set max.message.bytes={topic.largest_batch_bytes} on it, or {_MAKE_ROOM}",
+        f"{topic.target} takes batches of {format_size(limit_bytes)} at most (max.message.bytes={limit_bytes}), "
+        f"the backup has one of {format_size(topic.largest_batch_bytes)}",
+        hint=f"let it take {topic.largest_batch_bytes} bytes (max.message.bytes of a topic that exists, "
+        f"message.max.bytes of the brokers), or {_MAKE_ROOM}",
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.model.errors import KafkaNotAuthorized
-from offsite.pipeline.target_settings import BrokerDefaults
+from offsite.pipeline.target_settings import KAFKA_BATCH_LIMIT_BYTES, BrokerDefaults
 
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 _KAFKA_RETENTION_HOURS = "168"
@@ -23,6 +23,7 @@ def read_broker_defaults(admin: ClusterAdmin) -> BrokerDefaults:
         retention_bytes=_strictest([each.retention_bytes for each in found]),
         deletes=any(each.deletes for each in found),
         min_in_sync=max(each.min_in_sync for each in found),
+        max_batch_bytes=min(each.max_batch_bytes for each in found),
     )
 
 
@@ -32,6 +33,7 @@ def _defaults(configs: Mapping[str, str]) -> BrokerDefaults:
         retention_bytes=int(configs.get("log.retention.bytes", -1)),
         deletes="delete" in configs.get("log.cleanup.policy", "delete"),
         min_in_sync=int(configs.get("min.insync.replicas", 1)),
+        max_batch_bytes=int(configs.get("message.max.bytes", KAFKA_BATCH_LIMIT_BYTES)),
     )
 
 

@@ -10,16 +10,25 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.broker_errors import INVALID_CONFIG, broker_error
+from offsite.kafka.broker_errors import INVALID_CONFIG, POLICY_VIOLATION, broker_error
 from offsite.kafka.topic_changes import NewTopic
 from offsite.model.errors import KafkaNotAuthorized, OffsiteError, RestoreRefused
 from offsite.pipeline.restore_plan import TopicRestore
-from offsite.pipeline.target_settings import Circumstances, RetentionMode, decide_settings, without
-from offsite.pipeline.target_topic import TargetTopic, target_problems
+from offsite.pipeline.target_settings import (
+    Circumstances,
+    RetentionMode,
+    batch_limit_bytes,
+    decide_settings,
+    without,
+)
+from offsite.pipeline.target_topic import TargetTopic, batches_too_large, target_problems
 from offsite.repository.topic_settings import TopicSettings
 from offsite.services.broker_defaults import read_broker_defaults
 from offsite.services.restore_request import RestoreRequest
 from offsite.services.restore_topics import new_topic, rights_problems
+
+_SETTING_REFUSED = frozenset({INVALID_CONFIG, POLICY_VIOLATION})
+"""A policy may refuse the topic as well: then that shows when it is tried without the settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +53,12 @@ def check_targets(
     ]
     settings = [decide_settings(topic, found.get(topic.target), given) for topic in topics]
     kept, more = _check_settings(admin, settings)
-    return Preflight(problems=(*problems, *more), settings=tuple(kept))
+    large = [
+        batches_too_large(topic, limit_bytes)
+        for topic, decided in zip(topics, kept, strict=True)
+        if decided.create and topic.largest_batch_bytes > (limit_bytes := batch_limit_bytes(decided, given.defaults))
+    ]
+    return Preflight(problems=(*problems, *more, *large), settings=tuple(kept))
 
 
 def circumstances(admin: ClusterAdmin, request: RestoreRequest, *, now_ms: int) -> Circumstances:
@@ -116,4 +130,4 @@ def _refused_settings(admin: ClusterAdmin, topics: Sequence[NewTopic]) -> Mappin
 
 def _invalid(admin: ClusterAdmin, topics: Sequence[NewTopic]) -> Mapping[str, str]:
     outcomes = admin.refused_topics(topics)
-    return {name: each.detail for name, each in outcomes.items() if each.error_code == INVALID_CONFIG}
+    return {name: each.detail for name, each in outcomes.items() if each.error_code in _SETTING_REFUSED}

@@ -166,7 +166,6 @@ def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is to
     be written: the others are complete then, and the same command continues with the rest.
     """
     store, layout, record = prepared.backup.store, prepared.layout, prepared.record
-    topics = _with_record(prepared.plan.topics, record)
     ends = RestoreEnds(kafka=kafka, store=store, layout=layout, read_committed=record.isolation == "read_committed")
     if not prepared.resumes:
         refuse_keyless(prepared.plan.repartitions, ends=ends, runner=runner)
@@ -189,7 +188,7 @@ def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is to
     proof = (
         prove_restore(restored, ends=proof_ends, admin=admin, runner=runner, on_progress=on_proof) if verify else None
     )
-    finish_topics(admin, record.settings, topics)
+    finish_topics(admin, record.settings)
     applied = apply_metadata(admin, prepared.metadata)
     groups = restore_groups(prepared.backup, admin, record, prepared.groups)
     result = replace(_result(prepared, receipts, proof), metadata=applied, groups=groups)
@@ -230,11 +229,6 @@ def _new_record(
         created=tuple(sorted(topic.target for topic in plan.topics if topic.create)),
         until_ms=until_ms,
     )
-
-
-def _with_record(topics: Sequence[TopicRestore], record: RestoreRecord) -> list[TopicRestore]:
-    """A continued restore must go on treating as created what its first run created."""
-    return [replace(topic, create=topic.target in record.created) for topic in topics]
 
 
 def _result(

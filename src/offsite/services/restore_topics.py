@@ -6,15 +6,14 @@ every record, and the next run of the same command finishes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.topic_changes import NewTopic
 from offsite.log.range import TopicPartition
 from offsite.model.errors import KafkaNotAuthorized
-from offsite.pipeline.restore_plan import TopicRestore
-from offsite.pipeline.target_settings import BATCH_LIMIT, KAFKA_BATCH_LIMIT_BYTES
+from offsite.pipeline.target_settings import BATCH_LIMIT
 from offsite.pipeline.target_topic import UNLIMITED, TargetTopic
 from offsite.repository.topic_settings import TopicSettings
 
@@ -80,16 +79,10 @@ def rights_problems(admin: ClusterAdmin, topics: Iterable[TopicSettings]) -> lis
     return [f"we may not {', '.join(missing)} on {name}" for name, missing in needed.items() if missing]
 
 
-def finish_topics(admin: ClusterAdmin, topics: Iterable[TopicSettings], restored: Iterable[TopicRestore]) -> None:
-    """Give the topics the settings that they are to have at the end. May be repeated.
-
-    A batch limit that the source had from its brokers is kept on the topic where the target's brokers allow less.
-    """
-    decided = {each.topic: each for each in topics}
-    if changes := {name: dict(each.at_end) for name, each in decided.items() if each.at_end}:
+def finish_topics(admin: ClusterAdmin, topics: Iterable[TopicSettings]) -> None:
+    """Give the topics the settings that they are to have at the end. May be repeated."""
+    if changes := {each.topic: dict(each.at_end) for each in topics if each.at_end}:
         admin.alter_topic_configs(changes)
-    if large := [each for each in restored if decided[each.target].create and _needs_limit_of_its_own(each)]:
-        _raise_limits(admin, large)
 
 
 def _target(name: str, partitions: int, records: int, configs: Mapping[str, str], now_ms: int) -> TargetTopic:
@@ -109,18 +102,3 @@ def _target(name: str, partitions: int, records: int, configs: Mapping[str, str]
         keeps_times=configs.get("message.timestamp.type", "CreateTime") == "CreateTime",
         compacts="compact" in policies,
     )
-
-
-def _needs_limit_of_its_own(topic: TopicRestore) -> bool:
-    return topic.largest_batch_bytes > KAFKA_BATCH_LIMIT_BYTES and BATCH_LIMIT not in dict(topic.source.configs)
-
-
-def _raise_limits(admin: ClusterAdmin, topics: Sequence[TopicRestore]) -> None:
-    found = admin.topic_configs([topic.target for topic in topics], with_defaults=True)
-    changes = {
-        topic.target: {BATCH_LIMIT: str(topic.largest_batch_bytes)}
-        for topic in topics
-        if topic.largest_batch_bytes > int(found[topic.target].get(BATCH_LIMIT, UNLIMITED))
-    }
-    if changes:
-        admin.alter_topic_configs(changes)

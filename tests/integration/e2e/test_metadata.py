@@ -270,7 +270,7 @@ def test_what_the_target_cannot_have_is_left_out_by_name(source: Site, elsewhere
     (settings,) = found.settings
     assert {each.setting for each in settings.left_out} == {"remote.storage.enable", "min.insync.replicas", "shiny"}
     create_topics(elsewhere.admin, [settings])
-    finish_topics(elsewhere.admin, [settings], [planned])
+    finish_topics(elsewhere.admin, [settings])
     configs = elsewhere.admin.topic_configs([topic])[topic]
     assert configs == {"segment.bytes": "1048576", "min.insync.replicas": "1"}
 

@@ -250,17 +250,21 @@ def test_a_retention_may_be_overridden_while_records_are_written(site: Site, exi
 
 
 def test_a_target_of_strict_brokers_takes_what_came_back_and_keeps_it(site: Site, start_sandbox: StartSandbox) -> None:
-    """Topics have most of their settings from brokers: those here delete after a day and want two replicas in sync."""
+    """Topics have most of their settings from brokers: those here delete after a day, want two replicas in sync, and
+    take small batches."""
     topic = site.make_topic()
-    site.produce(topic, [SMALL, Message(key=b"k", value=b"v", timestamp_ms=SystemClock().now_ms())])
+    wide = Message(key=b"k", value=random.Random(5).randbytes(80_000), timestamp_ms=SystemClock().now_ms())
+    site.produce(topic, [SMALL, wide])
     site.back_up(topic)
-    strict = {"log.retention.ms": str(DAY_MS), "min.insync.replicas": "2", "offsets.topic.num.partitions": "1"}
+    strict = {"log.retention.ms": str(DAY_MS), "min.insync.replicas": "2", "message.max.bytes": "50000"}
     _, info = start_sandbox(settings=Settings(properties=strict))
     target = Cluster(info.bootstrap)
     prepared = prepare_restore(site.backup, target.admin, RestoreRequest(selection=parse_selection([topic])))
     result = run_restore(prepared, admin=target.admin, kafka=target.config, runner=site.spark)
     assert (result.verified, result.held_back) == (True, ((topic, "retention.ms", ""),))
-    assert target.admin.topic_configs([topic])[topic] == {"retention.ms": "-1"}
+    settings = dict(target.admin.topic_configs([topic])[topic])
+    assert int(settings.pop("max.message.bytes")) > len(wide.value or b"")
+    assert settings == {"retention.ms": "-1"}
     shown = [note for note in report_plan(prepared).notes if "retention.ms" in note]
     assert shown == [
         f"{topic} will not get retention.ms=(the brokers' default): it would delete restored records at once"

@@ -44,8 +44,15 @@ def test_the_finest_unit_counts(configs: dict[str, str], retention_ms: int) -> N
 
 def test_of_several_brokers_the_strictest_counts() -> None:
     lax = {"log.retention.ms": "-1", "log.retention.bytes": "-1", "log.cleanup.policy": "compact"}
-    strict = {"log.retention.ms": "9", "log.retention.bytes": "8", "min.insync.replicas": "2"}
-    assert defaults(lax, strict) == BrokerDefaults(retention_ms=9, retention_bytes=8, deletes=True, min_in_sync=2)
+    strict = {
+        "log.retention.ms": "9",
+        "log.retention.bytes": "8",
+        "min.insync.replicas": "2",
+        "message.max.bytes": "7",
+    }
+    assert defaults(lax, strict) == BrokerDefaults(
+        retention_ms=9, retention_bytes=8, deletes=True, min_in_sync=2, max_batch_bytes=7
+    )
     assert defaults(lax) == BrokerDefaults(retention_ms=-1, retention_bytes=-1, deletes=False, min_in_sync=1)
 
 
