@@ -66,7 +66,7 @@ def run(
     from offsite.services.restore_report import report_plan
 
     cluster = connect(options.bootstrap, options.kafka_config)
-    with spark(spark_master, preload="offsite.pipeline.restore_copy") as runner:
+    with spark(spark_master, preload="offsite.pipeline.restore_task") as runner:
         prepared = _prepare(options, cluster)
         if not yes:
             emit_notice(report_plan(prepared), render=_render_plan)

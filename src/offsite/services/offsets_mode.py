@@ -10,7 +10,13 @@ from offsite.model.errors import RestoreRefused
 from offsite.model.time import format_duration
 from offsite.pipeline.point_in_time import PointInTime, is_open
 from offsite.pipeline.preserve_copy import PreserveTask
-from offsite.pipeline.preserve_plan import AUTO_EXTRA_MAX_S, TopicOffsets, obstacle, preserved_partition
+from offsite.pipeline.preserve_plan import (
+    AUTO_EXTRA_MAX_S,
+    PreservedPartition,
+    TopicOffsets,
+    obstacle,
+    preserved_partition,
+)
 from offsite.pipeline.restore_copy import RestoreTask
 from offsite.pipeline.restore_plan import PartitionRestore, RestorePlan, TopicRestore
 from offsite.pipeline.restore_task import AnyRestoreTask
@@ -36,7 +42,10 @@ def decide_offsets(
     and cannot be kept, with all reasons.
     """
     targets = {target.topic: target for target in existing}
-    judged = [_judge(topic, plan, point, request, targets.get(topic.target)) for topic in plan.topics]
+    chains = _by_target(plan)
+    judged = [
+        _judge(topic, chains.get(topic.target, ()), point, request, targets.get(topic.target)) for topic in plan.topics
+    ]
     if unfinished is not None:
         return tuple(replace(each, preserve=each.target in unfinished.preserved) for each in judged)
     if request.offsets == PRESERVE and (refused := [each for each in judged if not each.preserve]):
@@ -51,9 +60,7 @@ def restore_tasks(
     plan: RestorePlan, offsets: Sequence[TopicOffsets], starts: Mapping[TopicPartition, int]
 ) -> list[AnyRestoreTask]:
     """A task for each partition, topics in the plan's order. `starts`: where target partitions ended before."""
-    translated: dict[str, list[PartitionRestore]] = {}
-    for chain in plan.partitions:
-        translated.setdefault(chain.target.topic, []).append(chain)
+    translated = _by_target(plan)
     tasks: list[AnyRestoreTask] = []
     for topic in offsets:
         if topic.preserve:
@@ -62,31 +69,45 @@ def restore_tasks(
                 for each in topic.partitions
             ]
         else:
-            chains = translated.get(topic.target, [])
+            chains = translated.get(topic.target, ())
             tasks += [RestoreTask(partition=chain, target_start=starts[chain.target]) for chain in chains]
     return tasks
 
 
 def _judge(
-    topic: TopicRestore, plan: RestorePlan, point: PointInTime, request: RestoreRequest, target: TargetTopic | None
+    topic: TopicRestore,
+    chains: Sequence[PartitionRestore],
+    point: PointInTime,
+    request: RestoreRequest,
+    target: TargetTopic | None,
 ) -> TopicOffsets:
+    offsets = TopicOffsets(
+        source=topic.source.topic,
+        target=topic.target,
+        preserve=False,
+        reason=_reason(topic, point, request) if request.offsets != TRANSLATE else "",
+        partitions=(),
+    )
+    if request.offsets == TRANSLATE or offsets.reason:
+        return offsets
     # Only who asks for it gets records that the source did not have.
     tombstones = request.offsets == PRESERVE and "compact" in dict(topic.source.configs).get("cleanup.policy", "")
-    ends = target.ends if target is not None else (0,) * topic.source.partitions
-    partitions = tuple(
-        preserved_partition(chain, tombstones=tombstones, target_end=ends[chain.target.partition])
-        for chain in _chains(topic, plan, point, request)
-        if chain.target.partition < len(ends)
-    )
-    offsets = TopicOffsets(
-        source=topic.source.topic, target=topic.target, preserve=False, reason="", partitions=partitions
-    )
-    if request.offsets == TRANSLATE:
-        return offsets
-    reason = _reason(topic, point, request) or obstacle(partitions, target)
+    every = tuple(_chains(topic, chains, point, request))
+    offsets = replace(offsets, partitions=tuple(_partitions(every, target, tombstones=tombstones)))
+    reason = obstacle(offsets.partitions, target)
     if not reason and request.offsets == AUTO and offsets.extra_s > AUTO_EXTRA_MAX_S:
         reason = f"it would take about {format_duration(offsets.extra_s)} longer; --offsets preserve does it"
     return replace(offsets, preserve=not reason, reason=reason)
+
+
+def _partitions(
+    chains: Iterable[PartitionRestore], target: TargetTopic | None, *, tombstones: bool
+) -> Iterator[PreservedPartition]:
+    for chain in chains:
+        number = chain.target.partition
+        if target is None or number < len(target.ends):
+            end = target.ends[number] if target is not None else 0
+            yield preserved_partition(chain, tombstones=tombstones, target_end=end)
 
 
 def _reason(topic: TopicRestore, point: PointInTime, request: RestoreRequest) -> str:
@@ -95,27 +116,35 @@ def _reason(topic: TopicRestore, point: PointInTime, request: RestoreRequest) ->
         return "records of aborted transactions are to come back as plain ones"
     if topic.repartition is not None:
         return "its records go to other partitions"
-    segments = [
-        segment
-        for partition, found in point.commit.segments.items()
-        if (partition.topic, partition.topic_id) == (topic.source.topic, topic.source.topic_id)
-        for segment in found
-    ]
-    if any(is_open(segment, point.until_ms) for segment in segments):
+    held = (point.commit.segments.get(source, ()) for source in _sources(topic))
+    if point.until_ms is not None and any(is_open(segment, point.until_ms) for found in held for segment in found):
         return "records are picked by their dates, which leaves gaps"
     return ""
 
 
 def _chains(
-    topic: TopicRestore, plan: RestorePlan, point: PointInTime, request: RestoreRequest
+    topic: TopicRestore, own: Sequence[PartitionRestore], point: PointInTime, request: RestoreRequest
 ) -> Iterator[PartitionRestore]:
-    """All partitions of the topic that hold anything, or did before retention emptied them."""
-    known = {chain.target: chain for chain in plan.partitions}
-    for number in range(topic.source.partitions):
-        target = TopicPartition(topic=topic.target, partition=number)
-        source = PartitionId(topic=topic.source.topic, topic_id=topic.source.topic_id, partition=number)
+    """All partitions of the topic that hold anything (`own`), or did before retention emptied them."""
+    known = {chain.source: chain for chain in own}
+    for source in _sources(topic):
         position = point.state.positions.get(source)
-        if target in known:
-            yield replace(known[target], until_ms=None)
-        elif position and position.end > 0 and request.partitions.includes(source.topic, number):
+        if source in known:
+            yield replace(known[source], until_ms=None)
+        elif position and position.end > 0 and request.partitions.includes(source.topic, source.partition):
+            target = TopicPartition(topic=topic.target, partition=source.partition)
             yield PartitionRestore(source=source, target=target, segments=(), end=position.end)
+
+
+def _sources(topic: TopicRestore) -> Iterator[PartitionId]:
+    shape = topic.source
+    for number in range(shape.partitions):
+        yield PartitionId(topic=shape.topic, topic_id=shape.topic_id, partition=number)
+
+
+def _by_target(plan: RestorePlan) -> Mapping[str, Sequence[PartitionRestore]]:
+    """Target topic → its chains."""
+    chains: dict[str, list[PartitionRestore]] = {}
+    for chain in plan.partitions:
+        chains.setdefault(chain.target.topic, []).append(chain)
+    return chains

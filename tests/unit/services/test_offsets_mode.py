@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from offsite.log.range import TopicPartition
+from offsite.model.errors import RestoreRefused
+from offsite.model.partition_counts import parse_partition_counts
+from offsite.model.partition_selection import parse_partitions
+from offsite.model.rename import parse_renames
+from offsite.model.selection import parse_selection
+from offsite.pipeline.point_in_time import point_in_time
+from offsite.pipeline.preserve_copy import PreserveTask
+from offsite.pipeline.preserve_plan import TopicOffsets
+from offsite.pipeline.restore_copy import RestoreTask
+from offsite.pipeline.restore_plan import RestorePlan, plan_restore
+from offsite.pipeline.target_topic import TargetTopic
+from offsite.repository.commit import Position
+from offsite.repository.restore_record import RestoreRecord
+from offsite.repository.segment_list import SegmentList
+from offsite.repository.state import BackupState
+from offsite.services.offsets_mode import decide_offsets, restore_tasks
+from offsite.services.restore_request import RestoreRequest
+from tests.unit.pipeline.test_restore_plan import backup, partition, segment, shape, target
+
+
+def planned(
+    state: BackupState, request: RestoreRequest, *, until_ms: int | None = None, existing: tuple[TargetTopic, ...] = ()
+) -> RestorePlan:
+    point = point_in_time(state, until_ms=until_ms, partitions=request.partitions)
+    return plan_restore(
+        point.state,
+        request.selection,
+        renames=request.renames,
+        target_topics=existing,
+        until_ms=until_ms,
+        counts=request.repartition,
+    )
+
+
+def decided(
+    state: BackupState,
+    offsets: str = "auto",
+    *,
+    until_ms: int | None = None,
+    existing: tuple[TargetTopic, ...] = (),
+    unfinished: RestoreRecord | None = None,
+    **more: object,
+) -> tuple[TopicOffsets, ...]:
+    request = RestoreRequest(selection=parse_selection(["*"]), offsets=offsets, **more)  # type: ignore[arg-type]
+    return decide_offsets(
+        planned(state, request, until_ms=until_ms, existing=existing),
+        point_in_time(state, until_ms=until_ms, partitions=request.partitions),
+        request,
+        existing=existing,
+        unfinished=unfinished,
+    )
+
+
+def reason(state: BackupState, **more: object) -> str:
+    (verdict,) = decided(state, **more)  # type: ignore[arg-type]
+    assert verdict.preserve == (not verdict.reason)
+    return verdict.reason
+
+
+def test_offsets_are_kept_where_nothing_speaks_against_it() -> None:
+    assert [verdict.preserve for verdict in decided(backup(shape("t"), shape("u")))] == [True, True]
+
+
+def test_who_asks_for_new_offsets_gets_them_without_a_reason() -> None:
+    (verdict,) = decided(backup(shape("t")), "translate")
+    assert (verdict.preserve, verdict.reason) == (False, "")
+
+
+def test_what_is_asked_for_may_not_go_with_old_offsets() -> None:
+    state = backup(shape("t"))
+    assert "plain ones" in reason(state, isolation="read_uncommitted")
+    assert "other partitions" in reason(state, repartition=parse_partition_counts(["t=3"]))
+    assert "picked by their dates" in reason(state, until_ms=5)
+    assert reason(state, until_ms=6) == ""
+
+
+def test_transactions_that_would_take_hours_are_replayed_only_when_asked_for() -> None:
+    state, source = backup(shape("t")), partition("t", 0)
+    slow = replace(segment(source, 0, 1_000_000), records=500_000, control_batches=500_000)
+    state = replace(
+        state,
+        segments={source: SegmentList([slow])},
+        positions={source: Position(partition_id=source, log_start=0, end=1_000_000)},
+    )
+    assert "longer; --offsets preserve does it" in reason(state)
+    assert [verdict.preserve for verdict in decided(state, "preserve")] == [True]
+
+
+def test_all_topics_that_cannot_be_preserved_are_named_at_once() -> None:
+    state = backup(shape("t"), shape("u"), shape("v"))
+    existing = tuple(replace(target(), topic=name, ends=(1, 0)) for name in ("t", "v"))
+    with pytest.raises(RestoreRefused, match=r"t cannot keep its offsets: .*; v cannot keep its offsets: "):
+        decided(state, "preserve", existing=existing)
+    assert [verdict.preserve for verdict in decided(state, existing=existing)] == [False, True, False]
+
+
+def test_a_continued_restore_does_what_it_began() -> None:
+    record = RestoreRecord(
+        restore="r",
+        commit=3,
+        cluster_id="c",
+        request=(),
+        isolation="read_committed",
+        offsets="auto",
+        created_at_ms=0,
+        topics=(),
+        created=(),
+        preserved=("u",),
+    )
+    verdicts = decided(backup(shape("t"), shape("u")), unfinished=record)
+    assert [verdict.preserve for verdict in verdicts] == [False, True]
+
+
+def test_an_emptied_partition_gets_a_task_only_where_offsets_are_kept() -> None:
+    state, emptied = backup(shape("t"), shape("u")), partition("t", 1)
+    position = Position(partition_id=emptied, log_start=70, end=70)
+    state = replace(state, positions={**state.positions, emptied: position})
+    starts = {TopicPartition(topic=topic, partition=number): 0 for topic in ("t", "u") for number in (0, 1)}
+    request = RestoreRequest(selection=parse_selection(["*"]), renames=parse_renames([]))
+    plan = planned(state, request)
+    first, second = decided(state)
+    tasks = restore_tasks(plan, [first, replace(second, preserve=False)], starts)
+    assert [(type(task), str(task.partition.target), task.partition.end) for task in tasks] == [
+        (PreserveTask, "t/0", 10),
+        (PreserveTask, "t/1", 70),
+        (RestoreTask, "u/0", 10),
+    ]
+    assert [len(verdict.partitions) for verdict in decided(state, partitions=parse_partitions(["t:0"]))] == [1, 1]
