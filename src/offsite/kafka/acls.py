@@ -52,9 +52,10 @@ def _put(out: Encoder, acl: Acl) -> None:
 
 def _parse_described(answer: Decoder) -> tuple[Acl, ...]:
     answer.i32()  # throttle time
-    code, detail = answer.i16(), answer.nullable_string()
+    code = answer.i16()
+    answer.nullable_string()  # the broker's view of our request, of no use to a person
     if code:
-        raise broker_error(code, "reading ACLs", detail=detail or "")
+        raise broker_error(code, "reading ACLs")
     return tuple(sorted(acl for resource in answer.array(_resource) for acl in resource))
 
 

@@ -161,8 +161,8 @@ def _notes(
             yield f"the backup has no {part}: they could not be read when it was made"
     if wanted and not target.has_authorizer:
         yield f"the target has no authorizer: {len(wanted)} ACLs of the backup are left out"
-    for problem in target.not_read:
-        yield f"on the target, {problem}"
+    if stored.acls or stored.quotas or stored.scram_users:
+        yield from (f"on the target, {problem}" for problem in target.not_read)
     for acl in wanted:
         lost = [to for name, to in topics.items() if _covers(acl, {name: to}) and not to.startswith(acl.resource)]
         if lost and acl.resource_type == "TOPIC":
