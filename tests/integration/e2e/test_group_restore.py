@@ -120,12 +120,14 @@ def test_groups_are_asked_for_before_anything_is_written(groups: Groups) -> None
 
 
 def test_offsets_are_valid_unchanged_where_a_restore_keeps_them(groups: Groups) -> None:
-    topic, group = new_topic(groups), new_group()
-    groups.site.produce(topic, numbered(10))
-    groups.site.delete_before(topic, 4)
-    commit(groups.source, group, Position(topic, 0, 7))
+    """Also in a partition whose records are all gone."""
+    topic, group = new_topic(groups, partitions=2), new_group()
+    for partition, start in ((0, 4), (1, 10)):
+        groups.site.produce(topic, numbered(10, partition=partition))
+        groups.site.delete_before(topic, start, partition=partition)
+    commit(groups.source, group, Position(topic, 0, 7), Position(topic, 1, 10))
     groups.back_up(topic)
     restore = groups.restore(topic, offsets="preserve")
-    assert groups.how(group, restore=restore) == groups.how(group) == {0: (7, "exact")}
+    assert groups.how(group, restore=restore) == {0: (7, "exact"), 1: (groups.target.end(topic, 1), "end")}
     groups.apply(restore=restore)
     assert next_value(groups.target, group, topic) == next_value(groups.source, group, topic) == b"value 7"
