@@ -38,7 +38,7 @@ class GroupFold:
                 self._take(header.view(data), header)
 
     def table(self) -> dict[str, GroupOffsets]:
-        """The groups by name, after the last batch; open transactions do not count.
+        """The groups by name, after the last batch; open transactions do not count. Raises `DamagedBatch`.
 
         A group lives in one partition of `__consumer_offsets` only: tables of several are joined without a conflict.
         """
@@ -46,7 +46,7 @@ class GroupFold:
         for of, commit in self._commits.items():
             topics = found.setdefault(of.group, {})
             builder = topics.get(of.topic) or topics.setdefault(of.topic, TopicOffsetsBuilder(of.topic))
-            builder.add(of.partition, commit.offset or 0, commit.leader_epoch, commit.metadata)
+            builder.add(*commit.committed())
         return {
             group: GroupOffsets(group=group, topics=tuple(topics[name].build() for name in sorted(topics)))
             for group, topics in sorted(found.items())
@@ -59,7 +59,7 @@ class GroupFold:
             parsed = parse_group_record(record)
             if parsed is None:
                 self.skipped_records += 1
-            elif parsed.offset is None:
+            elif parsed.value is None:
                 self._remove(parsed.of)
             elif header.is_transactional:
                 self._pending.setdefault(header.producer_id, {})[parsed.of] = parsed

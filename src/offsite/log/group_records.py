@@ -7,9 +7,10 @@ other versions describe groups and members; they and versions yet unknown are sk
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
+from offsite.log.group_offsets import NO_EPOCH, CommittedOffset
 from offsite.log.record import Record
 from offsite.model.errors import DamagedBatch
 
@@ -17,6 +18,8 @@ __all__ = ["GroupPartition", "OffsetRecord", "parse_group_record"]
 
 OFFSET_KEY_VERSIONS = (0, 1)
 LATEST_VALUE_VERSION = 4
+KEYS_KEPT = 100_000
+"""The same keys come again and again: reading one anew takes longer than all the rest."""
 _EPOCH_VERSION = 3
 _FLEXIBLE_VERSION = 4
 _I16, _I32 = struct.Struct(">h"), struct.Struct(">i")
@@ -32,52 +35,54 @@ class GroupPartition(NamedTuple):
     partition: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetRecord:
-    """The record at log offset `position`: group and partition `of` committed `offset`, or (None) its commit was
-    removed."""
+class OffsetRecord(NamedTuple):
+    """The record at log offset `position`: what group and partition `of` committed, as the broker wrote it, or (None)
+    that the commit was removed. Only commits that last are read further: most do not."""
 
     position: int
     of: GroupPartition
-    offset: int | None
-    leader_epoch: int = -1
-    metadata: str = ""
+    value: bytes | None
+
+    def committed(self) -> CommittedOffset:
+        """Raises `DamagedBatch` for a value that is cut."""
+        try:
+            offset, epoch, metadata = _value(self.value or b"")
+        except (struct.error, IndexError, UnicodeDecodeError) as error:
+            raise DamagedBatch(f"the group record at offset {self.position} is damaged inside") from error
+        return CommittedOffset(self.of.partition, offset, epoch, metadata)
 
 
 def parse_group_record(record: Record) -> OffsetRecord | None:
     """The commit or removal that a record of `__consumer_offsets` holds; None for one of another kind or of a version
-    that is not known. Raises `DamagedBatch` for one that is cut."""
+    that is not known. Raises `DamagedBatch` for one whose key is cut."""
     try:
-        return _parse(record)
+        of = _group_partition(record.key or b"")
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise DamagedBatch(f"the group record at offset {record.offset} is damaged inside") from error
+    if of is None or (record.value and not _is_known(record.value)):
+        return None
+    return OffsetRecord(record.offset, of, record.value or None)
 
 
-def _parse(record: Record) -> OffsetRecord | None:
-    key, value = record.key or b"", record.value
+@lru_cache(maxsize=KEYS_KEPT)
+def _group_partition(key: bytes) -> GroupPartition | None:
     if len(key) < _I16.size or _I16.unpack_from(key)[0] not in OFFSET_KEY_VERSIONS:
         return None
-    of = _key(key)
-    if not value:
-        return OffsetRecord(position=record.offset, of=of, offset=None)
-    (version,) = _I16.unpack_from(value)
-    if not 0 <= version <= LATEST_VALUE_VERSION:
-        return None
-    offset, epoch, metadata = _value(value, version)
-    return OffsetRecord(position=record.offset, of=of, offset=offset, leader_epoch=epoch, metadata=metadata)
-
-
-def _key(key: bytes) -> GroupPartition:
     group, position = _text(key, _I16.size)
     topic, position = _text(key, position)
     return GroupPartition(group, topic, _I32.unpack_from(key, position)[0])
 
 
-def _value(value: bytes, version: int) -> tuple[int, int, str]:
+def _is_known(value: bytes) -> bool:
+    return int.from_bytes(value[: _I16.size]) <= LATEST_VALUE_VERSION
+
+
+def _value(value: bytes) -> tuple[int, int, str]:
     """Offset, leader epoch, metadata; the times that follow are the brokers' own business."""
+    (version,) = _I16.unpack_from(value)
     if version < _EPOCH_VERSION:
         (offset,) = _OFFSET.unpack_from(value, _I16.size)
-        return offset, -1, _text(value, _I16.size + _OFFSET.size)[0]
+        return offset, NO_EPOCH, _text(value, _I16.size + _OFFSET.size)[0]
     offset, epoch = _OFFSET_AND_EPOCH.unpack_from(value, _I16.size)
     position = _I16.size + _OFFSET_AND_EPOCH.size
     metadata = _compact_text(value, position) if version >= _FLEXIBLE_VERSION else _text(value, position)[0]
