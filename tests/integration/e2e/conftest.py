@@ -12,6 +12,7 @@ from offsite.pipeline.session import SparkRunner
 from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
+from tests.integration.e2e.copies import Copy
 from tests.integration.e2e.group_site import Groups
 from tests.integration.e2e.site import Site
 from tests.integration.kafka.cluster import Cluster
@@ -45,3 +46,11 @@ def site(broker: SandboxInfo, tmp_path: Path, spark: Runner) -> Site:
 def groups(broker: SandboxInfo, second_broker: SandboxInfo, tmp_path: Path, spark: Runner) -> Groups:
     repository = Repository.init(open_store(str(tmp_path / "repository")))
     return Groups(Cluster(broker.bootstrap), Cluster(second_broker.bootstrap), repository, spark)
+
+
+@pytest.fixture
+def copy(site: Site, second_broker: SandboxInfo) -> Iterator[Copy]:
+    target = Cluster(second_broker.bootstrap)
+    before = set(target.admin.topics())
+    yield Copy(site=site, target=target)
+    target.admin.delete_topics(sorted(set(target.admin.topics()) - before - {"__transaction_state"}))

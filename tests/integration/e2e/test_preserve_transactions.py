@@ -1,0 +1,94 @@
+"""Transactions come back at their offsets: committed, aborted, overlapping, undecided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from confluent_kafka import Producer
+
+from offsite.services.demo.data import Message, produce
+from offsite.services.demo.truth import read_topic
+from tests.integration.e2e.copies import Copy, clusters, messages
+from tests.integration.e2e.site import Site
+from tests.integration.e2e.transactions import begun, with_transaction
+from tests.integration.kafka.cluster import wait_until
+
+
+def test_two_hundred_committed_and_twenty_aborted_transactions_are_replayed(copy: Copy) -> None:
+    site = copy.site
+    topic = site.make_topic()
+    committed, aborted = replay_source(site, topic, 220)
+    assert (committed, aborted) == (200, 20)
+    site.back_up(topic)
+    result = copy.restore(topic, offsets="auto")
+    assert result.verified
+    assert result.topics[topic].invisible_records > 0
+    copy.assert_the_same_log(topic)
+    markers = [[(b.header.base_offset, b.header.is_control) for b in c.read(c.whole(topic))] for c in clusters(copy)]
+    assert markers[0] == markers[1]
+
+
+def test_a_transaction_undecided_at_the_restore_point_is_aborted_in_the_place_of_its_last_record(copy: Copy) -> None:
+    site = copy.site
+    topic = site.make_topic()
+    site.produce(topic, messages(0, 5))
+    with_transaction(site, topic, messages(5, 10), commit=True)
+    open_ones = [begun(site, topic, messages(10, 20)), begun(site, topic, messages(20, 21))]
+    site.produce(topic, messages(30, 33))
+    site.back_up(topic)
+    result = copy.restore(topic)
+    assert result.topics[topic].undecided_transactions == 2
+    assert result.verified
+    (source,), (restored,) = copy.bounds(site.cluster, topic), copy.bounds(copy.target, topic)
+    assert restored == source
+    seen = read_topic(copy.target.bootstrap, topic)[0]
+    assert [(record.offset, record.value) for record in seen] == [
+        *((n, b"record %d" % n) for n in range(10)),
+        *((n - 8, b"record %d" % n) for n in range(30, 33)),
+    ]
+    for producer in open_ones:
+        producer.abort_transaction()
+
+
+def test_aborted_records_asked_for_as_plain_ones_are_translated(copy: Copy) -> None:
+    site = copy.site
+    topic = site.make_topic()
+    with_transaction(site, topic, messages(0, 5), commit=False)
+    site.back_up(topic)
+    assert copy.restore(topic, offsets="auto", isolation="read_uncommitted").records == 5
+    assert copy.bounds(copy.target, topic) == [(0, 5)]
+
+
+def replay_source(site: Site, topic: str, count: int) -> tuple[int, int]:
+    """Pairs of transactions that overlap, plain records between them; every eleventh is aborted."""
+    producers = [transactional(site, f"{topic}-{name}") for name in ("a", "b", "c", "d")]
+    outcomes = [number % 11 != 5 for number in range(count)]
+    numbers = iter(range(1_000_000))
+    for (first, second), pair in zip(
+        pairwise(producers * (count // 4 + 1)), zip(outcomes[::2], outcomes[1::2], strict=True), strict=False
+    ):
+        both = list(zip((first, second), pair, strict=True))
+        for producer, _ in both:
+            producer.begin_transaction()
+        for _ in range(2):
+            for producer, _ in both:
+                produce(producer, topic, one(next(numbers)))
+                producer.flush()
+        site.produce(topic, one(next(numbers)), linger_ms=0)
+        for producer, commit in both:
+            end = site.cluster.end(topic)
+            producer.commit_transaction() if commit else producer.abort_transaction()
+            wait_until(lambda end=end: site.cluster.end(topic) == end + 1)  # type: ignore[misc]
+    return sum(outcomes), len(outcomes) - sum(outcomes)
+
+
+def one(number: int) -> Iterable[Message]:
+    return messages(number, number + 1)
+
+
+def transactional(site: Site, name: str) -> Producer:
+    settings = {"bootstrap.servers": site.cluster.bootstrap, "transactional.id": name, "linger.ms": 0, "log_level": 3}
+    producer = Producer(settings)
+    producer.init_transactions()
+    return producer
