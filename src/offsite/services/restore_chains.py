@@ -14,8 +14,9 @@ from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.routing import shared_router
 from offsite.kafka.transactions import PartitionTransactions
 from offsite.log.range import TopicPartition
-from offsite.model.errors import PartitionsFailed, TransactionLost
-from offsite.pipeline.preserve_copy import transaction_prefix
+from offsite.model.errors import KafkaNotAuthorized, PartitionsFailed, TransactionLost
+from offsite.pipeline.preserve_copy import PreserveTask, transaction_prefix
+from offsite.pipeline.preserve_pieces import log_start
 from offsite.pipeline.preserve_plan import TopicOffsets
 from offsite.pipeline.restore_copy import RestoreEnds, RestoreReceipt
 from offsite.pipeline.restore_plan import RestorePlan
@@ -29,6 +30,9 @@ from offsite.services.restore_topics import create_topics
 
 REMAKES_MAX = 1
 """In one run: a topic that loses its transactions twice has another reason than a long pause. A person must look."""
+
+DELETE = {"DELETE": 6}
+"""With the code of Kafka's AclOperation."""
 
 Outcome = Done[RestoreReceipt] | Failed
 
@@ -52,13 +56,14 @@ def write_chains(  # noqa: PLR0913  # what to write, where, and who does it
     on_progress: OnProgress | None,
 ) -> WrittenChains:
     """Make the topics and write `plan.partitions`. Raises `TargetNotEmpty`, and `PartitionsFailed` when some partitions
-    could not be written: the others are complete then."""
+    could not be written: the others are complete then; `KafkaNotAuthorized` before the first record."""
     write = partial(restore_any_partition, ends=ends)
     outcomes: dict[TopicPartition, Outcome] = {}
     for remaining in range(REMAKES_MAX, -1, -1):
         create_topics(admin, record.settings)
         starts = find_targets(ends.store, ends.layout, admin, [topic.target for topic in plan.topics])
         tasks = restore_tasks(plan, offsets, starts)
+        _check_may_move_starts(admin, tasks)
         missing = [task for task in tasks if task.partition.target not in outcomes]
         for wave in schemas_first(missing, plan):
             outcomes |= zip(
@@ -70,6 +75,17 @@ def write_chains(  # noqa: PLR0913  # what to write, where, and who does it
         _unmake(lost, tasks, ends, admin)
         outcomes = {target: outcome for target, outcome in outcomes.items() if target.topic not in lost}
     return WrittenChains(starts=starts, receipts=_receipts(tasks, outcomes))
+
+
+def _check_may_move_starts(admin: ClusterAdmin, tasks: Sequence[AnyRestoreTask]) -> None:
+    """Moving a log's start is deleting to brokers: better known before the first record than after it."""
+    preserved = [task for task in tasks if isinstance(task, PreserveTask)]
+    moved = {each.partition.target.topic for each in preserved if log_start(each.partition) > each.target_start}
+    if moved and (denied := admin.not_allowed(moved, DELETE)):
+        raise KafkaNotAuthorized(
+            f"we may not DELETE on {', '.join(denied)}, whose logs start where the source's do",
+            hint="grant the principal this operation on the topics, or use --offsets translate",
+        )
 
 
 def _lost_topics(outcomes: Mapping[TopicPartition, Outcome]) -> set[str]:
