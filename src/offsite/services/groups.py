@@ -6,7 +6,7 @@ command commits again what is not there yet.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from offsite.kafka.admin import ClusterAdmin
@@ -19,11 +19,12 @@ from offsite.model.rename import Renames
 from offsite.model.time import format_time, parse_time
 from offsite.repository.attempt import random_attempt
 from offsite.repository.backup import Backup
+from offsite.repository.commit import TopicIncarnation
 from offsite.repository.group_change import GroupChange, get_before, open_changes, put_group_change, put_undone
 from offsite.services.group_plan import GroupPlan, plan_groups
 from offsite.services.group_source import GroupsAsOf, groups_as_of
 from offsite.services.group_translation import NO_OFFSET, OffsetMapping, SameOffsets, translate
-from offsite.services.restored_offsets import restored_offsets
+from offsite.services.restored_offsets import RestoredOffsets, restored_offsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +181,19 @@ def _of_restore(
     maps = restored_offsets(backup, request.restore or "")
     _check_cluster(maps.record.cluster_id, cluster_id, f"restore {request.restore}")
     as_of = groups_as_of(backup, commit=maps.record.commit, time_ms=maps.record.until_ms).only(request.groups)
-    return as_of, replace(maps, topics={name: each for name, each in maps.topics.items() if each.target in topics})
+    there = {name: each for name, each in maps.topics.items() if each.target in topics}
+    notes = tuple(_repartitioned(as_of.groups, maps, topics))
+    return replace(as_of, notes=(*as_of.notes, *notes)), replace(maps, topics=there)
+
+
+def _repartitioned(groups: GroupTable, maps: RestoredOffsets, topics: Mapping[str, int]) -> Iterator[str]:
+    read = {topic.topic for group in groups.values() for topic in group.topics}
+    for name in sorted(read & maps.topics.keys()):
+        known = maps.topics[name]
+        before = maps.point.topics[TopicIncarnation(topic=name, topic_id=known.topic_id)].partitions
+        if topics.get(known.target, before) != before:
+            now = topics[known.target]
+            yield f"{name} has {now} partitions on the target instead of {before}: repartitioned, no offset fits"
 
 
 def _same_offsets(admin: ClusterAdmin, groups: GroupTable, renames: Renames, topics: Mapping[str, int]) -> SameOffsets:

@@ -9,6 +9,7 @@ from offsite.kafka.groups import GroupFailure
 from offsite.log.group_offsets import GroupTable
 from offsite.model.errors import NoSuchRestorePoint
 from offsite.model.group_patterns import ALL_GROUPS, NO_GROUPS, GroupPatterns
+from offsite.model.partition_counts import parse_partition_counts
 from offsite.model.rename import parse_renames
 from offsite.model.selection import parse_selection
 from offsite.services.demo.data import Message
@@ -131,3 +132,19 @@ def test_offsets_are_valid_unchanged_where_a_restore_keeps_them(groups: Groups) 
     assert groups.how(group, restore=restore) == {0: (7, "exact"), 1: (groups.target.end(topic, 1), "end")}
     groups.apply(restore=restore)
     assert next_value(groups.target, group, topic) == next_value(groups.source, group, topic) == b"value 7"
+
+
+def test_groups_of_a_topic_in_other_partitions_are_named_and_left_out(groups: Groups) -> None:
+    topic, group = new_topic(groups, partitions=2), new_group()
+    groups.site.produce(topic, numbered(10))
+    commit(groups.source, group, Position(topic, 0, 7))
+    groups.back_up(topic)
+    request = RestoreRequest(
+        selection=parse_selection([topic]),
+        repartition=parse_partition_counts(["3"]),
+        groups=GroupPatterns(include=(group,)),
+    )
+    result = run_request(groups, request).groups
+    assert result is not None
+    assert (result.missing, result.offsets_set) == (1, 0)
+    assert "3 partitions on the target instead of 2" in result.notes[0]
