@@ -152,11 +152,11 @@ def _render(console: Console, result: VerifyResult) -> None:
 
 
 def _render_comparison(console: Console, against: CompareResult) -> None:
-    verdict = "the same" if against.verified else f"DIFFERENT in {len(against.findings)} places"
+    verdict = "the same" if against.verified else f"DIFFERENT, {len(against.findings)} findings"
     by = f"restore {against.restore}" if against.restore else f"commit {against.commit}"
     console.print(
         f"cluster {against.cluster_id} against {by}: {verdict} "
-        f"({len(against.topics)} topics, {against.records:,} records equal)"
+        f"({len(against.topics)} topic{'' if len(against.topics) == 1 else 's'}, {against.records:,} records equal)"
     )
     for finding in against.findings:
         console.print(f"  {finding.where}: {finding.what}", markup=False)
