@@ -100,11 +100,12 @@ class Preserving:
             )
             comparison = compare(self.topic, source, restored, offsets=True)
             assert comparison.identical, comparison.difference[:1000]
-        kinds = [
-            [(batch.header.base_offset, batch.header.is_control) for batch in cluster.read(cluster.whole(name))]
-            for name in (self.topic, self.target)
-        ]
-        assert kinds[0] == kinds[1]
+        assert self.kinds(self.target) == self.kinds(self.topic)
+
+    def kinds(self, topic: str) -> list[tuple[int, bool]]:
+        """Base offset of each batch, and whether it is a control batch."""
+        cluster = self.site.cluster
+        return [(b.header.base_offset, b.header.is_control) for b in cluster.read(cluster.whole(topic))]
 
 
 @pytest.mark.parametrize("kills", [KILLS, pytest.param(SOAK_KILLS, marks=pytest.mark.soak)])
@@ -129,6 +130,23 @@ def test_every_place_to_stop_is_a_place_to_go_on_from(site: Site) -> None:
         restore.write(count)
         restore_partition_preserving(restore.task, ends=restore.ends)
         restore.assert_the_same_log()
+
+
+def test_an_undecided_transaction_is_aborted_at_the_same_place_after_a_stop(site: Site) -> None:
+    topic = site.make_topic()
+    producer = begun(site, topic, messages(0, 5))
+    with_transaction(site, topic, messages(5, 7), commit=True)
+    site.produce(topic, messages(7, 8))
+    site.back_up(topic)
+    without_stop, kinds = Preserving(site, topic), [(0, False), (4, True), (5, False), (7, True), (8, False)]
+    restore_partition_preserving(without_stop.task, ends=without_stop.ends)
+    for count in range(1, len(kinds)):
+        restore = Preserving(site, topic)
+        restore.write(count)
+        restore_partition_preserving(restore.task, ends=restore.ends)
+        assert restore.kinds(restore.target) == kinds == without_stop.kinds(without_stop.target)
+        assert site.read(restore.target) == site.read(without_stop.target)
+    producer.abort_transaction()
 
 
 def test_a_transaction_that_had_no_data_yet_is_used_first(site: Site) -> None:
