@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,8 @@ from offsite.model.rename import parse_renames
 from offsite.model.selection import parse_selection
 from offsite.pipeline.proof import ProofEnds
 from offsite.pipeline.restore_plan import plan_restore
+from offsite.pipeline.runner import Runner
+from offsite.repository.restore_outcome import get_outcome
 from offsite.services.compare import CompareRequest, CompareResult, plan_comparison, run_comparison
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.expected import expected_topics
@@ -231,3 +234,40 @@ def test_a_wrong_record_in_a_repartitioned_topic_is_named(site: Site) -> None:
     changed, missing = sorted(proof.findings, key=lambda each: each.kind)
     assert (changed.kind, changed.fields, changed.target_offset) == ("changed", ("timestamp", "value"), 10)
     assert (missing.kind, missing.records) == ("missing", 1)
+
+
+class Meddling:
+    """A runner between whose jobs somebody else writes into the target."""
+
+    def __init__(self, inner: Runner, meddle: Callable[[], None]) -> None:
+        self._inner = inner
+        self._meddle = meddle
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def run_all(self, *arguments: Any, **options: Any) -> Any:
+        outcomes = self._inner.run_all(*arguments, **options)
+        self._meddle()
+        return outcomes
+
+
+def test_a_restore_that_is_not_what_the_backup_holds_ends_and_says_so(site: Site) -> None:
+    topic = backed_up(site)
+    target = new_name(topic)
+    prepared = site.prepare(topic, target)
+    runner = Meddling(site.spark, lambda: site.produce(target, [message(COUNT)]))
+    result = run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=runner)
+    (found,) = result.findings
+    assert (result.verified, found.kind, found.target_offset, found.records) == (False, "extra", COUNT, 1)
+    outcome = get_outcome(site.repository.store, prepared.layout)
+    assert outcome is not None
+    assert (outcome.verified, outcome.findings) == (False, (f"{found.where}: {found.what}",))
+
+
+def test_a_restore_that_nobody_wants_to_read_back_says_nothing_of_it(site: Site) -> None:
+    topic = backed_up(site)
+    prepared = site.prepare(topic, new_name(topic))
+    result = run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark, verify=False)
+    assert (result.verified, result.findings) == (None, ())
+    assert compare_restore(site, result.restore, exact=True).verified
