@@ -271,3 +271,40 @@ def test_a_restore_that_nobody_wants_to_read_back_says_nothing_of_it(site: Site)
     result = run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark, verify=False)
     assert (result.verified, result.findings) == (None, ())
     assert compare_restore(site, result.restore, exact=True).verified
+
+
+def restored(site: Site, topic: str, offsets: str) -> RestoreResult:
+    request = RestoreRequest(
+        selection=parse_selection([topic]), renames=parse_renames([f"{topic}={new_name(topic)}"]), offsets=offsets
+    )
+    prepared = prepare_restore(site.backup, site.cluster.admin, request)
+    return run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+
+
+@pytest.mark.parametrize("offsets", ["translate", "preserve"])
+def test_a_restore_is_compared_again_when_its_topic_has_lost_its_beginning(site: Site, offsets: str) -> None:
+    topic = site.make_topic()
+    site.produce(topic, messages())
+    with_transaction(site, topic, messages()[:50], commit=False)
+    site.delete_before(topic, 500)
+    site.back_up(topic)
+    result = restored(site, topic, offsets)
+    (target,) = result.topics
+    assert compare_restore(site, result.restore, exact=True).verified
+    site.delete_before(target, 700)
+    again = compare_restore(site, result.restore, exact=False)
+    (partition,) = again.topics[target].partitions
+    lost = 200 if offsets == "preserve" else 700
+    assert (again.verified, partition.records, partition.expired_offsets) == (True, COUNT - 500 - lost, lost)
+    (found,) = compare_restore(site, result.restore, exact=True).findings
+    assert (found.kind, found.source_offset, found.records) == ("missing", 500, lost)
+
+
+def test_a_kept_log_that_ends_elsewhere_is_named(site: Site) -> None:
+    topic = backed_up(site)
+    result = restored(site, topic, "preserve")
+    (target,) = result.topics
+    with_transaction(site, target, [message(0)], commit=False)
+    assert compare_restore(site, result.restore, exact=False).verified
+    (found,) = compare_restore(site, result.restore, exact=True).findings
+    assert (found.kind, found.detail) == ("bounds", "the log has offsets 0 to 3002 instead of 0 to 3000")

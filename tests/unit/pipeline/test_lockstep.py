@@ -199,3 +199,22 @@ def test_a_difference_is_found_exactly_when_there_is_one(
     assert (found.difference is None) == (source == target)
     equal = next((n for n, (a, b) in enumerate(zip(source, target, strict=False)) if a != b), None)
     assert found.records == (min(len(source), len(target)) if equal is None else equal)
+
+
+@pytest.mark.parametrize("size", [10, 3])
+def test_records_that_compaction_took_are_counted_and_no_difference(size: int) -> None:
+    left = [each for each in records(100) if each.offset % 3 == 0 or each.offset > 90]
+    sides = batches(records(100)), batches(left, size=size)
+    found = Lockstep(*sides, offsets=True, exact=True, compacted=True).run()
+    assert (found.difference, found.records, found.compacted_records) == (None, len(left), 100 - len(left))
+
+
+def test_a_compacted_topic_may_lack_neither_its_end_nor_what_it_changed() -> None:
+    source = records(100)
+    shorter = Lockstep(batches(source), batches(source[:90]), offsets=True, exact=True, compacted=True).run()
+    assert shorter.difference is not None
+    assert (shorter.difference.kind, shorter.difference.records) == ("missing", 10)
+    changed = [*source[:50], source[50]._replace(value=b"other"), *source[60:]]
+    found = Lockstep(batches(source), batches(changed), offsets=True, exact=True, compacted=True).run()
+    assert found.difference is not None
+    assert (found.difference.kind, found.difference.source_offset) == ("changed", 50)
