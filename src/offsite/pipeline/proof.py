@@ -6,14 +6,15 @@ Changes nothing on either side.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from blake3 import blake3
 
 from offsite.kafka.config import KafkaConfig
 from offsite.kafka.routing import shared_router
+from offsite.log.chunk import Hole
 from offsite.log.difference import Difference
 from offsite.log.filler import is_filler
 from offsite.log.range import LogRange
@@ -79,7 +80,7 @@ def prove_partition(task: ProofTask, *, ends: ProofEnds) -> PartitionProof:
         compacted_records=compared.compacted_records,
         digest=compared.digest,
         next_target=max(compared.next_target, task.target.start),
-        difference=compared.difference,
+        difference=compared.difference and _explained(compared.difference, target.holes),
     )
 
 
@@ -93,6 +94,12 @@ def nothing_to_prove(target: LogRange) -> PartitionProof:
         next_target=target.start,
         difference=None,
     )
+
+
+def _explained(difference: Difference, holes: Sequence[Hole]) -> Difference:
+    """What the cluster deleted while it was read is the likely reason."""
+    gone = "".join(f"; offsets {hole.start} to {hole.end} went by {hole.reason} meanwhile" for hole in holes)
+    return replace(difference, detail=difference.detail + gone)
 
 
 def _expected(task: ProofTask, ends: ProofEnds) -> Iterator[VisibleBatch]:
