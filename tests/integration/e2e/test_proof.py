@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -44,6 +44,11 @@ def messages(count: int = COUNT) -> list[Message]:
     return [message(number) for number in range(count)]
 
 
+def write(site: Site, topic: str, found: Iterable[Message], **client: object) -> None:
+    """In this very order, even where a new topic makes the client try again."""
+    site.produce(topic, found, enable_idempotence=True, **client)
+
+
 def prove_copy(site: Site, topic: str, target: str, *, exact: bool = True, committed: bool = True) -> Proof:
     """The newest backup of `topic` against `target`, wherever that came from."""
     plan = plan_restore(
@@ -58,7 +63,7 @@ def prove_copy(site: Site, topic: str, target: str, *, exact: bool = True, commi
 
 def backed_up(site: Site) -> str:
     topic = site.make_topic()
-    site.produce(topic, messages())
+    write(site, topic, messages())
     site.back_up(topic)
     return topic
 
@@ -82,7 +87,7 @@ def test_a_restored_topic_is_proven_without_decoding_a_record(site: Site) -> Non
 def test_a_copy_made_by_another_client_is_proven_record_by_record(site: Site) -> None:
     topic = backed_up(site)
     target = site.make_topic()
-    site.produce(target, messages(), compression_type="zstd", batch_num_messages=7)
+    write(site, target, messages(), compression_type="zstd", batch_num_messages=7)
     proof = prove_copy(site, topic, target)
     (partition,) = proof.topics[target].partitions
     assert (proof.verified, partition.records, partition.decoded_records) == (True, COUNT, COUNT)
@@ -113,7 +118,7 @@ def test_one_wrong_record_among_thousands_is_named(site: Site, edit: Edit, kind:
     topic = backed_up(site)
     target, copied = site.make_topic(), messages()
     edit(copied)
-    site.produce(target, copied)
+    write(site, target, copied)
     proof = prove_copy(site, topic, target)
     (found,) = proof.findings
     assert (proof.verified, found.topic, found.partition, found.kind, found.fields) == (False, target, 0, kind, fields)
@@ -125,8 +130,8 @@ def test_one_wrong_record_among_thousands_is_named(site: Site, edit: Edit, kind:
 def test_a_tail_that_is_missing_and_one_that_is_extra_are_counted(site: Site) -> None:
     topic = backed_up(site)
     shorter, longer = site.make_topic(), site.make_topic()
-    site.produce(shorter, messages(1000))
-    site.produce(longer, messages(COUNT + 500))
+    write(site, shorter, messages(1000))
+    write(site, longer, messages(COUNT + 500))
     (found,) = prove_copy(site, topic, shorter).findings
     assert (found.kind, found.source_offset, found.records) == ("missing", 1000, COUNT - 1000)
     (found,) = prove_copy(site, topic, longer).findings
@@ -146,9 +151,9 @@ def test_a_topic_that_is_not_there_and_one_of_another_shape_are_named(site: Site
 
 def test_records_in_a_partition_that_should_be_empty_are_extra(site: Site) -> None:
     topic, target = site.make_topic(partitions=2), site.make_topic(partitions=2)
-    site.produce(topic, messages(10))
+    write(site, topic, messages(10))
     site.back_up(topic)
-    site.produce(target, [*messages(10), message(10, partition=1)])
+    write(site, target, [*messages(10), message(10, partition=1)])
     (found,) = prove_copy(site, topic, target).findings
     assert (found.partition, found.kind, found.target_offset, found.records) == (1, "extra", 0, 1)
     assert prove_copy(site, topic, target, exact=False).verified
@@ -166,7 +171,7 @@ def test_what_the_source_has_deleted_since_is_left_alone_and_told(site: Site) ->
 
 def test_aborted_and_open_transactions_count_on_neither_side(site: Site) -> None:
     topic = site.make_topic()
-    site.produce(topic, messages(100))
+    write(site, topic, messages(100))
     with_transaction(site, topic, messages()[100:150], commit=False)
     with_transaction(site, topic, messages()[150:200], commit=True)
     site.back_up(topic)
@@ -206,7 +211,7 @@ def test_a_repartitioned_topic_is_proven_key_by_key(site: Site) -> None:
     assert (result.verified, result.records, result.findings) == (True, COUNT, ())
     again = compare_restore(site, result.restore, exact=True)
     assert (again.verified, again.records, len(again.topics[target].partitions)) == (True, COUNT, 5)
-    site.produce(target, [message(COUNT, partition=3)])
+    write(site, target, [message(COUNT, partition=3)])
     assert compare_restore(site, result.restore, exact=False).verified
     (found,) = compare_restore(site, result.restore, exact=True).findings
     assert (found.partition, found.kind, found.records) == (3, "extra", 1)
@@ -220,7 +225,7 @@ def test_a_wrong_record_in_a_repartitioned_topic_is_named(site: Site) -> None:
     copied[10] = message(10_000, key=copied[10].key, partition=copied[10].partition)
     del copied[-1]
     target = site.make_topic(partitions=3)
-    site.produce(target, copied)
+    write(site, target, copied)
     plan = plan_restore(
         site.backup.state(),
         parse_selection([topic]),
@@ -256,7 +261,7 @@ def test_a_restore_that_is_not_what_the_backup_holds_ends_and_says_so(site: Site
     topic = backed_up(site)
     target = new_name(topic)
     prepared = site.prepare(topic, target)
-    runner = Meddling(site.spark, lambda: site.produce(target, [message(COUNT)]))
+    runner = Meddling(site.spark, lambda: write(site, target, [message(COUNT)]))
     result = run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=runner)
     (found,) = result.findings
     assert (result.verified, found.kind, found.target_offset, found.records) == (False, "extra", COUNT, 1)
@@ -284,7 +289,7 @@ def restored(site: Site, topic: str, offsets: str) -> RestoreResult:
 @pytest.mark.parametrize("offsets", ["translate", "preserve"])
 def test_a_restore_is_compared_again_when_its_topic_has_lost_its_beginning(site: Site, offsets: str) -> None:
     topic = site.make_topic()
-    site.produce(topic, messages())
+    write(site, topic, messages())
     with_transaction(site, topic, messages()[:50], commit=False)
     site.delete_before(topic, 500)
     site.back_up(topic)
