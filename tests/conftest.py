@@ -16,6 +16,7 @@ import pytest
 
 from offsite.sandbox import Sandbox, SandboxInfo, Security, Settings, Tls
 from tests.certificates import Certificates, make_certificates
+from tests.shared_spark import end_shared_spark
 
 hypothesis.settings.register_profile("offsite", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("offsite")
@@ -51,6 +52,12 @@ def secure_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBr
     tls = Tls(key_store=certificates.server, trust_store=certificates.authority)
     with running(folder / "broker", Settings(security=Security(users=USERS, tls=tls))) as (_, info):
         yield SecureBroker(info=info, certificates=certificates, users=USERS)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ended_spark() -> Iterator[None]:
+    yield
+    end_shared_spark()
 
 
 StartSandbox = Callable[..., tuple[Sandbox, SandboxInfo]]

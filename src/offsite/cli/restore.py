@@ -157,6 +157,8 @@ def _render_result(console: Console, result: RestoreResult) -> None:
         console.print("  verified: every record was read back and is what the backup holds")
     for finding in result.findings:
         console.print(f"  DIFFERENT: {finding.where}: {finding.what}", markup=False)
+    if result.findings:
+        console.print("  consumer groups were left as they are")
     for name, setting, reason in result.left_out:
         console.print(f"  left out: {name} does not have the source's {setting}: {reason}", markup=False)
     render_applied(console, result.metadata)

@@ -45,6 +45,8 @@ from offsite.services.restore_request import RestoreRequest, remembered
 from offsite.services.restore_schemas import without_live_schemas
 from offsite.services.restore_topics import finish_topics, read_targets
 
+AnyReceipt = RestoreReceipt | RepartitionReceipt
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRestore:
@@ -160,7 +162,7 @@ def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is to
     on_proof: OnProgress | None = None,
 ) -> RestoreResult:
     """Do it. After a crash, prepare and run again. `verify`: read everything back at the end and compare; a difference
-    is a result. That comes before topics get settings by which brokers delete records.
+    is a result, and leaves groups alone. That comes before topics get settings by which brokers delete records.
 
     Raises `TargetNotEmpty` when a target changed since the plan, and `PartitionsFailed` when some partitions could not
     be written: the others are complete then, and the same command continues with the rest.
@@ -170,31 +172,43 @@ def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is to
     if not prepared.resumes:
         refuse_keyless(prepared.plan.repartitions, ends=ends, runner=runner)
     put_record(store, layout, record)
-    written = write_chains(
-        prepared.plan, prepared.offsets, record, ends=ends, admin=admin, runner=runner, on_progress=on_progress
-    )
-    starts = written.starts
-    receipts: list[RestoreReceipt | RepartitionReceipt] = [
-        *written.receipts,
-        *write_repartitions(prepared.plan.repartitions, starts, ends=ends, runner=runner, on_progress=on_progress),
-    ]
-    restored = Restored(
-        plan=with_preserved(prepared.plan, prepared.offsets),
-        starts=starts,
-        read_committed=ends.read_committed,
-        same_offsets=frozenset(record.preserved),
-    )
+    restored, receipts = _write(prepared, ends=ends, admin=admin, runner=runner, on_progress=on_progress)
     proof_ends = ProofEnds(kafka=kafka, store=store, exact=True)
     proof = (
         prove_restore(restored, ends=proof_ends, admin=admin, runner=runner, on_progress=on_proof) if verify else None
     )
     finish_topics(admin, record.settings)
     applied = apply_metadata(admin, prepared.metadata)
-    groups = restore_groups(prepared.backup, admin, record, prepared.groups)
-    result = replace(_result(prepared, receipts, proof), metadata=applied, groups=groups)
+    result = replace(_result(prepared, receipts, proof), metadata=applied, groups=_groups(prepared, admin, proof))
     outcome = restore_outcome(restored, records=result.records, size_bytes=result.bytes, proof=proof)
     put_outcome(store, layout, outcome)
     return result
+
+
+def _write(
+    prepared: PlannedRestore, *, ends: RestoreEnds, admin: ClusterAdmin, runner: Runner, on_progress: OnProgress | None
+) -> tuple[Restored, list[AnyReceipt]]:
+    plan, record = prepared.plan, prepared.record
+    chains = write_chains(
+        plan, prepared.offsets, record, ends=ends, admin=admin, runner=runner, on_progress=on_progress
+    )
+    repartitions = write_repartitions(
+        plan.repartitions, chains.starts, ends=ends, runner=runner, on_progress=on_progress
+    )
+    restored = Restored(
+        plan=with_preserved(plan, prepared.offsets),
+        starts=chains.starts,
+        read_committed=ends.read_committed,
+        same_offsets=frozenset(record.preserved),
+    )
+    return restored, [*chains.receipts, *repartitions]
+
+
+def _groups(prepared: PlannedRestore, admin: ClusterAdmin, proof: Proof | None) -> GroupsApplied | None:
+    """Nobody is sent on to records that are known to be wrong."""
+    if proof is not None and not proof.verified:
+        return None
+    return restore_groups(prepared.backup, admin, prepared.record, prepared.groups)
 
 
 def _unfinished(backup: Backup, request: RestoreRequest, cluster_id: str) -> RestoreRecord | None:
@@ -231,9 +245,7 @@ def _new_record(
     )
 
 
-def _result(
-    prepared: PlannedRestore, receipts: Sequence[RestoreReceipt | RepartitionReceipt], proof: Proof | None
-) -> RestoreResult:
+def _result(prepared: PlannedRestore, receipts: Sequence[AnyReceipt], proof: Proof | None) -> RestoreResult:
     left_out = tuple((each.topic, left) for each in prepared.record.settings for left in each.left_out)
     return RestoreResult(
         restore=prepared.record.restore,
@@ -254,9 +266,7 @@ def _result(
     )
 
 
-def _topic(
-    topic: TopicRestore, receipts: Sequence[RestoreReceipt | RepartitionReceipt], record: RestoreRecord
-) -> RestoredTopic:
+def _topic(topic: TopicRestore, receipts: Sequence[AnyReceipt], record: RestoreRecord) -> RestoredTopic:
     own = [receipt for receipt in receipts if receipt.target.topic == topic.target]
     return RestoredTopic(
         source=topic.source.topic,

@@ -1,4 +1,4 @@
-"""One warm Spark for the tests of a file: starting it takes longer than most of them, and a process holds only one."""
+"""What all tests from end to end need: a warm Spark, a standalone one, and a site."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from offsite.pipeline.runner import Runner
-from offsite.pipeline.session import SparkRunner
 from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
@@ -16,17 +15,13 @@ from tests.integration.e2e.copies import Copy
 from tests.integration.e2e.group_site import Groups
 from tests.integration.e2e.site import Site
 from tests.integration.kafka.cluster import Cluster
+from tests.shared_spark import shared_spark
 from tests.spark_cluster import standalone_cluster
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[Runner]:
-    runner = SparkRunner()
-    runner.begin()
-    try:
-        yield runner
-    finally:
-        runner.close()
+def spark() -> Runner:
+    return shared_spark()
 
 
 @pytest.fixture(scope="module")

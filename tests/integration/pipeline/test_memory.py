@@ -29,6 +29,7 @@ from offsite.services.backup import BackupRequest, plan_backup, run_backup
 from offsite.services.restore import prepare_restore, run_restore
 from offsite.services.restore_request import RestoreRequest
 from tests.conftest import StartSandbox
+from tests.shared_spark import end_shared_spark
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 
@@ -88,6 +89,7 @@ class Site:
 def site(start_sandbox: StartSandbox, tmp_path: Path) -> Iterator[Site]:
     _, info = start_sandbox(settings=Settings(heap_mib=1024, long_run=True))
     config = KafkaConfig(bootstrap=parse_bootstrap(info.bootstrap))
+    end_shared_spark()
     runner = SparkRunner(master="local[2,4]")
     try:
         yield Site(

@@ -15,6 +15,7 @@ from offsite.pipeline.runner import Done, Failed, Runner, RunProgress
 from offsite.pipeline.session import SparkRunner
 from tests import spark_tasks
 from tests.processes import listening_addresses, processes_with
+from tests.shared_spark import end_shared_spark
 from tests.spark_tasks import Attempted
 
 ROOT = Path(__file__).parents[3]
@@ -32,6 +33,7 @@ def importable_tasks() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def runner(importable_tasks: None) -> Iterator[Runner]:
+    end_shared_spark()
     spark = SparkRunner(master="local[2,4]")
     try:
         spark.begin()

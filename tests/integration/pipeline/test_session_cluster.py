@@ -15,6 +15,7 @@ from offsite.pipeline.runner import Done, Runner
 from offsite.pipeline.session import SparkRunner
 from tests import spark_tasks
 from tests.processes import processes_with
+from tests.shared_spark import end_shared_spark
 from tests.spark_cluster import standalone_cluster
 from tests.spark_tasks import Attempted
 
@@ -37,6 +38,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def runner(master: str) -> Iterator[Runner]:
+    end_shared_spark()
     spark = SparkRunner(master=master, conf={"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"})
     try:
         yield spark
