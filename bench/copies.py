@@ -17,6 +17,7 @@ from offsite.pipeline.session import SparkRunner
 from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.services.backup import BackupRequest, plan_backup, run_backup
+from offsite.services.compare import CompareRequest, plan_comparison, run_comparison
 from offsite.services.restore import prepare_restore, run_restore
 from offsite.services.restore_request import RestoreRequest
 
@@ -39,6 +40,7 @@ class Copies:
     folder: Path
     worker_peak_rss_bytes: int = field(default=0, init=False)
     _repository: Repository | None = field(default=None, init=False)
+    _restore: str = field(default="", init=False)
 
     def back_up(self, topic: str, *, records: int) -> CopyRun:
         """A first backup of `topic`, named after it, durable at the end."""
@@ -69,6 +71,26 @@ class Copies:
         )
         run = self._run(start_s, planned_s, cpu_s)
         _expect(result.records, records)
+        self._restore = result.restore
+        return run
+
+    def prove(self, topic: str, *, records: int) -> CopyRun:
+        """Read the last restore of `topic` back and compare it with its backup, as a restore does at its end."""
+        if self._repository is None:
+            raise SystemExit("there is no restore to prove yet")
+        cpu_s, start_s = self._cpu_s(), time.perf_counter()
+        request = CompareRequest(selection=parse_selection(["*"]), restore=self._restore, exact=True)
+        planned = plan_comparison(self._repository.backup(topic), self.cluster.admin, request)
+        planned_s = time.perf_counter()
+        result = run_comparison(
+            planned,
+            admin=self.cluster.admin,
+            kafka=self.cluster.kafka,
+            runner=self.runner,
+            on_progress=self._on_progress,
+        )
+        run = self._run(start_s, planned_s, cpu_s)
+        _expect(result.records if result.verified else 0, records)
         return run
 
     def forget(self) -> None:

@@ -18,6 +18,7 @@ RATIOS = {
     "backup_over_raw_limit": ("backup_mb_s", "raw_limit_mb_s"),
     "backup_over_raw_limit_no_fsync": ("backup_mb_s", "raw_limit_no_fsync_mb_s"),
     "restore_over_producer_perf": ("restore_mb_s", "producer_perf_mb_s"),
+    "proof_over_restore": ("proof_mb_s", "restore_mb_s"),
 }
 TITLES = {
     "backup": "offsite backup, warm session",
@@ -25,6 +26,7 @@ TITLES = {
     "raw_limit_no_fsync": "one thread: fetch, write",
     "consumer_perf": "ConsumerPerformance, its own figure",
     "restore": "offsite restore, warm session",
+    "proof": "its proof, warm session",
     "producer_perf": "ProducerPerformance, whole process",
 }
 CPU_OF = {"consumer_perf": "consumer_perf_process"}

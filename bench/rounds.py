@@ -38,6 +38,7 @@ class Rounds:
             self._file().unlink()
             self.copies.back_up(codec, records=self.scale.records)
             self.copies.restore(codec, RESTORED, records=self.scale.records)
+            self.copies.prove(codec, records=self.scale.records)
             self.copies.forget()
             self.cluster.delete([RESTORED])
 
@@ -74,6 +75,8 @@ class Rounds:
         self._settle()
         run = self.copies.restore(codec, RESTORED, records=self.scale.records)
         self._add(codec, "restore", elapsed_s=run.elapsed_s, cpu_s=run.cpu_s)
+        proof = self.copies.prove(codec, records=self.scale.records)
+        self._add(codec, "proof", elapsed_s=proof.elapsed_s, cpu_s=proof.cpu_s)
         self.copies.forget()
         self.cluster.delete([RESTORED])
 
