@@ -84,7 +84,8 @@ def _render(console: Console, result: DemoResult) -> None:
 
     table = Table("topic", "holds", "partitions", "before", "restored", "compared")
     for topic in result.topics:
-        verdict = "identical" if topic.identical else "DIFFERENT"
+        offsets = ", same offsets" if topic.same_offsets else ""
+        verdict = f"identical{offsets}" if topic.identical else "DIFFERENT"
         table.add_row(
             topic.topic,
             topic.holds,
@@ -100,6 +101,7 @@ def _render(console: Console, result: DemoResult) -> None:
     console.print(
         f"{result.records:,} records came back; key, value, headers, timestamp and order were compared "
         f"({format_size(result.bytes)} of log, stored as {format_size(result.stored_bytes)})\n"
+        f"the consumer group goes on at offsets {', '.join(map(str, result.group_offsets.values()))} of the orders\n"
         "now with your own cluster:\n"
         "  offsite init ./backups\n"
         "  offsite backup run --repo ./backups --bootstrap HOST:9092 --backup first --topics '*'\n"

@@ -5,7 +5,7 @@ Everything is real: the broker, Spark, the repository, the deletion. Nothing is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -14,14 +14,17 @@ from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config import KafkaConfig, parse_bootstrap
 from offsite.kafka.routing import shared_router
 from offsite.model.clock import Clock
+from offsite.model.group_patterns import parse_groups
 from offsite.model.selection import parse_selection
 from offsite.pipeline.master import slots
 from offsite.pipeline.runner import Runner
 from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.services.backup import BackupRequest, BackupResult, plan_backup, run_backup
-from offsite.services.demo.data import TOPICS, write_demo_data
+from offsite.services.demo.data import ORDERS, TOPICS, write_demo_data
+from offsite.services.demo.group import commit_half_way, committed_offsets
 from offsite.services.demo.truth import Reading, compare, read_topic
+from offsite.services.offsets_mode import PRESERVE
 from offsite.services.restore import RestoreResult, prepare_restore, run_restore
 from offsite.services.restore_request import RestoreRequest
 from offsite.services.verify import VerifyResult, verify_deep
@@ -35,19 +38,24 @@ OnStep = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoTopicResult:
-    """One topic before and after. `difference` is empty when every record came back as it was."""
+    """One topic before and after. `difference` is empty when every record came back as it was; where `same_offsets`, at
+    its offset."""
 
     topic: str
     holds: str
     partitions: int
     source_records: int
     restored_records: int
+    same_offsets: bool
     identical: bool
     difference: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoResult:
+    """`group_offsets`: partition of the orders → where the demo's consumer group goes on; `identical` says that it is
+    where it was, and that every record is."""
+
     identical: bool
     repository: str
     bootstrap: str
@@ -57,7 +65,16 @@ class DemoResult:
     bytes: int
     stored_bytes: int
     verified: bool
+    group_offsets: Mapping[int, int]
     topics: tuple[DemoTopicResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the independent client sees: the records of each topic, and where the group goes on."""
+
+    topics: Mapping[str, Reading]
+    group_offsets: Mapping[int, int]
 
 
 class Demo:
@@ -76,7 +93,7 @@ class Demo:
         """Play the story to its end. A record that did not come back is a result, not an error."""
         names = [topic.name for topic in TOPICS]
         self._step("wrote 6 topics with everything real topics hold", lambda: write_demo_data(self._bootstrap))
-        before = self._step("read them with an independent client", self._read_all)
+        before = self._step("read them with an independent client, one half of the orders as a group", self._read_first)
         repository = Repository.init(open_store(str(self._repository_folder)))
         backup = self._step("backed them up (Spark)", lambda: self._back_up(repository))
         verified = self._step("verified every stored byte (Spark)", lambda: self._verify(repository))
@@ -85,8 +102,13 @@ class Demo:
         after = self._step("read them again with the independent client", self._read_all)
         return self._result(backup, verified, restore, before, after)
 
-    def _read_all(self) -> dict[str, Reading]:
-        return {topic.name: read_topic(self._bootstrap, topic.name) for topic in TOPICS}
+    def _read_first(self) -> _Seen:
+        commit_half_way(self._bootstrap, read_topic(self._bootstrap, ORDERS.name))
+        return self._read_all()
+
+    def _read_all(self) -> _Seen:
+        topics = {topic.name: read_topic(self._bootstrap, topic.name) for topic in TOPICS}
+        return _Seen(topics, committed_offsets(self._bootstrap))
 
     def _back_up(self, repository: Repository) -> BackupResult:
         request = BackupRequest(backup=BACKUP, selection=parse_selection(["demo.*"]))
@@ -97,7 +119,7 @@ class Demo:
         return verify_deep(repository.backup(BACKUP), self._runner)
 
     def _restore(self, repository: Repository) -> RestoreResult:
-        request = RestoreRequest(selection=parse_selection(["*"]))
+        request = RestoreRequest(selection=parse_selection(["*"]), offsets=PRESERVE, groups=parse_groups(["all"]))
         prepared = prepare_restore(repository.backup(BACKUP), self._admin, request)
         return run_restore(prepared, admin=self._admin, kafka=self._kafka, runner=self._runner)
 
@@ -112,12 +134,21 @@ class Demo:
         backup: BackupResult,
         verified: VerifyResult,
         restore: RestoreResult,
-        before: dict[str, Reading],
-        after: dict[str, Reading],
+        before: _Seen,
+        after: _Seen,
     ) -> DemoResult:
-        comparisons = [compare(topic.name, before[topic.name], after[topic.name]) for topic in TOPICS]
+        comparisons = [
+            compare(
+                topic.name,
+                before.topics[topic.name],
+                after.topics[topic.name],
+                offsets=restore.topics[topic.name].same_offsets,
+            )
+            for topic in TOPICS
+        ]
+        same_groups = before.group_offsets == after.group_offsets
         return DemoResult(
-            identical=all(comparison.identical for comparison in comparisons),
+            identical=same_groups and all(comparison.identical for comparison in comparisons),
             repository=str(self._repository_folder),
             bootstrap=self._bootstrap,
             commit=backup.commit,
@@ -126,6 +157,7 @@ class Demo:
             bytes=backup.bytes,
             stored_bytes=backup.stored_bytes,
             verified=verified.ok,
+            group_offsets=after.group_offsets,
             topics=tuple(
                 DemoTopicResult(
                     topic=topic.name,
@@ -133,6 +165,7 @@ class Demo:
                     partitions=topic.partitions,
                     source_records=comparison.source_records,
                     restored_records=comparison.restored_records,
+                    same_offsets=restore.topics[topic.name].same_offsets,
                     identical=comparison.identical,
                     difference=comparison.difference,
                 )
