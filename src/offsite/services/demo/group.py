@@ -1,4 +1,4 @@
-"""A consumer group of the demo: half-way through a topic before the loss, and where after it?"""
+"""A consumer group of the demo: half-way through a topic before the loss, and to go on from there after it."""
 
 from __future__ import annotations
 
