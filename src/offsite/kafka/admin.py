@@ -17,7 +17,7 @@ from offsite.kafka.groups import GroupClient
 from offsite.kafka.list_offsets import EARLIEST, LATEST, READ_UNCOMMITTED
 from offsite.kafka.log_dirs import log_dirs_request
 from offsite.kafka.metadata import ClusterMetadata, TopicMetadata
-from offsite.kafka.offsets import find_offsets
+from offsite.kafka.offsets import find_epoch_ends, find_offsets
 from offsite.kafka.portions import portions
 from offsite.kafka.quotas import alter_quotas_request, describe_quotas_request
 from offsite.kafka.request import Request
@@ -85,6 +85,10 @@ class ClusterAdmin:
         """The first offset whose record is at `time_ms` or later, by the broker's time index; -1 where there is
         none."""
         return find_offsets(self._router, self._clock, partitions, time_ms)
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Partition → where that part of its log ends which leaders up to the given epoch wrote; -1: not known."""
+        return find_epoch_ends(self._router, self._clock, epochs)
 
     def sizes_bytes(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Bytes on the leader's disk. Partitions whose size we may not see are absent."""

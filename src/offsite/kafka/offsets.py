@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
 
 from offsite.kafka.backoff import MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.broker_errors import broker_error
+from offsite.kafka.epoch_ends import epoch_ends_request
 from offsite.kafka.list_offsets import READ_UNCOMMITTED, ListedOffset, list_offsets_request
+from offsite.kafka.request import Request
 from offsite.kafka.routing import Router
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock
 from offsite.model.errors import KafkaTimeout, KafkaUnreachable, LeaderUnavailable, NoSuchTopic
+
+RequestFor: TypeAlias = Callable[[list[TopicPartition]], Request[Mapping[TopicPartition, ListedOffset]]]
+"""What a broker is asked about the partitions it leads."""
 
 
 def find_offsets(
@@ -26,12 +32,32 @@ def find_offsets(
     Waits for partitions without leader as `Backoff` allows, then raises `LeaderUnavailable`; also `NoSuchTopic`,
     `Denied`.
     """
+
+    def request(share: list[TopicPartition]) -> Request[Mapping[TopicPartition, ListedOffset]]:
+        return list_offsets_request(share, timestamp_ms, isolation=isolation)
+
+    return _find(router, clock, partitions, request)
+
+
+def find_epoch_ends(router: Router, clock: Clock, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+    """Where that part of each partition's log ends which leaders up to the given epoch wrote; -1 where its leader does
+    not know. Waits and raises as `find_offsets` does."""
+
+    def request(share: list[TopicPartition]) -> Request[Mapping[TopicPartition, ListedOffset]]:
+        return epoch_ends_request({key: epochs[key] for key in share})
+
+    return _find(router, clock, epochs, request)
+
+
+def _find(
+    router: Router, clock: Clock, partitions: Iterable[TopicPartition], request: RequestFor
+) -> Mapping[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
     missing = list(partitions)
     outage, absence = Backoff(clock), Backoff(clock, limit_s=MISSING_TOPIC_MAX_S)
     while missing:
         try:
-            for key, listed in _ask(router, missing, timestamp_ms, isolation):
+            for key, listed in _ask(router, missing, request):
                 if listed.error_code:
                     raise broker_error(listed.error_code, f"listing offsets of {key}")
                 found[key] = listed.offset
@@ -46,12 +72,9 @@ def find_offsets(
 
 
 def _ask(
-    router: Router, partitions: Iterable[TopicPartition], timestamp_ms: int, isolation: int
+    router: Router, partitions: Iterable[TopicPartition], request: RequestFor
 ) -> Iterable[tuple[TopicPartition, ListedOffset]]:
     """All answers, those that count first, so that one error does not hide what the others said."""
-    requests = {
-        node_id: list_offsets_request(share, timestamp_ms, isolation=isolation)
-        for node_id, share in router.by_leader(partitions).items()
-    }
+    requests = {node_id: request(share) for node_id, share in router.by_leader(partitions).items()}
     answers = [item for answer in router.call_each(requests).values() for item in answer.items()]
     return sorted(answers, key=lambda item: item[1].error_code != 0)

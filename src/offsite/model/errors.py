@@ -395,7 +395,7 @@ class PartitionsFailed(OffsiteError):
 
 
 class SourceTruncated(Refused):
-    """A source partition ends before what is already backed up: its history has changed."""
+    """A source partition no longer holds what is already backed up of it: its history has changed."""
 
     id = "OFF-1408"
 

@@ -56,9 +56,12 @@ class TableSlice:
     def rows(self) -> pa.Table:
         return self.table.slice(self.low, len(self))
 
+    def last(self) -> Segment:
+        (segment,) = _segments(self.table.slice(self.high - 1, 1))
+        return segment
+
     def load(self) -> tuple[Segment, ...]:
-        columns = self.rows().to_pydict()
-        return tuple(_segment(values) for values in zip(*(columns[name] for name in _SEGMENT_FIELDS), strict=True))
+        return _segments(self.rows())
 
 
 def encode_state(state: BackupState) -> bytes:
@@ -145,6 +148,11 @@ def _tables(segments: SegmentList, schema: pa.Schema) -> list[pa.Table]:
 
 def _cell(value: object) -> object:
     return value.value if isinstance(value, Compression) else value
+
+
+def _segments(rows: pa.Table) -> tuple[Segment, ...]:
+    columns = rows.to_pydict()
+    return tuple(_segment(values) for values in zip(*(columns[name] for name in _SEGMENT_FIELDS), strict=True))
 
 
 def _segment(values: Sequence[Any]) -> Segment:

@@ -20,6 +20,9 @@ class StoredSegments(Protocol):
     def end(self) -> int:
         """Where the last one ends."""
 
+    def last(self) -> Segment:
+        """Read the last one only."""
+
     def load(self) -> tuple[Segment, ...]:
         """Read them."""
 
@@ -45,6 +48,13 @@ class SegmentList(Sequence[Segment]):
         if self._tail:
             return self._tail[-1].end
         return self.stored.end if self.stored else 0
+
+    @property
+    def last(self) -> Segment | None:
+        """The last segment, read without the others."""
+        if self._tail:
+            return self._tail[-1]
+        return self.stored.last() if self.stored else None
 
     def appended(self, segment: Segment) -> SegmentList:
         """With one more segment, which must begin at or after `end`."""

@@ -28,6 +28,7 @@ from offsite.repository.state import BackupState
 from offsite.services.group_history import decide_history, history_options
 from offsite.services.group_snapshots import GroupsSaved, read_groups, save_groups
 from offsite.services.hole_report import HoleReport, hole_reports
+from offsite.services.lineage import check_lineage
 from offsite.services.metadata import FoundSettings, read_cluster_settings
 from offsite.services.schemas_topic import decide_schemas_topic, schemas_options
 from offsite.services.settlement import PartitionFailure, Settlement, settle
@@ -112,6 +113,8 @@ def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequ
     )
     base = known.state() if known else BackupState(backup=BackupLayout(backup=request.backup).backup)
     positions = {(each.topic_id, each.partition): position.end for each, position in base.positions.items()}
+    copy = plan_copy(source.bounds, positions, slots=slots)
+    check_lineage(admin, base, source.bounds)
     return BackupPlan(
         backup=request.backup,
         selection=selection,
@@ -122,7 +125,7 @@ def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequ
         groups=groups,
         group_history=history,
         base=base,
-        copy=plan_copy(source.bounds, positions, slots=slots),
+        copy=copy,
     )
 
 

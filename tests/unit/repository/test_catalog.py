@@ -59,6 +59,13 @@ def test_a_catalog_of_a_state_from_a_catalog_is_whole(backup: Backup) -> None:
     assert backup.catalog.read(15) == folded(backup, 15)
 
 
+def test_the_last_segments_are_known_without_the_others(backup: Backup) -> None:
+    lists = backup.catalog.read(20).segments
+    assert {known: found.last for known, found in lists.items()} == {
+        known: found[-1] for known, found in folded(backup, 20).segments.items()
+    }
+
+
 def test_opening_reads_only_the_newest_commits(backup: Backup, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     get = PosixStore.get

@@ -1,0 +1,151 @@
+"""Brokers that go down, logs that come back shorter: work goes on where nothing was lost, and stops where it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from offsite.cli.output import EXIT_PARTIAL
+from offsite.model.errors import SourceTruncated
+from offsite.model.rename import parse_renames
+from offsite.model.selection import parse_selection
+from offsite.pipeline.runner import Done, Failed, OnProgress, Runner
+from offsite.repository.open_store import open_store
+from offsite.repository.repository import Repository
+from offsite.sandbox import Sandbox
+from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.truth import compare
+from offsite.services.restore import prepare_restore, run_restore
+from offsite.services.restore_request import RestoreRequest
+from tests.conftest import StartSandbox
+from tests.integration.e2e.command import offsite
+from tests.integration.e2e.site import BACKUP, Site, new_name
+from tests.integration.e2e.transactions import with_transaction
+from tests.integration.kafka.cluster import Cluster
+from tests.integration.kafka.test_outage import killed_and_started_again
+
+TaskT = TypeVar("TaskT")
+ResultT = TypeVar("ResultT")
+
+
+class Outages:
+    """A runner whose tasks begin when the broker was just killed; it is started again while they wait."""
+
+    def __init__(self, inner: Runner, sandbox: Sandbox) -> None:
+        self._inner = inner
+        self._sandbox = sandbox
+
+    def begin(self) -> None:
+        self._inner.begin()
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def run(
+        self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
+    ) -> list[ResultT]:
+        return self._inner.run(tasks, function, on_progress=on_progress)
+
+    def run_all(
+        self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
+    ) -> list[Done[ResultT] | Failed]:
+        starting = killed_and_started_again(self._sandbox)
+        try:
+            return self._inner.run_all(tasks, function, on_progress=on_progress)
+        finally:
+            starting.join()
+
+
+def numbered(start: int, end: int, *, partition: int = 0) -> list[Message]:
+    return [
+        Message(key=b"%d" % n, value=b"record %d" % n, timestamp_ms=BASE_MS + n, partition=partition)
+        for n in range(start, end)
+    ]
+
+
+def own_site(bootstrap: str, folder: Path, runner: Runner) -> Site:
+    return Site(Cluster(bootstrap), Repository.init(open_store(str(folder / "repository"))), runner)
+
+
+def test_a_backup_and_a_restore_go_on_over_a_broker_that_dies(
+    start_sandbox: StartSandbox, tmp_path: Path, spark: Runner
+) -> None:
+    sandbox, info = start_sandbox()
+    site = own_site(info.bootstrap, tmp_path, Outages(spark, sandbox))
+    topic = site.make_topic(partitions=2)
+    for partition in range(2):
+        site.produce(topic, numbered(0, 2000, partition=partition))
+    for commit in (True, False):
+        with_transaction(site, topic, numbered(2000, 2100), commit=commit)
+    assert site.back_up(topic).complete
+    target = new_name(topic)
+    request = RestoreRequest(
+        selection=parse_selection([topic]), renames=parse_renames([f"{topic}={target}"]), offsets="preserve"
+    )
+    prepared = prepare_restore(site.backup, site.cluster.admin, request)
+    result = run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+    assert (result.records, result.verified) == (4100, True)
+    comparison = compare(topic, site.read(topic), site.read(target), offsets=True)
+    assert comparison.identical, comparison.difference[:1000]
+
+
+def test_a_run_that_found_records_gone_says_so_by_its_exit_code(site: Site) -> None:
+    topic = site.make_topic()
+    site.produce(topic, numbered(0, 50))
+    run = ["backup", "run", "--repo", site.repository.store.url, "--bootstrap", site.cluster.bootstrap]
+    run += ["--backup", BACKUP, "--topics", topic]
+    assert offsite(*run).exit_code == 0
+    site.produce(topic, numbered(50, 100))
+    site.delete_before(topic, 70)
+    done = offsite(*run)
+    assert done.exit_code == EXIT_PARTIAL
+    assert [(hole["start"], hole["end"]) for hole in done.result["holes"]] == [(50, 70)]
+    assert offsite(*run).exit_code == 0
+
+
+def test_a_log_that_was_cut_back_and_written_anew_is_never_mixed_with_what_it_was(
+    start_sandbox: StartSandbox, tmp_path: Path, spark: Runner
+) -> None:
+    """As after an unclean leader election: the log is longer than at the last run, and is another one."""
+    sandbox, info = start_sandbox()
+    site = own_site(info.bootstrap, tmp_path, spark)
+    topic, other = site.make_topic(), site.make_topic()
+    for first in range(0, 500, 100):
+        site.produce(topic, numbered(first, first + 100), linger_ms=200)
+    site.produce(other, numbered(0, 100))
+    site.back_up(topic, other)
+    sandbox.kill()
+    log = info.dir / "data" / f"{topic}-0" / "00000000000000000000.log"
+    with log.open("r+b") as file:
+        file.truncate(log.stat().st_size // 2)
+    sandbox.start(owned=True)
+    site.produce(other, numbered(100, 200))
+    assert site.cluster.end(topic) < 500
+    site.produce(topic, numbered(9000, 9900))
+    with pytest.raises(SourceTruncated, match=f"{topic}/0") as refusal:
+        site.back_up()
+    assert refusal.value.hint
+    target = new_name(topic)
+    assert site.restore(topic, target).records == 500
+
+
+def test_a_leader_that_only_changed_lets_the_backup_go_on(
+    start_sandbox: StartSandbox, tmp_path: Path, spark: Runner
+) -> None:
+    sandbox, info = start_sandbox()
+    site = own_site(info.bootstrap, tmp_path, spark)
+    topic, emptied = site.make_topic(), site.make_topic()
+    for each in (topic, emptied):
+        site.produce(each, numbered(0, 100))
+    site.back_up(topic, emptied)
+    for last in (200, 300):
+        sandbox.kill()
+        sandbox.start(owned=True)
+        site.produce(topic, numbered(last - 100, last))
+        site.produce(emptied, numbered(last - 100, last))
+        site.delete_before(emptied, last - 50)
+        assert [(hole.topic, hole.end) for hole in site.back_up().holes] == [(emptied, last - 50)]
+    site.assert_comes_back(topic)
