@@ -112,7 +112,7 @@ class SourcePieces:
                 offset = header.last_offset
                 yield Outcome(offset, offset + 1, header.producer_id, committed=marker.kind == "commit")
             return
-        self._count(data, header)
+        self._count(data, header, low)
         if header.is_transactional and self._committed.outcome(header) is None:
             yield from self._undecided(data, header, low)
         else:
@@ -146,8 +146,8 @@ class SourcePieces:
                         last[header.producer_id] = min(header.last_offset, self._partition.end - 1)
         return last
 
-    def _count(self, data: memoryview, header: BatchHeader) -> None:
-        cutoff = Cutoff(max(self._start, self._at), self._partition.end)
+    def _count(self, data: memoryview, header: BatchHeader, low: int) -> None:
+        cutoff = Cutoff(max(self._start, low), self._partition.end)
         records = header.record_count
         if not cutoff.takes_all(header):
             records = sum(map(cutoff.takes, decode(header.view(data), header)))

@@ -92,6 +92,23 @@ def test_the_stored_map_leaves_every_offset_as_it_is(copy: Copy) -> None:
     assert offset_map.lookup(3).is_clamped
 
 
+def test_what_a_backup_missed_leaves_its_offsets_free(copy: Copy) -> None:
+    """Retention was faster than the second run, and cut the log inside a batch."""
+    site = copy.site
+    topic = site.make_topic()
+    site.produce(topic, messages(0, 300), linger_ms=200)
+    site.back_up(topic)
+    site.produce(topic, messages(300, 800), linger_ms=200)
+    site.delete_before(topic, 542)
+    assert [(hole.start, hole.end) for hole in site.back_up().holes] == [(300, 542)]
+    result = copy.restore(topic)
+    assert (result.records, result.verified) == (558, True)
+    assert copy.bounds(copy.target, topic) == [(0, 800)]
+    kept = [*range(300), *range(542, 800)]
+    restored = read_topic(copy.target.bootstrap, topic)[0]
+    assert [(r.offset, r.value) for r in restored] == [(n, b"record %d" % n) for n in kept]
+
+
 def test_auto_translates_what_cannot_be_preserved_and_says_why(copy: Copy) -> None:
     site = copy.site
     topic = site.make_topic()

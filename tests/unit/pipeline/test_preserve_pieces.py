@@ -57,7 +57,9 @@ def test_a_log_that_starts_inside_a_batch_has_the_whole_batch_and_counts_what_is
 
 def test_behind_a_hole_only_the_records_that_were_left_come(backup: Backup) -> None:
     segments = [(0, 3, [batch(0, 1, 2)]), (102, 110, [batch(*range(100, 110))])]
-    assert spans(taken(backup, segments)) == [("data", 0, 3), ("gap", 3, 102), ("data", 102, 110)]
+    pieces = SourcePieces(chain(backup, segments, end=110), backup.store)
+    assert spans(list(pieces.pieces())) == [("data", 0, 3), ("gap", 3, 102), ("data", 102, 110)]
+    assert pieces.visible_records == 11
 
 
 def test_the_end_may_lie_inside_a_batch(backup: Backup) -> None:
