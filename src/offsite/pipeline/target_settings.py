@@ -20,8 +20,10 @@ from offsite.repository.topic_settings import LeftOut, TopicSettings
 BATCH_LIMIT = "max.message.bytes"
 KAFKA_BATCH_LIMIT_BYTES = 1024 * KIB + 12
 """What a broker takes unless it is configured otherwise."""
-REENCODED_GROWTH_BYTES = 64 * KIB
-"""By how much a batch may grow when its gaps are closed: another encoder compresses a little differently."""
+REENCODED_GROWTH = 2
+"""How many times as large a batch may be when it is encoded anew: its producer may have compressed much harder."""
+REENCODED_MARGIN_BYTES = 64 * KIB
+"""And by how much more, for batches too small to compress."""
 AT_ONCE = "it would delete restored records at once"
 _RETENTION = {"retention.ms": "-1", "retention.bytes": "-1"}
 _TIME_TYPE = {"message.timestamp.type": "CreateTime"}
@@ -167,7 +169,7 @@ def _deleting(topic: TopicRestore, source: Mapping[str, str], given: Circumstanc
 
 
 def _room_for_batches(topic: TopicRestore, defaults: BrokerDefaults) -> dict[str, str]:
-    needed_bytes = topic.largest_batch_bytes + REENCODED_GROWTH_BYTES
+    needed_bytes = topic.largest_batch_bytes * REENCODED_GROWTH + REENCODED_MARGIN_BYTES
     own_bytes = int(dict(topic.source.configs).get(BATCH_LIMIT, defaults.max_batch_bytes))
     return {BATCH_LIMIT: str(needed_bytes)} if needed_bytes > own_bytes else {}
 

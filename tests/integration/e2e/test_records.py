@@ -15,6 +15,7 @@ from offsite.log.records import encode
 from offsite.model.size import MIB
 from offsite.services.demo.data import BASE_MS, DAY_MS, Header, Message
 from offsite.services.restore_report import report_plan
+from tests.integration.e2e.copies import Copy
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.kafka.cluster import wait_until
 
@@ -25,11 +26,15 @@ LARGE = 4 * MIB
 
 def test_all_pairs_of_keys_and_values_come_back(site: Site) -> None:
     topic = site.make_topic(max_message_bytes=str(LARGE))
-    fields = (None, b"", b"x", random.Random(1).randbytes(MIB))
-    messages = [Message(key=key, value=value, timestamp_ms=BASE_MS) for key, value in product(fields, fields)]
-    site.produce(topic, messages, message_max_bytes=LARGE)
+    site.produce(topic, pairs(), message_max_bytes=LARGE)
     site.back_up(topic)
     assert site.assert_comes_back(topic).records == 16
+
+
+def pairs() -> Sequence[Message]:
+    """Key and value each missing, empty, tiny and large."""
+    fields = (None, b"", b"x", random.Random(1).randbytes(MIB))
+    return [Message(key=key, value=value, timestamp_ms=BASE_MS) for key, value in product(fields, fields)]
 
 
 HEADERS: dict[str, Sequence[Header]] = {
@@ -94,6 +99,23 @@ def test_odd_times_in_one_batch_come_back(site: Site, times_ms: Sequence[int]) -
     site.assert_comes_back(topic)
 
 
+@pytest.mark.parametrize("offsets", ["preserve", "translate"])
+def test_every_kind_of_record_is_the_same_on_another_cluster(
+    copy: Copy, header_lists: Iterable[Message], offsets: str
+) -> None:
+    """Nothing of the log is missing: old and new offsets are the same ones."""
+    site = copy.site
+    topic = site.make_topic(max_message_bytes=str(LARGE), message_timestamp_after_max_ms=str(2**63 - 1))
+    site.produce(topic, pairs(), message_max_bytes=LARGE)
+    for codec in CODECS:
+        site.produce(topic, header_lists, compression_type=codec)
+    for times_ms in TIMES_MS.values():
+        write_raw(site, topic, encode([record(n, timestamp_ms=time_ms) for n, time_ms in enumerate(times_ms)]))
+    site.back_up(topic)
+    assert copy.restore(topic, offsets=offsets).verified
+    copy.assert_the_same_log(topic)
+
+
 def test_the_times_of_a_log_append_time_topic_are_kept_and_the_plan_says_what_will_show(site: Site) -> None:
     topic = site.make_topic(message_timestamp_type="LogAppendTime")
     site.produce(topic, [Message(key=None, value=b"%d" % n, timestamp_ms=5) for n in range(50)])
@@ -118,6 +140,28 @@ def test_all_codecs_mixed_in_one_partition_come_back(site: Site) -> None:
             site.produce(topic, messages, compression_type=codec)
     site.back_up(topic)
     assert site.assert_comes_back(topic).records == 3000
+
+
+def test_a_batch_at_the_limit_comes_back_though_nobody_compresses_it_so_well_again(copy: Copy) -> None:
+    """The log starts inside of it, so that it has to be encoded anew."""
+    site = copy.site
+    topic = site.make_topic(max_message_bytes=str(LARGE))
+    noise = random.Random(4)
+    words = [noise.randbytes(noise.randrange(2, 9)).hex().encode() for _ in range(3000)]
+    values = (b" ".join(noise.choices(words, k=60)) for _ in range(4000))
+    dense = {"compression_type": "lz4", "compression_level": 12, "linger_ms": 500, "batch_size": LARGE}
+    messages = [Message(key=None, value=value, timestamp_ms=BASE_MS) for value in values]
+    site.produce(topic, messages, message_max_bytes=LARGE, **dense)
+    largest_bytes = max(batch.header.size_bytes for batch in site.cluster.read(site.cluster.whole(topic)))
+    assert largest_bytes > MIB
+    limit = {"max.message.bytes": str(largest_bytes)}
+    site.cluster.admin.alter_topic_configs({topic: dict(limit)})
+    site.delete_before(topic, 1)
+    site.back_up(topic)
+    site.assert_comes_back(topic)
+    assert copy.restore(topic).verified
+    copy.assert_the_same_log(topic)
+    assert copy.target.admin.topic_configs([topic])[topic] == limit
 
 
 def test_binary_values_come_back(site: Site) -> None:
@@ -145,8 +189,9 @@ def test_big_uncompressed_batches_come_back(site: Site) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_many_empty_cleaned_batches_are_passed(site: Site) -> None:
+def test_many_empty_cleaned_batches_are_passed_and_leave_their_offsets_free(copy: Copy) -> None:
     """The cleaner keeps the last batch of each producer, empty: thirty producers leave thirty of them."""
+    site = copy.site
     topic = site.make_topic(
         cleanup_policy="compact", segment_bytes=str(MIB), segment_ms="500", min_cleanable_dirty_ratio="0.01"
     )
@@ -160,6 +205,8 @@ def test_many_empty_cleaned_batches_are_passed(site: Site) -> None:
     wait_until(cleaned, limit_s=60)
     site.back_up(topic)
     site.assert_comes_back(topic)
+    assert copy.restore(topic).verified
+    copy.assert_the_same_log(topic)
 
 
 def keyed(n: int) -> Message:

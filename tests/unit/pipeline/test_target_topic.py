@@ -203,7 +203,7 @@ def test_a_large_batch_has_room_while_records_are_written() -> None:
     topic = replace(source(), largest_batch_bytes=2_000_000)
     assert int(dict(created(topic).meanwhile)["max.message.bytes"]) > 2_000_000
     assert dict(created(topic).at_end)["max.message.bytes"] == "2000000", "the target's brokers take less"
-    generous = replace(given(), defaults=BrokerDefaults(max_batch_bytes=3_000_000))
+    generous = replace(given(), defaults=BrokerDefaults(max_batch_bytes=5_000_000))
     assert "max.message.bytes" not in dict(created(topic, generous).meanwhile)
     strict = replace(given(), defaults=BrokerDefaults(max_batch_bytes=999))
     assert int(dict(created(source(), strict).meanwhile)["max.message.bytes"]) > 1000
