@@ -124,6 +124,22 @@ def test_damage_is_named_spares_the_rest_and_is_cured_by_putting_the_object_back
     site.assert_verified()
 
 
+def test_a_partition_that_cannot_be_restored_holds_up_no_other(site: Site, pair: Pair) -> None:
+    whole = object_path(pair).read_bytes()
+    path, suffix = flipped(pair), new_name("")
+    restore = ["restore", "run", "--repo", pair.folder, "--backup", BACKUP, "--bootstrap", site.cluster.bootstrap]
+    restore += ["--rename", f"*=*{suffix}", "--yes"]
+    done = offsite(*restore)
+    assert done.exit_code == Damaged.exit_code
+    assert pair.segments[0].key in done.error["message"]
+    site.assert_same(site.read(pair.sound), site.read(pair.sound + suffix))
+    path.write_bytes(whole)
+    again = offsite(*restore)
+    assert (again.exit_code, again.result["resumed"]) == (0, True)
+    for topic in (pair.sound, pair.broken):
+        site.assert_same(site.read(topic), site.read(topic + suffix))
+
+
 @pytest.mark.parametrize(("seq", "gone"), [(1, True), (1, False), (2, False)])
 def test_a_damaged_commit_is_named_and_nothing_is_built_on_it(site: Site, pair: Pair, seq: int, gone: bool) -> None:
     commit = pair.folder / "backups" / BACKUP / "commits" / f"{seq:020}.json"

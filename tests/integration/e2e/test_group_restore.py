@@ -7,6 +7,7 @@ from confluent_kafka import TopicPartition as Position
 
 from offsite.kafka.groups import GroupFailure
 from offsite.log.group_offsets import GroupTable
+from offsite.log.offset_vector import parse_before
 from offsite.model.errors import NoSuchRestorePoint
 from offsite.model.group_patterns import ALL_GROUPS, NO_GROUPS, GroupPatterns
 from offsite.model.partition_counts import parse_partition_counts
@@ -109,6 +110,26 @@ def test_a_restore_as_of_a_time_puts_groups_where_they_stood_then(groups: Groups
     assert result.groups is not None
     assert (result.records, result.groups.origin) == (5, "history")
     assert committed(groups.target, group, target) == 2
+
+
+@pytest.mark.parametrize("offsets", ["preserve", "translate"])
+def test_groups_beyond_the_point_of_a_restore_stand_at_its_end(groups: Groups, offsets: str) -> None:
+    topic, inside, beyond = new_topic(groups), new_group(), new_group()
+    groups.site.produce(topic, numbered(10))
+    commit(groups.source, inside, Position(topic, 0, 3))
+    commit(groups.source, beyond, Position(topic, 0, 7))
+    groups.back_up(topic)
+    request = RestoreRequest(
+        selection=parse_selection([topic]),
+        offsets=offsets,
+        before=parse_before([f"topic={topic},partition=0,offset=5"]),
+        groups=GroupPatterns(include=(inside, beyond)),
+    )
+    result = run_request(groups, request).groups
+    assert result is not None
+    assert (result.offsets_set, result.clamped) == (2, 1)
+    assert [committed(groups.target, group, topic) for group in (inside, beyond)] == [3, 5]
+    assert next_value(groups.target, inside, topic) == b"value 3"
 
 
 def test_groups_are_asked_for_before_anything_is_written(groups: Groups) -> None:

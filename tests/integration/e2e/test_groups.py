@@ -70,6 +70,25 @@ def test_every_place_of_a_committed_offset_has_its_rule(groups: Groups) -> None:
     assert (result.groups, result.clamped) == (1, 2), "a group without commits has nothing to set"
 
 
+def test_every_place_of_a_committed_offset_is_valid_unchanged_where_offsets_are_kept(groups: Groups) -> None:
+    """Only an offset that no record was ever at is clamped."""
+    topic = new_topic(groups, partitions=4)
+    for partition in range(4):
+        groups.site.produce(topic, numbered(10, partition=partition))
+    with_transaction(groups.site, topic, numbered(1, start=10), commit=True)
+    groups.site.produce(topic, numbered(1, start=11))
+    groups.site.delete_before(topic, 5, partition=1)
+    offsets, group = {0: 11, 1: 5, 2: 10, 3: 99}, new_group()  # a marker, the start, the end, beyond
+    commit(groups.source, group, *(Position(topic, partition, offset) for partition, offset in offsets.items()))
+    groups.back_up(topic)
+    result = groups.apply(restore=groups.restore(topic, offsets="preserve"))
+    assert (result.offsets_set, result.clamped) == (4, 1)
+    assert [committed(groups.target, group, topic, partition) for partition in range(4)] == [11, 5, 10, 10]
+    for partition in (0, 1):
+        both = [next_value(cluster, group, topic, partition) for cluster in (groups.source, groups.target)]
+        assert both[0] == both[1]
+
+
 def test_metadata_is_kept_and_renames_are_followed(groups: Groups) -> None:
     topic, group = new_topic(groups), new_group()
     groups.site.produce(topic, numbered(5))

@@ -6,10 +6,13 @@ import itertools
 
 import pytest
 
+from offsite.cli.output import EXIT_PARTIAL
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.services.demo.data import BASE_MS, Message
 from tests.integration.e2e.command import command, offsite, succeed
+from tests.integration.e2e.group_site import client
 from tests.integration.e2e.site import BACKUP, Site, new_name
+from tests.integration.kafka.cluster import wait_until
 
 GROUP = "billing: [eu]"
 _numbers = itertools.count()
@@ -63,6 +66,16 @@ def test_groups_are_shown_planned_applied_and_undone(shop: Shop) -> None:
     undone = succeed("groups", "undo", *shop.backup, *shop.cluster, "--change", applied["change"], "--yes")
     assert (undone["offsets_removed"], undone["failed"]) == (1, [])
     assert shop.committed() == {shop.topic: {0: 6}}
+
+
+def test_a_group_with_members_is_told_by_the_exit_code(shop: Shop) -> None:
+    member = client(shop.site.cluster, shop.group)
+    member.subscribe([shop.topic])
+    wait_until(lambda: (member.poll(0.1), bool(member.assignment()))[1])
+    done = offsite("groups", "apply", *shop.backup, *shop.cluster, "--restore", shop.restore, "--yes")
+    member.close()
+    assert done.exit_code == EXIT_PARTIAL
+    assert [each["group"] for each in done.result["failed"]] == [shop.group]
 
 
 def test_nothing_is_changed_unconfirmed_and_mistakes_are_named(shop: Shop) -> None:

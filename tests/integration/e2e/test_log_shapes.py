@@ -11,10 +11,12 @@ from confluent_kafka.cimpl import NewPartitions
 from offsite.kafka.topic_changes import NewTopic
 from offsite.log.range import TopicPartition
 from offsite.model.errors import NoSuchTopic
+from offsite.model.selection import parse_selection
+from offsite.services.backup import BackupRequest, plan_backup, run_backup
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.overview import show_backup
 from offsite.services.source import MissingTopics
-from tests.integration.e2e.site import Site, new_name, values
+from tests.integration.e2e.site import BACKUP, SLOTS, Site, new_name, values
 from tests.integration.e2e.transactions import begun, with_transaction
 from tests.integration.kafka.cluster import wait_until
 
@@ -193,6 +195,24 @@ def test_partitions_added_between_runs_are_in_the_next_one(site: Site) -> None:
     earlier = new_name(topic)
     site.restore(topic, earlier, commit=1)
     assert [len(records) for records in site.read(earlier).values()] == [0, 50]
+
+
+def test_what_comes_while_a_run_copies_is_in_the_next_one(site: Site) -> None:
+    """Records, also in a partition that was empty, and a partition."""
+    topic = site.make_topic(partitions=2)
+    site.produce(topic, numbered(0, 100))
+    request = BackupRequest(backup=BACKUP, selection=parse_selection([topic]))
+    plan = plan_backup(site.repository, site.cluster.admin, request, slots=SLOTS)
+    add_partitions(site, topic, 3)
+    for partition, first in ((0, 100), (1, 0), (2, 0)):
+        site.produce(topic, numbered(first, first + 20, partition=partition))
+    result = run_backup(plan, repository=site.repository, kafka=site.cluster.config, runner=site.spark)
+    assert (result.records, result.partitions, result.complete) == (100, 2, True)
+    target = new_name(topic)
+    site.restore(topic, target)
+    assert [len(records) for records in site.read(target).values()] == [100, 0]
+    assert site.back_up().records == 60
+    site.assert_comes_back(topic)
 
 
 def test_a_new_topic_that_matches_the_pattern_is_in_the_next_run(site: Site) -> None:

@@ -47,6 +47,13 @@ ORDERS = Acl(
     operation="READ",
     permission="ALLOW",
 )
+REGISTRY = (
+    (b'{"keytype":"NOOP","magic":0}', b""),
+    (b'{"keytype":"CONFIG","subject":null,"magic":0}', b'{"compatibilityLevel":"FULL"}'),
+    (b'{"keytype":"SCHEMA","subject":"a","version":1,"magic":1}', b'{"id":1,"deleted":true,"schema":"\\"int\\""}'),
+    (b'{"keytype":"DELETE_SUBJECT","subject":"a","magic":0}', b'{"subject":"a","version":1}'),
+    (b'{"keytype":"SCHEMA","subject":"b","version":1,"magic":1}', None),
+)
 QUOTA = ClientQuota(entity=QuotaEntity(parts=(("user", "carol"),)), limits=(("producer_byte_rate", 1e6),))
 
 
@@ -57,7 +64,7 @@ def source(secure_broker: SecureBroker, tmp_path: Path, spark: Runner) -> Site:
     admin = site.cluster.admin
     if SCHEMAS not in admin.topics():
         admin.create_topics([NewTopic(name=SCHEMAS, partitions=1, configs={"cleanup.policy": "compact"})])
-        site.produce(SCHEMAS, [Message(key=b"id 1", value=b"{}", timestamp_ms=BASE_MS)])
+        site.produce(SCHEMAS, [Message(key=key, value=value, timestamp_ms=BASE_MS) for key, value in REGISTRY])
         assert admin.create_acls([ORDERS]) == admin.set_client_quotas([QUOTA]) == [""]
         wait_until(lambda: ORDERS in admin.acls() and QUOTA in admin.client_quotas())
     return site

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
+import pytest
 from confluent_kafka import Producer
 
+from offsite.log.offset_vector import parse_before
+from offsite.model.rename import parse_renames
 from offsite.services.demo.data import Message, produce
 from offsite.services.demo.truth import read_topic
 from tests.integration.e2e.copies import Copy, clusters, messages
-from tests.integration.e2e.site import Site
+from tests.integration.e2e.site import Site, new_name
 from tests.integration.e2e.transactions import begun, with_transaction
 from tests.integration.kafka.cluster import wait_until
 
@@ -49,6 +52,37 @@ def test_a_transaction_undecided_at_the_restore_point_is_aborted_in_the_place_of
     ]
     for producer in open_ones:
         producer.abort_transaction()
+
+
+@pytest.mark.parametrize("commit", [True, False], ids=["committed", "aborted"])
+@pytest.mark.parametrize("log_start", [4, 10], ids=["inside", "at the marker"])
+def test_a_log_that_starts_inside_a_transaction_has_its_outcome(copy: Copy, log_start: int, commit: bool) -> None:
+    site = copy.site
+    topic = site.make_topic()
+    with_transaction(site, topic, messages(0, 10), commit=commit)
+    site.produce(topic, messages(10, 15))
+    site.delete_before(topic, log_start)
+    site.back_up(topic)
+    assert copy.restore(topic).verified
+    copy.assert_the_same_log(topic)
+    site.assert_comes_back(topic)
+
+
+def test_a_point_between_transactions_has_the_offsets_of_what_was_decided_then(copy: Copy) -> None:
+    site = copy.site
+    topic = site.make_topic()
+    for first, commit in ((0, True), (10, False), (20, True)):
+        with_transaction(site, topic, messages(first, first + 10), commit=commit)
+    site.back_up(topic)
+    first_ones, last_ones = list(range(10)), list(range(22, 32))
+    cuts = {5: [], 10: [], 11: first_ones, 16: first_ones, 32: first_ones, 33: [*first_ones, *last_ones]}
+    for end, offsets in cuts.items():
+        target = new_name(topic)
+        before = parse_before([f"topic={topic},partition=0,offset={end}"])
+        result = copy.restore(topic, before=before, renames=parse_renames([f"{topic}={target}"]))
+        assert result.verified
+        assert copy.bounds(copy.target, target) == [(0, end)]
+        assert [record.offset for record in read_topic(copy.target.bootstrap, target)[0]] == offsets, end
 
 
 def test_aborted_records_asked_for_as_plain_ones_are_translated(copy: Copy) -> None:
