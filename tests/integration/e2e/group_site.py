@@ -71,7 +71,7 @@ class Groups:
 
 
 def new_group() -> str:
-    return f"group-{next(_numbers)}"
+    return f"group-{next(_numbers):04}"  # sorted as made
 
 
 def new_topic(groups: Groups, *, partitions: int = 1, **configs: str) -> str:

@@ -11,10 +11,14 @@ import pytest
 import zstandard
 
 from offsite.model.errors import Damaged, DamagedCommit
+from offsite.model.rename import parse_renames
+from offsite.model.selection import parse_selection
 from offsite.repository.segment import Compression, Segment
 from offsite.sandbox.tools import DUMP_LOG_SEGMENTS, run_tool
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.overview import read_status
+from offsite.services.restore import RestoreResult, prepare_restore, run_restore
+from offsite.services.restore_request import RestoreRequest
 from offsite.services.verify import verify_deep, verify_quick
 from tests.integration.e2e.command import files_under, offsite
 from tests.integration.e2e.site import BACKUP, Site, new_name
@@ -127,15 +131,17 @@ def test_damage_is_named_spares_the_rest_and_is_cured_by_putting_the_object_back
 def test_a_partition_that_cannot_be_restored_holds_up_no_other(site: Site, pair: Pair) -> None:
     whole = object_path(pair).read_bytes()
     path, suffix = flipped(pair), new_name("")
-    restore = ["restore", "run", "--repo", pair.folder, "--backup", BACKUP, "--bootstrap", site.cluster.bootstrap]
-    restore += ["--rename", f"*=*{suffix}", "--yes"]
-    done = offsite(*restore)
-    assert done.exit_code == Damaged.exit_code
-    assert pair.segments[0].key in done.error["message"]
+    request = RestoreRequest(selection=parse_selection(["*"]), renames=parse_renames([f"*=*{suffix}"]))
+
+    def restore() -> RestoreResult:
+        prepared = prepare_restore(site.backup, site.cluster.admin, request)
+        return run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+
+    with pytest.raises(Damaged, match=re.escape(pair.segments[0].key)):
+        restore()
     site.assert_same(site.read(pair.sound), site.read(pair.sound + suffix))
     path.write_bytes(whole)
-    again = offsite(*restore)
-    assert (again.exit_code, again.result["resumed"]) == (0, True)
+    assert restore().resumed
     for topic in (pair.sound, pair.broken):
         site.assert_same(site.read(topic), site.read(topic + suffix))
 
