@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from offsite.cli.wiring import connect
-from offsite.sandbox import Sandbox, SandboxInfo
+from offsite.sandbox import Sandbox
 from offsite.sandbox.ports import free_ports
+from tests.conftest import running
 from tests.integration.docs.page import commands, is_shown, run
 
 HOW_TOS = ("prove", "choose", "settings", "bad-deploy", "cluster-gone", "move", "deleted-topic", "groups")
 """In an order in which no page spoils the cluster for the next one."""
+LONG = ("choose", "cluster-gone", "groups")
+"""Half a minute and more each: with the long tests."""
 
 pytestmark = pytest.mark.timeout(600)  # up to four JVMs a page
 
@@ -41,11 +44,18 @@ def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tutorial]:
         sandbox.stop()
 
 
+@pytest.fixture(scope="module")
+def other_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One that no other test has left topics or groups in."""
+    with running(tmp_path_factory.mktemp("new-cluster")) as (_, info):
+        yield info.bootstrap
+
+
 @pytest.fixture
-def new_cluster(second_broker: SandboxInfo) -> Iterator[str]:
+def new_cluster(other_broker: str) -> Iterator[str]:
     """A cluster without topics."""
-    yield second_broker.bootstrap
-    admin = connect(second_broker.bootstrap, None).admin
+    yield other_broker
+    admin = connect(other_broker, None).admin
     admin.delete_topics([name for name, topic in admin.topics().items() if not topic.internal])
 
 
@@ -59,7 +69,9 @@ def test_the_front_page_does_what_it_says(tmp_path: Path) -> None:
         Sandbox(folder / "kafka").stop()
 
 
-@pytest.mark.parametrize("name", HOW_TOS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.soak] if name in LONG else []) for name in HOW_TOS]
+)
 def test_a_how_to_does_what_it_says(name: str, tutorial: Tutorial, new_cluster: str, tmp_path: Path) -> None:
     folder, steps = tmp_path / "tour", tmp_path / "steps"
     steps.mkdir()

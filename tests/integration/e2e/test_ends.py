@@ -9,17 +9,21 @@ from pathlib import Path
 
 import pytest
 
+from offsite.pipeline.session import SparkRunner
+from offsite.repository.open_store import open_store
+from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import compare, read_topic
 from tests.conftest import SecureBroker
 from tests.integration.e2e.command import succeed
-from tests.integration.e2e.site import new_name, produce_to
+from tests.integration.e2e.site import Site, new_name, produce_to
 from tests.integration.kafka.cluster import Cluster
 from tests.s3_servers import ENVIRONMENT, moto_server, s3proxy_server
+from tests.shared_spark import end_shared_spark
 
 
-@pytest.fixture(scope="module", params=["moto", "s3proxy"])
+@pytest.fixture(scope="module", params=[pytest.param("moto", marks=pytest.mark.soak), "s3proxy"])
 def s3_endpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server = moto_server() if request.param == "moto" else s3proxy_server(tmp_path_factory.mktemp("s3proxy"))
     with server as endpoint:
@@ -43,7 +47,7 @@ def test_a_repository_in_s3_takes_verifies_and_gives_back(broker: SandboxInfo, t
     assert_round_trip(repository, ["--bootstrap", broker.bootstrap], broker.bootstrap, topic, environment=ENVIRONMENT)
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("mechanism", [pytest.param("PLAIN", marks=pytest.mark.soak), "SCRAM-SHA-512"])
 def test_a_cluster_with_tls_and_sasl_is_backed_up_and_restored(
     secure_broker: SecureBroker, tmp_path: Path, mechanism: str
 ) -> None:
@@ -64,10 +68,15 @@ def test_a_cluster_with_tls_and_sasl_is_backed_up_and_restored(
 
 
 def test_a_spark_cluster_does_the_work(broker: SandboxInfo, topic: str, tmp_path: Path, spark_master: str) -> None:
-    spark = {"OFFSITE_SPARK_MASTER": spark_master}
-    assert_round_trip(
-        str(tmp_path / "repository"), ["--bootstrap", broker.bootstrap], broker.bootstrap, topic, environment=spark
-    )
+    end_shared_spark()
+    runner = SparkRunner(master=spark_master)
+    try:
+        repository = Repository.init(open_store(str(tmp_path / "repository")))
+        site = Site(Cluster(broker.bootstrap), repository, runner)
+        site.back_up(topic)
+        site.assert_comes_back(topic)
+    finally:
+        runner.close()
 
 
 def assert_round_trip(

@@ -18,6 +18,7 @@ from tests.integration.e2e.transactions import begun, with_transaction
 from tests.integration.kafka.cluster import wait_until
 
 
+@pytest.mark.soak
 def test_two_hundred_committed_and_twenty_aborted_transactions_are_replayed(copy: Copy) -> None:
     site = copy.site
     topic = site.make_topic()

@@ -188,6 +188,7 @@ def test_big_uncompressed_batches_come_back(site: Site) -> None:
     assert site.assert_comes_back(topic).records == 4000
 
 
+@pytest.mark.soak  # waits for the log cleaner
 @pytest.mark.timeout(120)
 def test_many_empty_cleaned_batches_are_passed_and_leave_their_offsets_free(copy: Copy) -> None:
     """The cleaner keeps the last batch of each producer, empty: thirty producers leave thirty of them."""

@@ -141,6 +141,7 @@ def test_the_first_run_records_a_class_archive_for_the_next(recorded: Path) -> N
     assert archive.stat().st_size > 10 << 20
 
 
+@pytest.mark.soak
 def test_a_class_archive_cut_short_costs_no_run(recorded: Path, environment: dict[str, str], tmp_path: Path) -> None:
     environment["XDG_CACHE_HOME"] = str(shutil.copytree(recorded, tmp_path / "cache"))
     (archive,) = (tmp_path / "cache" / "offsite" / "cds").iterdir()
