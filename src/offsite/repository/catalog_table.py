@@ -217,6 +217,6 @@ def _from_parquet(data: bytes, key: str) -> pa.Table:
     from pyarrow import parquet
 
     try:
-        return parquet.read_table(pa.BufferReader(data))
+        return parquet.read_table(pa.BufferReader(data), use_threads=False, pre_buffer=False)
     except (pa.ArrowException, OSError) as error:
         raise damaged_catalog(f"{key}: {error}") from error

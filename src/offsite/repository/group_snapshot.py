@@ -66,7 +66,10 @@ def decode_groups(data: bytes, *, key: str) -> dict[str, GroupOffsets]:
     from pyarrow import parquet
 
     try:
-        stored = parquet.read_table(pa.BufferReader(data), page_checksum_verification=True)
+        # Arrow's threads can abort a process that ends while they do: one is enough for what is in memory already.
+        stored = parquet.read_table(
+            pa.BufferReader(data), page_checksum_verification=True, use_threads=False, pre_buffer=False
+        )
         about = (stored.schema.metadata or {}).get(_ABOUT, b"")
         parse_json_object(about, source=key, damaged=_damaged)
         return _groups(stored.select(list(_COLUMNS)).unify_dictionaries())
