@@ -166,6 +166,12 @@ class NoSuchRestore(UserError):
     id = "OFF-0209"
 
 
+class ArchiveNotFound(UserError):
+    """The place holds no archive of that format."""
+
+    id = "OFF-0210"
+
+
 # -- NoRepository ------------------------------------------------------------------------------------------------------
 
 
@@ -241,6 +247,12 @@ class OldMessageFormat(Damaged):
     id = "OFF-1305"
 
 
+class DamagedArchive(Damaged):
+    """A file of a foreign archive is cut, flipped, of an unknown version, or contradicts another one."""
+
+    id = "OFF-1306"
+
+
 # -- Refused -----------------------------------------------------------------------------------------------------------
 
 
@@ -290,6 +302,12 @@ class KeylessRecord(Refused):
     """A record without a key belongs to no partition in particular, and its order would be lost."""
 
     id = "OFF-1430"
+
+
+class NotRepresentable(Refused):
+    """A record holds something that the format to export to has no place for."""
+
+    id = "OFF-1440"
 
 
 class RestoreRefused(Refused):

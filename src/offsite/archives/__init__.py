@@ -1,0 +1,1 @@
+"""The archives end: backups in the formats of other tools, read and written."""

@@ -1,0 +1,163 @@
+"""What an archive is to the rest of offsite: pieces that tasks can read, partitions that tasks can write.
+
+Readers and writers are pickled to workers. `contents` and `finish` run on the driver, and are cheap: they list, and
+read indexes. The rules for all readers: order comes from offsets, never from names; files may overlap, each offset is
+given once; gaps are legal, going backwards is damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
+
+from offsite.log.group_offsets import GroupOffsets
+from offsite.log.range import LogRange, TopicPartition
+from offsite.log.record import Record
+from offsite.model.errors import DamagedArchive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """What of a file cannot be used: `position` is in bytes from its start."""
+
+    file: str
+    position: int
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.file} at byte {self.position}: {self.problem}"
+
+
+OnDamage = Callable[[Damage], None]
+"""Is told of damage; when it returns, the reader goes on with the undamaged rest."""
+
+
+def refuse_damage(damage: Damage) -> None:
+    """The usual `OnDamage`: raises `DamagedArchive`."""
+    raise DamagedArchive(str(damage), hint="take what is whole with --skip-damaged")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """What one task reads: the records of one partition with offsets in `[start, end)`, which lie in `files`.
+
+    `end` is None when only reading tells it: of the last piece of a partition, or the only one.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int | None
+    files: tuple[str, ...]
+    size_bytes: int
+
+    def takes(self, offset: int) -> bool:
+        return self.start <= offset and (self.end is None or offset < self.end)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveTopic:
+    """A topic as far as the archive tells; `configs` and `replication_factor` (-1) are often unknown."""
+
+    topic: str
+    partitions: int
+    replication_factor: int = -1
+    configs: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveHole:
+    """Offsets `[start, end)` that the archive itself says it lacks. `reason`: `retention` or `truncation`."""
+
+    range: LogRange
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveContents:
+    """What a reader found. `pieces` of one partition are disjoint and rise; `fidelity` says, a sentence each, what of
+    the source this archive does not hold. `cluster_id` is the source's, empty when unknown."""
+
+    topics: tuple[ArchiveTopic, ...]
+    pieces: tuple[Piece, ...]
+    fidelity: tuple[str, ...]
+    groups: Mapping[str, GroupOffsets]
+    holes: tuple[ArchiveHole, ...] = ()
+    cluster_id: str = ""
+
+
+class ArchiveReader(Protocol):
+    def contents(self, on_damage: OnDamage = refuse_damage) -> ArchiveContents:
+        """What there is. Raises `ArchiveNotFound` when the place holds nothing of this format, `DamagedArchive`."""
+
+    def read(self, piece: Piece, on_damage: OnDamage = refuse_damage) -> Iterator[Sequence[Record]]:
+        """The records of `piece` in rising order of offsets, each once, a few thousand at a time (bounded by bytes).
+
+        Raises `DamagedArchive` unless `on_damage` takes it.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileReceipt:
+    """One file that is written and durable: records with first and last offset (both inside) and times of records."""
+
+    name: str
+    range: LogRange
+    first_offset: int
+    last_offset: int
+    records: int
+    size_bytes: int
+    plain_bytes: int
+    timestamp_min_ms: int
+    timestamp_max_ms: int
+    content_hash: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What one range came to. `losses`: what had to be left out (with `--lossy`), and in how many records."""
+
+    range: LogRange
+    files: tuple[FileReceipt, ...]
+    records: int
+    losses: tuple[tuple[str, int], ...] = ()
+
+
+class RangeWriter(Protocol):
+    """Takes the records of one range; a context manager: leaving it by an exception leaves nothing that counts."""
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Offsets rise and lie in the range. Raises `NotRepresentable`, naming topic, partition, offset and what it
+        is, for a record that the format cannot hold, unless the writer is lossy."""
+
+    def close(self) -> Written:
+        """All is durable when this returns."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class ArchiveWriter(Protocol):
+    """Incremental: `ends` is where to go on. Idempotent: writing a range again gives the same files."""
+
+    @property
+    def divides(self) -> bool:
+        """Whether ranges of one partition can be written side by side; else a partition is one chain, in order."""
+
+    def ends(self) -> Mapping[TopicPartition, int]:
+        """The next offset of each partition that the archive holds already. Repairs what a crash left behind: a torn
+        tail, files that no index lists. Raises `DamagedArchive` for what it may not touch."""
+
+    def open(self, log_range: LogRange) -> RangeWriter:
+        """Begin to write a range that starts at the partition's end (or, when `divides`, beyond it)."""
+
+    def finish(
+        self, written: Sequence[Written], topics: Sequence[ArchiveTopic], groups: Mapping[str, GroupOffsets]
+    ) -> tuple[str, ...]:
+        """Write indexes, groups, manifest, the last one last: from then on the ranges count. `topics` are all of the
+        export. Returns what of them the format has no place for, a sentence each."""

@@ -1,0 +1,59 @@
+"""Where an archive lies: the `Files` port, a flat set of named files in a folder or an object store.
+
+Unlike a repository's objects, files of an archive may be replaced: their formats demand it (indexes, manifests).
+The adapters are beside the stores of repositories, and like them own all retries, wrap every error (`StoreUnreachable`,
+`StoreFull`, `StoreDenied`) and can be pickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from offsite.log.buffer import Buffer
+
+
+class FileInfo(Protocol):
+    """`key` is relative to the archive's root, `/`-separated."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+
+class Files(Protocol):
+    def list(self, prefix: str = "") -> Iterator[FileInfo]:
+        """Files whose key begins with `prefix` (empty, or ending in `/`), in ascending order of keys."""
+
+    def get(self, key: str) -> bytes | None:
+        """The whole file, or None when there is none."""
+
+    def get_range(self, key: str, start: int, length: int) -> bytes | None:
+        """Bytes `[start, start + length)`, fewer at the end of the file, or None when there is none."""
+
+    def put(self, key: str, data: Buffer, *, last_message_ms: int = -1) -> None:
+        """Write or replace `key`: durable when this returns, and whole at any moment, the old file or the new one.
+
+        `last_message_ms`: epoch ms of the newest record in it, kept with the file so that others can delete by it: as
+        user metadata `last-message-ms` of an object, as the modification time of a file. -1: not given.
+        """
+
+    def delete(self, key: str) -> None:
+        """Remove `key`; no error when there is none."""
+
+    @property
+    def url(self) -> str:
+        """How a person would name the place; never holds a secret."""
+
+
+class AppendableFiles(Files, Protocol):
+    """What only a folder can do."""
+
+    def append(self, key: str, data: Buffer) -> None:
+        """Write `data` behind the last byte of `key`, which is made if there is none; durable when this returns. A
+        crash may leave any part of it."""
+
+    def truncate(self, key: str, size_bytes: int) -> None:
+        """Cut `key` back to its first `size_bytes`, durably."""
