@@ -5,7 +5,6 @@ Importing this module must stay cheap (`offsite --help` in under 300 ms): comman
 
 from __future__ import annotations
 
-import os
 import sys
 
 import typer
@@ -46,17 +45,6 @@ def main() -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
-    except SystemExit as ended:
-        if "pyarrow" in sys.modules and "pyspark" not in sys.modules and ended.code in {0, None}:
-            _leave_at_once()
-        raise
-
-
-def _leave_at_once() -> None:
-    """Arrow's threads can abort a process while it is taken down: all is done and printed, so nothing is taken down."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
 
 
 def _output_format(arguments: list[str]) -> OutputFormat:

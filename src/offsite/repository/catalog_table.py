@@ -1,7 +1,7 @@
 """A backup's state as two Parquet objects: the live segments, and the list of commits.
 
 Everything else of the state is JSON in the metadata of the first. Nothing is checked here: the catalog's seal holds the
-hash of both. The one place that knows pyarrow, which is imported where it is used.
+hash of both. pyarrow is imported where it is used.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from offsite.repository.commit_json import (
 )
 from offsite.repository.history import COLUMNS, History
 from offsite.repository.json_object import FORMAT, JsonObject, JsonValue, encode_canonical, parse_json_object
+from offsite.repository.parquet_object import read_parquet
 from offsite.repository.segment import Compression, Segment
 from offsite.repository.segment_list import SegmentList
 from offsite.repository.state import BackupState
@@ -214,9 +215,8 @@ def _to_parquet(table: pa.Table) -> bytes:
 
 def _from_parquet(data: bytes, key: str) -> pa.Table:
     import pyarrow as pa
-    from pyarrow import parquet
 
     try:
-        return parquet.read_table(pa.BufferReader(data), use_threads=False, pre_buffer=False)
+        return read_parquet(data)
     except (pa.ArrowException, OSError) as error:
         raise damaged_catalog(f"{key}: {error}") from error

@@ -17,6 +17,7 @@ from offsite.log.group_offsets import GroupOffsets, GroupTable, TopicOffsets
 from offsite.model.errors import DamagedObject
 from offsite.repository.json_object import FORMAT, encode_canonical, parse_json_object
 from offsite.repository.layout import BackupLayout
+from offsite.repository.parquet_object import read_parquet
 from offsite.repository.segment_body import HASH_NAME, content_hash
 from offsite.repository.store import PutResult, Store
 
@@ -63,13 +64,9 @@ def encode_groups(groups: GroupTable) -> bytes:
 def decode_groups(data: bytes, *, key: str) -> dict[str, GroupOffsets]:
     """Groups by name, sorted. Raises `DamagedObject`, `FormatTooNew`."""
     import pyarrow as pa
-    from pyarrow import parquet
 
     try:
-        # Arrow's threads can abort a process that ends while they do: one is enough for what is in memory already.
-        stored = parquet.read_table(
-            pa.BufferReader(data), page_checksum_verification=True, use_threads=False, pre_buffer=False
-        )
+        stored = read_parquet(data)
         about = (stored.schema.metadata or {}).get(_ABOUT, b"")
         parse_json_object(about, source=key, damaged=_damaged)
         return _groups(stored.select(list(_COLUMNS)).unify_dictionaries())
