@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache
@@ -65,11 +65,12 @@ class CloudStore:
             hint="run the command again: it finds out what was stored",
         )
 
-    def put_overwrite(self, key: str, data: Buffer) -> None:
+    def put_overwrite(self, key: str, data: Buffer, *, metadata: Mapping[str, str] | None = None) -> None:
+        """`metadata`: the object's user metadata."""
         import obstore
 
         with wrapped("write", self._place(key)):
-            obstore.put(self._client, check_key(key), data, use_multipart=False)
+            obstore.put(self._client, check_key(key), data, attributes=dict(metadata or {}), use_multipart=False)
 
     def open_write(self, key: str) -> CloudWriter:
         return CloudWriter(store=self, key=check_key(key))

@@ -9,8 +9,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from offsite.model.errors import BadRepositoryUrl
 from offsite.repository.object_store import URL_HINT, CloudStore
-from offsite.repository.posix_store import open_folder
-from offsite.repository.store import Store
+from offsite.repository.posix_store import PosixStore, open_folder
 
 _ENVIRONMENT = {
     "s3": (
@@ -51,7 +50,7 @@ _QUERY = {
 """What may follow `?` in a URL. Secrets may not: URLs end up in logs and shell histories."""
 
 
-def open_store(place: str, *, environment: Mapping[str, str] | None = None) -> Store:
+def open_store(place: str, *, environment: Mapping[str, str] | None = None) -> PosixStore | CloudStore:
     """The store that `place` names: a folder, `file:///folder`, `s3://bucket/prefix?endpoint=…&region=…`, `gs://`, `az://`.
 
     Touches neither network nor disk. Raises `BadRepositoryUrl`.
@@ -68,13 +67,13 @@ def open_store(place: str, *, environment: Mapping[str, str] | None = None) -> S
     return _cloud(parts, os.environ if environment is None else environment)
 
 
-def _folder(path: str) -> Store:
+def _folder(path: str) -> PosixStore:
     if not path:
         raise BadRepositoryUrl("an empty name is not a place for a repository", hint=URL_HINT)
     return open_folder(Path(path).expanduser())
 
 
-def _cloud(parts: SplitResult, environment: Mapping[str, str]) -> Store:
+def _cloud(parts: SplitResult, environment: Mapping[str, str]) -> CloudStore:
     options = {name.lower(): environment[name] for name in _ENVIRONMENT[parts.scheme] if environment.get(name)}
     known = _QUERY[parts.scheme]
     for name, value in parse_qsl(parts.query, keep_blank_values=True):

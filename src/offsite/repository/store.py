@@ -93,9 +93,12 @@ class Store(Protocol):
 
 def check_key(key: str) -> str:
     """Return `key` if it is a legal one (a `Bug` otherwise: keys are built by `layout`, never by people)."""
-    parts = key.split("/")
-    check("~" not in key and "\0" not in key and not {"", ".", ".."} & set(parts), f"illegal object key {key!r}")
+    check(is_key(key), f"illegal object key {key!r}")
     return key
+
+
+def is_key(key: str) -> bool:
+    return "~" not in key and "\0" not in key and not {"", ".", ".."} & set(key.split("/"))
 
 
 def check_prefix(prefix: str) -> str:

@@ -1,0 +1,104 @@
+"""One suite for all places of archives: what `Files` promises, tried on a folder, in memory and on S3."""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import obstore
+import pytest
+
+from offsite.repository.archive_bucket import LAST_MESSAGE_MS, ArchiveBucket
+from offsite.repository.archive_folder import ArchiveFolder
+from offsite.repository.object_store import CloudStore
+from offsite.repository.open_archive import open_archive_files
+from tests.s3_servers import moto_server, new_s3_store
+
+AnyFiles = ArchiveFolder | ArchiveBucket
+
+
+@pytest.fixture(scope="module")
+def moto() -> Iterator[str]:
+    with moto_server() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(params=["folder", "memory", "moto"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> AnyFiles:
+    makers: dict[str, Callable[[], AnyFiles]] = {
+        "folder": lambda: open_archive_files(str(tmp_path / "archive")),
+        "memory": lambda: ArchiveBucket(store=CloudStore(url=f"memory:///{uuid.uuid4()}")),
+        "moto": lambda: ArchiveBucket(store=new_s3_store(request.getfixturevalue("moto"))),
+    }
+    return makers[request.param]()
+
+
+def test_what_is_put_can_be_got_whole_and_in_ranges(files: AnyFiles) -> None:
+    files.put("a/b.data", b"content")
+    assert files.get("a/b.data") == b"content"
+    assert files.get_range("a/b.data", 3, 100) == b"tent"
+    assert files.get_range("a/b.data", 7, 1) == b""
+
+
+def test_what_is_not_there_is_none_and_an_empty_place_lists_nothing(files: AnyFiles) -> None:
+    assert list(files.list()) == []
+    assert (files.get("a"), files.get_range("a", 0, 1)) == (None, None)
+    files.delete("a")
+
+
+def test_a_second_put_replaces(files: AnyFiles) -> None:
+    files.put("k", b"first and longer")
+    files.put("k", b"second")
+    assert files.get("k") == b"second"
+
+
+def test_files_are_listed_in_order_below_a_prefix_with_their_sizes(files: AnyFiles) -> None:
+    for key in ("b/2", "b/1", "a", "b/sub/3"):
+        files.put(key, b"x" * len(key))
+    assert [info.key for info in files.list()] == ["a", "b/1", "b/2", "b/sub/3"]
+    assert [(info.key, info.size_bytes) for info in files.list("b/")] == [("b/1", 3), ("b/2", 3), ("b/sub/3", 7)]
+
+
+def test_a_deleted_file_is_gone(files: AnyFiles) -> None:
+    files.put("k", b"x")
+    files.delete("k")
+    assert files.get("k") is None
+    assert list(files.list()) == []
+
+
+def test_an_empty_file_is_a_file(files: AnyFiles) -> None:
+    files.put("empty", b"")
+    assert files.get("empty") == b""
+
+
+def test_the_time_of_the_last_message_goes_with_the_file(files: AnyFiles) -> None:
+    files.put("k", b"x", last_message_ms=1_600_000_000_123)
+    if isinstance(files, ArchiveFolder):
+        assert (files.root / "k").stat().st_mtime_ns // 1_000_000 == 1_600_000_000_123
+    else:
+        found = obstore.get(files.store._client, "k", options={"head": True}).attributes
+        assert found[LAST_MESSAGE_MS] == "1600000000123"
+
+
+def test_every_place_can_be_pickled_and_does_not_show_its_secrets(files: AnyFiles) -> None:
+    files.put("k", b"x")
+    assert pickle.loads(pickle.dumps(files)).url == files.url
+    assert "test-secret" not in repr(files)
+
+
+def test_a_folder_appends_and_cuts(tmp_path: Path) -> None:
+    files = ArchiveFolder(root=tmp_path / "new")
+    files.append("t/log", b"one")
+    files.append("t/log", b"two")
+    files.truncate("t/log", 4)
+    assert files.get("t/log") == b"onet"
+
+
+def test_names_that_no_archive_can_have_are_left_out(files: AnyFiles, tmp_path: Path) -> None:
+    if isinstance(files, ArchiveFolder):
+        files.root.mkdir()
+        (files.root / "k~offsite").write_bytes(b"left behind by a crash")
+    files.put("k", b"x")
+    assert [info.key for info in files.list()] == ["k"]
