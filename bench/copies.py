@@ -18,7 +18,8 @@ from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.services.backup import BackupRequest, plan_backup, run_backup
 from offsite.services.compare import CompareRequest, plan_comparison, run_comparison
-from offsite.services.restore import prepare_restore, run_restore
+from offsite.services.planned_restore import prepare_restore
+from offsite.services.restore import run_restore
 from offsite.services.restore_request import RestoreRequest
 
 

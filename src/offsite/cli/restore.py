@@ -23,7 +23,8 @@ from offsite.model.size import format_size
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.services.restore import PlannedRestore, RestoreResult
+    from offsite.services.planned_restore import PlannedRestore
+    from offsite.services.restore import RestoreResult
     from offsite.services.restore_report import RestorePlanReport, TopicPlanReport
 
 Verify = Annotated[
@@ -91,7 +92,7 @@ def run(
 
 
 def _prepare(options: RestoreOptions, cluster: Cluster) -> PlannedRestore:
-    from offsite.services.restore import prepare_restore
+    from offsite.services.planned_restore import prepare_restore
 
     request = restore_request(options)
     return prepare_restore(open_repository(options.repo).backup(options.backup), cluster.admin, request)

@@ -121,8 +121,7 @@ def plan_restore(  # noqa: PLR0913  # the restore point, what is meant of it, an
     """
     shapes = _selected(point, selection)
     skipped = tuple((s.topic, "owned by the brokers") for s in shapes if s.topic in PROTECTED_TOPICS)
-    chosen = [shape for shape in shapes if shape.topic not in PROTECTED_TOPICS]
-    chosen.sort(key=lambda shape: not shape.holds_schemas)
+    chosen = sorted(_restorable(shapes), key=lambda shape: not shape.holds_schemas)
     names = _target_names(chosen, renames)
     existing = {topic.topic: topic for topic in target_topics}
     incarnations = {shape.incarnation for shape in chosen}
@@ -148,6 +147,15 @@ def plan_restore(  # noqa: PLR0913  # the restore point, what is meant of it, an
             if topic.repartition is not None
         ),
     )
+
+
+def target_names(point: BackupState, selection: TopicSelection, renames: Renames) -> dict[str, str]:
+    """The name at the target of each topic that `plan_restore` would restore. Raises what it raises of these."""
+    return _target_names(_restorable(_selected(point, selection)), renames)
+
+
+def _restorable(shapes: Iterable[TopicShape]) -> list[TopicShape]:
+    return [shape for shape in shapes if shape.topic not in PROTECTED_TOPICS]
 
 
 def _selected(point: BackupState, selection: TopicSelection) -> list[TopicShape]:

@@ -25,7 +25,8 @@ from offsite.repository.restore_layout import RestoreLayout
 from offsite.repository.restore_outcome import RestoreOutcome, get_outcome, put_outcome
 from offsite.repository.restore_record import RestoreRecord, unfinished_restores
 from offsite.services.drill_report import DrilledTopic, DrillReport
-from offsite.services.restore import PlannedRestore, RestoreResult, prepare_restore, run_restore
+from offsite.services.planned_restore import PlannedRestore, prepare_restore
+from offsite.services.restore import RestoreResult, run_restore
 from offsite.services.restore_request import RestoreRequest
 
 PREFIX = "offsite-drill-"

@@ -9,8 +9,8 @@ from offsite.log.record import LOG_APPEND_TIME
 from offsite.repository.topic_settings import TopicSettings
 from offsite.services.metadata_restore import MetadataPlan
 from offsite.services.offsets_report import OffsetsReport, offsets_notes, report_offsets
+from offsite.services.planned_restore import PlannedRestore
 from offsite.services.point_report import CutReport, point_notes, report_cuts
-from offsite.services.restore import PlannedRestore
 
 THE_DEFAULT = "(the brokers' default)"
 

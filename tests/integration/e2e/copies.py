@@ -9,7 +9,8 @@ from offsite.log.range import TopicPartition
 from offsite.model.selection import parse_selection
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import compare, read_topic
-from offsite.services.restore import RestoreResult, prepare_restore, run_restore
+from offsite.services.planned_restore import prepare_restore
+from offsite.services.restore import RestoreResult, run_restore
 from offsite.services.restore_report import report_plan
 from offsite.services.restore_request import RestoreRequest
 from tests.integration.e2e.site import Site

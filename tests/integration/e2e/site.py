@@ -19,7 +19,8 @@ from offsite.repository.repository import Repository
 from offsite.services.backup import BackupRequest, BackupResult, plan_backup, run_backup
 from offsite.services.demo.data import Message, produce
 from offsite.services.demo.truth import Reading, compare, read_topic
-from offsite.services.restore import PlannedRestore, RestoreResult, prepare_restore, run_restore
+from offsite.services.planned_restore import PlannedRestore, prepare_restore
+from offsite.services.restore import RestoreResult, run_restore
 from offsite.services.restore_request import RestoreRequest
 from offsite.services.source import MissingTopics
 from offsite.services.verify import verify_deep

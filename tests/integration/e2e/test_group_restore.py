@@ -15,7 +15,8 @@ from offsite.model.rename import parse_renames
 from offsite.model.selection import parse_selection
 from offsite.services.demo.data import Message
 from offsite.services.groups import find_change, undo_groups
-from offsite.services.restore import prepare_restore, run_restore
+from offsite.services.planned_restore import prepare_restore
+from offsite.services.restore import run_restore
 from offsite.services.restore_request import RestoreRequest
 from tests.integration.e2e.group_site import (
     Groups,

@@ -24,8 +24,9 @@ from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import read_topic
 from offsite.services.metadata_restore import PARTS, AppliedMetadata, parse_metadata
 from offsite.services.overview import show_backup
+from offsite.services.planned_restore import PlannedRestore, prepare_restore
 from offsite.services.preflight import check_targets
-from offsite.services.restore import PlannedRestore, RestoreResult, prepare_restore, run_restore
+from offsite.services.restore import RestoreResult, run_restore
 from offsite.services.restore_report import report_plan
 from offsite.services.restore_request import RestoreRequest
 from offsite.services.restore_schemas import IN_USE

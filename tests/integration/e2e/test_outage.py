@@ -18,7 +18,8 @@ from offsite.repository.repository import Repository
 from offsite.sandbox import Sandbox
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import compare
-from offsite.services.restore import prepare_restore, run_restore
+from offsite.services.planned_restore import prepare_restore
+from offsite.services.restore import run_restore
 from offsite.services.restore_request import RestoreRequest
 from tests.conftest import StartSandbox
 from tests.integration.e2e.command import offsite

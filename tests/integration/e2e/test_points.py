@@ -17,7 +17,8 @@ from offsite.model.time import format_time
 from offsite.repository.restore_record import put_record
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import Reading
-from offsite.services.restore import prepare_restore, run_restore
+from offsite.services.planned_restore import prepare_restore
+from offsite.services.restore import run_restore
 from offsite.services.restore_report import RestorePlanReport, report_plan
 from offsite.services.restore_request import RestoreRequest
 from tests.integration.e2e.site import Site, new_name, values

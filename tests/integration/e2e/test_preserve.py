@@ -11,7 +11,7 @@ from offsite.model.errors import RestoreRefused
 from offsite.repository.restore_layout import RestoreLayout
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import read_topic
-from offsite.services.restore import prepare_restore
+from offsite.services.planned_restore import prepare_restore
 from offsite.services.restore_report import report_plan
 from tests.integration.e2e.copies import Copy, clusters, messages
 from tests.integration.e2e.site import Site

@@ -17,8 +17,9 @@ from offsite.repository.restore_outcome import get_outcome
 from offsite.services.compare import CompareRequest, CompareResult, plan_comparison, run_comparison
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.expected import expected_topics
+from offsite.services.planned_restore import prepare_restore
 from offsite.services.proof import Proof, prove
-from offsite.services.restore import RestoreResult, prepare_restore, run_restore
+from offsite.services.restore import RestoreResult, run_restore
 from offsite.services.restore_request import RestoreRequest
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.e2e.transactions import begun, with_transaction

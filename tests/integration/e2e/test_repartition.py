@@ -22,7 +22,8 @@ from offsite.repository.restore_layout import RestoreLayout
 from offsite.repository.store import Store
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import Reading
-from offsite.services.restore import PlannedRestore, RestoreResult, prepare_restore, run_restore
+from offsite.services.planned_restore import PlannedRestore, prepare_restore
+from offsite.services.restore import RestoreResult, run_restore
 from offsite.services.restore_request import RestoreRequest
 from tests.faulty_store import FaultyStore
 from tests.integration.e2e.site import Site, new_name

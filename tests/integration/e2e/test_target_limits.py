@@ -16,7 +16,8 @@ from offsite.model.size import MIB
 from offsite.repository.restore_record import put_record
 from offsite.sandbox import Settings
 from offsite.services.demo.data import BASE_MS, DAY_MS, Message
-from offsite.services.restore import prepare_restore, run_restore
+from offsite.services.planned_restore import prepare_restore
+from offsite.services.restore import run_restore
 from offsite.services.restore_report import report_plan
 from offsite.services.restore_request import RestoreRequest
 from offsite.services.restore_topics import create_topics

@@ -30,7 +30,8 @@ from offsite.sandbox import SandboxInfo
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import compare, read_topic
 from offsite.services.offsets_mode import restore_tasks
-from offsite.services.restore import PlannedRestore, prepare_restore, run_restore
+from offsite.services.planned_restore import PlannedRestore, prepare_restore
+from offsite.services.restore import run_restore
 from offsite.services.restore_request import RestoreRequest
 from offsite.services.restore_targets import find_targets
 from offsite.services.restore_topics import create_topics

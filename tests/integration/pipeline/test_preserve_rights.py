@@ -15,7 +15,8 @@ from offsite.model.selection import parse_selection
 from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.services.demo.data import BASE_MS, Message
-from offsite.services.restore import RestoreResult, prepare_restore, run_restore
+from offsite.services.planned_restore import prepare_restore
+from offsite.services.restore import RestoreResult, run_restore
 from offsite.services.restore_request import RestoreRequest
 from tests.conftest import SecureBroker
 from tests.inline_runner import InlineRunner

@@ -25,7 +25,8 @@ from offsite.services.demo.data import ORDERS, TOPICS, write_demo_data
 from offsite.services.demo.group import commit_half_way, committed_offsets
 from offsite.services.demo.truth import Reading, compare, read_topic
 from offsite.services.offsets_mode import PRESERVE
-from offsite.services.restore import RestoreResult, prepare_restore, run_restore
+from offsite.services.planned_restore import prepare_restore
+from offsite.services.restore import RestoreResult, run_restore
 from offsite.services.restore_request import RestoreRequest
 from offsite.services.verify import VerifyResult, verify_deep
 
