@@ -20,11 +20,15 @@ from offsite.model.errors import DamagedArchive
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """What of a file cannot be used: `position` is in bytes from its start."""
+    """What of a file cannot be used: `position` is in bytes from its start.
+
+    `is_note`: nothing is lost, but whoever trusts the archive should know (a sentence for `fidelity`).
+    """
 
     file: str
     position: int
     problem: str
+    is_note: bool = False
 
     def __str__(self) -> str:
         return f"{self.file} at byte {self.position}: {self.problem}"
@@ -35,7 +39,9 @@ OnDamage = Callable[[Damage], None]
 
 
 def refuse_damage(damage: Damage) -> None:
-    """The usual `OnDamage`: raises `DamagedArchive`."""
+    """The usual `OnDamage`: raises `DamagedArchive`, except for a note."""
+    if damage.is_note:
+        return
     raise DamagedArchive(str(damage), hint="take what is whole with --skip-damaged")
 
 

@@ -1,0 +1,91 @@
+"""Files that overlap, read as one: the rule of all archives that each offset is given once, in rising order. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from offsite.archives.archive import Piece
+from offsite.log.record import Record
+
+__all__ = ["Run", "clipped", "merged"]
+
+Batches = Iterator[Sequence[Record]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Records of one file, whose offsets rise from `start` on. `open` is not called before they are wanted."""
+
+    start: int
+    open: Callable[[], Batches]
+
+
+class _Head(NamedTuple):
+    """The next offset of an open run, and where it stands; `run` decides between equal offsets."""
+
+    offset: int
+    run: int
+    batch: Sequence[Record]
+    position: int
+    rest: Batches | None
+
+
+def merged(runs: Sequence[Run]) -> Batches:
+    """The records of all runs by rising offset; of an offset that several have, the one of the earliest in `runs`.
+
+    Runs that do not overlap are open one at a time and their batches pass untouched.
+    """
+    heads = [_Head(run.start, index, (), 0, None) for index, run in enumerate(runs)]
+    heapify(heads)
+    next_offset = 0
+    while heads:
+        head = heappop(heads)
+        if head.position == len(head.batch):
+            _push_next_batch(heads, head, runs)
+            continue
+        limit = heads[0].offset if heads else None
+        start, stop = _span(head, next_offset, limit)
+        if start < stop:
+            taken = head.batch if stop - start == len(head.batch) else head.batch[start:stop]
+            next_offset = taken[-1].offset + 1
+            yield taken
+        position = max(start, stop)
+        offset = head.batch[position].offset if position < len(head.batch) else head.batch[-1].offset + 1
+        heappush(heads, head._replace(offset=offset, position=position))
+
+
+def clipped(piece: Piece, batches: Batches) -> Batches:
+    """What of rising `batches` the piece takes."""
+    for batch in batches:
+        if batch and piece.takes(batch[0].offset) and piece.takes(batch[-1].offset):
+            yield batch
+        elif kept := [record for record in batch if piece.takes(record.offset)]:
+            yield kept
+
+
+def _push_next_batch(heads: list[_Head], head: _Head, runs: Sequence[Run]) -> None:
+    rest = runs[head.run].open() if head.rest is None else head.rest
+    batch = next((batch for batch in rest if batch), None)
+    if batch is not None:
+        heappush(heads, _Head(batch[0].offset, head.run, batch, 0, rest))
+
+
+def _span(head: _Head, next_offset: int, limit: int | None) -> tuple[int, int]:
+    """Which records of the head's batch come next: none that was given already, none beyond another run's next."""
+    batch, size = head.batch, len(head.batch)
+    start = _position(batch, next_offset, head.position, size)
+    if limit is None or batch[-1].offset < limit:
+        return start, size
+    return start, max(_position(batch, limit, head.position, size), head.position + 1)
+
+
+def _position(batch: Sequence[Record], offset: int, low: int, high: int) -> int:
+    return bisect_left(batch, offset, low, high, key=_offset)
+
+
+def _offset(record: Record) -> int:
+    return record.offset
