@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -84,18 +84,8 @@ class BackupOptions:
 
 def backup_request(options: BackupOptions, compression: CompressionOption) -> BackupRequest:
     """Raises `BadOption` for what cannot be read."""
-    from offsite.model.group_patterns import parse_groups
-    from offsite.model.selection import parse_selection
-    from offsite.services.backup import BackupRequest
-    from offsite.services.source import MissingTopics
+    from offsite.services.backup_words import BackupWords, parse_backup
 
-    topics = options.topics
-    return BackupRequest(
-        backup=options.backup,
-        selection=parse_selection(topics, options.exclude or (), internal=options.internal) if topics else None,
-        missing_topics=MissingTopics(options.missing_topics.value),
-        schemas_topic=options.schemas_topic,
-        groups=parse_groups(options.groups or ()),
-        group_history=options.group_history,
-        compression=compression.value,
-    )
+    words = {name: getattr(options, name) for name in BackupWords.__annotations__ if hasattr(options, name)}
+    words |= {"missing_topics": options.missing_topics.value, "compression": compression.value}
+    return parse_backup(options.backup, cast("BackupWords", words))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Repo
-from offsite.model.errors import BadOption
 
 if TYPE_CHECKING:
     from offsite.services.restore_request import RestoreRequest
@@ -91,13 +90,6 @@ Offsets = Annotated[
     ),
 ]
 
-_CONTRADICTIONS = (
-    ("--commit", "--committed-at"),
-    *(("--checkpoint", other) for other in ("--commit", "--committed-at", "--offsets-file", "--at", "--before")),
-    *(("--offsets-file", other) for other in ("--at", "--before")),
-)
-"""A checkpoint and an offsets file are whole cuts; dates and single offsets take a part of a commit."""
-
 Metadata = Annotated[
     str,
     typer.Option(
@@ -151,59 +143,8 @@ class RestoreOptions:
 
 def restore_request(options: RestoreOptions) -> RestoreRequest:
     """Raises `BadOption` for what cannot be read or contradicts itself."""
-    from offsite.log.offset_vector import parse_before, parse_offsets
-    from offsite.model.group_patterns import NONE, parse_groups
-    from offsite.model.partition_counts import parse_partition_counts
-    from offsite.model.partition_selection import parse_partitions
-    from offsite.model.rename import parse_renames
-    from offsite.model.selection import parse_selection
-    from offsite.services.metadata_restore import parse_metadata
-    from offsite.services.restore_request import RestoreRequest
+    from offsite.services.restore_words import RestoreWords, parse_restore
 
-    if options.offsets is OffsetsOption.PRESERVE and options.isolation is IsolationOption.READ_UNCOMMITTED:
-        raise BadOption(
-            "--offsets preserve replays transactions: aborted records stay aborted",
-            hint="leave --isolation out; consumers of both isolation levels see what they saw at the source",
-        )
-    _check_point(options)
-    partitions = parse_partitions(options.partitions or ())
-    return RestoreRequest(
-        selection=parse_selection(options.topics or [*partitions.chosen] or ["*"], options.exclude or ()),
-        partitions=partitions,
-        renames=parse_renames(options.rename or ()),
-        repartition=parse_partition_counts(
-            options.repartition or (), keyless_in_turn=options.keyless is KeylessOption.IN_TURN
-        ),
-        commit=options.commit,
-        committed_at=options.committed_at,
-        checkpoint=options.checkpoint,
-        at=options.at,
-        ends=parse_offsets(_text(options.offsets_file)) if options.offsets_file else {},
-        before=parse_before(options.before or ()),
-        isolation=options.isolation.value,
-        offsets=options.offsets.value,
-        metadata=parse_metadata(options.metadata),
-        retention=options.retention.value,
-        groups=parse_groups(options.groups or [NONE]),
-    )
-
-
-def _check_point(options: RestoreOptions) -> None:
-    given = {
-        "--commit": options.commit is not None,
-        "--committed-at": options.committed_at is not None,
-        "--checkpoint": options.checkpoint is not None,
-        "--offsets-file": options.offsets_file is not None,
-        "--at": options.at is not None,
-        "--before": bool(options.before),
-    }
-    for first, second in _CONTRADICTIONS:
-        if given[first] and given[second]:
-            raise BadOption(f"{first} and {second} both say where to stop", hint="give one of them")
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadOption(f"{path} cannot be read: {error}", hint="name a text file of topic,partition,offset") from error
+    given = {name: getattr(options, name) for name in RestoreWords.__annotations__}
+    words = {name: value.value if isinstance(value, StrEnum) else value for name, value in given.items()}
+    return parse_restore(cast("RestoreWords", words))
