@@ -35,10 +35,18 @@ _EMPTY_ANSWERS = 2  # in a row, with the range's end below the high watermark: c
 class PartitionStream:
     """The state of one `PartitionReader.read`."""
 
-    def __init__(
-        self, router: Router, clock: Clock, buffer: ReceiveBuffer, log_range: LogRange, topic_id: UUID | None
+    def __init__(  # noqa: PLR0913  # the two ends of the line, and what to read
+        self,
+        router: Router,
+        clock: Clock,
+        buffer: ReceiveBuffer,
+        log_range: LogRange,
+        topic_id: UUID | None,
+        *,
+        reach_back: bool = False,
     ) -> None:
         self.position = log_range.start
+        self._reach_back = reach_back
         self._router = router
         self._clock = clock
         self._buffer = buffer
@@ -75,6 +83,8 @@ class PartitionStream:
 
     def _take(self, connection: Connection, answer: FetchAnswer) -> Iterator[Chunk | Hole]:
         log_start = max(answer.log_start, self._log_start)
+        if self._reach_back and self.position == self._range.start:
+            log_start = self.position
         window = batch_window(answer.records, self._range, self.position, log_start=log_start)
         if window.next_offset == self.position:
             yield from self._nothing_new(connection, answer)

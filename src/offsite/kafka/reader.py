@@ -36,15 +36,18 @@ class PartitionReader:
         self._clock = clock or SystemClock()
         self._buffer = ReceiveBuffer()
 
-    def read(self, log_range: LogRange, *, topic_id: UUID | None = None) -> Iterator[Chunk | Hole]:
+    def read(
+        self, log_range: LogRange, *, topic_id: UUID | None = None, reach_back: bool = False
+    ) -> Iterator[Chunk | Hole]:
         """All batches whose base offset is in the range, in order, CRC32C and offsets checked; holes where the log no
         longer has them. Ends even where compaction has taken the last offsets away.
 
-        A chunk is valid until the next one is asked for. `topic_id`: the incarnation expected.
+        A chunk is valid until the next one is asked for. `topic_id`: the incarnation expected. `reach_back`: the batch
+        that begins before the range and reaches into it is given too, whole.
         Raises `TopicReplaced`, `NoSuchTopic`, `LeaderUnavailable`, `KafkaUnreachable`, `KafkaTimeout`, `DamagedBatch`
         (after one more try), `OldMessageFormat`, `Denied`.
         """
-        stream = PartitionStream(self._router, self._clock, self._buffer, log_range, topic_id)
+        stream = PartitionStream(self._router, self._clock, self._buffer, log_range, topic_id, reach_back=reach_back)
         outage = Backoff(self._clock)
         absence = Backoff(self._clock, limit_s=MISSING_TOPIC_MAX_S)
         damaged_at = -1

@@ -12,7 +12,14 @@ from collections.abc import Sequence
 
 from crc32c import crc32c
 
-from offsite.log.batch import CODEC_MASK, CRC_START, HEADER_BYTES, TRANSACTIONAL_BIT, BatchHeader
+from offsite.log.batch import (
+    CODEC_MASK,
+    CRC_START,
+    HEADER_BYTES,
+    LOG_APPEND_TIME_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+)
 from offsite.log.buffer import Buffer
 from offsite.log.codec import NONE, compress, decompress
 from offsite.log.record import LOG_APPEND_TIME, Record
@@ -58,8 +65,10 @@ def encode(  # noqa: PLR0913 - the fields of a batch header
     producer_epoch: int = -1,
     base_sequence: int = -1,
     is_transactional: bool = False,
+    is_append_time: bool = False,
 ) -> bytearray:
-    """One whole CreateTime batch with a valid CRC that holds these records, at least one, at their offsets.
+    """One whole batch with a valid CRC that holds these records, at least one, at their offsets: a CreateTime batch, or
+    with `is_append_time` one of LogAppendTime, whose readers see the latest of the times in all records.
 
     Offsets must rise and may have gaps; times may fall and be -1. `base_offset` is the first record's unless given.
     """
@@ -68,7 +77,7 @@ def encode(  # noqa: PLR0913 - the fields of a batch header
     last_delta = records[-1].offset - base
     check(base <= records[0].offset and last_delta <= _MAX_DELTA, f"offsets from {base} do not fit in one batch")
     body = compress(codec, _encode_body(records, base))
-    attributes = codec | (TRANSACTIONAL_BIT if is_transactional else 0)
+    attributes = codec | (TRANSACTIONAL_BIT if is_transactional else 0) | (LOG_APPEND_TIME_BIT if is_append_time else 0)
     times_ms = (records[0].timestamp_ms, max(record.timestamp_ms for record in records))
     producer = (producer_id, producer_epoch, base_sequence)
     after_crc = _AFTER_CRC.pack(attributes, last_delta, *times_ms, *producer, len(records))

@@ -76,9 +76,10 @@ class SegmentWriter:
         self._current.append(chunk)
         self._next_offset = last.next_offset
 
-    def close(self) -> tuple[Segment, ...]:
-        """Make everything durable. On any error nothing of this range is to be committed."""
-        self._finish(self._range.end)
+    def close(self, *, end: int | None = None) -> tuple[Segment, ...]:
+        """Make everything durable. On any error nothing of this range is to be committed. `end`: where the range turned
+        out to end, behind the last batch."""
+        self._finish(self._range.end if end is None else end)
         return tuple(self._segments)
 
     def abort(self) -> None:

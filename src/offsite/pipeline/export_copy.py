@@ -1,0 +1,49 @@
+"""A range of records → files of a foreign archive, in a worker. Nothing counts before the driver has finished it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offsite.archives.archive import ArchiveWriter, Written
+from offsite.log.chunk import Hole
+from offsite.log.range import LogRange
+from offsite.pipeline.record_source import ExportTask, RecordSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportEnds:
+    """The two ends of an export's copy, as they travel to the workers."""
+
+    source: RecordSource
+    writer: ArchiveWriter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportReceipt:
+    """What one task did. `written` is None when nothing of its range can be exported yet. `undecided_from`: where an
+    open transaction stopped it, or -1. `holes` were met on the way."""
+
+    range: LogRange
+    written: Written | None
+    holes: tuple[Hole, ...] = ()
+    undecided_from: int = -1
+
+
+def export_range(task: ExportTask, *, ends: ExportEnds) -> ExportReceipt:
+    """Write the task's records. May run twice: a range gives the same files each time.
+
+    Raises `NotRepresentable`, and what the two ends raise.
+    """
+    stable = ends.source.stable_range(task)
+    undecided_from = stable.end if stable.end < task.range.end else -1
+    if not stable:
+        return ExportReceipt(range=stable, written=None, undecided_from=undecided_from)
+    holes: list[Hole] = []
+    with ends.writer.open(stable) as writer:
+        for item in ends.source.records(task, stable):
+            if isinstance(item, Hole):
+                holes.append(item)
+            elif item:
+                writer.append(item)
+        written = writer.close()
+    return ExportReceipt(range=stable, written=written, holes=tuple(holes), undecided_from=undecided_from)

@@ -1,0 +1,110 @@
+"""A piece of a foreign archive → segments, in a worker: records into batches, encoded anew. Commits nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from offsite.archives.archive import ArchiveReader, Damage, OnDamage, Piece, refuse_damage
+from offsite.log.batch import scan
+from offsite.log.chunk import Chunk
+from offsite.log.codec import ZSTD
+from offsite.log.range import LogRange
+from offsite.log.record_batches import batches_of
+from offsite.pipeline import meter
+from offsite.repository.layout import BackupLayout
+from offsite.repository.segment import Segment
+from offsite.repository.segment_writer import SegmentWriter
+from offsite.repository.store import Store
+
+OFFSET_MAX = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportTask:
+    """The records of `piece`. `is_first`: nothing of the partition is known, its log begins where they begin.
+    `end`: where the next piece takes over; None: where they end."""
+
+    piece: Piece
+    is_first: bool
+    end: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportEnds:
+    """The two ends of an import's copy, as they travel to the workers. `skip_damaged`: go on behind damage."""
+
+    reader: ArchiveReader
+    store: Store
+    layout: BackupLayout
+    skip_damaged: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportReceipt:
+    """What one task did: durable segments of `[start, end)`. Void unless a commit lists the segments."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    segments: tuple[Segment, ...]
+    damages: tuple[Damage, ...]
+
+
+def import_piece(task: ImportTask, *, ends: ImportEnds) -> ImportReceipt:
+    """Copy the piece. May run twice: every attempt writes under object names of its own.
+
+    Raises `DamagedArchive` unless damage is skipped, and what the two ends raise; then nothing of it is committed.
+    """
+    damages: list[Damage] = []
+    on_damage: OnDamage = damages.append if ends.skip_damaged else refuse_damage
+    batches = batches_of(ends.reader.read(task.piece, on_damage), codec=ZSTD)
+    copy = _Copy(task, ends)
+    copy.run(batches)
+    return ImportReceipt(
+        topic=task.piece.topic,
+        partition=task.piece.partition,
+        start=copy.start,
+        end=copy.end,
+        segments=copy.segments,
+        damages=tuple(damages),
+    )
+
+
+class _Copy:
+    """One task under way: where it began and ended is known when it is over."""
+
+    def __init__(self, task: ImportTask, ends: ImportEnds) -> None:
+        self._task, self._ends = task, ends
+        self.start, self.end = task.piece.start, task.end or task.piece.start
+        self.segments: tuple[Segment, ...] = ()
+
+    def run(self, batches: Iterator[bytearray]) -> None:
+        first = next(batches, None)
+        if first is None:
+            return
+        if self._task.is_first:
+            self.start = scan(first)[0].base_offset
+        with self._writer() as writer:
+            end = self._append(writer, first)
+            for batch in batches:
+                end = self._append(writer, batch)
+            self.end = end if self._task.end is None else self._task.end
+            self.segments = writer.close(end=self.end)
+
+    def _append(self, writer: SegmentWriter, batch: bytearray) -> int:
+        headers = scan(batch)
+        writer.append(Chunk(data=memoryview(batch), batches=headers))
+        meter.count(moved_bytes=len(batch), records=headers[0].record_count)
+        return headers[-1].next_offset
+
+    def _writer(self) -> SegmentWriter:
+        piece = self._task.piece
+        end = OFFSET_MAX if self._task.end is None else self._task.end
+        return SegmentWriter(
+            store=self._ends.store,
+            layout=self._ends.layout,
+            log_range=LogRange(topic=piece.topic, partition=piece.partition, start=self.start, end=end),
+            topic_id="",
+        )

@@ -1,0 +1,153 @@
+"""Where the records of an export come from: a backup, or a cluster itself. Exact to the record, whatever the batches.
+
+A range of records may begin and end inside a batch: both tasks then decode that batch, and each keeps its part. With
+`read_committed` nothing is given beyond the first transaction that has no outcome yet: the next export goes on there,
+and would miss what was left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+from uuid import UUID
+
+from offsite.kafka.config import KafkaConfig
+from offsite.kafka.reader import PartitionReader
+from offsite.kafka.routing import shared_router
+from offsite.log.batch import TRANSACTIONAL_BIT
+from offsite.log.chunk import Chunk, Hole
+from offsite.log.range import LogRange
+from offsite.log.record import Record
+from offsite.log.records import decode
+from offsite.log.transactions import CommittedView, TransactionIndexer
+from offsite.model.errors import Bug
+from offsite.pipeline import meter
+from offsite.pipeline.restore_plan import PartitionRestore
+from offsite.pipeline.source_view import SourceView, committed_view
+from offsite.repository.segment_reader import SegmentReader
+from offsite.repository.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportTask:
+    """The records with offsets in `range`, about `estimated_bytes` of them. Of a backup: `chain` has the segments that
+    hold them. Of a cluster: `topic_id` is the incarnation that was planned, `high_watermark` where its log ended."""
+
+    range: LogRange
+    estimated_bytes: int
+    chain: PartitionRestore | None = None
+    topic_id: str = ""
+    high_watermark: int = 0
+
+
+class RecordSource(Protocol):
+    def stable_range(self, task: ExportTask) -> LogRange:
+        """What of the task's range may be exported now: maybe less than all of it, where a transaction is open."""
+
+    def records(self, task: ExportTask, log_range: LogRange) -> Iterator[Sequence[Record] | Hole]:
+        """The records of `log_range`, in order, batch by batch; holes where the source lost what had been planned."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupRecords:
+    """Records of a backup. Raises `DamagedObject`, and what the store raises."""
+
+    store: Store
+    read_committed: bool
+
+    def stable_range(self, task: ExportTask) -> LogRange:
+        chain = _chain(task)
+        transactional = [segment for segment in chain.segments if segment.has_transactions]
+        if not self.read_committed or not transactional:
+            return task.range
+        view = committed_view(chain, self.store)
+        for segment in transactional:
+            for chunk in SegmentReader(store=self.store, segment=segment).chunks():
+                for header in chunk.batches:
+                    undecided = header.is_transactional and not header.is_control and view.outcome(header) is None
+                    if undecided and header.last_offset >= task.range.start:
+                        return _ended(task.range, header.base_offset)
+        return task.range
+
+    def records(self, task: ExportTask, log_range: LogRange) -> Iterator[Sequence[Record]]:
+        view = SourceView(_chain(task), self.store, read_committed=self.read_committed)
+        for batch in view.batches(end=log_range.end):
+            if batch.header.last_offset >= log_range.start:
+                yield _within(batch.records(), log_range)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRecords:
+    """Records of a cluster. Raises what `PartitionReader` raises. With `read_committed` ranges end at the last stable
+    offset, so that each transaction in them has its outcome, maybe behind them."""
+
+    kafka: KafkaConfig
+    read_committed: bool
+
+    def stable_range(self, task: ExportTask) -> LogRange:
+        return task.range
+
+    def records(self, task: ExportTask, log_range: LogRange) -> Iterator[Sequence[Record] | Hole]:
+        outcomes: CommittedView | None = None
+        for item in self._read(task, log_range):
+            if isinstance(item, Hole):
+                yield item
+                continue
+            if outcomes is None and self.read_committed and _has_transactions(item):
+                outcomes = self._outcomes(task, replace(log_range, start=max(log_range.start, _first(item))))
+            for header in item.batches:
+                is_visible = not header.is_control if outcomes is None else outcomes.is_visible(header)
+                if is_visible and header.record_count:
+                    yield _within(decode(header.view(item.data), header), log_range)
+            meter.count(moved_bytes=len(item.data), records=sum(h.record_count for h in item.batches))
+
+    def _outcomes(self, task: ExportTask, log_range: LogRange) -> CommittedView:
+        """Read ahead for the markers, on a line of its own: through the range, and behind it for as long as one of its
+        transactions has none."""
+        indexer = TransactionIndexer()
+        behind = replace(log_range, start=log_range.end, end=max(task.high_watermark, log_range.end))
+        for item in self._read(task, log_range):
+            if isinstance(item, Chunk):
+                indexer.feed(item.data, item.batches)
+        if _is_open(indexer, log_range.end):
+            for item in self._read(task, behind):
+                if isinstance(item, Chunk):
+                    indexer.feed(item.data, item.batches)
+                if not _is_open(indexer, log_range.end):
+                    break
+        return CommittedView(indexer.markers, end_offset=behind.end)
+
+    def _read(self, task: ExportTask, log_range: LogRange) -> Iterator[Chunk | Hole]:
+        topic_id = UUID(task.topic_id) if task.topic_id else None
+        reader = PartitionReader(shared_router(self.kafka))
+        return reader.read(log_range, topic_id=topic_id, reach_back=True)
+
+
+def _chain(task: ExportTask) -> PartitionRestore:
+    if task.chain is None:
+        raise Bug(f"{task.range} of a backup, without its segments")
+    return task.chain
+
+
+def _ended(log_range: LogRange, end: int) -> LogRange:
+    return replace(log_range, end=max(log_range.start, min(end, log_range.end)))
+
+
+def _within(records: Sequence[Record], log_range: LogRange) -> Sequence[Record]:
+    if records and log_range.start <= records[0].offset and records[-1].offset < log_range.end:
+        return records
+    return [record for record in records if log_range.start <= record.offset < log_range.end]
+
+
+def _has_transactions(chunk: Chunk) -> bool:
+    return any(header.attributes & TRANSACTIONAL_BIT for header in chunk.batches)
+
+
+def _is_open(indexer: TransactionIndexer, end: int) -> bool:
+    """Whether a transaction that began before `end` has no outcome yet."""
+    return any(undecided.first_offset < end for undecided in indexer.undecided)
+
+
+def _first(chunk: Chunk) -> int:
+    return chunk.batches[0].base_offset
