@@ -22,8 +22,8 @@ from offsite.model.time import format_duration
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.cli.wiring import Cluster
     from offsite.repository.backup import Backup
+    from offsite.services.cluster import Cluster
     from offsite.services.drill_report import DrillReport
 
 SANDBOX_PREFIX = "offsite-drill-"

@@ -11,12 +11,13 @@ import typer
 from offsite.cli.option_group import takes
 from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, Yes
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, emit_notice
-from offsite.cli.wiring import Cluster, connect, open_repository
+from offsite.cli.wiring import connect, open_repository
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from offsite.kafka.groups import GroupFailure
+    from offsite.services.cluster import Cluster
     from offsite.services.group_report import GroupPlanReport, GroupsShown
     from offsite.services.groups import GroupsApplied, GroupsUndone, PlannedGroups
 

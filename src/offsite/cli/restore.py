@@ -16,13 +16,14 @@ from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, emit_n
 from offsite.cli.restore_map import map_
 from offsite.cli.restore_options import RestoreOptions, restore_request
 from offsite.cli.settings_view import render_applied, render_metadata_plan, render_topic_diffs
-from offsite.cli.wiring import Cluster, connect, open_repository, spark
+from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.errors import Damaged
 from offsite.model.size import format_size
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from offsite.services.cluster import Cluster
     from offsite.services.planned_restore import PlannedRestore
     from offsite.services.restore import RestoreResult
     from offsite.services.restore_report import RestorePlanReport, TopicPlanReport

@@ -1,5 +1,7 @@
-"""What to back up, as a person writes it: a field for each option of `offsite backup`, read here for the command line and
-for Python alike."""
+"""What to back up, as a person writes it: a field for each option of `offsite backup`.
+
+Read here for the command line and for Python alike.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""What to restore, as a person writes it: a field for each option of `offsite restore`, read here for the command line and
-for Python alike."""
+"""What to restore, as a person writes it: a field for each option of `offsite restore`.
+
+Read here for the command line and for Python alike.
+"""
 
 from __future__ import annotations
 
