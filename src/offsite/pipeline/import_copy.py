@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from offsite.archives.archive import ArchiveReader, Damage, OnDamage, Piece, refuse_damage
 from offsite.log.batch import scan
@@ -22,12 +23,10 @@ OFFSET_MAX = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportTask:
-    """The records of `piece`. `is_first`: nothing of the partition is known, its log begins where they begin.
-    `end`: where the next piece takes over; None: where they end."""
+    """The records of `piece`. `is_first`: nothing of the partition is known, its log begins where they begin."""
 
     piece: Piece
     is_first: bool
-    end: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +58,8 @@ def import_piece(task: ImportTask, *, ends: ImportEnds) -> ImportReceipt:
     """
     damages: list[Damage] = []
     on_damage: OnDamage = damages.append if ends.skip_damaged else refuse_damage
-    batches = batches_of(ends.reader.read(task.piece, on_damage), codec=ZSTD)
     copy = _Copy(task, ends)
-    copy.run(batches)
+    copy.run(batches_of(ends.reader.read(task.piece, on_damage), codec=ZSTD))
     return ImportReceipt(
         topic=task.piece.topic,
         partition=task.piece.partition,
@@ -76,9 +74,10 @@ class _Copy:
     """One task under way: where it began and ended is known when it is over."""
 
     def __init__(self, task: ImportTask, ends: ImportEnds) -> None:
-        self._task, self._ends = task, ends
-        self.start, self.end = task.piece.start, task.end or task.piece.start
+        piece = task.piece
+        self.start, self.end = piece.start, piece.start if piece.end is None else piece.end
         self.segments: tuple[Segment, ...] = ()
+        self._task, self._ends = task, ends
 
     def run(self, batches: Iterator[bytearray]) -> None:
         first = next(batches, None)
@@ -87,21 +86,20 @@ class _Copy:
         if self._task.is_first:
             self.start = scan(first)[0].base_offset
         with self._writer() as writer:
-            end = self._append(writer, first)
-            for batch in batches:
-                end = self._append(writer, batch)
-            self.end = end if self._task.end is None else self._task.end
+            for batch in chain((first,), batches):
+                self._append(writer, batch)
             self.segments = writer.close(end=self.end)
 
-    def _append(self, writer: SegmentWriter, batch: bytearray) -> int:
-        headers = scan(batch)
-        writer.append(Chunk(data=memoryview(batch), batches=headers))
-        meter.count(moved_bytes=len(batch), records=headers[0].record_count)
-        return headers[-1].next_offset
+    def _append(self, writer: SegmentWriter, batch: bytearray) -> None:
+        (header,) = scan(batch)
+        writer.append(Chunk(data=memoryview(batch), batches=[header]))
+        if self._task.piece.end is None:
+            self.end = header.next_offset
+        meter.count(moved_bytes=len(batch), records=header.record_count)
 
     def _writer(self) -> SegmentWriter:
         piece = self._task.piece
-        end = OFFSET_MAX if self._task.end is None else self._task.end
+        end = OFFSET_MAX if piece.end is None else piece.end
         return SegmentWriter(
             store=self._ends.store,
             layout=self._ends.layout,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from offsite.model.errors import DamagedObject
 from offsite.model.selection import TopicSelection
-from offsite.repository.json_object import FORMAT, encode_canonical, parse_json_object
+from offsite.repository.json_object import FORMAT, JsonValue, encode_canonical, parse_json_object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,13 +20,17 @@ class RepositoryDescriptor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupDescriptor:
-    """One backup: always of one cluster and one selection. `options` are those that later runs must not change."""
+    """One backup: always of one cluster and one selection. `options` are those that later runs must not change.
+
+    `fidelity`: of a backup that was imported, what the archive did not hold of its source, a sentence each.
+    """
 
     name: str
     cluster_id: str
     selection: TopicSelection
     created_at_ms: int
     options: tuple[tuple[str, str], ...] = ()
+    fidelity: tuple[str, ...] = ()
 
 
 def encode_repository(descriptor: RepositoryDescriptor) -> bytes:
@@ -51,8 +55,11 @@ def decode_repository(data: bytes, *, key: str) -> RepositoryDescriptor:
 
 
 def encode_backup(descriptor: BackupDescriptor) -> bytes:
+    """Without `fidelity` where there is none: as before that field was."""
+    fidelity: dict[str, JsonValue] = {"fidelity": list(descriptor.fidelity)} if descriptor.fidelity else {}
     return encode_canonical(
         {
+            **fidelity,
             "format": FORMAT,
             "name": descriptor.name,
             "cluster_id": descriptor.cluster_id,
@@ -77,6 +84,7 @@ def decode_backup(data: bytes, *, key: str) -> BackupDescriptor:
         selection=selection,
         created_at_ms=item.integer("created_at_ms"),
         options=item.text_map("options"),
+        fidelity=item.texts("fidelity"),
     )
 
 

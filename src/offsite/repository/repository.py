@@ -62,6 +62,7 @@ class Repository:
         cluster_id: str,
         selection: TopicSelection,
         options: tuple[tuple[str, str], ...] = (),
+        fidelity: tuple[str, ...] = (),
     ) -> Backup:
         """Make backup `name`, or open it when it is there with the same source, selection and options.
 
@@ -73,6 +74,7 @@ class Repository:
             selection=selection,
             created_at_ms=self.store.now_ms(),
             options=tuple(sorted(options)),
+            fidelity=fidelity,
         )
         key = BackupLayout(backup=name).descriptor_key
         if self.store.put_if_absent(key, encode_backup(descriptor)) is not PutResult.OTHER:
