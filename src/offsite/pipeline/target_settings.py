@@ -50,6 +50,7 @@ class BrokerDefaults:
     deletes: bool = True
     min_in_sync: int = 1
     max_batch_bytes: int = KAFKA_BATCH_LIMIT_BYTES
+    replication_factor: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +87,8 @@ def without(settings: TopicSettings, refused: Mapping[str, str]) -> TopicSetting
 
 
 def _of_created(topic: TopicRestore, given: Circumstances) -> TopicSettings:
-    replicas = max(1, min(topic.source.replication_factor, given.brokers))
+    wanted = topic.source.replication_factor
+    replicas = max(1, min(wanted if wanted > 0 else given.defaults.replication_factor, given.brokers))
     left_out = tuple(_left_out(topic, replicas, given))
     held = {each.setting for each in left_out}
     configs = {name: value for name, value in topic.source.configs if name not in held}

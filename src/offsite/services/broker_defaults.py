@@ -24,6 +24,7 @@ def read_broker_defaults(admin: ClusterAdmin) -> BrokerDefaults:
         deletes=any(each.deletes for each in found),
         min_in_sync=max(each.min_in_sync for each in found),
         max_batch_bytes=min(each.max_batch_bytes for each in found),
+        replication_factor=max(each.replication_factor for each in found),
     )
 
 
@@ -34,6 +35,7 @@ def _defaults(configs: Mapping[str, str]) -> BrokerDefaults:
         deletes="delete" in configs.get("log.cleanup.policy", "delete"),
         min_in_sync=int(configs.get("min.insync.replicas", 1)),
         max_batch_bytes=int(configs.get("message.max.bytes", KAFKA_BATCH_LIMIT_BYTES)),
+        replication_factor=int(configs.get("default.replication.factor", 1)),
     )
 
 

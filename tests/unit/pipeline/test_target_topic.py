@@ -183,6 +183,14 @@ def test_records_can_be_written_where_brokers_want_more_replicas_than_there_are(
     assert dict(settings.at_end)["min.insync.replicas"] is None
 
 
+def test_a_topic_whose_replicas_nobody_knows_gets_the_brokers_default() -> None:
+    defaults = BrokerDefaults(replication_factor=3)
+    unknown = source(replication_factor=-1)
+    assert created(unknown, replace(given(brokers=5), defaults=defaults)).replication_factor == 3
+    assert created(unknown, replace(given(brokers=2), defaults=defaults)).replication_factor == 2
+    assert created(unknown).replication_factor == 1
+
+
 def test_replicas_and_those_in_sync_are_as_many_as_there_are_brokers() -> None:
     topic = source(replication_factor=3, min_insync_replicas="2")
     alone = created(topic)
