@@ -27,7 +27,7 @@ from offsite.log.record_body import read_records, write_records
 from offsite.model.check import check
 from offsite.model.errors import DamagedBatch
 
-__all__ = ["decode", "encode", "renumber"]
+__all__ = ["decode", "encode", "plain_batch", "renumber"]
 
 _BEFORE_CRC = struct.Struct(">qiibI")
 _AFTER_CRC = struct.Struct(">hiqqqhii")
@@ -100,13 +100,13 @@ def _decode_fast(batch: Buffer, header: BatchHeader, body: Buffer) -> list[Recor
     try:
         return [
             new(kind, (row.offset, row.timestamp, row.timestamp_type, row.key, row.value, tuple(row.headers)))
-            for row in DefaultRecordBatch(_plain_batch(batch, header, body))
+            for row in DefaultRecordBatch(plain_batch(batch, header, body))
         ]
     except CorruptRecordException as error:
         raise DamagedBatch(f"the batch at offset {header.base_offset} is damaged inside: {error}") from error
 
 
-def _plain_batch(batch: Buffer, header: BatchHeader, body: Buffer) -> Buffer:
+def plain_batch(batch: Buffer, header: BatchHeader, body: Buffer) -> Buffer:
     """The batch as if its producer had not compressed it (CRC and length left alone: nobody looks at them)."""
     if header.codec == NONE:
         return batch
