@@ -1,0 +1,42 @@
+"""The headers that the tool appends to every record it archives: told apart from a producer's own, and made. Pure.
+
+`x-original-offset` and `x-original-timestamp` (each 8 bytes, little-endian) and, when the source cluster has a name in
+the manifest, `x-source-cluster` (UTF-8) come last and in this order. A topic that was restored by the tool holds such
+headers of an earlier life: their offset differs from the record's, and they are data.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from offsite.log.record import Record, RecordHeaders
+
+__all__ = ["added_headers", "without_added_headers"]
+
+OFFSET, TIMESTAMP, CLUSTER = "x-original-offset", "x-original-timestamp", "x-source-cluster"
+_I64 = struct.Struct("<q")
+
+
+def added_headers(record: Record, cluster_id: str = "") -> RecordHeaders:
+    """What the tool would append to `record`."""
+    stamps = ((OFFSET, _I64.pack(record.offset)), (TIMESTAMP, _I64.pack(record.timestamp_ms)))
+    return (*stamps, (CLUSTER, cluster_id.encode())) if cluster_id else stamps
+
+
+def without_added_headers(record: Record) -> Record:
+    """`record` as its producer made it; the very same object when the tool has added nothing."""
+    count = _added(record)
+    return record._replace(headers=record.headers[:-count]) if count else record
+
+
+def _added(record: Record) -> int:
+    """How many headers at the end are the tool's."""
+    headers = record.headers
+    if not headers:
+        return 0
+    count = 3 if headers[-1][0] == CLUSTER else 2
+    if len(headers) < count:
+        return 0
+    (offset_name, offset), (time_name, timestamp) = headers[-count : len(headers) - count + 2]
+    names_fit = offset_name == OFFSET and time_name == TIMESTAMP and timestamp is not None and len(timestamp) == 8
+    return count if names_fit and offset == _I64.pack(record.offset) else 0

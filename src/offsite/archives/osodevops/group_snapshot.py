@@ -1,0 +1,79 @@
+"""`consumer-groups-snapshot.json`: committed offsets as the tool keeps them, without metadata and leader epochs. Pure.
+
+It is taken beside the data and not at one cut with it, so an offset may lie beyond the last archived record.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from offsite.archives.osodevops.fields import Fields, NotTheTools
+from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.range import TopicPartition
+
+__all__ = ["encode_snapshot", "parse_snapshot", "within_ends"]
+
+Groups = dict[str, GroupOffsets]
+
+
+def parse_snapshot(data: bytes) -> Groups:
+    """The groups by name. Raises `NotTheTools`."""
+    groups = (_group(each) for each in Fields.parse(data).children("groups"))
+    return {group.group: group for group in sorted(groups, key=lambda group: group.group) if group.topics}
+
+
+def encode_snapshot(groups: Mapping[str, GroupOffsets], *, snapshot_ms: int) -> bytes:
+    rows = [{"group_id": name, "offsets": _offsets(groups[name])} for name in sorted(groups)]
+    return json.dumps({"snapshot_time": snapshot_ms, "groups": rows}, indent=2).encode()
+
+
+def within_ends(groups: Mapping[str, GroupOffsets], ends: Mapping[TopicPartition, int]) -> tuple[Groups, list[str]]:
+    """The groups with no offset beyond the end of its partition, and a sentence for each that was moved back.
+
+    A partition that is not in `ends` has no known end, and its offsets stay.
+    """
+    kept: Groups = {}
+    moved: list[str] = []
+    for name, group in groups.items():
+        topics = []
+        for topic in group.topics:
+            rows = [_within(row, ends.get(TopicPartition(topic=topic.topic, partition=row.partition))) for row in topic]
+            topics.append(TopicOffsets.of(topic.topic, rows))
+            moved += [
+                f"group {name} had committed {old.offset} of {topic.topic}/{old.partition}, beyond the archive's end "
+                f"{new.offset}, where it is put"
+                for old, new in zip(topic, rows, strict=True)
+                if old != new
+            ]
+        kept[name] = GroupOffsets(group=name, topics=tuple(topics))
+    return kept, moved
+
+
+def _within(row: CommittedOffset, end: int | None) -> CommittedOffset:
+    return row if end is None or row.offset <= end else row._replace(offset=end)
+
+
+def _group(fields: Fields) -> GroupOffsets:
+    topics = fields.child("offsets")
+    return GroupOffsets(
+        group=fields.text("group_id"),
+        topics=tuple(
+            TopicOffsets.of(topic, rows)
+            for topic in sorted(topics.values)
+            if (rows := [_row(*pair) for pair in topics.child(topic).integers()])
+        ),
+    )
+
+
+def _row(partition: int, offset: int) -> CommittedOffset:
+    if not (0 <= partition < 1 << 31 and 0 <= offset < 1 << 63):
+        raise NotTheTools(f"a committed offset of {offset} in partition {partition}")
+    return CommittedOffset(partition, offset)
+
+
+def _offsets(group: GroupOffsets) -> dict[str, dict[str, int]]:
+    return {
+        topic.topic: {str(partition): offset for partition, offset in topic.by_partition().items()}
+        for topic in group.topics
+    }

@@ -1,0 +1,93 @@
+"""Segments of the tool's first versions: a JSON array of records, compressed as the suffix says. No checksum."""
+
+from __future__ import annotations
+
+import binascii
+import json
+from base64 import b64decode
+from collections.abc import Iterator
+
+from offsite.archives.osodevops.fields import Fields, NotTheTools
+from offsite.archives.osodevops.segment import LZ4, NONE, ZSTD
+from offsite.archives.osodevops.segment_body import BodyProblem, OnProblem, plain_parts
+from offsite.archives.osodevops.stored_file import StoredFile
+from offsite.log.record import CREATE_TIME, Record
+
+__all__ = ["is_json_segment", "json_records"]
+
+BATCH_RECORDS = 2_000
+_SPACE = " \t\r\n"
+
+
+def is_json_segment(stored: StoredFile) -> bool:
+    """Whether it begins as one; reads no further than it must."""
+    try:
+        first = next(_plain(stored), b"")
+    except BodyProblem:
+        return False
+    return first.lstrip()[:1] == b"["
+
+
+def json_records(stored: StoredFile, on_problem: OnProblem) -> Iterator[list[Record]]:
+    """The records before the first problem, which is told with its byte in the plain file."""
+    data = b"".join(_whole_parts(stored, on_problem))
+    text = data.decode("utf-8", "surrogateescape")
+    decoder = json.JSONDecoder()
+    position = _after_space(text, 0) + 1
+    records: list[Record] = []
+    problem = ""
+    while not problem:
+        position = _after_space(text, position)
+        if text[position : position + 1] == "]":
+            break
+        try:
+            value, end = decoder.raw_decode(text, position)
+            records.append(_record(Fields.of(value, "a record")))
+        except (ValueError, RecursionError, NotTheTools) as error:
+            problem = f"not a record: {error}"
+            break
+        position = _after_space(text, end)
+        if text[position : position + 1] == ",":
+            position += 1
+        elif text[position : position + 1] != "]":
+            problem = "the list of records is cut"
+    for start in range(0, len(records), BATCH_RECORDS):
+        yield records[start : start + BATCH_RECORDS]
+    if problem:
+        on_problem(len(text[:position].encode("utf-8", "surrogateescape")), problem)
+
+
+def _whole_parts(stored: StoredFile, on_problem: OnProblem) -> Iterator[bytes]:
+    size = 0
+    try:
+        for part in _plain(stored):
+            size += len(part)
+            yield part
+    except BodyProblem as problem:
+        on_problem(size, str(problem))
+
+
+def _plain(stored: StoredFile) -> Iterator[bytes]:
+    suffix = stored.key.rpartition(".")[2]
+    return plain_parts({"zst": ZSTD, "lz4": LZ4}.get(suffix, NONE), stored.parts())
+
+
+def _record(fields: Fields) -> Record:
+    headers = tuple((header.text("key"), _bytes(header, "value")) for header in fields.children("headers"))
+    offset, timestamp_ms = fields.integer("offset"), fields.integer("timestamp")
+    return Record(offset, timestamp_ms, CREATE_TIME, _bytes(fields, "key"), _bytes(fields, "value"), headers)
+
+
+def _bytes(fields: Fields, name: str) -> bytes | None:
+    if fields.values.get(name) is None:
+        return None
+    try:
+        return b64decode(fields.text(name), validate=True)
+    except binascii.Error as error:
+        raise NotTheTools(f"field {name!r} is not Base64: {error}") from error
+
+
+def _after_space(text: str, position: int) -> int:
+    while position < len(text) and text[position] in _SPACE:
+        position += 1
+    return position

@@ -1,0 +1,160 @@
+"""`manifest.json`: the only list of what belongs to a backup of the tool. Pure: reads it and never trusts its times.
+
+Offsets are half-open here, whatever the file does (segments and `pruned` count the last one in, `gaps` do not).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from offsite.archives.archive import ArchiveHole
+from offsite.archives.osodevops.fields import Fields, NotTheTools
+from offsite.log.range import LogRange, TopicPartition
+
+__all__ = ["Manifest", "ManifestPartition", "ManifestTopic", "Segment"]
+
+MAX_OFFSET = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """One file with offsets in `[start, end)`, as the manifest or the file's own header has it. `key` is the file's
+    place below the archive's root. Unknown: `records` -1, `sha256` empty. `size_bytes` is of the whole file."""
+
+    key: str
+    start: int
+    end: int
+    size_bytes: int
+    records: int = -1
+    sha256: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestPartition:
+    """`segments` rise by their start and may overlap; `holes` were there once, or are missing for good."""
+
+    partition: int
+    segments: tuple[Segment, ...]
+    holes: tuple[ArchiveHole, ...] = ()
+
+    @property
+    def end(self) -> int | None:
+        """The first offset that the tool has not dealt with; None when it has dealt with none."""
+        ends = [segment.end for segment in self.segments] + [hole.range.end for hole in self.holes]
+        return max(ends, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestTopic:
+    topic: str
+    partition_count: int
+    replication_factor: int = -1
+    configs: tuple[tuple[str, str], ...] = ()
+    partitions: tuple[ManifestPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """Of the archive that lies below `prefix` (empty, or ending in `/`)."""
+
+    prefix: str
+    backup_id: str = ""
+    cluster_id: str = ""
+    topics: tuple[ManifestTopic, ...] = ()
+    fields: Fields = field(default_factory=lambda: Fields(values={}))
+    """All of the file, with what is not understood here."""
+
+    @classmethod
+    def parse(cls, data: bytes, *, prefix: str) -> Manifest:
+        """Raises `NotTheTools`."""
+        fields = Fields.parse(data)
+        backup_id = fields.text("backup_id")
+        return cls(
+            prefix=prefix,
+            backup_id=backup_id,
+            cluster_id=fields.text("source_cluster_id", ""),
+            topics=tuple(_topic(topic, f"{backup_id}/", prefix) for topic in fields.children("topics")),
+            fields=fields,
+        )
+
+    def partitions(self) -> Iterator[tuple[TopicPartition, ManifestPartition]]:
+        for topic in self.topics:
+            for partition in topic.partitions:
+                yield TopicPartition(topic=topic.topic, partition=partition.partition), partition
+
+    def segments(self) -> Iterator[Segment]:
+        for _, partition in self.partitions():
+            yield from partition.segments
+
+
+def _topic(fields: Fields, stored_prefix: str, prefix: str) -> ManifestTopic:
+    topic = fields.text("name")
+    partitions = [_partition(each, topic, stored_prefix, prefix) for each in fields.children("partitions")]
+    partitions.sort(key=lambda each: each.partition)
+    seen = max((each.partition for each in partitions), default=-1) + 1
+    return ManifestTopic(
+        topic=topic,
+        partition_count=max(seen, fields.integer("original_partition_count", 0)),
+        replication_factor=fields.integer("source_replication_factor", -1),
+        configs=fields.child("configurations").texts(),
+        partitions=tuple(partitions),
+    )
+
+
+def _partition(fields: Fields, topic: str, stored_prefix: str, prefix: str) -> ManifestPartition:
+    partition = fields.integer("partition_id")
+    segments = [_segment(each, stored_prefix, prefix) for each in fields.children("segments")]
+    lost = [*_ranges(fields, "gaps", last_is_inside=0), *_ranges(fields, "pruned", last_is_inside=1)]
+    holes = (
+        ArchiveHole(
+            range=LogRange(topic=topic, partition=partition, start=start, end=end),
+            reason="retention",
+        )
+        for start, end in _without(sorted(lost), segments)
+    )
+    return ManifestPartition(
+        partition=partition,
+        segments=tuple(sorted(segments, key=lambda segment: (segment.start, segment.end, segment.key))),
+        holes=tuple(holes),
+    )
+
+
+def _segment(fields: Fields, stored_prefix: str, prefix: str) -> Segment:
+    start, end = _range(fields, last_is_inside=1)
+    return Segment(
+        key=prefix + fields.text("key").removeprefix(stored_prefix),
+        start=start,
+        end=end,
+        size_bytes=fields.integer("compressed_size", 0),
+        records=fields.integer("record_count", -1),
+        sha256=fields.text("sha256", "").lower(),
+    )
+
+
+def _ranges(fields: Fields, name: str, *, last_is_inside: int) -> list[tuple[int, int]]:
+    return [_range(each, last_is_inside=last_is_inside) for each in fields.children(name)]
+
+
+def _range(fields: Fields, *, last_is_inside: int) -> tuple[int, int]:
+    start, end = fields.integer("start_offset"), fields.integer("end_offset") + last_is_inside
+    if not 0 <= start <= end <= MAX_OFFSET:
+        raise NotTheTools(f"offsets from {start} to {end} are none")
+    return start, end
+
+
+def _without(ranges: Iterable[tuple[int, int]], segments: Iterable[Segment]) -> Iterator[tuple[int, int]]:
+    """What of rising `ranges` no segment holds, each offset once."""
+    taken = sorted((segment.start, segment.end) for segment in segments)
+    done = 0
+    for start, end in ranges:
+        position = max(start, done)
+        for taken_start, taken_end in taken:
+            if taken_start >= end:
+                break
+            if position < taken_start:
+                yield position, taken_start
+            position = max(position, taken_end)
+        if position < end:
+            yield position, end
+        done = max(done, end)

@@ -1,0 +1,122 @@
+"""The segment file, version 1: header, one compressed body of records, footer. Pure; all integers little-endian.
+
+    header 32: "KBAK" | version 1 | compression | 2 zero bytes | u64 records | i64 first offset | i64 last offset
+    record:    u32 length behind it | i64 time ms | i64 offset | key | value | u16 headers | headers
+    footer 8:  u32 CRC-32 of header and body as stored | "BKAE"
+
+Key, value and header value: i32 length (-1 null) and bytes; header name: u16 length and UTF-8.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from offsite.log.buffer import Buffer
+from offsite.log.record import CREATE_TIME, Record, RecordHeaders
+
+__all__ = [
+    "FOOTER",
+    "FOOTER_BYTES",
+    "FOOTER_MAGIC",
+    "HEADER_BYTES",
+    "LENGTH",
+    "LZ4",
+    "MAGIC",
+    "MAX_HEADERS",
+    "MAX_NAME_BYTES",
+    "NONE",
+    "VERSION",
+    "ZSTD",
+    "SegmentHeader",
+    "decode_record",
+    "encode_record",
+]
+
+MAGIC, FOOTER_MAGIC, VERSION = b"KBAK", b"BKAE", 1
+NONE, ZSTD, LZ4 = range(3)
+MAX_HEADERS = MAX_NAME_BYTES = 65_535
+
+LENGTH = struct.Struct("<I")
+FOOTER = struct.Struct("<I4s")
+_HEADER = struct.Struct("<4sBB2xQqq")
+_STAMP = struct.Struct("<qq")
+_BLOB, _SHORT = struct.Struct("<i"), struct.Struct("<H")
+HEADER_BYTES, FOOTER_BYTES = _HEADER.size, FOOTER.size
+
+
+class SegmentHeader(NamedTuple):
+    """`first_offset` and `last_offset` are both inside."""
+
+    magic: bytes
+    version: int
+    compression: int
+    records: int
+    first_offset: int
+    last_offset: int
+
+    @classmethod
+    def parse(cls, data: Buffer) -> SegmentHeader:
+        """Of the first 32 bytes; nothing in it is checked."""
+        return cls._make(_HEADER.unpack_from(data))
+
+    def encode(self) -> bytes:
+        return _HEADER.pack(*self)
+
+
+def encode_record(record: Record, headers: tuple[tuple[bytes, bytes | None], ...]) -> bytes:
+    """One record with its length; the names of `headers` are encoded already and fit."""
+    parts = [_STAMP.pack(record.timestamp_ms, record.offset), *_blob(record.key), *_blob(record.value)]
+    parts.append(_SHORT.pack(len(headers)))
+    for name, value in headers:
+        parts += (_SHORT.pack(len(name)), name, *_blob(value))
+    body = b"".join(parts)
+    return LENGTH.pack(len(body)) + body
+
+
+def decode_record(data: bytes, start: int, end: int) -> Record:
+    """The record in `data[start:end)`, behind its length. Raises `ValueError` when it is not exactly one record."""
+    try:
+        timestamp_ms, offset = _STAMP.unpack_from(data, start)
+        key, position = _read_blob(data, start + _STAMP.size)
+        value, position = _read_blob(data, position)
+        headers, position = _read_headers(data, position)
+    except struct.error as error:
+        raise ValueError(str(error)) from error
+    if position != end:
+        raise ValueError(f"its fields come to {position - start} bytes, its length is {end - start}")
+    if offset < 0:
+        raise ValueError(f"its offset is {offset}")
+    return Record(offset, timestamp_ms, CREATE_TIME, key, value, headers)
+
+
+def _blob(value: bytes | None) -> tuple[bytes, bytes]:
+    return (_BLOB.pack(-1), b"") if value is None else (_BLOB.pack(len(value)), value)
+
+
+def _read_blob(data: bytes, position: int) -> tuple[bytes | None, int]:
+    (length,) = _BLOB.unpack_from(data, position)
+    start = position + _BLOB.size
+    if length < 0:
+        if length != -1:
+            raise ValueError(f"a length of {length}")
+        return None, start
+    return _cut(data, start, length), start + length
+
+
+def _read_headers(data: bytes, position: int) -> tuple[RecordHeaders, int]:
+    (count,) = _SHORT.unpack_from(data, position)
+    position += _SHORT.size
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        (length,) = _SHORT.unpack_from(data, position)
+        name = _cut(data, position + _SHORT.size, length)
+        value, position = _read_blob(data, position + _SHORT.size + length)
+        headers.append((name.decode("utf-8", "surrogateescape"), value))
+    return tuple(headers), position
+
+
+def _cut(data: bytes, start: int, length: int) -> bytes:
+    if start + length > len(data):
+        raise ValueError(f"{length} bytes wanted, {len(data) - start} are left")
+    return data[start : start + length]

@@ -1,0 +1,139 @@
+"""The one blob between header and footer: compressed parts in, records out, with bounded memory where the format lets.
+
+zstd is one streamed frame that does not say its size; lz4 is one block behind its size, so it can only be read whole.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from offsite.archives.osodevops.segment import LENGTH, LZ4, NONE, ZSTD, decode_record
+from offsite.log.record import Record
+
+if TYPE_CHECKING:
+    from zstandard import ZstdDecompressionReader
+
+__all__ = ["MAX_PLAIN_BYTES", "BodyProblem", "plain_parts", "records_of"]
+
+MAX_PLAIN_BYTES = 1 << 30
+"""Most that an lz4 block or a record may come to: the tool's segments are some 128 MiB."""
+PLAIN_PART_BYTES = 1 << 20
+
+OnProblem = Callable[[int, str], None]
+"""Is told of a problem at that byte of the plain body, which ends there."""
+
+
+class BodyProblem(Exception):
+    """The body cannot be decompressed further. Becomes `Damage` in this package."""
+
+
+def plain_parts(compression: int, stored: Iterator[bytes]) -> Iterator[bytes]:
+    """The plain bytes of a body, in parts. Raises `BodyProblem`; what came before it is good."""
+    if compression == NONE:
+        return stored
+    return {ZSTD: _read_zstd, LZ4: _read_lz4}[compression](stored)
+
+
+def records_of(plain: Iterable[bytes], on_problem: OnProblem) -> Iterator[list[Record]]:
+    """The records of a body, in the order of the file. Those before a problem are given before it is told."""
+    rest = _Rest()
+    try:
+        for part in plain:
+            rest.add(part)
+            if rest.size_bytes >= rest.wanted_bytes:
+                yield from rest.take(on_problem)
+            if rest.is_bad:
+                return
+    except BodyProblem as problem:
+        on_problem(rest.position, str(problem))
+        return
+    if rest.size_bytes:
+        on_problem(rest.position, f"{rest.size_bytes} bytes at the end are no whole record")
+
+
+class _Rest:
+    """Plain bytes that are not records yet; `position` is where they begin."""
+
+    def __init__(self) -> None:
+        self.position = self.size_bytes = 0
+        self.wanted_bytes = LENGTH.size
+        self.is_bad = False
+        self._parts: list[bytes] = []
+
+    def add(self, part: bytes) -> None:
+        self._parts.append(part)
+        self.size_bytes += len(part)
+
+    def take(self, on_problem: OnProblem) -> Iterator[list[Record]]:
+        """All records that are whole by now."""
+        data = b"".join(self._parts)
+        records: list[Record] = []
+        position, end, problem = 0, len(data), ""
+        while position + LENGTH.size <= end:
+            start = position + LENGTH.size
+            stop = start + LENGTH.unpack_from(data, position)[0]
+            if stop - start > MAX_PLAIN_BYTES:
+                problem = f"a record of {stop - start} bytes"
+                break
+            if stop > end:
+                break
+            try:
+                records.append(decode_record(data, start, stop))
+            except ValueError as error:
+                problem = f"not a record: {error}"
+                break
+            position = stop
+        self._keep(data, position)
+        if records:
+            yield records
+        if problem:
+            self.is_bad = True
+            on_problem(self.position, problem)
+
+    def _keep(self, data: bytes, position: int) -> None:
+        self.position += position
+        self._parts = [data[position:]]
+        self.size_bytes = len(data) - position
+        known = self.size_bytes >= LENGTH.size
+        self.wanted_bytes = LENGTH.size + (LENGTH.unpack_from(data, position)[0] if known else 0)
+
+
+class _PartsFile:
+    """Parts as a file that the zstd reader can read."""
+
+    def __init__(self, parts: Iterator[bytes]) -> None:
+        self._parts = parts
+        self._rest = b""
+
+    def read(self, size_bytes: int) -> bytes:
+        if not self._rest:
+            self._rest = next(self._parts, b"")
+        taken, self._rest = self._rest[:size_bytes], self._rest[size_bytes:]
+        return taken
+
+
+def _read_zstd(stored: Iterator[bytes]) -> Iterator[bytes]:
+    import zstandard
+
+    source: object = _PartsFile(stored)
+    reader: ZstdDecompressionReader = zstandard.ZstdDecompressor().stream_reader(source)  # type: ignore[arg-type]
+    try:
+        while part := reader.read(PLAIN_PART_BYTES):
+            yield part
+    except zstandard.ZstdError as error:
+        raise BodyProblem(f"not zstd: {error}") from error
+
+
+def _read_lz4(stored: Iterator[bytes]) -> Iterator[bytes]:
+    import cramjam
+
+    data = b"".join(stored)
+    try:
+        (size_bytes,) = struct.unpack_from("<I", data)
+        if size_bytes > MAX_PLAIN_BYTES:
+            raise BodyProblem(f"an lz4 block of {size_bytes} bytes")
+        yield bytes(cramjam.lz4.decompress_block(data))
+    except (struct.error, cramjam.DecompressionError) as error:
+        raise BodyProblem(f"not an lz4 block: {error}") from error

@@ -1,0 +1,161 @@
+"""A segment file into records: checked as a whole before the first record is given, as its one CRC stands at the end.
+
+A file that fails its CRC or its hash gives nothing. A cut one, which has lost its CRC, gives the records before the cut
+(after the damage was told and taken). Versions before 1 are JSON and have no CRC at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from offsite.archives.archive import Damage, OnDamage
+from offsite.archives.files import Files
+from offsite.archives.osodevops.json_segment import is_json_segment, json_records
+from offsite.archives.osodevops.manifest import Segment
+from offsite.archives.osodevops.segment import (
+    FOOTER,
+    FOOTER_BYTES,
+    FOOTER_MAGIC,
+    HEADER_BYTES,
+    LZ4,
+    MAGIC,
+    NONE,
+    VERSION,
+    SegmentHeader,
+)
+from offsite.archives.osodevops.segment_body import plain_parts, records_of
+from offsite.archives.osodevops.stored_file import FileSums, StoredFile
+from offsite.log.record import Record
+
+__all__ = ["read_segment", "segment_at"]
+
+
+def segment_at(files: Files, key: str, size_bytes: int) -> Segment | None:
+    """What the file at `key` says of itself, for one that no manifest lists; None when it is no whole segment."""
+    head = files.get_range(key, 0, HEADER_BYTES) or b""
+    if head[:4] == MAGIC and len(head) == HEADER_BYTES:
+        header = SegmentHeader.parse(head)
+        if header.version == VERSION and 0 <= header.first_offset <= header.last_offset:
+            return Segment(key=key, start=header.first_offset, end=header.last_offset + 1, size_bytes=size_bytes)
+        return None
+    stored = StoredFile.open(files, key)
+    if stored is None or not is_json_segment(stored):
+        return None
+    offsets = [record.offset for batch in json_records(stored, lambda _, __: None) for record in batch]
+    return Segment(key=key, start=min(offsets), end=max(offsets) + 1, size_bytes=size_bytes) if offsets else None
+
+
+def read_segment(files: Files, segment: Segment, on_damage: OnDamage) -> Iterator[list[Record]]:
+    """The records with offsets in `[segment.start, segment.end)`, rising, as they are in the file.
+
+    Raises what `on_damage` raises; when it returns, what is whole follows.
+    """
+    return _Reading(files=files, segment=segment, on_damage=on_damage).records()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    files: Files
+    segment: Segment
+    on_damage: OnDamage
+
+    def records(self) -> Iterator[list[Record]]:
+        stored = StoredFile.open(self.files, self.segment.key)
+        if stored is None:
+            self._tell(0, f"is missing; the manifest lists it for {self._listed}")
+        elif stored.head[:4] == MAGIC:
+            yield from self._binary(stored)
+        elif is_json_segment(stored):
+            if self._hash_is_right(stored.sums(FOOTER_BYTES)):
+                yield from self._rising(json_records(stored, self._tell), records=self.segment.records)
+        else:
+            self._tell(0, f"begins with {stored.head[:4]!r}: not a segment")
+
+    def _binary(self, stored: StoredFile) -> Iterator[list[Record]]:
+        header = self._header(stored.head)
+        if header is None:
+            return
+        sums = stored.sums(FOOTER_BYTES)
+        body_end = self._body_end(sums)
+        if body_end is None:
+            return
+        self._compare(header)
+        plain = plain_parts(header.compression, stored.parts(HEADER_BYTES, body_end))
+        is_plain = header.compression == NONE
+        yield from self._rising(
+            records_of(plain, lambda position, problem: self._tell_of_body(position, problem, is_plain=is_plain)),
+            records=header.records,
+        )
+
+    def _header(self, head: bytes) -> SegmentHeader | None:
+        if len(head) < HEADER_BYTES:
+            self._tell(len(head), f"is cut inside its header of {HEADER_BYTES} bytes")
+            return None
+        header = SegmentHeader.parse(head)
+        if header.version != VERSION:
+            self._tell(4, f"has version {header.version}; known is {VERSION}")
+            return None
+        if header.compression > LZ4:
+            self._tell(5, f"has compression {header.compression}; known are 0 to {LZ4}")
+            return None
+        return header
+
+    def _body_end(self, sums: FileSums) -> int | None:
+        """Where the body ends; None for a file that is not to be trusted."""
+        is_whole = sums.size_bytes >= HEADER_BYTES + FOOTER_BYTES and sums.tail[4:] == FOOTER_MAGIC
+        if not is_whole:
+            self._tell(sums.size_bytes, f"is cut: no footer; the manifest lists it for {self._listed}")
+            return sums.size_bytes
+        crc = FOOTER.unpack(sums.tail)[0]
+        if crc != sums.crc32:
+            self._tell(sums.size_bytes - FOOTER_BYTES, f"fails its CRC-32: {sums.crc32:08x}, not {crc:08x}")
+            return None
+        return sums.size_bytes - FOOTER_BYTES if self._hash_is_right(sums) else None
+
+    def _hash_is_right(self, sums: FileSums) -> bool:
+        if self.segment.sha256 in ("", sums.sha256):
+            return True
+        self._tell(0, "is not the file that the manifest lists: its SHA-256 is another")
+        return False
+
+    def _compare(self, header: SegmentHeader) -> None:
+        said = replace(self.segment, start=header.first_offset, end=header.last_offset + 1)
+        if said != self.segment:
+            self._tell(16, f"holds {_offsets(said)}; the manifest lists it for {self._listed}")
+        elif self.segment.records not in (-1, header.records):
+            self._tell(8, f"holds {header.records} records; the manifest lists {self.segment.records}")
+
+    def _rising(self, batches: Iterator[list[Record]], *, records: int) -> Iterator[list[Record]]:
+        """Only what lies in the segment and does not go back; then the count is compared."""
+        next_offset, end, count, is_told = self.segment.start, self.segment.end, 0, False
+        for batch in batches:
+            kept = []
+            for record in batch:
+                if next_offset <= record.offset < end:
+                    kept.append(record)
+                    next_offset = record.offset + 1
+                elif not is_told:
+                    is_told = True
+                    self._tell(HEADER_BYTES, f"offset {record.offset} comes where {next_offset} to {end - 1} may")
+            count += len(batch)
+            if kept:
+                yield kept
+        if records not in (-1, count):
+            self._tell(8, f"holds {count} records, not the {records} that are promised")
+
+    def _tell_of_body(self, position: int, problem: str, *, is_plain: bool) -> None:
+        """A position inside a compressed body is none of the file."""
+        where = HEADER_BYTES + position if is_plain else HEADER_BYTES
+        self._tell(where, problem if is_plain else f"{problem} (byte {position} of the decompressed body)")
+
+    def _tell(self, position: int, problem: str) -> None:
+        self.on_damage(Damage(file=self.segment.key, position=position, problem=problem))
+
+    @property
+    def _listed(self) -> str:
+        return _offsets(self.segment)
+
+
+def _offsets(segment: Segment) -> str:
+    return f"offsets {segment.start} to {segment.end - 1}"

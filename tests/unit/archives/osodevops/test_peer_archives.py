@@ -1,0 +1,83 @@
+"""What the tool itself wrote, against the truth that another client read from the topic."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from pathlib import Path
+
+import pytest
+
+from offsite.archives.archive import ArchiveContents, ArchiveTopic
+from offsite.archives.osodevops import OsodevopsReader
+from offsite.log.record import CREATE_TIME, Record
+from offsite.repository.archive_folder import ArchiveFolder
+
+PEERS = Path(__file__).parents[3] / "fixtures" / "peers"
+ARCHIVES = ["mixed-default", "mixed-none-nohdr"]
+
+
+def bytes_or_null(text: str | None) -> bytes | None:
+    return None if text is None else b64decode(text)
+
+
+def truth() -> dict[int, list[Record]]:
+    found: dict[int, list[Record]] = {}
+    for line in (PEERS / "mixed-it.truth.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        assert row["timestampType"] == CREATE_TIME
+        headers = tuple((name, bytes_or_null(value)) for name, value in row["headers"])
+        record = Record(
+            row["offset"], row["timestamp"], 0, bytes_or_null(row["key"]), bytes_or_null(row["value"]), headers
+        )
+        found.setdefault(row["partition"], []).append(record)
+    return {partition: sorted(records) for partition, records in found.items()}
+
+
+def as_version_0_17_keeps_it(record: Record) -> Record:
+    """The two losses of 0.17.4: headers of one name are reduced to the last value, null header values are emptied."""
+    return record._replace(headers=tuple((name, value or b"") for name, value in dict(record.headers).items()))
+
+
+def reader(root: Path) -> OsodevopsReader:
+    return OsodevopsReader(files=ArchiveFolder(root=root))
+
+
+def records_of(reader: OsodevopsReader, contents: ArchiveContents) -> dict[int, list[Record]]:
+    found: dict[int, list[Record]] = {}
+    for piece in contents.pieces:
+        found.setdefault(piece.partition, []).extend(record for batch in reader.read(piece) for record in batch)
+    return found
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+@pytest.mark.parametrize("piece_bytes", [1, 10_000, 64 << 20])
+def test_the_tools_archive_holds_the_truth_minus_the_two_losses_of_its_version(name: str, piece_bytes: int) -> None:
+    archive = OsodevopsReader(files=ArchiveFolder(root=PEERS / "osodevops" / name), piece_bytes=piece_bytes)
+    contents = archive.contents()
+    expected = {partition: list(map(as_version_0_17_keeps_it, records)) for partition, records in truth().items()}
+    assert records_of(archive, contents) == expected
+    assert contents.topics == (ArchiveTopic(topic="mixed-it", partitions=3),)
+    assert contents.holes == ()
+    assert "up to version 0.17 of the tool, a null header value was stored as an empty one" in contents.fidelity
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_the_tools_snapshot_holds_the_groups_without_their_metadata(name: str) -> None:
+    expected = {
+        group: {row["partition"]: row["offset"] for row in rows}
+        for group, rows in json.loads((PEERS / "mixed-it.groups.json").read_text()).items()
+    }
+    groups = reader(PEERS / "osodevops" / name).contents().groups
+    assert {name: group.topics[0].by_partition() for name, group in groups.items()} == expected
+    assert {group.topics[0].topic for group in groups.values()} == {"mixed-it"}
+
+
+def test_a_root_with_several_backups_asks_for_one(tmp_path: Path) -> None:
+    root = ArchiveFolder(root=PEERS / "osodevops")
+    with pytest.raises(Exception, match="several backups: mixed-default, mixed-none-nohdr"):
+        OsodevopsReader(files=root).contents()
+    chosen = OsodevopsReader(files=root, backup_id="mixed-default")
+    contents = chosen.contents()
+    assert contents.pieces[0].files[0].startswith("mixed-default/topics/")
+    assert sum(map(len, records_of(chosen, contents).values())) == 510 + 255 + 230
