@@ -1,0 +1,169 @@
+"""Export: write what is new of a backup, or of a cluster, into a foreign archive.
+
+In rounds: each writes some ranges side by side and then makes them count, so that an export that is killed loses one
+round at most. What an archive holds already is not written again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from offsite.archives.archive import ArchiveWriter, Written
+from offsite.log.group_offsets import offset_count
+from offsite.pipeline.export_copy import ExportEnds, ExportReceipt, export_range
+from offsite.pipeline.record_source import ExportTask, RecordSource
+from offsite.pipeline.runner import OnProgress, Runner, RunProgress
+from offsite.services.export_plan import ExportPlan
+from offsite.services.hole_report import HoleReport
+
+ROUND_TASKS = 64
+"""Ranges of a round, about 6 GiB: what is written again after a crash takes minutes at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Postponed:
+    """Where a partition stopped: a transaction that began at `offset` had no outcome yet."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportResult:
+    """What a run added. `bytes` of records, `size_bytes` of the files they are in. `losses`: what records had to leave
+    behind, in how many (`--lossy`); `not_held`: what else the format has no place for. `postponed` partitions go on
+    with the next run."""
+
+    format: str
+    archive: str
+    source: str
+    topics: int
+    records: int
+    files: int
+    bytes: int
+    size_bytes: int
+    groups: int
+    group_offsets: int
+    holes: tuple[HoleReport, ...]
+    losses: tuple[tuple[str, int], ...]
+    not_held: tuple[str, ...]
+    postponed: tuple[Postponed, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        return not self.holes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportTarget:
+    """The archive to write: `format` and `place` name it for people."""
+
+    format: str
+    place: str
+    writer: ArchiveWriter
+
+
+def run_export(
+    plan: ExportPlan,
+    *,
+    target: ExportTarget,
+    source: RecordSource,
+    runner: Runner,
+    on_progress: OnProgress | None = None,
+) -> ExportResult:
+    """Write and finish, round by round. After a failure a new plan goes on behind what was finished.
+
+    Raises `NotRepresentable`, and what the two ends raise.
+    """
+    ends = ExportEnds(source=source, writer=target.writer)
+    receipts: list[ExportReceipt] = []
+    not_held: tuple[str, ...] = ()
+    progress = _WholeProgress(on_progress, len(plan.tasks))
+    for tasks in _rounds(plan.tasks):
+        done = runner.run(tasks, partial(export_range, ends=ends), on_progress=progress) if tasks else []
+        progress.next_round()
+        not_held = target.writer.finish(_written(done), plan.topics, plan.groups)
+        receipts += done
+    return _result(plan, target, receipts, not_held)
+
+
+def _rounds(tasks: Sequence[ExportTask]) -> Iterator[Sequence[ExportTask]]:
+    """At least one: topics and groups may be new where no record is."""
+    for first in range(0, max(1, len(tasks)), ROUND_TASKS):
+        yield tasks[first : first + ROUND_TASKS]
+
+
+def _result(
+    plan: ExportPlan, target: ExportTarget, receipts: Sequence[ExportReceipt], not_held: tuple[str, ...]
+) -> ExportResult:
+    written = _written(receipts)
+    files = [file for each in written for file in each.files]
+    losses: Counter[str] = Counter()
+    for each in written:
+        losses.update(dict(each.losses))
+    met = tuple(
+        HoleReport(topic=h.topic, partition=h.partition, start=h.start, end=h.end, reason=h.reason)
+        for receipt in receipts
+        for h in receipt.holes
+    )
+    return ExportResult(
+        format=target.format,
+        archive=target.place,
+        source=plan.source,
+        topics=len(plan.topics),
+        records=sum(each.records for each in written),
+        files=len({file.name for file in files}),
+        bytes=sum(file.plain_bytes for file in files),
+        size_bytes=sum(file.size_bytes for file in files),
+        groups=len(plan.groups),
+        group_offsets=offset_count(plan.groups),
+        holes=(*plan.holes, *met),
+        losses=tuple(sorted(losses.items())),
+        not_held=not_held,
+        postponed=tuple(
+            Postponed(topic=r.range.topic, partition=r.range.partition, offset=r.undecided_from)
+            for r in receipts
+            if r.undecided_from >= 0
+        ),
+        notes=plan.notes,
+    )
+
+
+def _written(receipts: Sequence[ExportReceipt]) -> list[Written]:
+    return [receipt.written for receipt in receipts if receipt.written is not None]
+
+
+class _WholeProgress:
+    """The progress of all rounds as that of one run."""
+
+    def __init__(self, on_progress: OnProgress | None, tasks_total: int) -> None:
+        self._on_progress = on_progress
+        self._tasks_total = tasks_total
+        self._before: RunProgress | None = None
+        self._now: RunProgress | None = None
+
+    def __call__(self, now: RunProgress) -> None:
+        before = self._before
+        self._now = now if before is None else _sum(before, now)
+        if self._on_progress is not None:
+            self._on_progress(replace(self._now, tasks_total=self._tasks_total))
+
+    def next_round(self) -> None:
+        self._before = self._now
+
+
+def _sum(before: RunProgress, now: RunProgress) -> RunProgress:
+    return RunProgress(
+        tasks_total=before.tasks_total + now.tasks_total,
+        tasks_done=before.tasks_done + now.tasks_done,
+        tasks_failed=before.tasks_failed + now.tasks_failed,
+        moved_bytes=before.moved_bytes + now.moved_bytes,
+        records=before.records + now.records,
+        elapsed_s=before.elapsed_s + now.elapsed_s,
+        worker_peak_rss_bytes=max(before.worker_peak_rss_bytes, now.worker_peak_rss_bytes),
+    )

@@ -1,0 +1,164 @@
+"""What an export will write, decided before anything is written: from a restore point of a backup.
+
+An archive knows how far each partition reaches; an export goes on there, whoever wrote it. What the source no longer
+has of what should come next is a hole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
+
+from offsite.archives.archive import ArchiveTopic, ArchiveWriter
+from offsite.log.group_offsets import GroupOffsets, on_topics
+from offsite.log.range import LogRange, TopicPartition
+from offsite.model.group_patterns import ALL_GROUPS, GroupPatterns
+from offsite.model.rename import Renames
+from offsite.model.time import format_time
+from offsite.pipeline.record_source import ExportTask
+from offsite.pipeline.restore_plan import PartitionRestore, RestorePlan, plan_restore
+from offsite.repository.backup import Backup
+from offsite.repository.commit import TopicShape
+from offsite.repository.group_snapshot import get_group_snapshot
+from offsite.repository.segment import Segment
+from offsite.repository.state import BackupState
+from offsite.services.hole_report import HoleReport, hole_reports
+from offsite.services.restore_point import find_point
+from offsite.services.restore_request import RestoreRequest
+
+COMMITTED = "read_committed"
+
+Ends = Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportRequest:
+    """`point`: the restore point, topics, partitions and isolation, as a restore would be asked for; of a cluster only
+    the latter three count. `groups`: whose offsets go along."""
+
+    point: RestoreRequest
+    groups: GroupPatterns = ALL_GROUPS
+
+    @property
+    def read_committed(self) -> bool:
+        return self.point.isolation == COMMITTED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportPlan:
+    """A decided export: nothing was written yet. `source` names it for people. `tasks` of one partition rise. `ends`:
+    how far the archive reaches already. `holes` are new ones."""
+
+    source: str
+    topics: tuple[ArchiveTopic, ...]
+    tasks: tuple[ExportTask, ...]
+    holes: tuple[HoleReport, ...]
+    groups: Mapping[str, GroupOffsets]
+    ends: Ends
+    notes: tuple[str, ...]
+
+    @property
+    def estimated_bytes(self) -> int:
+        return sum(task.estimated_bytes for task in self.tasks)
+
+
+def plan_export(backup: Backup, writer: ArchiveWriter, request: ExportRequest) -> ExportPlan:
+    """Decide. Writes nothing, but lets the archive repair what a crash left of it (see `ArchiveWriter.ends`).
+
+    Raises `NoSuchRestorePoint`, `NoSuchTopic`, `BadOption`, `DamagedArchive`.
+    """
+    point = find_point(backup, request.point, None)
+    plan = plan_restore(
+        point.state, request.point.selection, renames=Renames(), target_topics=(), until_ms=point.until_ms
+    )
+    ends = writer.ends()
+    tasks = [list(_tasks(each, ends, divides=writer.divides)) for each in plan.partitions]
+    return ExportPlan(
+        source=f"backup {point.state.backup} as of commit {point.state.seq}",
+        topics=tuple(archive_topic(topic.source) for topic in plan.topics),
+        tasks=in_turn(tasks),
+        holes=tuple(_holes(plan, ends)),
+        groups=_groups(backup, point.state, plan, request.groups),
+        ends=ends,
+        notes=tuple(_notes(plan, point.until_ms)),
+    )
+
+
+def archive_topic(shape: TopicShape) -> ArchiveTopic:
+    return ArchiveTopic(
+        topic=shape.topic,
+        partitions=shape.partitions,
+        replication_factor=shape.replication_factor,
+        configs=shape.configs,
+    )
+
+
+def in_turn(tasks: Iterable[Sequence[ExportTask]]) -> tuple[ExportTask, ...]:
+    """One of each partition after the other, so that a part of them is a part of each."""
+    return tuple(task for task in chain.from_iterable(zip_longest(*tasks)) if task is not None)
+
+
+def _tasks(partition: PartitionRestore, ends: Ends, *, divides: bool) -> Iterator[ExportTask]:
+    """Segments are the ranges to export side by side; transactions may reach over them, and chain them together."""
+    begun = ends.get(partition.target, 0)
+    needed = [s for s in partition.segments if max(s.last_offset + 1, s.end) > begun and s.start < partition.end]
+    if not needed or begun >= partition.end:
+        return
+    is_chain = not divides or any(segment.has_transactions for segment in needed)
+    start = max(begun, needed[0].start)
+    for group in [needed] if is_chain else [[segment] for segment in needed]:
+        is_last = group[-1] is needed[-1]
+        end = partition.end if is_last else min(partition.end, _behind(group[-1]))
+        if start < end:
+            yield _task(partition, group, start, end)
+        start = max(start, end)
+
+
+def _task(partition: PartitionRestore, segments: Sequence[Segment], start: int, end: int) -> ExportTask:
+    target = partition.target
+    return ExportTask(
+        range=LogRange(topic=target.topic, partition=target.partition, start=start, end=end),
+        estimated_bytes=sum(segment.raw_bytes for segment in segments),
+        chain=replace(partition, segments=tuple(segments)),
+    )
+
+
+def _behind(segment: Segment) -> int:
+    """Where the records of the next segment begin: the last batch of this one may reach over the border."""
+    return max(segment.end, segment.last_offset + 1)
+
+
+def _holes(plan: RestorePlan, ends: Ends) -> Iterator[HoleReport]:
+    """Those behind the archive's end: the backup's own, and what it has dropped since."""
+    for hole in hole_reports(plan.holes):
+        key = TopicPartition(topic=hole.topic, partition=hole.partition)
+        if hole.start >= ends.get(key, 0):
+            yield hole
+    for partition in plan.partitions:
+        begun, first = ends.get(partition.target), partition.segments[0].start
+        if begun is not None and begun < first:
+            yield HoleReport(
+                topic=partition.target.topic,
+                partition=partition.target.partition,
+                start=begun,
+                end=first,
+                reason="retention",
+            )
+
+
+def _groups(
+    backup: Backup, state: BackupState, plan: RestorePlan, patterns: GroupPatterns
+) -> Mapping[str, GroupOffsets]:
+    if not patterns or state.groups is None:
+        return {}
+    known = get_group_snapshot(backup.store, state.groups)
+    chosen = {name: known[name] for name in patterns.select(known)}
+    return on_topics(chosen, {topic.source.topic: topic.source.topic_id for topic in plan.topics})
+
+
+def _notes(plan: RestorePlan, until_ms: int | None) -> Iterator[str]:
+    for topic, reason in plan.skipped:
+        yield f"topic {topic} is left out: {reason}"
+    if until_ms is not None:
+        yield (f"records dated after {format_time(until_ms)} are left out for good: a later export goes on behind them")
