@@ -1,0 +1,58 @@
+"""Names of the files of a partition, as kafka-backup forms them. Pure.
+
+    <topic>/index_partition_000                                      partition index
+    <topic>/segment_partition_000_from_offset_0000000000_index       segment index
+    <topic>/segment_partition_000_from_offset_0000000000_records     records
+    <topic>/consumer_offsets_partition_000                           committed offsets of groups, JSON
+
+Numbers are padded to 3 and 10 digits and grow beyond. The folder is the topic: users rename a topic by renaming it.
+"""
+
+from __future__ import annotations
+
+import re
+
+_SEGMENT = re.compile(r"(segment_partition_([0-9]+)_from_offset_([0-9]+))_(records|index)")
+_PARTITION_FILE = re.compile(r"(index|consumer_offsets)_partition_([0-9]+)")
+
+RECORDS, INDEX = "records", "index"
+PARTITION_INDEX, CONSUMER_OFFSETS = "index", "consumer_offsets"
+
+
+def segment_stem(partition: int, start: int) -> str:
+    """What a partition index calls a segment: the names of its two files without their ends."""
+    return f"segment_partition_{partition:03d}_from_offset_{start:010d}"
+
+
+def records_key(topic: str, stem: str) -> str:
+    return f"{topic}/{stem}_{RECORDS}"
+
+
+def index_key(topic: str, stem: str) -> str:
+    return f"{topic}/{stem}_{INDEX}"
+
+
+def partition_index_key(topic: str, partition: int) -> str:
+    return f"{topic}/{PARTITION_INDEX}_partition_{partition:03d}"
+
+
+def consumer_offsets_key(topic: str, partition: int) -> str:
+    return f"{topic}/{CONSUMER_OFFSETS}_partition_{partition:03d}"
+
+
+def match_segment_file(name: str) -> tuple[str, int, int, str] | None:
+    """Stem, partition, start offset and `RECORDS` or `INDEX`; None for any other file."""
+    found = _SEGMENT.fullmatch(name)
+    return None if found is None else (found[1], int(found[2]), int(found[3]), found[4])
+
+
+def match_partition_file(name: str) -> tuple[str, int] | None:
+    """`PARTITION_INDEX` or `CONSUMER_OFFSETS`, and the partition; None for any other file."""
+    found = _PARTITION_FILE.fullmatch(name)
+    return None if found is None else (found[1], int(found[2]))
+
+
+def stem_start(stem: str) -> int | None:
+    """The start offset that a segment's stem names; None when it is no stem."""
+    found = match_segment_file(f"{stem}_{RECORDS}")
+    return None if found is None else found[2]

@@ -1,0 +1,76 @@
+"""How a partition is divided among tasks: runs of small segments together, large ones by their index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from offsite.archives.archive import Piece
+from offsite.archives.files import Files
+from offsite.archives.kafka_backup.extent import Extent
+from offsite.archives.kafka_backup.segment_index_file import SegmentIndexFile
+
+PIECE_BYTES = 96 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What is never divided further: one run of overlapping segments, or a part of one segment."""
+
+    start: int
+    files: tuple[str, ...]
+    size_bytes: int
+
+
+def plan_pieces(files: Files, runs: Sequence[list[Extent]], piece_bytes: int = PIECE_BYTES) -> Iterator[Piece]:
+    """Disjoint and rising pieces of one partition; the last has no end. Nothing for no runs."""
+    if not runs:
+        return
+    segment = runs[0][0].segment
+    parts = [part for run in runs for part in _parts(files, run, piece_bytes)]
+    joined = list(_joined(parts, piece_bytes))
+    for part, following in pairwise([*joined, None]):
+        assert part is not None
+        yield Piece(
+            topic=segment.topic,
+            partition=segment.partition,
+            start=part.start,
+            end=None if following is None else following.start,
+            files=part.files,
+            size_bytes=part.size_bytes,
+        )
+
+
+def _parts(files: Files, run: list[Extent], piece_bytes: int) -> Iterator[_Part]:
+    size_bytes = sum(each.segment.records_bytes for each in run)
+    names = tuple(each.segment.records_key for each in run)
+    cuts = _cuts(files, run[0], piece_bytes) if len(run) == 1 and run[0].is_indexed else {}
+    starts = {0: run[0].first, **cuts}
+    for (position, start), (end, _) in pairwise([*starts.items(), (size_bytes, 0)]):
+        yield _Part(start, names, end - position)
+
+
+def _cuts(files: Files, extent: Extent, piece_bytes: int) -> dict[int, int]:
+    """Position → offset of records that begin further parts of a large segment."""
+    index = SegmentIndexFile.of(files, extent.segment)
+    cuts: dict[int, int] = {}
+    lowest = extent.first
+    for target in range(piece_bytes, extent.segment.records_bytes - piece_bytes // 2, piece_bytes):
+        entry = index.entries(index.first_at(target), 1)
+        if len(entry) and lowest < entry.offsets[0] <= extent.last and entry.positions[0] >= target:
+            lowest = entry.offsets[0]
+            cuts[entry.positions[0]] = lowest
+    return cuts
+
+
+def _joined(parts: Sequence[_Part], piece_bytes: int) -> Iterator[_Part]:
+    joined = parts[0]
+    for part in parts[1:]:
+        if joined.size_bytes + part.size_bytes > piece_bytes:
+            yield joined
+            joined = part
+        else:
+            names = dict.fromkeys(joined.files + part.files)
+            joined = replace(joined, files=tuple(names), size_bytes=joined.size_bytes + part.size_bytes)
+    yield joined

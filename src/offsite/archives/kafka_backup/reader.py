@@ -1,0 +1,96 @@
+"""Reads archives of kafka-backup segments: what itadventurer/kafka-backup wrote, crashed or not, and what we wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import ClassVar
+
+from offsite.archives.archive import ArchiveContents, ArchiveTopic, Damage, OnDamage, Piece, refuse_damage
+from offsite.archives.files import Files
+from offsite.archives.kafka_backup.extent import Extent, extent_of, overlapping
+from offsite.archives.kafka_backup.group_files import read_groups
+from offsite.archives.kafka_backup.merged import merged
+from offsite.archives.kafka_backup.partition_files import PartitionFiles, list_partitions, list_segments
+from offsite.archives.kafka_backup.pieces import PIECE_BYTES, plan_pieces
+from offsite.archives.kafka_backup.segment_records import SegmentRecords
+from offsite.archives.kafka_backup.soundness import sound_segments
+from offsite.log.record import Record
+from offsite.model.errors import ArchiveNotFound
+
+FIDELITY = (
+    "kafka-backup keeps no topic settings, replication factor or topic id",
+    "kafka-backup keeps no leader epochs, producer ids, transactions or batches",
+    "kafka-backup keeps no checksums: a flipped byte inside a key, a value, a header or a time goes unnoticed",
+    "kafka-backup keeps committed offsets of groups without their metadata and leader epoch",
+)
+EMPTY_AS_NULL = "empty keys and header values were read as null, as this archive was said to be from before March 2020"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaBackupReader:
+    """`files` is the folder above the topics' folders.
+
+    `empty_as_null`: for archives written before 2020-02-28, which hold null keys and null header values as empty ones.
+    `own_group`: the group of the tool's own connector, which is left out; unless given, `connect-backup-sink` (what the
+    tool's script names it), else the only group whose name begins with `connect-`.
+    """
+
+    files: Files
+    empty_as_null: bool = False
+    own_group: str = ""
+    piece_bytes: int = PIECE_BYTES
+
+    fidelity: ClassVar[tuple[str, ...]] = FIDELITY
+
+    def contents(self, on_damage: OnDamage = refuse_damage) -> ArchiveContents:
+        """Topics have as many partitions as files name. Reads a few bytes of each file, and those segments whole whose
+        index cannot be believed. Reports files of an unknown version, and segments that an index misses."""
+        partitions = list_partitions(self.files)
+        if not partitions:
+            raise ArchiveNotFound(
+                f"{self.files.url} holds no folder of a topic with kafka-backup segments",
+                hint="name the folder that holds the topics' folders, as target.dir did",
+            )
+        groups, left_out = read_groups(self.files, partitions, self.own_group)
+        return ArchiveContents(
+            topics=tuple(_topics(partitions)),
+            pieces=tuple(piece for each in partitions for piece in self._pieces(each, on_damage)),
+            fidelity=FIDELITY + ((EMPTY_AS_NULL,) if self.empty_as_null else ()) + left_out,
+            groups=groups,
+        )
+
+    def read(self, piece: Piece, on_damage: OnDamage = refuse_damage) -> Iterator[Sequence[Record]]:
+        """See `ArchiveReader`; memory is a few windows of 4 MiB, more only where one record is larger."""
+        names = set(piece.files)
+        segments = [
+            each for each in list_segments(self.files, piece.topic, piece.partition) if each.records_key in names
+        ]
+        if len(segments) < len(names):
+            on_damage(Damage(file=min(names - {s.records_key for s in segments}), position=0, problem="it is gone"))
+        extents = filter(None, (extent_of(self.files, each) for each in segments))
+        for run in overlapping(extents):
+            for records in self._run_records(run, piece, on_damage):
+                yield _with_nulls(records) if self.empty_as_null else records
+
+    def _pieces(self, partition: PartitionFiles, on_damage: OnDamage) -> Iterator[Piece]:
+        segments = sound_segments(self.files, partition, on_damage)
+        extents = [extent for each in segments if (extent := extent_of(self.files, each)) is not None]
+        return plan_pieces(self.files, list(overlapping(extents)), self.piece_bytes)
+
+    def _run_records(self, run: list[Extent], piece: Piece, on_damage: OnDamage) -> Iterator[Sequence[Record]]:
+        sources = [SegmentRecords(self.files, each.segment, piece, on_damage) for each in run]
+        return sources[0].batches() if len(sources) == 1 else merged(sources)
+
+
+def _topics(partitions: Sequence[PartitionFiles]) -> Iterator[ArchiveTopic]:
+    for topic, group in groupby(partitions, key=lambda each: each.topic):
+        yield ArchiveTopic(topic=topic, partitions=max(each.partition for each in group) + 1)
+
+
+def _with_nulls(records: Sequence[Record]) -> list[Record]:
+    return [
+        record._replace(key=record.key or None, headers=tuple((name, value or None) for name, value in record.headers))
+        for record in records
+    ]

@@ -1,0 +1,197 @@
+"""Records as kafka-backup lays them out, back to back: no checksum, no compression, everything big-endian. Pure.
+
+    offset i64 | timestamp type i32 | [timestamp i64, of types 0 and 1] | key | value | header count i32 | headers
+    key, value, header value: length i32 (-1 null) and bytes · header: name length i32, name, value
+
+Timestamp types: -1 none, 0 CreateTime, 1 LogAppendTime, -2 CreateTime of a record that was given none.
+Source: "Record File" in the architecture page of itadventurer/kafka-backup.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from offsite.log.record import CREATE_TIME, Record, RecordHeaders
+
+MIN_RECORD_BYTES = 24
+NO_TIME_TYPE, NULL_TIME_TYPE = -1, -2
+
+_UNTIMED = struct.Struct(">qii")
+_TIMED = struct.Struct(">qiqi")
+_LENGTH = struct.Struct(">i")
+_NO_HEADERS = _LENGTH.pack(0)
+_NULL = _LENGTH.pack(-1)
+
+
+class Malformed(Exception):
+    """No bytes that follow could make this a record."""
+
+
+class Torn(Malformed):
+    """It begins as a record does, and goes on beyond where the bytes end."""
+
+
+class Short(Exception):
+    """The record, if it is one, goes on for at least `needed_bytes` from its start."""
+
+    def __init__(self, needed_bytes: int) -> None:
+        super().__init__(needed_bytes)
+        self.needed_bytes = needed_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Whole records that lie back to back; `ends[n]` is where record n ends, in the bytes they were read from."""
+
+    records: list[Record]
+    ends: list[int]
+
+
+def encode_record(record: Record) -> bytes:
+    """The bytes of one record. A CreateTime record with time -1 is written as type -2, as kafka-backup does."""
+    offset, timestamp_ms, kind, key, value, headers = record
+    key_bytes = -1 if key is None else len(key)
+    if kind == NO_TIME_TYPE:
+        head = _UNTIMED.pack(offset, NO_TIME_TYPE, key_bytes)
+    elif kind == CREATE_TIME and timestamp_ms == -1:
+        head = _UNTIMED.pack(offset, NULL_TIME_TYPE, key_bytes)
+    else:
+        head = _TIMED.pack(offset, kind, timestamp_ms, key_bytes)
+    tail = _encode_headers(headers) if headers else _NO_HEADERS
+    if value is None:
+        return b"".join((head, key or b"", _NULL, tail))
+    return b"".join((head, key or b"", _LENGTH.pack(len(value)), value, tail))
+
+
+def decode_run(data: bytes, at: int = 0) -> Run:
+    """As many whole records as lie back to back from `at`; what stopped it is for `decode_record` to say.
+
+    The hot path: one pass, and every length is checked against the bytes that are there.
+    """
+    records: list[Record] = []
+    ends: list[int] = []
+    new, kind, size = tuple.__new__, Record, len(data)
+    timed, length = _TIMED.unpack_from, _LENGTH.unpack_from
+    try:
+        while at < size:
+            offset, time_type, timestamp_ms, key_bytes = timed(data, at)
+            if 0 <= time_type <= 1:
+                at += 24
+            elif -2 <= time_type < 0:
+                offset, time_type, key_bytes = _UNTIMED.unpack_from(data, at)
+                time_type, timestamp_ms = (CREATE_TIME if time_type == NULL_TIME_TYPE else time_type), -1
+                at += 16
+            else:
+                break
+            key = None if key_bytes == -1 else data[at : at + key_bytes]
+            at += max(key_bytes, 0)
+            (value_bytes,) = length(data, at)
+            value = None if value_bytes == -1 else data[at + 4 : at + 4 + value_bytes]
+            at += 4 + max(value_bytes, 0)
+            (header_count,) = length(data, at)
+            at += 4
+            if offset < 0 or key_bytes < -1 or value_bytes < -1 or header_count:
+                headers, at = _headers_of(data, at, header_count, min(offset, key_bytes + 1, value_bytes + 1))
+                records.append(new(kind, (offset, timestamp_ms, time_type, key, value, headers)))
+            else:
+                records.append(new(kind, (offset, timestamp_ms, time_type, key, value, ())))
+            ends.append(at)
+    except (struct.error, Malformed, Short):
+        pass  # the caller sees that the run ends early
+    return Run(records, ends)
+
+
+def decode_record(data: bytes, at: int = 0) -> tuple[Record, int]:
+    """The record at `at` and where it ends. Raises `Malformed` or `Short`: it says what `decode_run` met."""
+    end = _record_end(data, at)
+    return decode_run(data[at:end]).records[0], end
+
+
+def has_valid_names(record: Record) -> bool:
+    """Whether the names of its headers are UTF-8, as those of all clients are."""
+    return all(_is_utf8(name) for name, _ in record.headers)
+
+
+def offsets_of(records: Sequence[Record]) -> list[int]:
+    return [record[0] for record in records]
+
+
+def _record_end(data: bytes, at: int) -> int:
+    start = at
+    offset, time_type = _unpack(data, start, at, ">qi")
+    if offset < 0:
+        raise Malformed(f"offset {offset}")
+    if not NULL_TIME_TYPE <= time_type <= 1:
+        raise Malformed(f"timestamp type {time_type}")
+    at = _skip_bytes(data, start, at + (20 if time_type >= 0 else 12), "key")
+    at = _skip_bytes(data, start, at, "value")
+    (header_count,) = _unpack(data, start, at, ">i")
+    if header_count < 0:
+        raise Malformed(f"{header_count} headers")
+    at += 4
+    for done in range(header_count):
+        _need(data, start, at + 8 * (header_count - done))
+        at = _skip_bytes(data, start, at, "header name", lowest=0)
+        at = _skip_bytes(data, start, at, "header value")
+    return at
+
+
+def _skip_bytes(data: bytes, start: int, at: int, what: str, *, lowest: int = -1) -> int:
+    (size_bytes,) = _unpack(data, start, at, ">i")
+    if size_bytes < lowest:
+        raise Malformed(f"a {what} of {size_bytes} bytes")
+    end: int = at + 4 + max(size_bytes, 0)
+    _need(data, start, end + 4 if what != "header value" else end)
+    return end
+
+
+def _unpack(data: bytes, start: int, at: int, layout: str) -> tuple[int, ...]:
+    _need(data, start, at + struct.calcsize(layout))
+    return struct.unpack_from(layout, data, at)
+
+
+def _need(data: bytes, start: int, end: int) -> None:
+    if end > len(data):
+        raise Short(max(end - start, MIN_RECORD_BYTES))
+
+
+def _headers_of(data: bytes, at: int, count: int, lowest: int) -> tuple[RecordHeaders, int]:
+    if lowest < 0 or count < 0:
+        raise Malformed
+    if 8 * count > len(data) - at:
+        raise Short(at + 8 * count)
+    headers = []
+    for _ in range(count):
+        (name_bytes,) = _LENGTH.unpack_from(data, at)
+        at += 4
+        name = str(data[at : at + name_bytes], "utf-8", "surrogateescape")
+        at += name_bytes
+        (value_bytes,) = _LENGTH.unpack_from(data, at)
+        at += 4
+        if name_bytes < 0 or value_bytes < -1:
+            raise Malformed
+        value = None if value_bytes == -1 else data[at : at + value_bytes]
+        at += max(value_bytes, 0)
+        if at > len(data):
+            raise Short(at)
+        headers.append((name, value))
+    return tuple(headers), at
+
+
+def _encode_headers(headers: RecordHeaders) -> bytes:
+    parts = [_LENGTH.pack(len(headers))]
+    for name, value in headers:
+        encoded = name.encode("utf-8", "surrogateescape")
+        parts += (_LENGTH.pack(len(encoded)), encoded)
+        parts += (_NULL,) if value is None else (_LENGTH.pack(len(value)), value)
+    return b"".join(parts)
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

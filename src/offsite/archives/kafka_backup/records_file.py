@@ -1,0 +1,55 @@
+"""One records file, read in bounded windows; what lies at a position, without holding the file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offsite.archives.files import Files
+from offsite.archives.kafka_backup.record_codec import Malformed, Short, Torn, decode_record
+from offsite.log.record import Record
+from offsite.model.errors import DamagedArchive
+
+VERSION = b"\x01"
+FIRST_POSITION = len(VERSION)
+WINDOW_BYTES = 4 << 20
+MAX_RECORD_BYTES = 256 << 20
+"""More than any broker takes (socket.request.max.bytes is 100 MiB): a longer record is a damaged length."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsFile:
+    """`size_bytes` is where reading ends: of a file that grows meanwhile, the end it had."""
+
+    files: Files
+    key: str
+    size_bytes: int
+
+    def read(self, start: int, end: int) -> bytes:
+        """Bytes `[start, end)`, which lie in the file. Raises `DamagedArchive` when it has become shorter."""
+        data = self.files.get_range(self.key, start, end - start)
+        if data is None or len(data) < end - start:
+            raise DamagedArchive(
+                f"{self.key} at byte {start}: the file was cut or removed while it was read",
+                hint="run the command again when nothing else writes to the archive",
+            )
+        return data
+
+    def window(self, start: int, end: int, size_bytes: int = WINDOW_BYTES) -> bytes:
+        """Bytes from `start`, at most `size_bytes` and not beyond `end`."""
+        return self.read(start, min(end, start + size_bytes))
+
+    def record_at(self, start: int, end: int) -> tuple[Record, int]:
+        """The record at `start` and where it ends, at most at `end`. Raises `Malformed` for bytes that are none."""
+        needed_bytes = 4096
+        while True:
+            data = self.window(start, end, needed_bytes)
+            try:
+                record, size = decode_record(data)
+            except Short as short:
+                if start + short.needed_bytes > end:
+                    raise Torn(f"it would go on beyond byte {end}") from short
+                if short.needed_bytes > MAX_RECORD_BYTES:
+                    raise Malformed(f"it would have more than {MAX_RECORD_BYTES} bytes") from short
+                needed_bytes = short.needed_bytes
+            else:
+                return record, start + size

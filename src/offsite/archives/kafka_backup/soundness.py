@@ -1,0 +1,46 @@
+"""What contradicts a partition before a record is read: files of another version, segments that should be there."""
+
+from __future__ import annotations
+
+from offsite.archives.archive import Damage, OnDamage
+from offsite.archives.files import Files
+from offsite.archives.kafka_backup.names import records_key, stem_start
+from offsite.archives.kafka_backup.partition_files import PartitionFiles, Segment
+from offsite.archives.kafka_backup.partition_index import VERSION, decode_partition_index
+
+
+def sound_segments(files: Files, partition: PartitionFiles, on_damage: OnDamage) -> list[Segment]:
+    """The segments whose records can be read. Tells of all others, of indexes of an unknown version (their segments are
+    read without), and of segments that the partition index lists between those that are there.
+
+    Missing first segments are fine: people delete old ones. So are missing, short and torn indexes: crashes leave them.
+    """
+    _check_partition_index(files, partition, on_damage)
+    for segment in partition.segments:
+        _is_sound(files, segment.index_key, segment.index_bytes, on_damage)
+    return [
+        segment
+        for segment in partition.segments
+        if _is_sound(files, segment.records_key, segment.records_bytes, on_damage)
+    ]
+
+
+def _is_sound(files: Files, key: str, size_bytes: int, on_damage: OnDamage) -> bool:
+    version = files.get_range(key, 0, 1) if size_bytes > 0 else b""
+    if version and version != VERSION:
+        on_damage(Damage(file=key, position=0, problem=f"its version is {version[0]}, and only 1 is known"))
+    return not version or version == VERSION
+
+
+def _check_partition_index(files: Files, partition: PartitionFiles, on_damage: OnDamage) -> None:
+    key = partition.partition_index
+    data = (files.get(key) if key is not None else b"") or b""
+    if key is None or not _is_sound(files, key, len(data), on_damage) or not partition.segments:
+        return
+    present = {segment.stem for segment in partition.segments}
+    for entry in decode_partition_index(data):
+        if entry.stem not in present and stem_start(entry.stem) != entry.start:
+            on_damage(Damage(file=key, position=entry.position, problem="it names no segment that could be"))
+        elif entry.stem not in present and entry.start > partition.segments[0].start:
+            missing = records_key(partition.topic, entry.stem)
+            on_damage(Damage(file=key, position=entry.position, problem=f"{missing} is not there"))
