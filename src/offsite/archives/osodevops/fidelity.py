@@ -14,7 +14,7 @@ from offsite.log.record import Record
 __all__ = ["fidelity_of", "is_control_like"]
 
 ALWAYS = (
-    "timestamp types are unknown: CreateTime is assumed",
+    "timestamp types are unknown: CreateTime is assumed, and the times of LogAppendTime topics are their producers'",
     "leader epochs, producer ids, batch boundaries, transactions and topic ids are not kept",
     "header names were passed through UTF-8",
     "up to version 0.23 of the tool, headers of one name were reduced to the last, and their order may have changed",
