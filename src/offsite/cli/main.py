@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from offsite.cli import backup, demo, groups, repository, restore, sandbox, verify
+from offsite.cli import archive, backup, demo, export, groups, import_, repository, restore, sandbox, verify
 from offsite.cli.output import OutputFormat, emit_error
 from offsite.model.errors import OffsiteError
 
@@ -31,6 +31,9 @@ app.command()(repository.status)
 app.add_typer(restore.app, name="restore")
 app.add_typer(groups.app, name="groups")
 app.command()(verify.verify)
+app.command()(export.export)
+app.command(name="import")(import_.import_)
+app.add_typer(archive.app, name="archive")
 app.add_typer(sandbox.app, name="sandbox")
 
 EXIT_INTERRUPTED = 130

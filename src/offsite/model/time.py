@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from offsite.model.errors import BadOption
 
 _AGO = re.compile(r"(\d+)\s*(ms|s|m|h|d|w)[ -]ago")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _HINT = "write it as 2026-11-20T14:00:00Z, '2026-11-20 14:00' (UTC), epoch milliseconds, or 2h-ago"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -27,6 +28,14 @@ def parse_time(text: str, *, now_ms: int) -> int:
         raise BadOption(f"{text!r} is not a time", hint=_HINT) from error
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return (aware - _EPOCH) // timedelta(milliseconds=1)
+
+
+def parse_duration_s(text: str) -> float:
+    """A duration as a person writes it (`500ms`, `10s`, `5m`, `2h`) → seconds. Raises `BadOption`."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise BadOption(f"{text!r} is not a duration", hint="write it as 500ms, 10s, 5m or 2h")
+    return float(found[1]) * _UNIT_MS[found[2]] / 1000
 
 
 def format_time(time_ms: int) -> str:

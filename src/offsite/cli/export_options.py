@@ -1,0 +1,130 @@
+"""The options that say what to export, and into what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.archive_options import ArchivePlace, FormatToWrite
+from offsite.cli.options import Bootstrap, KafkaConfigFile
+from offsite.cli.restore_options import (
+    At,
+    Before,
+    Checkpoint,
+    Commit,
+    CommittedAt,
+    Isolation,
+    IsolationOption,
+    OffsetsFile,
+    Partitions,
+)
+from offsite.cli.wiring import connect, open_repository
+from offsite.model.errors import BadOption
+
+if TYPE_CHECKING:
+    from offsite.services.export_job import ExportJob
+    from offsite.services.export_plan import ExportRequest
+
+
+class SourceOption(StrEnum):
+    BACKUP = "backup"
+    KAFKA = "kafka"
+
+
+From = Annotated[
+    SourceOption, typer.Option("--from", help="kafka: straight from the cluster at --bootstrap, without a repository.")
+]
+OptionalRepo = Annotated[
+    str | None,
+    typer.Option(
+        "--repo", envvar="OFFSITE_REPO", help="Repository: a folder or a URL (s3://, gs://, az://).", show_envvar=True
+    ),
+]
+OptionalBackup = Annotated[str | None, typer.Option("--backup", help="Name of the backup.")]
+Topics = Annotated[list[str] | None, typer.Option("--topics", help="Topics to export [default: all].")]
+Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Topics to leave out, same syntax.")]
+Groups = Annotated[
+    list[str] | None,
+    typer.Option("--groups", help="Consumer groups whose offsets go along: all, none, or patterns [default: all]."),
+]
+Lossy = Annotated[
+    bool, typer.Option("--lossy", help="Leave out what the format cannot hold of a record, and count it.")
+]
+Plain = Annotated[bool, typer.Option("--plain", help="avro: the plain schema, which holds less than ours.")]
+SegmentBytes = Annotated[
+    int | None, typer.Option("--segment-bytes", min=1, help="kafka-backup: size at which a segment ends.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions:
+    """One field for each option, as typed."""
+
+    path: ArchivePlace
+    format: FormatToWrite
+    repo: OptionalRepo = None
+    backup: OptionalBackup = None
+    source: From = SourceOption.BACKUP
+    topics: Topics = None
+    exclude: Exclude = None
+    partitions: Partitions = None
+    groups: Groups = None
+    commit: Commit = None
+    committed_at: CommittedAt = None
+    checkpoint: Checkpoint = None
+    at: At = None
+    offsets_file: OffsetsFile = None
+    before: Before = None
+    isolation: Isolation = IsolationOption.READ_COMMITTED
+    lossy: Lossy = False
+    plain: Plain = False
+    segment_bytes: SegmentBytes = None
+    bootstrap: Bootstrap = None
+    kafka_config: KafkaConfigFile = None
+
+    @property
+    def point_is_fixed(self) -> bool:
+        points = (self.commit, self.committed_at, self.checkpoint, self.at, self.offsets_file)
+        return bool(self.before) or any(each is not None for each in points)
+
+
+def export_job(options: ExportOptions, spark_master: str | None) -> ExportJob:
+    """Raises `BadOption` for what cannot be read or contradicts itself, `RepositoryNotFound`, `BackupNotFound`."""
+    from offsite.archives.formats import WriteOptions
+    from offsite.pipeline.master import slots
+    from offsite.services.export_job import export_of_backup, export_of_cluster, open_target
+
+    request = _request(options)
+    write = WriteOptions(lossy=options.lossy, plain=options.plain, segment_bytes=options.segment_bytes)
+    target = open_target(options.format, options.path, write)
+    if options.source is SourceOption.KAFKA:
+        if options.backup is not None:
+            raise BadOption("--from kafka reads no backup", hint="leave out --backup")
+        cluster = connect(options.bootstrap, options.kafka_config)
+        return export_of_cluster(cluster, target, request, slots=slots(spark_master))
+    if options.repo is None or options.backup is None:
+        raise BadOption("no backup to export", hint="name it with --repo and --backup, or add --from kafka")
+    return export_of_backup(open_repository(options.repo).backup(options.backup), target, request)
+
+
+def _request(options: ExportOptions) -> ExportRequest:
+    from offsite.model.group_patterns import parse_groups
+    from offsite.services.export_plan import ExportRequest
+    from offsite.services.restore_words import RestoreWords, parse_restore
+
+    words = RestoreWords(
+        topics=options.topics,
+        exclude=options.exclude,
+        partitions=options.partitions,
+        commit=options.commit,
+        committed_at=options.committed_at,
+        checkpoint=options.checkpoint,
+        at=options.at,
+        offsets_file=options.offsets_file,
+        before=options.before,
+        isolation=options.isolation.value,
+    )
+    return ExportRequest(point=parse_restore(words), groups=parse_groups(options.groups or ()))

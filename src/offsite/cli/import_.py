@@ -1,0 +1,108 @@
+"""`offsite import`: make a backup out of an archive of another tool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.archive_options import (
+    AdoptOrphans,
+    ArchivePlace,
+    EmptyAs,
+    EmptyAsOption,
+    FormatToRead,
+    SkipDamaged,
+)
+from offsite.cli.option_group import takes
+from offsite.cli.options import BackupName, Output, Repo, SparkMaster
+from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit
+from offsite.cli.wiring import open_repository, spark
+from offsite.model.size import format_size
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from offsite.model.selection import TopicSelection
+    from offsite.services.import_archive import ImportResult
+
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topics", help="Topics to import [default: those of the first import, all in a new backup]."),
+]
+Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Topics to leave out, same syntax.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOptions:
+    """One field for each option, as typed."""
+
+    path: ArchivePlace
+    format: FormatToRead
+    repo: Repo
+    backup: BackupName
+    topics: Topics = None
+    exclude: Exclude = None
+    skip_damaged: SkipDamaged = False
+    empty_as: EmptyAs = EmptyAsOption.NULL
+    adopt_orphans: AdoptOrphans = False
+
+
+@takes(ImportOptions)
+def import_(options: ImportOptions, spark_master: SparkMaster = None, output: Output = OutputFormat.TABLE) -> None:
+    """Make a normal backup out of an archive: records at their offsets, groups, and a list of what it lacks.
+
+    The same command again adds what the archive has got since. Damage ends it with exit code 13 and nothing imported,
+    unless --skip-damaged. Exit code 3: imported, but the archive has holes or damage.
+    """
+    from offsite.archives.formats import ReadOptions
+    from offsite.cli.progress import progress
+    from offsite.services.archive_place import open_source
+    from offsite.services.import_archive import ImportRequest, plan_import, run_import
+
+    repository = open_repository(options.repo)
+    read = ReadOptions(empty_as=options.empty_as.value, adopt_orphans=options.adopt_orphans)
+    source = open_source(options.format, options.path, read)
+    request = ImportRequest(
+        backup=options.backup,
+        format=options.format,
+        place=source.place,
+        selection=_selection(options),
+        skip_damaged=options.skip_damaged,
+    )
+    with spark(spark_master, preload="offsite.pipeline.import_copy") as runner:
+        plan = plan_import(repository, source.reader, request)
+        with progress(f"import {options.backup}", total_bytes=plan.estimated_bytes) as on_progress:
+            result = run_import(
+                plan, repository=repository, reader=source.reader, runner=runner, on_progress=on_progress
+            )
+    emit(result, output=output, render=render_import)
+    if not result.complete:
+        raise typer.Exit(EXIT_PARTIAL)
+
+
+def _selection(options: ImportOptions) -> TopicSelection | None:
+    from offsite.model.selection import parse_selection
+
+    if not options.topics and not options.exclude:
+        return None
+    return parse_selection(options.topics or ["*"], options.exclude or (), internal=not options.topics)
+
+
+def render_import(console: Console, result: ImportResult) -> None:
+    console.print(
+        f"backup {result.backup}: commit {result.commit}, from the {result.format} archive {result.archive}\n"
+        f"  {result.records:,} records, {format_size(result.bytes)} of {result.topics} topics, stored as "
+        f"{format_size(result.stored_bytes)} in {result.segments} segments",
+        markup=False,
+    )
+    if result.groups is not None:
+        console.print(f"  {result.groups.groups:,} groups with {result.groups.offsets:,} committed offsets")
+    for hole in result.holes:
+        console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}", markup=False)
+    for damage in result.damaged:
+        console.print(f"  damaged: {damage}", markup=False)
+    for each in result.fidelity:
+        console.print(f"  not in the archive: {each}", markup=False)
+    console.print(f"next: offsite show {result.backup} | offsite verify --backup {result.backup} --deep", markup=False)
