@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from offsite.archives.files import Files
 from offsite.archives.kafka_backup.partition_files import Segment
-from offsite.archives.kafka_backup.record_codec import Malformed
 from offsite.archives.kafka_backup.records_file import FIRST_POSITION, RecordsFile
 from offsite.archives.kafka_backup.segment_index import Entries
 from offsite.archives.kafka_backup.segment_index_file import SegmentIndexFile
@@ -33,7 +32,7 @@ def extent_of(files: Files, segment: Segment) -> Extent | None:
     if index.count and not index.is_torn:
         file = RecordsFile(files, segment.records_key, segment.records_bytes)
         first, last = index.entries(0, 1), index.entries(index.count - 1, 1)
-        if first.positions[0] == FIRST_POSITION and _describes(file, first) and _describes(file, last):
+        if first.positions[0] == FIRST_POSITION and file.describes(first) and file.describes(last):
             return _indexed(segment, file, first.offsets[0], last)
     return _read_through(files, segment)
 
@@ -50,14 +49,6 @@ def overlapping(extents: Iterable[Extent]) -> Iterator[list[Extent]]:
         highest = max(highest, extent.last)
     if run:
         yield run
-
-
-def _describes(file: RecordsFile, entry: Entries) -> bool:
-    try:
-        record, end = file.record_at(entry.positions[0], min(entry.end(0), file.size_bytes))
-    except Malformed:
-        return False
-    return record.offset == entry.offsets[0] and end == entry.end(0)
 
 
 def _indexed(segment: Segment, file: RecordsFile, first: int, last_entry: Entries) -> Extent:

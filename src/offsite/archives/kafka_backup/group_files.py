@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from offsite.archives.archive import OnDamage
 from offsite.archives.files import Files
 from offsite.archives.kafka_backup.group_file import decode_group_file
 from offsite.archives.kafka_backup.partition_files import PartitionFiles

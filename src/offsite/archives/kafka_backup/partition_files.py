@@ -66,10 +66,10 @@ def list_partitions(files: Files, topic: str | None = None) -> list[PartitionFil
     return [folders[key].partition_files(*key) for key in sorted(folders)]
 
 
-def list_segments(files: Files, topic: str, partition: int) -> list[Segment]:
-    """The segments of one partition."""
+def list_partition(files: Files, topic: str, partition: int) -> PartitionFiles:
+    """The files of one partition, which may have none."""
     found = (each for each in list_partitions(files, topic) if each.partition == partition)
-    return next((each.segments for each in found), [])
+    return next(found, PartitionFiles(topic=topic, partition=partition))
 
 
 class _Folder:

@@ -1,7 +1,7 @@
-"""The index of a partition: a version byte, then for each segment its stem (length i32, UTF-8) and start offset i64. Pure.
+"""The index of a partition: a version byte, then for each segment its stem (length i32, UTF-8) and start (i64). Pure.
 
-It only saves listing: names of files say the same, and readers of ours trust those. It may lag behind a crashed writer,
-and name segments that somebody deleted since.
+It only saves listing: names of files say the same, and our reader trusts those. It may lag behind a crashed writer, and
+name segments that somebody deleted since.
 """
 
 from __future__ import annotations

@@ -30,13 +30,13 @@ def plan_pieces(files: Files, runs: Sequence[list[Extent]], piece_bytes: int = P
     segment = runs[0][0].segment
     parts = [part for run in runs for part in _parts(files, run, piece_bytes)]
     joined = list(_joined(parts, piece_bytes))
-    for part, following in pairwise([*joined, None]):
-        assert part is not None
+    ends: list[int | None] = [part.start for part in joined[1:]]
+    for part, end in zip(joined, [*ends, None], strict=True):
         yield Piece(
             topic=segment.topic,
             partition=segment.partition,
             start=part.start,
-            end=None if following is None else following.start,
+            end=end,
             files=part.files,
             size_bytes=part.size_bytes,
         )

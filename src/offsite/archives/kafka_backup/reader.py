@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import ClassVar
 
 from offsite.archives.archive import ArchiveContents, ArchiveTopic, Damage, OnDamage, Piece, refuse_damage
 from offsite.archives.files import Files
 from offsite.archives.kafka_backup.extent import Extent, extent_of, overlapping
 from offsite.archives.kafka_backup.group_files import read_groups
 from offsite.archives.kafka_backup.merged import merged
-from offsite.archives.kafka_backup.partition_files import PartitionFiles, list_partitions, list_segments
+from offsite.archives.kafka_backup.partition_files import PartitionFiles, list_partition, list_partitions
 from offsite.archives.kafka_backup.pieces import PIECE_BYTES, plan_pieces
 from offsite.archives.kafka_backup.segment_records import SegmentRecords
 from offsite.archives.kafka_backup.soundness import sound_segments
@@ -42,8 +41,6 @@ class KafkaBackupReader:
     own_group: str = ""
     piece_bytes: int = PIECE_BYTES
 
-    fidelity: ClassVar[tuple[str, ...]] = FIDELITY
-
     def contents(self, on_damage: OnDamage = refuse_damage) -> ArchiveContents:
         """Topics have as many partitions as files name. Reads a few bytes of each file, and those segments whole whose
         index cannot be believed. Reports files of an unknown version, and segments that an index misses."""
@@ -64,9 +61,8 @@ class KafkaBackupReader:
     def read(self, piece: Piece, on_damage: OnDamage = refuse_damage) -> Iterator[Sequence[Record]]:
         """See `ArchiveReader`; memory is a few windows of 4 MiB, more only where one record is larger."""
         names = set(piece.files)
-        segments = [
-            each for each in list_segments(self.files, piece.topic, piece.partition) if each.records_key in names
-        ]
+        present = list_partition(self.files, piece.topic, piece.partition).segments
+        segments = [each for each in present if each.records_key in names]
         if len(segments) < len(names):
             on_damage(Damage(file=min(names - {s.records_key for s in segments}), position=0, problem="it is gone"))
         extents = filter(None, (extent_of(self.files, each) for each in segments))

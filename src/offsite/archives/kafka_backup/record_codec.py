@@ -13,7 +13,8 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from offsite.log.record import CREATE_TIME, Record, RecordHeaders
+from offsite.log.record import CREATE_TIME, LOG_APPEND_TIME, Record, RecordHeaders
+from offsite.model.errors import NotRepresentable
 
 MIN_RECORD_BYTES = 24
 NO_TIME_TYPE, NULL_TIME_TYPE = -1, -2
@@ -50,15 +51,18 @@ class Run:
 
 
 def encode_record(record: Record) -> bytes:
-    """The bytes of one record. A CreateTime record with time -1 is written as type -2, as kafka-backup does."""
+    """The bytes of one record. A CreateTime record with time -1 is written as type -2, as kafka-backup does.
+
+    Raises `NotRepresentable` for a time without a type.
+    """
     offset, timestamp_ms, kind, key, value, headers = record
     key_bytes = -1 if key is None else len(key)
-    if kind == NO_TIME_TYPE:
-        head = _UNTIMED.pack(offset, NO_TIME_TYPE, key_bytes)
-    elif kind == CREATE_TIME and timestamp_ms == -1:
-        head = _UNTIMED.pack(offset, NULL_TIME_TYPE, key_bytes)
-    else:
+    if timestamp_ms == -1 and kind != LOG_APPEND_TIME:
+        head = _UNTIMED.pack(offset, NULL_TIME_TYPE if kind == CREATE_TIME else NO_TIME_TYPE, key_bytes)
+    elif CREATE_TIME <= kind <= LOG_APPEND_TIME:
         head = _TIMED.pack(offset, kind, timestamp_ms, key_bytes)
+    else:
+        raise NotRepresentable(f"offset {offset}: kafka-backup has no place for a time of type {kind}")
     tail = _encode_headers(headers) if headers else _NO_HEADERS
     if value is None:
         return b"".join((head, key or b"", _NULL, tail))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from offsite.archives.files import Files
 from offsite.archives.kafka_backup.record_codec import Malformed, Short, Torn, decode_record
+from offsite.archives.kafka_backup.segment_index import Entries
 from offsite.log.record import Record
 from offsite.model.errors import DamagedArchive
 
@@ -37,6 +38,17 @@ class RecordsFile:
     def window(self, start: int, end: int, size_bytes: int = WINDOW_BYTES) -> bytes:
         """Bytes from `start`, at most `size_bytes` and not beyond `end`."""
         return self.read(start, min(end, start + size_bytes))
+
+    def describes(self, entry: Entries) -> bool:
+        """Whether the first of these entries says what the file says there: offset, position and length."""
+        start, end = entry.positions[0], entry.end(0)
+        if not FIRST_POSITION <= start < end <= self.size_bytes:
+            return False
+        try:
+            record, actual_end = self.record_at(start, end)
+        except Malformed:
+            return False
+        return record.offset == entry.offsets[0] and actual_end == end
 
     def record_at(self, start: int, end: int) -> tuple[Record, int]:
         """The record at `start` and where it ends, at most at `end`. Raises `Malformed` for bytes that are none."""

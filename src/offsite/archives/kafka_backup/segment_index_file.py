@@ -49,6 +49,10 @@ class SegmentIndexFile:
         """The number of the first entry whose record begins there or behind."""
         return self._first(lambda entries: entries.positions[0] >= position)
 
+    def first_beyond(self, position: int) -> int:
+        """The number of the first entry whose record ends behind that."""
+        return self._first(lambda entries: entries.end(0) > position)
+
     def _first(self, holds: Callable[[Entries], bool]) -> int:
         low, high = 0, self.count
         while low < high:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from offsite.archives.files import Files
 from offsite.archives.kafka_backup.partition_files import Segment
-from offsite.archives.kafka_backup.record_codec import Malformed, decode_run, offsets_of
+from offsite.archives.kafka_backup.record_codec import decode_run, offsets_of
 from offsite.archives.kafka_backup.records_file import FIRST_POSITION, WINDOW_BYTES, RecordsFile
 from offsite.archives.kafka_backup.segment_index import Entries, entry_position
 from offsite.archives.kafka_backup.segment_index_file import SegmentIndexFile
@@ -77,8 +77,8 @@ class SegmentReader:
         if self.from_offset <= self.segment.start:
             return
         number = self._index.first_from(self.from_offset)
-        if 0 < number < self._index.count and self._fits(entries := self._index.entries(number, 1), 0):
-            self._number, self._position = number, entries.positions[0]
+        if 0 < number < self._index.count and self._file.describes(entry := self._index.entries(number, 1)):
+            self._number, self._position = number, entry.positions[0]
             self._last = self.from_offset - 1
 
     def _next_entries(self) -> Entries:
@@ -149,18 +149,9 @@ class SegmentReader:
         """Number, position and offset of the next entry that can be believed, from `fence` and `last` on."""
         entries = self._index.entries(number, _MAX_LOOK_AHEAD)
         for n, (offset, position) in enumerate(zip(entries.offsets, entries.positions, strict=True)):
-            if position >= fence and offset > last and self._fits(entries, n):
+            if position >= fence and offset > last and self._file.describes(entries[n : n + 1]):
                 return number + n, position, offset
         return None
-
-    def _fits(self, entries: Entries, n: int) -> bool:
-        if not FIRST_POSITION <= entries.positions[n] < entries.end(n) <= self._file.size_bytes:
-            return False
-        try:
-            record, end = self._file.record_at(entries.positions[n], entries.end(n))
-        except Malformed:
-            return False
-        return record.offset == entries.offsets[n] and end == entries.end(n)
 
     def _walk(self, end: int, below: int | None = None) -> Walk:
         walk = Walk(self._file, self._position, end, self._last)

@@ -1,0 +1,113 @@
+"""Writes archives of kafka-backup segments: the same files, byte for byte, that the tool makes of the same records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from offsite.archives.archive import ArchiveTopic, Written
+from offsite.archives.files import AppendableFiles
+from offsite.archives.kafka_backup import partition_index, segment_index
+from offsite.archives.kafka_backup.group_file import encode_group_file
+from offsite.archives.kafka_backup.names import (
+    consumer_offsets_key,
+    index_key,
+    partition_index_key,
+    records_key,
+    segment_stem,
+)
+from offsite.archives.kafka_backup.partition_files import PartitionFiles, list_partition, list_partitions
+from offsite.archives.kafka_backup.range_writer import KafkaBackupRangeWriter
+from offsite.archives.kafka_backup.records_file import VERSION
+from offsite.archives.kafka_backup.tail import mended_tail
+from offsite.log.group_offsets import GroupOffsets
+from offsite.log.range import LogRange, TopicPartition
+from offsite.model.errors import BadOption
+
+SEGMENT_BYTES = 1 << 30
+"""What the tool's script sets, and the most that keeps positions below 2^31 whatever the last record."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaBackupWriter:
+    """`segment_bytes`: the size of a records file beyond which the next record begins a new segment, as the tool's
+    max.segment.size.bytes. One writer at a time: nothing in this format could keep a second one out."""
+
+    files: AppendableFiles
+    segment_bytes: int = SEGMENT_BYTES
+    lossy: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.segment_bytes <= SEGMENT_BYTES:
+            raise BadOption(f"segments of {self.segment_bytes} bytes", hint=f"choose a size from 1 to {SEGMENT_BYTES}")
+
+    @property
+    def divides(self) -> bool:
+        return False
+
+    def ends(self) -> Mapping[TopicPartition, int]:
+        """See `ArchiveWriter`; reads the tails of the last segment's files, more only where a crash left work."""
+        tails = {each.topic_partition: mended_tail(self.files, each) for each in list_partitions(self.files)}
+        return {partition: tail.end for partition, tail in tails.items() if tail.end > 0}
+
+    def open(self, log_range: LogRange) -> KafkaBackupRangeWriter:
+        """Mends the partition's end, like `ends`: a task that is tried again goes on behind what it flushed before."""
+        partition = list_partition(self.files, log_range.topic, log_range.partition)
+        tail = mended_tail(self.files, partition)
+        return KafkaBackupRangeWriter(
+            files=self.files, log_range=log_range, segment_bytes=self.segment_bytes, tail=tail, lossy=self.lossy
+        )
+
+    def finish(
+        self,
+        written: Sequence[Written],  # noqa: ARG002 - all indexes are written already
+        topics: Sequence[ArchiveTopic],
+        groups: Mapping[str, GroupOffsets],
+    ) -> tuple[str, ...]:
+        """Partitions without records get an empty segment, as the tool makes, so that they are not forgotten. Committed
+        offsets are replaced; without any group, those of before are left alone."""
+        for topic in topics:
+            present = {each.partition: each for each in list_partitions(self.files, topic.topic)}
+            for partition in range(topic.partitions):
+                found = present.get(partition)
+                if found is None or not found.segments:
+                    self._make_empty(topic.topic, partition)
+            if groups:
+                self._write_groups(topic, present, groups)
+        return tuple(_unheld(topics, groups))
+
+    def _make_empty(self, topic: str, partition: int) -> None:
+        stem = segment_stem(partition, 0)
+        self.files.put(records_key(topic, stem), VERSION)
+        self.files.put(index_key(topic, stem), segment_index.VERSION)
+        listed = partition_index.encode_partition_index([(stem, 0)])
+        self.files.put(partition_index_key(topic, partition), listed)
+
+    def _write_groups(
+        self, topic: ArchiveTopic, present: Mapping[int, PartitionFiles], groups: Mapping[str, GroupOffsets]
+    ) -> None:
+        committed: dict[int, dict[str, int]] = {}
+        for group, partition, offset in _committed(topic.topic, groups):
+            committed.setdefault(partition, {})[group] = offset
+        for partition in range(topic.partitions):
+            key = consumer_offsets_key(topic.topic, partition)
+            if partition in committed or (partition in present and present[partition].group_file is not None):
+                new = encode_group_file(committed.get(partition, {}))
+                if self.files.get(key) != new:
+                    self.files.put(key, new)
+
+
+def _committed(topic: str, groups: Mapping[str, GroupOffsets]) -> Iterator[tuple[str, int, int]]:
+    """Group, partition and offset of all that is committed on the topic."""
+    for name, group in groups.items():
+        for offsets in group.topics:
+            if offsets.topic == topic:
+                yield from ((name, row.partition, row.offset) for row in offsets)
+
+
+def _unheld(topics: Sequence[ArchiveTopic], groups: Mapping[str, GroupOffsets]) -> Iterator[str]:
+    if any(topic.configs or topic.replication_factor > 0 for topic in topics):
+        yield "kafka-backup has no place for the settings and the replication factor of topics"
+    rows = [row for group in groups.values() for offsets in group.topics for row in offsets]
+    if any(row.metadata or row.leader_epoch >= 0 for row in rows):
+        yield "kafka-backup has no place for the metadata and leader epochs of committed offsets"
