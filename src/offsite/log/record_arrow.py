@@ -10,8 +10,10 @@ not, and the time -1 (the producer gave none) is one millisecond before 1970.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from array import array
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from offsite.log.batch import HEADER_BYTES, BatchHeader
 from offsite.log.buffer import Buffer
@@ -36,6 +38,7 @@ _MAX_TIME_US = (1 << 63) - 1
 _US_PER_MS = 1000
 
 
+@cache
 def arrow_schema() -> pa.Schema:
     """The columns: those of Spark's Kafka source in its order, then `commit`, which listed the segment."""
     import pyarrow as pa
@@ -89,7 +92,8 @@ class ArrowColumns:
         """Some records of one batch."""
         for offset, timestamp_ms, _, key, value, headers in records:
             if headers:
-                self._headers.append((len(self._offsets), headers))
+                self._header_starts.append((len(self._offsets), len(self._headers)))
+                self._headers += headers
             self._keys.append(key)
             self._values.append(value)
             self._offsets.append(offset)
@@ -110,11 +114,11 @@ class ArrowColumns:
             pa.array(self._values, pa.binary()),
             pa.repeat(pa.scalar(self._topic, pa.string()), rows),
             pa.repeat(pa.scalar(self._partition, pa.int32()), rows),
-            pa.array(self._offsets, pa.int64()),
+            _integers(self._offsets, pa.int64()),
             _times(self._times_ms),
-            pa.array(self._types, pa.int32()),
-            _headers(self._headers, rows),
-            pa.array(self._commits, pa.int64()),
+            _runs(pa.int32(), [(run.timestamp_type, run.rows) for run in self._runs]),
+            _headers(self._header_starts, self._headers, rows),
+            _runs(pa.int64(), [(run.commit, run.rows) for run in self._runs]),
         ]
         self._clear()
         return pa.RecordBatch.from_arrays(columns, schema=arrow_schema())
@@ -122,11 +126,11 @@ class ArrowColumns:
     def _clear(self) -> None:
         self._keys: list[bytes | None] = []
         self._values: list[bytes | None] = []
-        self._offsets: list[int] = []
-        self._times_ms: list[int] = []
-        self._types: list[int] = []
-        self._commits: list[int | None] = []
-        self._headers: list[tuple[int, Sequence[tuple[str, bytes | None]]]] = []
+        self._offsets = array("q")
+        self._times_ms = array("q")
+        self._header_starts: list[tuple[int, int]] = []
+        self._headers: list[tuple[str, bytes | None]] = []
+        self._runs: list[_Run] = []
         self._bytes = 0
 
     def _extend(self, plain: Buffer) -> None:
@@ -136,56 +140,80 @@ class ArrowColumns:
         add_offset, add_time = self._offsets.append, self._times_ms.append
         for row in DefaultRecordBatch(plain):
             if headers := row.headers:
-                self._headers.append((len(self._offsets), headers))
+                self._header_starts.append((len(self._offsets), len(self._headers)))
+                self._headers += headers
             add_key(row.key)
             add_value(row.value)
             add_offset(row.offset)
             add_time(row.timestamp)
 
     def _complete(self, timestamp_type: int, commit: int | None, size_bytes: int) -> None:
-        """Fill the columns in which all rows of a batch are alike."""
-        new = len(self._offsets) - len(self._types)
-        self._types += [timestamp_type] * new
-        self._commits += [commit] * new
+        """Note the columns in which all rows of a batch are alike."""
+        last = self._runs[-1] if self._runs else _Run(0, timestamp_type, commit)
+        end = sum(run.rows for run in self._runs)
+        new = len(self._offsets) - end
+        if (last.timestamp_type, last.commit) == (timestamp_type, commit):
+            self._runs[-1:] = [last._replace(rows=last.rows + new)]
+        else:
+            self._runs.append(_Run(new, timestamp_type, commit))
         self._bytes += size_bytes
 
     def _cut(self, rows: int) -> None:
-        for column in (self._keys, self._values, self._offsets, self._times_ms):
-            del column[rows:]  # type: ignore[attr-defined]  # lists of different things
-        while self._headers and self._headers[-1][0] >= rows:
-            self._headers.pop()
+        del self._keys[rows:], self._values[rows:], self._offsets[rows:], self._times_ms[rows:]
+        while self._header_starts and self._header_starts[-1][0] >= rows:
+            _, start = self._header_starts.pop()
+            del self._headers[start:]
 
 
-def _times(times_ms: list[int]) -> pa.Array:
-    """Milliseconds as Spark's microseconds. Kafka allows any int64: what does not fit becomes the first or last time."""
+class _Run(NamedTuple):
+    """Consecutive rows that are alike in these columns."""
+
+    rows: int
+    timestamp_type: int
+    commit: int | None
+
+
+def _integers(values: array[int], kind: pa.DataType) -> pa.Array:
+    """The 64-bit numbers as they lie in memory: no copy, and no look at each."""
+    import pyarrow as pa
+
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def _runs(kind: pa.DataType, runs: Sequence[tuple[int | None, int]]) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.concat_arrays([pa.repeat(pa.scalar(value, kind), rows) for value, rows in runs])
+
+
+def _times(times_ms: array[int]) -> pa.Array:
+    """Milliseconds as Spark's microseconds. Kafka allows any int64: what does not fit becomes the first or last one."""
     import pyarrow as pa
 
     kind = pa.timestamp("us", tz="UTC")
     try:
-        return pa.array(times_ms, pa.timestamp("ms", tz="UTC")).cast(kind)
+        return _integers(times_ms, pa.timestamp("ms", tz="UTC")).cast(kind)
     except pa.ArrowInvalid:
         clamped = (min(max(time_ms * _US_PER_MS, -_MAX_TIME_US), _MAX_TIME_US) for time_ms in times_ms)
-        return pa.array(list(clamped), pa.int64()).cast(kind)
+        return _integers(array("q", clamped), kind)
 
 
-def _headers(rows_with: Iterable[tuple[int, Sequence[tuple[str, bytes | None]]]], rows: int) -> pa.Array:
-    """A list for each of `rows` rows: null for those that are not among `rows_with`."""
+def _headers(starts: Sequence[tuple[int, int]], headers: Sequence[tuple[str, bytes | None]], rows: int) -> pa.Array:
+    """A list for each of `rows` rows, null where none starts; `starts`: (row, where its list starts in `headers`)."""
     import pyarrow as pa
 
     kind: Any = arrow_schema().field("headers").type
-    names: list[str] = []
-    values: list[bytes | None] = []
-    offsets: list[int | None] = [None] * rows
-    for row, headers in rows_with:
-        offsets[row] = len(names)
-        for name, value in headers:
-            names.append(name)
-            values.append(value)
-    if not names:
+    if not headers:
         return pa.nulls(rows, kind)
-    fields = [pa.array(_texts(names), pa.string()), pa.array(values, pa.binary())]
-    items = pa.StructArray.from_arrays(fields, fields=list(kind.value_type))
-    return pa.ListArray.from_arrays(pa.array([*offsets, len(names)], pa.int32()), items, type=kind)
+    offsets: list[int | None] = [None] * rows
+    for row, start in starts:
+        offsets[row] = start
+    offsets.append(len(headers))
+    names, values = _texts([name for name, _ in headers]), [value for _, value in headers]
+    items = pa.StructArray.from_arrays(
+        [pa.array(names, pa.string()), pa.array(values, pa.binary())], fields=list(kind.value_type)
+    )
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items, type=kind)
 
 
 def _texts(names: list[str]) -> list[str]:

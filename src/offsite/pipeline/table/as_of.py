@@ -1,0 +1,99 @@
+"""The restore point that a table shows, and which commit listed each of its segments."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from offsite.model.errors import NoSuchRestorePoint, NoSuchTopic
+from offsite.model.names import PROTECTED_TOPICS
+from offsite.model.selection import TopicSelection
+from offsite.model.time import parse_time
+from offsite.pipeline.point_in_time import PointInTime, point_in_time
+from offsite.pipeline.table.options import TableOptions
+from offsite.repository.backup import Backup
+from offsite.repository.commit import Checkpoint
+from offsite.repository.open_store import open_store
+from offsite.repository.repository import Repository
+from offsite.repository.state import BackupState
+
+
+def open_backup(options: TableOptions) -> Backup:
+    """Raises `RepositoryNotFound`, `BackupNotFound`, `BadRepositoryUrl`, and what the store raises."""
+    return Repository.open(open_store(options.repo)).backup(options.backup)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePoint:
+    """A restore point in numbers that never change their meaning: commit, the checkpoint whose cut counts, a date."""
+
+    commit: int
+    checkpoint: int | None = None
+    until_ms: int | None = None
+
+
+def find_table_point(options: TableOptions, backup: Backup) -> TablePoint:
+    """What the options mean now: the newest commit, or a time like `2h-ago`, is another one a moment later.
+
+    Raises `NoSuchRestorePoint`, `BadOption` for a time that is none.
+    """
+    head = backup.state()
+    return TablePoint(
+        commit=_commit(options, backup, head).seq,
+        checkpoint=options.checkpoint,
+        until_ms=None if options.at is None else parse_time(options.at, now_ms=backup.store.now_ms()),
+    )
+
+
+def restore_point(point: TablePoint, backup: Backup) -> PointInTime:
+    """Raises `NoSuchRestorePoint` when it is none any more."""
+    head = backup.state()
+    ends = None
+    if point.checkpoint is not None:
+        ends = dict.fromkeys(head.positions, 0) | dict(_checkpoint(head, point.checkpoint).ends)
+    return point_in_time(backup.state_at(point.commit, head=head), ends=ends, until_ms=point.until_ms)
+
+
+def selected_topics(selection: TopicSelection, state: BackupState) -> tuple[str, ...]:
+    """The topics of `state` that are meant. Raises `NoSuchTopic` for a name in full that is not there."""
+    known = {incarnation.topic for incarnation in state.topics}
+    if missing := selection.missing(known):
+        raise NoSuchTopic(
+            f"backup {state.backup} has no topic {', '.join(missing)} at commit {state.seq}",
+            hint=f"see its topics with: offsite show {state.backup}",
+        )
+    return selection.select(known, internal=PROTECTED_TOPICS)
+
+
+def commits_of(backup: Backup, keys: Collection[str], *, upto: int) -> Mapping[str, int]:
+    """The number of the commit that listed each segment. Reads the commit log from the start until all are found."""
+    found: dict[str, int] = {}
+    wanted = set(keys)
+    if not wanted:
+        return found
+    for stored in backup.log.read(after=0, upto=upto):
+        listed = wanted & {segment.key for segment in stored.commit.changes.segments}
+        found |= dict.fromkeys(listed, stored.commit.seq)
+        if len(found) == len(wanted):
+            break
+    return found
+
+
+def _commit(options: TableOptions, backup: Backup, head: BackupState) -> BackupState:
+    if options.commit is not None:
+        return backup.state_at(options.commit, head=head)
+    if options.as_of is not None:
+        return backup.state_at_time(parse_time(options.as_of, now_ms=backup.store.now_ms()), head=head)
+    if options.checkpoint is not None:
+        taken = _checkpoint(head, options.checkpoint)
+        return backup.state_at(next(each.seq for each in head.history if each.checkpoint == taken.id), head=head)
+    return backup.state_at(head.seq, head=head)
+
+
+def _checkpoint(head: BackupState, number: int) -> Checkpoint:
+    taken = head.checkpoint(number)
+    if taken is None:
+        raise NoSuchRestorePoint(
+            f"backup {head.backup} has no checkpoint {number}", hint=f"see its commits with: offsite show {head.backup}"
+        )
+    return taken

@@ -1,0 +1,134 @@
+"""`spark.read.format("offsite")`: Spark's view of a backup as a table. The shell around `scan_plan` and `arrow_scan`.
+
+An installed offsite is found by Spark itself, through the module `pyspark_offsite`; `register` does it by hand and
+lets Spark push filters down, which it does not do unless `spark.sql.python.filterPushdown.enabled` says so.
+Imports pyspark; must stay out of what commands import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+
+from offsite.model.errors import BadOption
+from offsite.pipeline.table.arrow_scan import scan_arrow
+from offsite.pipeline.table.as_of import (
+    TablePoint,
+    commits_of,
+    find_table_point,
+    open_backup,
+    restore_point,
+    selected_topics,
+)
+from offsite.pipeline.table.options import EARLIEST, TableOptions, read_options
+from offsite.pipeline.table.pushdown import narrowed
+from offsite.pipeline.table.row_filter import RowFilter
+from offsite.pipeline.table.scan_plan import ScanTask, plan_scan, with_commits
+from offsite.repository.backup import Backup
+from offsite.repository.store import Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
+
+PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
+
+SCHEMA = (
+    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT,"
+    " headers ARRAY<STRUCT<key: STRING, value: BINARY>>, commit BIGINT"
+)
+
+
+def register(spark: SparkSession) -> None:
+    """Let `spark` know the format, and push filters down to it."""
+    spark.dataSource.register(OffsiteDataSource)
+    spark.conf.set(PUSHDOWN_SETTING, "true")
+
+
+class OffsiteDataSource(DataSource):
+    """One table: what the options name, as of one restore point. That is fixed when the table is loaded, so that a
+    DataFrame shows the same rows at each use. A stream has no such point. Options: see `TableOptions`."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = read_options(options)
+        backup = open_backup(self._options)
+        is_empty = backup.state().seq == 0  # where a stream may wait for the first commit
+        self._point = None if is_empty else find_table_point(self._options, backup)
+
+    @classmethod
+    def name(cls) -> str:
+        return "offsite"
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  # Spark gives it by name
+        if self._options.starting_commit != EARLIEST:
+            raise BadOption("option startingCommit is for streams", hint="name what to read with commit or asOf")
+        backup = open_backup(self._options)
+        return TableReader(self._options, backup, self._point or find_table_point(self._options, backup))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802  # Spark's names
+        from offsite.pipeline.table.stream import TableStream
+
+        return TableStream(self._options, open_backup(self._options))
+
+
+class ScanPartition(InputPartition):
+    """One task of a scan, and where to read: what travels to a worker."""
+
+    def __init__(self, task: ScanTask, store: Store) -> None:
+        super().__init__(task)
+        self.task, self.store = task, store
+
+
+class TableReader(DataSourceReader):
+    """Reads one restore point. Lives on the driver to plan, and in each worker to read one partition."""
+
+    def __init__(self, options: TableOptions, backup: Backup, point: TablePoint) -> None:
+        self._options, self._backup, self._point = options, backup, point
+        self._rows = RowFilter()
+
+    @property
+    def pushFilters(self) -> Callable[[list[Filter]], Iterable[Filter]]:  # noqa: N802  # Spark's name
+        return _Pushdown(self)
+
+    def narrow(self, filters: Iterable[Filter]) -> None:
+        self._rows = narrowed(self._rows, filters)
+
+    def partitions(self) -> list[InputPartition]:  # Spark insists on a list
+        point = restore_point(self._point, self._backup)
+        topics = selected_topics(self._options.selection, point.state)
+        tasks = plan_scan(point, topics, self._rows, read_committed=self._options.read_committed)
+        if self._options.with_commit:
+            keys = [scan.segment.key for task in tasks for scan in task.segments]
+            tasks = with_commits(tasks, commits_of(self._backup, keys, upto=point.state.seq))
+        return [ScanPartition(task, self._backup.store) for task in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_partition(partition)
+
+
+def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """Where there is nothing to read, Spark still asks for one partition, which is not ours."""
+    return scan_arrow(partition.task, partition.store) if isinstance(partition, ScanPartition) else iter(())
+
+
+class _Pushdown:
+    """The reader's `pushFilters`. Spark refuses a reader that has one while pushdown is off, and pushdown is off unless
+    the session says otherwise: so it looks as if it were not there. Without it a scan reads more, and finds the same.
+    """
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, reader: TableReader) -> None:
+        self._reader = reader
+
+    def __call__(self, filters: list[Filter]) -> list[Filter]:
+        """All come back: what is left out by them saves reading, and Spark goes on to look at each row."""
+        self._reader.narrow(filters)
+        return filters

@@ -1,0 +1,96 @@
+"""The options of `spark.read.format("offsite")`, as text, into values. Names are read in any case, as Spark does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from offsite.model.errors import BadOption
+from offsite.model.selection import TopicSelection, parse_selection
+
+BATCH_OPTIONS = ("commit", "checkpoint", "asOf", "at")
+STREAM_OPTIONS = ("startingCommit",)
+ALL_OPTIONS = ("repo", "backup", "topics", "exclude", "isolation", "withCommit", *BATCH_OPTIONS, *STREAM_OPTIONS)
+
+EARLIEST, LATEST = "earliest", "latest"
+_ISOLATION = ("read_committed", "read_uncommitted")
+_BOOLEANS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOptions:
+    """What to read.
+
+    `repo`: a folder or a URL; `backup`: its name; `topics`, `exclude`: patterns as on the command line, all by default.
+    As of: `commit`, `checkpoint`, or `as_of` (the newest commit at or before that time), the newest by default; of that
+    `at` keeps the records dated then or before. `with_commit` false leaves the column `commit` null, which saves
+    reading the commit log: worth it for a backup of many thousand commits.
+    A stream begins with `starting_commit`: `earliest`, `latest` (only what comes) or a number.
+    """
+
+    repo: str
+    backup: str
+    selection: TopicSelection
+    commit: int | None = None
+    checkpoint: int | None = None
+    as_of: str | None = None
+    at: str | None = None
+    read_committed: bool = True
+    with_commit: bool = True
+    starting_commit: int | str = EARLIEST
+
+
+def read_options(given: Mapping[str, str]) -> TableOptions:
+    """Raises `BadOption` for what is missing, unknown, unreadable or contradicts itself."""
+    names = {name.lower(): name for name in ALL_OPTIONS}
+    found = {names.get(name.lower(), name): value for name, value in given.items()}
+    if unknown := sorted(set(found) - set(ALL_OPTIONS)):
+        raise BadOption(f"the table has no option {unknown[0]!r}", hint=f"it has: {', '.join(ALL_OPTIONS)}")
+    if missing := [name for name in ("repo", "backup") if not found.get(name)]:
+        raise BadOption(f"the table needs the option {missing[0]!r}", hint="repo: a folder or a URL; backup: its name")
+    _check_one_point(found)
+    return TableOptions(
+        repo=found["repo"],
+        backup=found["backup"],
+        selection=parse_selection([found.get("topics", "*")], [found.get("exclude", "")]),
+        commit=_number(found, "commit"),
+        checkpoint=_number(found, "checkpoint"),
+        as_of=found.get("asOf"),
+        at=found.get("at"),
+        read_committed=_choice(found, "isolation", _ISOLATION) == _ISOLATION[0],
+        with_commit=_BOOLEANS[_choice(found, "withCommit", tuple(_BOOLEANS))],
+        starting_commit=_starting_commit(found),
+    )
+
+
+def _check_one_point(found: Mapping[str, str]) -> None:
+    points = [name for name in ("commit", "checkpoint", "asOf") if name in found]
+    if len(points) > 1:
+        raise BadOption(f"{points[0]} and {points[1]} both say as of when", hint="give one of them")
+    if "checkpoint" in found and "at" in found:
+        raise BadOption("checkpoint and at both say where to stop", hint="give one of them")
+
+
+def _number(found: Mapping[str, str], name: str) -> int | None:
+    text = found.get(name)
+    if text is None:
+        return None
+    if not text.isdecimal():
+        raise BadOption(f"option {name} is {text!r}, not a number")
+    return int(text)
+
+
+def _choice(found: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
+    value = found.get(name, allowed[0]).lower()
+    if value not in allowed:
+        raise BadOption(f"option {name} is {value!r}", hint=f"choose one of {', '.join(allowed)}")
+    return value
+
+
+def _starting_commit(found: Mapping[str, str]) -> int | str:
+    text = found.get("startingCommit", EARLIEST).lower()
+    if text in {EARLIEST, LATEST}:
+        return text
+    if not text.isdecimal() or int(text) < 1:
+        raise BadOption(f"option startingCommit is {text!r}", hint="write earliest, latest, or a commit's number")
+    return int(text)
