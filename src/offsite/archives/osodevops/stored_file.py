@@ -12,7 +12,7 @@ from offsite.archives.files import Files
 __all__ = ["FileSums", "StoredFile"]
 
 PART_BYTES = 16 << 20
-"""A file up to this size is fetched once and kept; of a longer one, only a part is in memory."""
+"""A file up to this size is fetched once and kept; of a longer one, only a part is in memory. Any header fits in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

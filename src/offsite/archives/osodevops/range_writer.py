@@ -1,0 +1,140 @@
+"""Writes the records of one range as segments: a new one begins before it would grow beyond its size.
+
+A segment's name and bytes follow from the range's records alone, so writing the range again replaces it by itself.
+No segment counts before the manifest lists it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from offsite.archives.archive import FileReceipt, Written
+from offsite.archives.files import Files
+from offsite.archives.osodevops.representable import RecordEncoder
+from offsite.archives.osodevops.segment import FOOTER, FOOTER_MAGIC, HEADER_BYTES, MAGIC, VERSION, ZSTD, SegmentHeader
+from offsite.log.range import LogRange
+from offsite.log.record import Record
+
+if TYPE_CHECKING:
+    from zstandard import ZstdCompressionObj
+
+__all__ = ["START_DIGITS", "SegmentRangeWriter"]
+
+START_DIGITS = 20
+
+ZSTD_LEVEL = 3
+"""The tool's own default."""
+COMPRESS_BYTES = 256 << 10
+"""So much is handed to the compressor at a time: one call for each record would cost more than the compressing."""
+
+
+class SegmentRangeWriter:
+    def __init__(
+        self, *, files: Files, log_range: LogRange, prefix: str, segment_bytes: int, encoder: RecordEncoder
+    ) -> None:
+        self._files = files
+        self._range = log_range
+        self._prefix = f"{prefix}topics/{log_range.topic}/partition={log_range.partition}"
+        self._segment_bytes = segment_bytes
+        self._encoder = encoder
+        self._open: _OpenSegment | None = None
+        self._done: list[FileReceipt] = []
+
+    def append(self, records: Sequence[Record]) -> None:
+        encode = self._encoder.encode
+        for record in records:
+            encoded = encode(record)
+            if self._open and self._open.plain_bytes + len(encoded) > self._segment_bytes:
+                self._end_segment()
+            if self._open is None:
+                self._open = _OpenSegment()
+            self._open.add(record, encoded)
+
+    def close(self) -> Written:
+        self._end_segment()
+        return Written(
+            range=self._range,
+            files=tuple(self._done),
+            records=sum(receipt.records for receipt in self._done),
+            losses=tuple(sorted(self._encoder.losses.items())),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open = None
+
+    def _end_segment(self) -> None:
+        segment, self._open = self._open, None
+        if segment is None:
+            return
+        data = segment.finish()
+        name = f"{self._prefix}/segment-{segment.first_offset:0{START_DIGITS}}.bin.zst"
+        self._files.put(name, data, last_message_ms=segment.timestamp_max_ms)
+        self._done.append(segment.receipt(self._range, name, data))
+
+
+class _OpenSegment:
+    """Compresses as it grows, so that only stored bytes are kept; the header comes last into its place."""
+
+    def __init__(self) -> None:
+        import zstandard
+
+        self.plain_bytes = self.records = 0
+        self.first_offset = self.last_offset = -1
+        self.timestamp_min_ms, self.timestamp_max_ms = 1 << 63, -1
+        self._stored = bytearray(HEADER_BYTES)
+        self._compressor: ZstdCompressionObj = zstandard.ZstdCompressor(level=ZSTD_LEVEL).compressobj()
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+
+    def add(self, record: Record, encoded: bytes) -> None:
+        if not self.records:
+            self.first_offset = record.offset
+        self.last_offset = record.offset
+        self.records += 1
+        self.plain_bytes += len(encoded)
+        self.timestamp_min_ms = min(self.timestamp_min_ms, record.timestamp_ms)
+        self.timestamp_max_ms = max(self.timestamp_max_ms, record.timestamp_ms)
+        self._pending.append(encoded)
+        self._pending_bytes += len(encoded)
+        if self._pending_bytes >= COMPRESS_BYTES:
+            self._compress_pending()
+
+    def finish(self) -> bytearray:
+        """The whole file."""
+        self._compress_pending()
+        stored = self._stored
+        stored += self._compressor.flush()
+        header = SegmentHeader(MAGIC, VERSION, ZSTD, self.records, self.first_offset, self.last_offset)
+        stored[:HEADER_BYTES] = header.encode()
+        stored += FOOTER.pack(zlib.crc32(stored), FOOTER_MAGIC)
+        return stored
+
+    def receipt(self, log_range: LogRange, name: str, data: bytearray) -> FileReceipt:
+        of = log_range.topic_partition
+        end = self.last_offset + 1
+        return FileReceipt(
+            name=name,
+            range=LogRange(topic=of.topic, partition=of.partition, start=self.first_offset, end=end),
+            first_offset=self.first_offset,
+            last_offset=self.last_offset,
+            records=self.records,
+            size_bytes=len(data),
+            plain_bytes=self.plain_bytes,
+            timestamp_min_ms=self.timestamp_min_ms,
+            timestamp_max_ms=self.timestamp_max_ms,
+            content_hash=hashlib.sha256(data).hexdigest(),
+        )
+
+    def _compress_pending(self) -> None:
+        self._stored += self._compressor.compress(b"".join(self._pending))
+        self._pending = []
+        self._pending_bytes = 0

@@ -1,0 +1,154 @@
+"""Writes backups that osodevops/kafka-backup restores: segments of version 1, and a manifest that lists them, last.
+
+It continues its own backups and the tool's. Segments that no manifest lists do not exist for readers: those that a
+crashed export left inside the ranges being written are replaced, or removed before the manifest is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from offsite.archives.archive import ArchiveTopic, Written, refuse_damage
+from offsite.archives.files import Files
+from offsite.archives.osodevops.group_snapshot import encode_snapshot
+from offsite.archives.osodevops.manifest import Manifest
+from offsite.archives.osodevops.manifest_update import ManifestUpdate
+from offsite.archives.osodevops.place import MANIFEST, SNAPSHOT, read_manifest, segment_partition
+from offsite.archives.osodevops.range_writer import START_DIGITS, SegmentRangeWriter
+from offsite.archives.osodevops.representable import RecordEncoder
+from offsite.log.group_offsets import GroupOffsets, offset_count, on_topics
+from offsite.log.range import LogRange, TopicPartition
+from offsite.model.clock import Clock, SystemClock
+from offsite.model.errors import BadOption, DamagedArchive
+
+__all__ = ["MAX_SEGMENT_BYTES", "SEGMENT_BYTES", "OsodevopsWriter"]
+
+SEGMENT_BYTES = 32 << 20
+"""Before compression: what a task holds in memory, compressed, while it writes."""
+MAX_SEGMENT_BYTES = 128 << 20
+"""The tool's reader holds a whole segment and all its records in memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OsodevopsWriter:
+    """With a `backup_id`, the backup is the folder of that name below the root; without, the root is the backup, and
+    its id the last part of the root's name: the tool is given the place above. `offset_headers` appends the tool's
+    `x-original-*` headers, which its `header-based` restore of groups needs. `lossy` leaves out what cannot be held.
+    """
+
+    files: Files
+    backup_id: str = ""
+    cluster_id: str = ""
+    segment_bytes: int = SEGMENT_BYTES
+    offset_headers: bool = False
+    lossy: bool = False
+    clock: Clock = field(default_factory=SystemClock)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.segment_bytes <= MAX_SEGMENT_BYTES:
+            raise BadOption(f"segments of {self.segment_bytes} bytes: the tool reads up to {MAX_SEGMENT_BYTES}")
+
+    @property
+    def divides(self) -> bool:
+        """Names are by first offset, and readers follow the manifest."""
+        return True
+
+    def ends(self) -> Mapping[TopicPartition, int]:
+        ends = {of: partition.end for of, partition in self._manifest().partitions()}
+        return {of: end for of, end in ends.items() if end is not None}
+
+    def open(self, log_range: LogRange) -> SegmentRangeWriter:
+        encoder = RecordEncoder(
+            log_range.topic_partition,
+            is_lossy=self.lossy,
+            offset_headers=self.offset_headers,
+            cluster_id=self.cluster_id,
+        )
+        return SegmentRangeWriter(
+            files=self.files,
+            log_range=log_range,
+            prefix=self._prefix,
+            segment_bytes=self.segment_bytes,
+            encoder=encoder,
+        )
+
+    def finish(
+        self, written: Sequence[Written], topics: Sequence[ArchiveTopic], groups: Mapping[str, GroupOffsets]
+    ) -> tuple[str, ...]:
+        manifest = self._manifest()
+        files = [receipt for each in written for receipt in each.files]
+        self._remove_leftovers(manifest, written)
+        kept = on_topics(groups, dict.fromkeys((topic.topic for topic in topics), ""))
+        now_ms = self.clock.now_ms()
+        if kept:
+            self.files.put(self._prefix + SNAPSHOT, encode_snapshot(kept, snapshot_ms=now_ms))
+        update = ManifestUpdate(
+            manifest=manifest,
+            backup_id=manifest.backup_id or self._new_backup_id(),
+            cluster_id=self.cluster_id,
+            now_ms=now_ms,
+        )
+        self.files.put(self._prefix + MANIFEST, update.with_files(files, topics))
+        return tuple(_left_out(groups, kept))
+
+    @property
+    def _prefix(self) -> str:
+        return f"{self.backup_id}/" if self.backup_id else ""
+
+    def _manifest(self) -> Manifest:
+        manifest = read_manifest(self.files, self._prefix, refuse_damage)
+        if manifest is None:
+            self._new_backup_id()  # refuses a place that can have none before anything is written
+            return Manifest(prefix=self._prefix)
+        if self.backup_id not in ("", manifest.backup_id):
+            raise DamagedArchive(f"{self._prefix}{MANIFEST} is of the backup {manifest.backup_id!r}")
+        return manifest
+
+    def _new_backup_id(self) -> str:
+        """The name of the folder that holds the manifest, for the tool looks there."""
+        place, _, name = self.files.url.rstrip("/").rpartition("/")
+        found = self.backup_id or name
+        if not found or (not self.backup_id and place.endswith(":/")):
+            raise BadOption(
+                f"a backup of this format lies in a folder named as itself, and {self.files.url} has no name",
+                hint="export into a folder below it",
+            )
+        return found
+
+    def _remove_leftovers(self, manifest: Manifest, written: Sequence[Written]) -> None:
+        """Segments of an export that crashed, and that was cut at other offsets: all they hold was written anew."""
+        listed = {segment.key for segment in manifest.segments()}
+        listed |= {receipt.name for each in written for receipt in each.files}
+        for of, ranges in _by_partition(written).items():
+            folder = f"{self._prefix}topics/{of.topic}/partition={of.partition}/"
+            for info in list(self.files.list(folder)):
+                start = _start_by_name(info.key, self._prefix)
+                if info.key not in listed and any(each.start <= start < each.end for each in ranges):
+                    self.files.delete(info.key)
+
+
+def _by_partition(written: Sequence[Written]) -> dict[TopicPartition, list[LogRange]]:
+    found: dict[TopicPartition, list[LogRange]] = {}
+    for each in written:
+        found.setdefault(each.range.topic_partition, []).append(each.range)
+    return found
+
+
+def _start_by_name(key: str, prefix: str) -> int:
+    """-1 for what we cannot have written: the tool once numbered its segments, in fewer digits."""
+    digits = key.rpartition("/segment-")[2].removesuffix(".bin.zst")
+    is_ours = segment_partition(key, prefix) is not None and len(digits) == START_DIGITS and digits.isdecimal()
+    return int(digits) if is_ours else -1
+
+
+def _left_out(groups: Mapping[str, GroupOffsets], kept: Mapping[str, GroupOffsets]) -> list[str]:
+    sentences = []
+    rows = [row for group in kept.values() for topic in group.topics for row in topic]
+    if count := sum(bool(row.metadata) for row in rows):
+        sentences.append(f"the metadata of {count} committed offsets")
+    if count := sum(row.leader_epoch >= 0 for row in rows):
+        sentences.append(f"the leader epochs of {count} committed offsets")
+    if count := offset_count(groups) - offset_count(kept):
+        sentences.append(f"{count} committed offsets on other topics")
+    return sentences
