@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.archive_options import ArchivePlace, FormatToWrite
-from offsite.cli.options import Bootstrap, KafkaConfigFile
+from offsite.cli.options import Bootstrap, KafkaConfigFile, OptionalBackup, OptionalRepo
 from offsite.cli.restore_options import (
     At,
     Before,
@@ -20,8 +20,9 @@ from offsite.cli.restore_options import (
     IsolationOption,
     OffsetsFile,
     Partitions,
+    named_backup,
 )
-from offsite.cli.wiring import connect, open_repository
+from offsite.cli.wiring import connect
 from offsite.model.errors import BadOption
 
 if TYPE_CHECKING:
@@ -37,13 +38,6 @@ class SourceOption(StrEnum):
 From = Annotated[
     SourceOption, typer.Option("--from", help="kafka: straight from the cluster at --bootstrap, without a repository.")
 ]
-OptionalRepo = Annotated[
-    str | None,
-    typer.Option(
-        "--repo", envvar="OFFSITE_REPO", help="Repository: a folder or a URL (s3://, gs://, az://).", show_envvar=True
-    ),
-]
-OptionalBackup = Annotated[str | None, typer.Option("--backup", help="Name of the backup.")]
 Topics = Annotated[list[str] | None, typer.Option("--topics", help="Topics to export [default: all].")]
 Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Topics to leave out, same syntax.")]
 Groups = Annotated[
@@ -105,9 +99,8 @@ def export_job(options: ExportOptions, spark_master: str | None) -> ExportJob:
             raise BadOption("--from kafka reads no backup", hint="leave out --backup")
         cluster = connect(options.bootstrap, options.kafka_config)
         return export_of_cluster(cluster, target, request, slots=slots(spark_master))
-    if options.repo is None or options.backup is None:
-        raise BadOption("no backup to export", hint="name it with --repo and --backup, or add --from kafka")
-    return export_of_backup(open_repository(options.repo).backup(options.backup), target, request)
+    backup = named_backup(options.repo, options.backup, otherwise=", or export a cluster with --from kafka")
+    return export_of_backup(backup, target, request)
 
 
 def _request(options: ExportOptions) -> ExportRequest:

@@ -15,6 +15,12 @@ Repo = Annotated[
         "--repo", envvar="OFFSITE_REPO", help="Repository: a folder or a URL (s3://, gs://, az://).", show_envvar=True
     ),
 ]
+OptionalRepo = Annotated[
+    str | None,
+    typer.Option(
+        "--repo", envvar="OFFSITE_REPO", help="Repository: a folder or a URL (s3://, gs://, az://).", show_envvar=True
+    ),
+]
 Bootstrap = Annotated[
     str | None,
     typer.Option("--bootstrap", envvar="OFFSITE_BOOTSTRAP", help="Kafka brokers, as host:port[,host:port]."),
@@ -32,5 +38,6 @@ SparkMaster = Annotated[
     ),
 ]
 BackupName = Annotated[str, typer.Option("--backup", help="Name of the backup.")]
+OptionalBackup = Annotated[str | None, typer.Option("--backup", help="Name of the backup.")]
 Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="How to print the result.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]

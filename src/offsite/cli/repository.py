@@ -107,7 +107,10 @@ def _render_list(console: Console, result: BackupList) -> None:
 def _render_detail(console: Console, detail: BackupDetail) -> None:
     from rich.table import Table
 
-    console.print(f"backup {detail.summary.backup} of cluster {detail.summary.cluster_id}, topics {detail.selection}")
+    origin = f"from {detail.origin}" if detail.origin else f"of cluster {detail.summary.cluster_id}"
+    console.print(f"backup {detail.summary.backup} {origin}, topics {detail.selection}", markup=False)
+    for lack in detail.fidelity:
+        console.print(f"  not in the archive: {lack}", markup=False)
     table = Table("topic", "partition", "offsets", "records", "stored", "newest record")
     for topic in detail.topics:
         for part in topic.partitions:

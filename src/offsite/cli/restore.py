@@ -14,15 +14,18 @@ from offsite.cli.option_group import takes
 from offsite.cli.options import Output, SparkMaster, Yes
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, emit_notice
 from offsite.cli.restore_map import map_
-from offsite.cli.restore_options import RestoreOptions, restore_request
+from offsite.cli.restore_options import RestoreOptions, named_backup, restore_request
+from offsite.cli.restore_source import RestoreRunOptions, backup_to_restore
 from offsite.cli.settings_view import render_applied, render_metadata_plan, render_topic_diffs
-from offsite.cli.wiring import connect, open_repository, spark
+from offsite.cli.wiring import connect, spark
 from offsite.model.errors import Damaged
 from offsite.model.size import format_size
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from offsite.pipeline.runner import Runner
+    from offsite.repository.backup import Backup
     from offsite.services.cluster import Cluster
     from offsite.services.planned_restore import PlannedRestore
     from offsite.services.restore import RestoreResult
@@ -44,14 +47,15 @@ def plan(options: RestoreOptions, output: Output = OutputFormat.TABLE) -> None:
     """Show what a restore would do. Changes nothing, starts no JVM."""
     from offsite.services.restore_report import report_plan
 
-    prepared = _prepare(options, connect(options.bootstrap, options.kafka_config))
+    backup = named_backup(options.repo, options.backup, otherwise="")
+    prepared = _prepared(options, backup, connect(options.bootstrap, options.kafka_config))
     emit(report_plan(prepared), output=output, render=_render_plan)
 
 
 @app.command()
-@takes(RestoreOptions)
+@takes(RestoreRunOptions)
 def run(
-    options: RestoreOptions,
+    options: RestoreRunOptions,
     verify: Verify = True,
     spark_master: SparkMaster = None,
     yes: Yes = False,
@@ -61,42 +65,48 @@ def run(
 
     Topics that do not exist are created with the source's partition count and settings. At the end everything is read
     back and compared with the backup: exit code 13 when it is not the same. Exit code 3: all is restored, but some
-    consumer groups were refused.
+    consumer groups were refused. With --archive an archive of another tool is restored, as if it had been imported.
     """
-    from offsite.cli.progress import progress_of_two
-    from offsite.services.restore import run_restore
     from offsite.services.restore_report import report_plan
 
     cluster = connect(options.bootstrap, options.kafka_config)
-    with spark(spark_master, preload="offsite.pipeline.restore_task") as runner:
-        prepared = _prepare(options, cluster)
+    with (
+        spark(spark_master, preload="offsite.pipeline.restore_task") as runner,
+        backup_to_restore(options, runner) as backup,
+    ):
+        prepared = _prepared(options, backup, cluster)
         if not yes:
             emit_notice(report_plan(prepared), render=_render_plan)
             confirm(f"restore into cluster {prepared.record.cluster_id}?")
-        with progress_of_two(
-            f"restore {options.backup}", f"compare {options.backup}", total_bytes=prepared.plan.raw_bytes
-        ) as (on_progress, on_proof):
-            result = run_restore(
-                prepared,
-                admin=cluster.admin,
-                kafka=cluster.config,
-                runner=runner,
-                verify=verify,
-                on_progress=on_progress,
-                on_proof=on_proof,
-            )
-    emit(result, output=output, render=_render_result)
-    if result.verified is False:
-        raise typer.Exit(Damaged.exit_code)
+        result = _restored(prepared, cluster, runner, verify=verify)
+        emit(result, output=output, render=_render_result)
+        if result.verified is False:
+            raise typer.Exit(Damaged.exit_code)
     if result.groups is not None and result.groups.failed:
         raise typer.Exit(EXIT_PARTIAL)
 
 
-def _prepare(options: RestoreOptions, cluster: Cluster) -> PlannedRestore:
+def _prepared(options: RestoreOptions, backup: Backup, cluster: Cluster) -> PlannedRestore:
     from offsite.services.planned_restore import prepare_restore
 
-    request = restore_request(options)
-    return prepare_restore(open_repository(options.repo).backup(options.backup), cluster.admin, request)
+    return prepare_restore(backup, cluster.admin, restore_request(options))
+
+
+def _restored(prepared: PlannedRestore, cluster: Cluster, runner: Runner, *, verify: bool) -> RestoreResult:
+    from offsite.cli.progress import progress_of_two
+    from offsite.services.restore import run_restore
+
+    name = prepared.plan.backup
+    with progress_of_two(f"restore {name}", f"compare {name}", total_bytes=prepared.plan.raw_bytes) as progress:
+        return run_restore(
+            prepared,
+            admin=cluster.admin,
+            kafka=cluster.config,
+            runner=runner,
+            verify=verify,
+            on_progress=progress[0],
+            on_proof=progress[1],
+        )
 
 
 def _render_plan(console: Console, report: RestorePlanReport) -> None:

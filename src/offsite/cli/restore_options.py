@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Repo
+from offsite.cli.options import Bootstrap, KafkaConfigFile, OptionalBackup, OptionalRepo
+from offsite.cli.wiring import open_repository
+from offsite.model.errors import BadOption
 
 if TYPE_CHECKING:
+    from offsite.repository.backup import Backup
     from offsite.services.restore_request import RestoreRequest
 
 
@@ -118,8 +121,8 @@ Groups = Annotated[
 class RestoreOptions:
     """One field for each option, as typed."""
 
-    repo: Repo
-    backup: BackupName
+    repo: OptionalRepo = None
+    backup: OptionalBackup = None
     topics: Topics = None
     exclude: Exclude = None
     partitions: Partitions = None
@@ -139,6 +142,13 @@ class RestoreOptions:
     groups: Groups = None
     bootstrap: Bootstrap = None
     kafka_config: KafkaConfigFile = None
+
+
+def named_backup(repo: str | None, backup: str | None, *, otherwise: str) -> Backup:
+    """Raises `BadOption` when it is not named, `RepositoryNotFound`, `BackupNotFound`."""
+    if repo is None or backup is None:
+        raise BadOption("no backup is named", hint=f"name it with --repo and --backup{otherwise}")
+    return open_repository(repo).backup(backup)
 
 
 def restore_request(options: RestoreOptions) -> RestoreRequest:

@@ -28,6 +28,7 @@ from offsite.repository.state import BackupState
 from offsite.services.group_history import decide_history, history_options
 from offsite.services.group_snapshots import GroupsSaved, read_groups, save_groups
 from offsite.services.hole_report import HoleReport, hole_reports
+from offsite.services.import_origin import import_origin
 from offsite.services.lineage import check_lineage
 from offsite.services.metadata import FoundSettings, read_cluster_settings
 from offsite.services.schemas_topic import decide_schemas_topic, schemas_options
@@ -214,6 +215,11 @@ def _selection(request: BackupRequest, known: Backup | None) -> TopicSelection:
 
 def _check_cluster(known: Backup, cluster_id: str) -> None:
     """Before the topics: on another cluster they would only seem to be missing."""
+    if origin := import_origin(known.descriptor):
+        raise OtherCluster(
+            f"backup {known.descriptor.name} was imported from {origin}: it goes on with that alone",
+            hint="choose another name with --backup",
+        )
     if known.descriptor.cluster_id != cluster_id:
         raise OtherCluster(
             f"backup {known.descriptor.name} belongs to cluster {known.descriptor.cluster_id}, this is {cluster_id}",

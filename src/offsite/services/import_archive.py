@@ -32,9 +32,7 @@ from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 from offsite.services.group_snapshots import GroupsSaved, save_groups
 from offsite.services.hole_report import HoleReport, hole_reports
-
-FORMAT_OPTION, PLACE_OPTION = "import.format", "import.from"
-"""Options of an imported backup: it belongs to that archive."""
+from offsite.services.import_origin import import_origin, origin_options
 
 EVERYTHING = TopicSelection(include=("*",), internal=True)
 
@@ -52,7 +50,7 @@ class ImportRequest:
 
     @property
     def options(self) -> tuple[tuple[str, str], ...]:
-        return (FORMAT_OPTION, self.format), (PLACE_OPTION, self.place)
+        return origin_options(self.format, self.place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,9 +148,8 @@ def _known(repository: Repository, request: ImportRequest) -> Backup | None:
         known = repository.backup(request.backup)
     except BackupNotFound:
         return None
-    options = dict(known.descriptor.options)
-    if any(options.get(name) != value for name, value in request.options):
-        origin = f"the {options[FORMAT_OPTION]} archive {options[PLACE_OPTION]}" if PLACE_OPTION in options else "Kafka"
+    if not set(request.options) <= set(known.descriptor.options):
+        origin = import_origin(known.descriptor) or f"cluster {known.descriptor.cluster_id}"
         raise BackupExists(
             f"backup {request.backup} was made from {origin}, not from the {request.format} archive {request.place}",
             hint="choose another name with --backup",

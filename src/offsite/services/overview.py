@@ -15,6 +15,7 @@ from offsite.repository.history import CommitSummary
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 from offsite.services.hole_report import HoleReport, hole_reports
+from offsite.services.import_origin import import_origin
 
 STALE_AFTER_S = 24 * 3600
 """A backup without a commit for a day gets attention: the least demanding schedule people have is a nightly one."""
@@ -69,7 +70,8 @@ class TopicDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupDetail:
-    """`settings` are those of the cluster, when they were asked for and are in the backup."""
+    """`settings` are those of the cluster, when they were asked for and are in the backup. Of an imported backup
+    `origin` names the archive, and `fidelity` says what that did not hold of its source."""
 
     summary: BackupSummary
     selection: str
@@ -78,6 +80,8 @@ class BackupDetail:
     holes: tuple[HoleReport, ...]
     restore_points: tuple[CommitSummary, ...]
     settings: ClusterSettings | None = None
+    origin: str = ""
+    fidelity: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +126,8 @@ def show_backup(backup: Backup, *, commit: int | None = None, with_settings: boo
         holes=hole_reports(state.holes),
         restore_points=tuple(state.history),
         settings=get_cluster_snapshot(backup.store, state.metadata) if with_settings and state.metadata else None,
+        origin=import_origin(backup.descriptor),
+        fidelity=backup.descriptor.fidelity,
     )
 
 

@@ -1,0 +1,99 @@
+"""What `offsite restore run` restores: a backup, or an archive by way of a backup that goes when all is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.archive_options import SkipDamaged
+from offsite.cli.output import emit_notice, note
+from offsite.cli.restore_options import RestoreOptions, named_backup
+from offsite.model.errors import BadOption
+
+if TYPE_CHECKING:
+    from offsite.pipeline.runner import Runner
+    from offsite.repository.backup import Backup
+
+Archive = Annotated[
+    str | None,
+    typer.Option(
+        "--archive",
+        help="Restore this archive of another tool (a folder or a URL, with --format) instead of a backup. It is "
+        "imported first: all of it is read and stored once more, in about its size; that copy goes when the restore "
+        "has succeeded.",
+    ),
+]
+Format = Annotated[
+    str | None,
+    typer.Option("--format", help="Format of --archive: avro, kafka-backup, osodevops, parquet, jsonl, trivadis."),
+]
+StagingPlace = Annotated[
+    str | None,
+    typer.Option(
+        "--staging",
+        help="Repository for the copy of --archive, made if there is none; Spark workers must reach it.",
+        show_default="a folder in the user's cache",
+    ),
+]
+KeepStaging = Annotated[
+    bool, typer.Option("--keep-staging", help="Keep the copy of --archive, with the map from old to new offsets.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreRunOptions(RestoreOptions):
+    archive: Archive = None
+    format: Format = None
+    staging: StagingPlace = None
+    keep_staging: KeepStaging = False
+    skip_damaged: SkipDamaged = False
+
+
+@contextmanager
+def backup_to_restore(options: RestoreRunOptions, runner: Runner) -> Iterator[Backup]:
+    """Leave it by an exception, and the copy of an archive is kept: the same command goes on with it."""
+    if options.archive is None:
+        if options.format or options.staging or options.keep_staging or options.skip_damaged:
+            raise BadOption("--format, --staging, --keep-staging and --skip-damaged are about an --archive")
+        yield named_backup(options.repo, options.backup, otherwise=", or an archive with --archive and --format")
+        return
+    if options.format is None or options.backup is not None:
+        raise BadOption("--archive needs --format, and no --backup", hint="see: offsite restore run --help")
+    with _staged(options.archive, options.format, options, runner) as backup:
+        yield backup
+
+
+@contextmanager
+def _staged(archive: str, format_name: str, options: RestoreRunOptions, runner: Runner) -> Iterator[Backup]:
+    from offsite.archives.formats import ReadOptions
+    from offsite.cli.import_ import render_import
+    from offsite.cli.progress import progress
+    from offsite.services.archive_place import open_source
+    from offsite.services.import_archive import ImportRequest, plan_import, run_import
+    from offsite.services.staging import open_staging
+
+    source = open_source(format_name, archive, ReadOptions())
+    staging = open_staging(options.staging, format_name=format_name, archive=source.place)
+    request = ImportRequest(
+        backup=staging.backup, format=format_name, place=source.place, skip_damaged=options.skip_damaged
+    )
+    plan = plan_import(staging.repository, source.reader, request)
+    try:
+        with progress(f"import {archive}", total_bytes=plan.estimated_bytes) as on_progress:
+            result = run_import(
+                plan, repository=staging.repository, reader=source.reader, runner=runner, on_progress=on_progress
+            )
+        emit_notice(result, render=render_import)
+        yield staging.repository.backup(staging.backup)
+    except BaseException:
+        note(f"the copy of the archive is kept in {staging.place}, backup {staging.backup}: the same command goes on")
+        raise
+    if options.keep_staging:
+        note(f"the copy of the archive is kept in {staging.place}, backup {staging.backup}")
+    else:
+        staging.remove()
+        note("the copy of the archive was removed, with the map of offsets; --keep-staging keeps them")
