@@ -11,6 +11,8 @@ from offsite.model.errors import BadOption, SparkFailed
 CONNECT_LIMIT_S = 5.0
 """Spark itself would try for a minute, silently, before it says so."""
 
+SPARK_ATTEMPTS = 4
+"""Spark's default for `spark.task.maxFailures`."""
 
 CLUSTER_SLOTS = 16
 """How finely small backups are cut for a cluster, whose size is not known before Spark has started."""
@@ -29,6 +31,14 @@ def slots(master: str | None) -> int:
 def runs_in_one_jvm(master: str) -> bool:
     """True for `local`, `local[4]`, `local[*,4]`; false for `local-cluster[…]` and every cluster."""
     return master == "local" or master.startswith("local[")
+
+
+def task_attempts(master: str, max_failures: str | None) -> int:
+    """How often that master tries a task; `max_failures` is its `spark.task.maxFailures`, which local ones ignore."""
+    if not runs_in_one_jvm(master):
+        return int(max_failures or SPARK_ATTEMPTS)
+    wanted = re.fullmatch(r"local\[[^,]+,\s*(\d+)\s*\]", master)
+    return int(wanted[1]) if wanted else 1
 
 
 def check_reachable(master: str) -> None:

@@ -24,7 +24,7 @@ from offsite.pipeline.java import java_binary
 from offsite.pipeline.job import Mailbox, SparkJob
 from offsite.pipeline.jobs import TaskJobs
 from offsite.pipeline.jvm import LocalJvm, last_words
-from offsite.pipeline.master import check_reachable, runs_in_one_jvm
+from offsite.pipeline.master import check_reachable, runs_in_one_jvm, task_attempts
 from offsite.pipeline.nest import Nest
 from offsite.pipeline.runner import Done, Failed, OnProgress, ResultT, TaskT
 from offsite.pipeline.scratch import Scratch
@@ -37,14 +37,16 @@ if TYPE_CHECKING:
 class SparkRunner:
     """A `Runner` on Spark: this machine's cores, unless `master` is a cluster's URL. One at a time in a process.
 
-    `conf` is laid over offsite's own Spark settings and must hold no secret. `preload` names modules that workers
-    import before their first task; modules that start threads when imported must stay out of it.
+    With `context`: that running one, whose Python workers must be able to import offsite; it is left running. Else one
+    is started: `conf` is laid over offsite's own Spark settings and must hold no secret, `preload` names modules that
+    workers import before their first task; modules that start threads when imported must stay out of it.
     """
 
     def __init__(  # noqa: PLR0913  # keyword-only settings, each with a default
         self,
         *,
         master: str | None = None,
+        context: SparkContext | None = None,
         app_name: str = "offsite",
         driver_memory_mib: int = 512,
         conf: Mapping[str, str] | None = None,
@@ -53,6 +55,7 @@ class SparkRunner:
     ) -> None:
         self._master = master or f"local[{os.cpu_count() or 1},{MAX_ATTEMPTS}]"
         self._settings = {"spark.app.name": app_name, "spark.driver.memory": f"{driver_memory_mib}m", **(conf or {})}
+        self._borrowed = context
         self._preload = preload
         self._clock = clock or SystemClock()
         self._session: _Session | None = None
@@ -80,6 +83,8 @@ class SparkRunner:
             self._session = None
 
     def _open_session(self) -> _Session:
+        if self._borrowed is not None:
+            return _BorrowedSession(self._borrowed)
         if runs_in_one_jvm(self._master):
             return _LocalSession(self._master, self._settings, preload=self._preload, clock=self._clock)
         return _ClusterSession(self._master, self._settings)
@@ -95,7 +100,7 @@ class SparkRunner:
         def open_job(numbered: Sequence[tuple[int, TaskT]]) -> SparkJob[TaskT, ResultT]:
             self._session = self._session or self._open_session()
             context, mailbox = self._session.ready()
-            return SparkJob(context, mailbox, numbered, function, max_attempts=MAX_ATTEMPTS)
+            return SparkJob(context, mailbox, numbered, function, max_attempts=self._session.max_attempts)
 
         try:
             return TaskJobs(tasks, open_job, on_progress=on_progress, keep_going=keep_going, clock=self._clock).run()
@@ -106,6 +111,9 @@ class SparkRunner:
 
 class _Session(ABC):
     """One SparkContext, from the start in the background to the end."""
+
+    max_attempts = MAX_ATTEMPTS
+    """How often Spark tries a task."""
 
     def __init__(self) -> None:
         self._context: SparkContext | None = None
@@ -128,8 +136,6 @@ class _Session(ABC):
         self._stop()
         if self._mailbox is not None:
             self._mailbox.pulses.close()
-        if self._context is not None:
-            _forget(self._context)
 
     def _give_up_start(self) -> None:  # noqa: B027  # where nothing can be given up, it is waited for
         """Let a start that is still under way end soon. An error of the command should not wait for Spark."""
@@ -177,6 +183,7 @@ class _LocalSession(_Session):
         self._nest = Nest(folder, self._preload)
         from pyspark import SparkContext  # half a second of imports, while the JVM starts
 
+        _forget_sql()
         context = SparkContext(gateway=_connect(*self._jvm.gateway()))
         context.pythonExec = sys.executable
         return context
@@ -193,6 +200,8 @@ class _LocalSession(_Session):
         if self._nest is not None:
             self._nest.close()
         self._scratch.remove()
+        if self._context is not None:
+            _forget(self._context)
 
 
 class _ClusterSession(_Session):
@@ -226,12 +235,31 @@ class _ClusterSession(_Session):
             self._gateway.proc.stdin.close()
             self._gateway.proc.wait()
         self._scratch.remove()
+        if self._context is not None:
+            _forget(self._context)
 
     def _explain(self, error: Exception) -> str:
         return last_words(self._log()) or super()._explain(error)
 
     def _log(self) -> Path:
         return self._scratch.create() / "spark.log"
+
+
+class _BorrowedSession(_Session):
+    """Somebody else's SparkContext: used, and left as it was."""
+
+    def __init__(self, context: SparkContext) -> None:
+        self._lent, self._python = context, context.pythonExec
+        super().__init__()
+
+    def _build(self) -> SparkContext:
+        if runs_in_one_jvm(str(self._lent.master)) and "PYSPARK_PYTHON" not in os.environ:
+            self._lent.pythonExec = sys.executable  # pyspark would take any python3 of the PATH, without offsite
+        self.max_attempts = task_attempts(str(self._lent.master), self._lent.getConf().get("spark.task.maxFailures"))
+        return self._lent
+
+    def _stop(self) -> None:
+        self._lent.pythonExec = self._python
 
 
 def _connect(port: int, secret: str) -> Any:  # noqa: ANN401  # Py4J has no types
@@ -245,6 +273,14 @@ def _connect(port: int, secret: str) -> Any:  # noqa: ANN401  # Py4J has no type
     finally:
         for name in address:
             del os.environ[name]
+
+
+def _forget_sql() -> None:
+    """A SparkSession that this process had before left a hook: it looks for every error in classes that our JVM, which
+    only schedules, does not have."""
+    from py4j import java_gateway, protocol  # type: ignore[import-untyped]
+
+    java_gateway.get_return_value = protocol.get_return_value
 
 
 def _expect_the_end(context: SparkContext) -> None:

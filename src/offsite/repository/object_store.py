@@ -16,10 +16,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from offsite import __version__
 from offsite.log.buffer import Buffer
 from offsite.model.check import check
 from offsite.model.errors import BadRepositoryUrl, OffsiteError, PutOutcomeUnknown, StoreUnreachable
+from offsite.model.version import __version__
 from offsite.repository.layout import CLOCK_KEY
 from offsite.repository.object_errors import is_taken, is_unclear, store_error, wrapped
 from offsite.repository.store import ObjectInfo, PutResult, check_key, check_prefix, joined

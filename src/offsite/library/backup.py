@@ -1,0 +1,100 @@
+"""One backup of an opened repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+if TYPE_CHECKING:
+    from offsite.library.engine import Engine
+    from offsite.pipeline.runner import OnProgress
+    from offsite.repository import backup as stored
+    from offsite.repository.history import CommitSummary
+    from offsite.services.cluster import Cluster
+    from offsite.services.overview import BackupDetail
+    from offsite.services.planned_restore import PlannedRestore
+    from offsite.services.restore import RestoreResult
+    from offsite.services.restore_report import RestorePlanReport
+    from offsite.services.restore_words import RestoreWords
+    from offsite.services.verify import VerifyResult
+
+
+class Backup:
+    """Made by `Repo.backup`. Holds no state: every call reads the backup as it is then."""
+
+    def __init__(self, backup: stored.Backup, repo_url: str, engine: Engine) -> None:
+        self._backup = backup
+        self._repo_url = repo_url
+        self._engine = engine
+
+    def __repr__(self) -> str:
+        return f"offsite.open({self._repo_url!r}).backup({self.name!r})"
+
+    @property
+    def name(self) -> str:
+        return self._backup.descriptor.name
+
+    def restore_points(self) -> tuple[CommitSummary, ...]:
+        """All commits that can be restored to, the oldest first. Raises `DamagedCommit`."""
+        return tuple(self._backup.state().history)
+
+    def detail(self, *, commit: int | None = None) -> BackupDetail:
+        """Topics, partitions with their offsets, holes, as `offsite show` shows them. Raises `NoSuchRestorePoint`."""
+        from offsite.services.overview import show_backup
+
+        return show_backup(self._backup, commit=commit)
+
+    def verify(self, *, deep: bool = False, on_progress: OnProgress | None = None) -> VerifyResult:
+        """Whether all that the backup lists is there; `deep`: every byte is read and compared. Damage is a result, not
+        an error. Raises `DamagedCommit` when the chain of commits itself is broken."""
+        from offsite.services.verify import verify_deep, verify_quick
+
+        if not deep:
+            return verify_quick(self._backup)
+        with self._engine.runner() as runner:
+            return verify_deep(self._backup, runner, on_progress=on_progress)
+
+    def plan_restore(
+        self, *, bootstrap: str | None = None, kafka_config: Path | None = None, **words: Unpack[RestoreWords]
+    ) -> RestorePlanReport:
+        """What `restore` would do with the same words. Changes nothing, starts no Spark."""
+        from offsite.services.cluster import connect
+        from offsite.services.restore_report import report_plan
+
+        return report_plan(self._prepare(connect(bootstrap, kafka_config), words))
+
+    def restore(
+        self,
+        *,
+        bootstrap: str | None = None,
+        kafka_config: Path | None = None,
+        verify: bool = True,
+        on_progress: OnProgress | None = None,
+        **words: Unpack[RestoreWords],
+    ) -> RestoreResult:
+        """Restore topics into empty or new ones, as `offsite restore run --yes` does: the same words, `rename=["a=b"]`
+        for `--rename a=b`. After a crash the same call continues. `verify`: read everything back and compare; a
+        difference is in the result.
+
+        Raises `RestoreRefused` before anything is touched, `PartitionsFailed`, `NoSuchRestorePoint` …
+        """
+        from offsite.services.cluster import connect
+        from offsite.services.restore import run_restore
+
+        cluster = connect(bootstrap, kafka_config)
+        prepared = self._prepare(cluster, words)
+        with self._engine.runner() as runner:
+            return run_restore(
+                prepared,
+                admin=cluster.admin,
+                kafka=cluster.config,
+                runner=runner,
+                verify=verify,
+                on_progress=on_progress,
+            )
+
+    def _prepare(self, cluster: Cluster, words: RestoreWords) -> PlannedRestore:
+        from offsite.services.planned_restore import prepare_restore
+        from offsite.services.restore_words import parse_restore
+
+        return prepare_restore(self._backup, cluster.admin, parse_restore(words))

@@ -1,0 +1,41 @@
+"""Which Spark does the work: one that the program has already, or one that is started for each job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from offsite.pipeline.runner import Runner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """`session` is the program's own and is left running; its workers must be able to import offsite. Without one, jobs
+    start Spark at `master` (None: this machine's cores) and end it."""
+
+    session: SparkSession | None = None
+    master: str | None = None
+
+    @property
+    def slots(self) -> int:
+        """How many tasks to expect at once."""
+        from offsite.pipeline.master import slots
+
+        return slots(self.master) if self.session is None else self.session.sparkContext.defaultParallelism
+
+    @contextmanager
+    def runner(self) -> Iterator[Runner]:
+        from offsite.pipeline.session import SparkRunner
+
+        context = None if self.session is None else self.session.sparkContext
+        runner = SparkRunner(master=self.master, context=context)
+        runner.begin()
+        try:
+            yield runner
+        finally:
+            runner.close()

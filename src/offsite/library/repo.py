@@ -1,0 +1,99 @@
+"""A repository, opened: `offsite.open` and what can be asked of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from offsite.library.backup import Backup
+from offsite.library.engine import Engine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from offsite.pipeline.runner import OnProgress
+    from offsite.repository.repository import Repository
+    from offsite.services.backup import BackupResult
+    from offsite.services.backup_words import BackupWords
+    from offsite.services.overview import BackupSummary, Status
+
+
+def open(  # noqa: A001  # offsite.open reads as it should
+    url: str, *, spark: SparkSession | None = None, spark_master: str | None = None
+) -> Repo:
+    """The repository in the folder or at the URL (`s3://`, `gs://`, `az://`).
+
+    Jobs run on `spark`, which is left running, or on a Spark of their own at `spark_master` (this machine by default).
+    Raises `RepositoryNotFound`, `BadRepositoryUrl`, `FormatTooNew`.
+    """
+    from offsite.repository.open_store import open_store
+    from offsite.repository.repository import Repository
+
+    return Repo(Repository.open(open_store(url)), Engine(session=spark, master=spark_master))
+
+
+def init(url: str, *, spark: SparkSession | None = None, spark_master: str | None = None) -> Repo:
+    """Make a new repository in an empty folder or prefix, and open it.
+
+    Raises `RepositoryExists`, `BadRepositoryUrl`.
+    """
+    from offsite.repository.open_store import open_store
+    from offsite.repository.repository import Repository
+
+    return Repo(Repository.init(open_store(url)), Engine(session=spark, master=spark_master))
+
+
+class Repo:
+    """Made by `offsite.open` or `offsite.init`. Holds no state: every call reads the repository as it is then."""
+
+    def __init__(self, repository: Repository, engine: Engine) -> None:
+        self._repository = repository
+        self._engine = engine
+
+    def __repr__(self) -> str:
+        return f"offsite.open({self.url!r})"
+
+    @property
+    def url(self) -> str:
+        return self._repository.store.url
+
+    def backups(self) -> tuple[BackupSummary, ...]:
+        """One summary for each backup, as `offsite list` shows them. Raises `DamagedCommit`."""
+        from offsite.services.overview import list_backups
+
+        return list_backups(self._repository).backups
+
+    def backup(self, name: str) -> Backup:
+        """Raises `BackupNotFound`."""
+        return Backup(self._repository.backup(name), self._repository.store.url, self._engine)
+
+    def status(self) -> Status:
+        """Am I safe? A backup that cannot be read is a problem in the answer, not an error."""
+        from offsite.services.overview import read_status
+
+        return read_status(self._repository)
+
+    def back_up(
+        self,
+        name: str,
+        *,
+        bootstrap: str | None = None,
+        kafka_config: Path | None = None,
+        on_progress: OnProgress | None = None,
+        **words: Unpack[BackupWords],
+    ) -> BackupResult:
+        """Copy what is new since the last run and commit it, as `offsite backup run` does: the same words, `topics` for
+        `--topics`. The first run makes the backup.
+
+        Raises what `services.backup` raises: `NoSuchTopic`, `OtherCluster`, `CommitLost`, `KafkaUnreachable` …
+        """
+        from offsite.services.backup import plan_backup, run_backup
+        from offsite.services.backup_words import parse_backup
+        from offsite.services.cluster import connect
+
+        request, cluster = parse_backup(name, words), connect(bootstrap, kafka_config)
+        with self._engine.runner() as runner:
+            plan = plan_backup(self._repository, cluster.admin, request, slots=self._engine.slots)
+            return run_backup(
+                plan, repository=self._repository, kafka=cluster.config, runner=runner, on_progress=on_progress
+            )

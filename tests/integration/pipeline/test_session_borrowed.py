@@ -1,0 +1,77 @@
+"""SparkRunner on a SparkContext that the program has already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors.exceptions.captured import install_exception_handler
+from pyspark.sql import SparkSession
+
+from offsite.model.errors import DamagedBatch, SparkFailed
+from offsite.pipeline.runner import Done, Failed
+from offsite.pipeline.session import SparkRunner
+from tests import spark_tasks
+from tests.own_session import own_session
+from tests.shared_spark import end_shared_spark
+from tests.spark_tasks import Attempted
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def importable_tasks() -> Iterator[None]:
+    """Workers find offsite where it is installed; the functions of these tests only here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))
+        yield
+
+
+@pytest.fixture(scope="module")
+def session(importable_tasks: None) -> Iterator[SparkSession]:
+    with own_session("local[2]") as session:
+        yield session
+
+
+@pytest.fixture
+def runner(session: SparkSession) -> Iterator[SparkRunner]:
+    spark = SparkRunner(context=session.sparkContext)
+    spark.begin()
+    yield spark
+    spark.close()
+
+
+def test_a_spark_of_our_own_after_theirs_still_tells_errors_apart(tmp_path: Path) -> None:
+    """Theirs leaves a hook in Py4J that needs classes of theirs."""
+    end_shared_spark()
+    install_exception_handler()
+    own = SparkRunner(master="local[1,2]")
+    try:
+        outcomes = own.run_all([Attempted(log=tmp_path / "log", bad_attempts=99)], spark_tasks.killed_at_first)
+    finally:
+        own.close()
+    assert isinstance(outcomes[0], Failed)
+    assert isinstance(outcomes[0].error, SparkFailed)
+
+
+def test_the_context_is_used_and_left_as_it_was(session: SparkSession) -> None:
+    python = session.sparkContext.pythonExec
+    runner = SparkRunner(context=session.sparkContext)
+    assert runner.run([1, 2, 3], spark_tasks.double) == [2, 4, 6]
+    runner.close()
+    assert session.sparkContext.pythonExec == python
+    assert session.range(5).count() == 5
+
+
+def test_an_error_arrives_as_itself_though_this_spark_tries_a_task_once(runner: SparkRunner) -> None:
+    with pytest.raises(DamagedBatch, match="batch 3 is torn"):
+        runner.run([1, 2, 3, 4], spark_tasks.tear_the_third)
+
+
+def test_a_task_that_kills_its_worker_fails_alone(runner: SparkRunner, tmp_path: Path) -> None:
+    tasks = [Attempted(log=tmp_path / str(number), bad_attempts=99 * (number == 1)) for number in range(3)]
+    outcomes = runner.run_all(tasks, spark_tasks.killed_at_first)
+    assert [isinstance(outcome, Done) for outcome in outcomes] == [True, False, True]
+    assert isinstance(outcomes[1], Failed)
+    assert isinstance(outcomes[1].error, SparkFailed)

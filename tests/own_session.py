@@ -1,0 +1,27 @@
+"""A SparkSession that offsite did not start: the program's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from tests.shared_spark import end_shared_spark
+
+
+@contextmanager
+def own_session(master: str = "local[2]") -> Iterator[SparkSession]:
+    """Ended with its JVM, which pyspark would keep for the rest of the process."""
+    end_shared_spark()
+    session = SparkSession.builder.master(master).config("spark.ui.enabled", "false").getOrCreate()
+    gateway = SparkContext._gateway
+    try:
+        yield session
+    finally:
+        session.stop()
+        gateway.shutdown()  # type: ignore[union-attr]
+        gateway.proc.stdin.close()  # type: ignore[union-attr]
+        gateway.proc.wait()  # type: ignore[union-attr]
+        SparkContext._gateway = SparkContext._jvm = None
