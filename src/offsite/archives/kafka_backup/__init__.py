@@ -2,7 +2,30 @@
 
 from __future__ import annotations
 
+from offsite.archives.kafka_backup.inspect import (
+    IndexState,
+    InspectedPartition,
+    InspectedSegment,
+    Inspection,
+    PlacedRecord,
+    inspect,
+    inspect_records,
+)
 from offsite.archives.kafka_backup.reader import KafkaBackupReader
+from offsite.archives.kafka_backup.reindex import Reindexed, ReindexedSegment, reindex
 from offsite.archives.kafka_backup.writer import KafkaBackupWriter
 
-__all__ = ["KafkaBackupReader", "KafkaBackupWriter"]
+__all__ = [
+    "IndexState",
+    "InspectedPartition",
+    "InspectedSegment",
+    "Inspection",
+    "KafkaBackupReader",
+    "KafkaBackupWriter",
+    "PlacedRecord",
+    "Reindexed",
+    "ReindexedSegment",
+    "inspect",
+    "inspect_records",
+    "reindex",
+]

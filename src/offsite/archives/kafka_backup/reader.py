@@ -9,7 +9,7 @@ from itertools import groupby
 from offsite.archives.archive import ArchiveContents, ArchiveTopic, Damage, OnDamage, Piece, refuse_damage
 from offsite.archives.files import Files
 from offsite.archives.kafka_backup.extent import Extent, extent_of, overlapping
-from offsite.archives.kafka_backup.group_files import read_groups
+from offsite.archives.kafka_backup.groups import read_groups
 from offsite.archives.kafka_backup.merged import merged
 from offsite.archives.kafka_backup.partition_files import PartitionFiles, list_partition, list_partitions
 from offsite.archives.kafka_backup.pieces import PIECE_BYTES, plan_pieces

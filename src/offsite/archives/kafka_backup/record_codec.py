@@ -72,36 +72,40 @@ def encode_record(record: Record) -> bytes:
 def decode_run(data: bytes, at: int = 0) -> Run:
     """As many whole records as lie back to back from `at`; what stopped it is for `decode_record` to say.
 
-    The hot path: one pass, and every length is checked against the bytes that are there.
+    The hot path: one pass, written out, and every length is checked against the bytes that are there.
     """
     records: list[Record] = []
     ends: list[int] = []
+    add_record, add_end = records.append, ends.append
     new, kind, size = tuple.__new__, Record, len(data)
     timed, length = _TIMED.unpack_from, _LENGTH.unpack_from
     try:
         while at < size:
             offset, time_type, timestamp_ms, key_bytes = timed(data, at)
-            if 0 <= time_type <= 1:
-                at += 24
-            elif -2 <= time_type < 0:
-                offset, time_type, key_bytes = _UNTIMED.unpack_from(data, at)
-                time_type, timestamp_ms = (CREATE_TIME if time_type == NULL_TIME_TYPE else time_type), -1
-                at += 16
-            else:
-                break
-            key = None if key_bytes == -1 else data[at : at + key_bytes]
-            at += max(key_bytes, 0)
+            at += 24
+            if time_type < CREATE_TIME or time_type > LOG_APPEND_TIME:
+                offset, time_type, key_bytes = _UNTIMED.unpack_from(data, at - 24)
+                time_type, timestamp_ms = _untimed_type(time_type), -1
+                at -= 8
+            key = None
+            if key_bytes >= 0:
+                start, at = at, at + key_bytes
+                key = data[start:at]
             (value_bytes,) = length(data, at)
-            value = None if value_bytes == -1 else data[at + 4 : at + 4 + value_bytes]
-            at += 4 + max(value_bytes, 0)
+            at += 4
+            value = None
+            if value_bytes >= 0:
+                start, at = at, at + value_bytes
+                value = data[start:at]
             (header_count,) = length(data, at)
             at += 4
-            if offset < 0 or key_bytes < -1 or value_bytes < -1 or header_count:
-                headers, at = _headers_of(data, at, header_count, min(offset, key_bytes + 1, value_bytes + 1))
-                records.append(new(kind, (offset, timestamp_ms, time_type, key, value, headers)))
-            else:
-                records.append(new(kind, (offset, timestamp_ms, time_type, key, value, ())))
-            ends.append(at)
+            headers: RecordHeaders = ()
+            if header_count:
+                headers, at = _headers_at(data, at, header_count)
+            if offset < 0 or key_bytes < -1 or value_bytes < -1:
+                break
+            add_record(new(kind, (offset, timestamp_ms, time_type, key, value, headers)))
+            add_end(at)
     except (struct.error, Malformed, Short):
         pass  # the caller sees that the run ends early
     return Run(records, ends)
@@ -161,8 +165,8 @@ def _need(data: bytes, start: int, end: int) -> None:
         raise Short(max(end - start, MIN_RECORD_BYTES))
 
 
-def _headers_of(data: bytes, at: int, count: int, lowest: int) -> tuple[RecordHeaders, int]:
-    if lowest < 0 or count < 0:
+def _headers_at(data: bytes, at: int, count: int) -> tuple[RecordHeaders, int]:
+    if count < 0:
         raise Malformed
     if 8 * count > len(data) - at:
         raise Short(at + 8 * count)
@@ -182,6 +186,14 @@ def _headers_of(data: bytes, at: int, count: int, lowest: int) -> tuple[RecordHe
             raise Short(at)
         headers.append((name, value))
     return tuple(headers), at
+
+
+def _untimed_type(time_type: int) -> int:
+    if time_type == NULL_TIME_TYPE:
+        return CREATE_TIME
+    if time_type != NO_TIME_TYPE:
+        raise Malformed
+    return NO_TIME_TYPE
 
 
 def _encode_headers(headers: RecordHeaders) -> bytes:

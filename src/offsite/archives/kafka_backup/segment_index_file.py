@@ -21,18 +21,22 @@ from offsite.archives.kafka_backup.segment_index import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentIndexFile:
-    """`count` entries are whole; none, when the file is absent or of another version. `is_torn`: bytes follow them."""
+    """`count` entries are whole; none, when the file is absent or of another version. `is_torn`: bytes follow them.
+    `is_known`: it is of the version that we know."""
 
     files: Files
     key: str
     count: int
     is_torn: bool
+    is_known: bool
 
     @classmethod
     def of(cls, files: Files, segment: Segment) -> SegmentIndexFile:
         known = segment.index_bytes != NO_FILE and files.get_range(segment.index_key, 0, 1) == VERSION
         count = entry_count(segment.index_bytes) if known else 0
-        return cls(files=files, key=segment.index_key, count=count, is_torn=is_torn(segment.index_bytes))
+        return cls(
+            files=files, key=segment.index_key, count=count, is_torn=is_torn(segment.index_bytes), is_known=known
+        )
 
     def entries(self, number: int, count: int) -> Entries:
         """At most `count` entries from `number` on; fewer where the file ends."""

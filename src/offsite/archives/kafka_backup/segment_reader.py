@@ -7,6 +7,7 @@ writes (records, then their entries) and reopens files after a crash (it appends
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from operator import add, lt
@@ -15,7 +16,7 @@ from typing import TypeAlias
 from offsite.archives.files import Files
 from offsite.archives.kafka_backup.partition_files import Segment
 from offsite.archives.kafka_backup.record_codec import decode_run, offsets_of
-from offsite.archives.kafka_backup.records_file import FIRST_POSITION, WINDOW_BYTES, RecordsFile
+from offsite.archives.kafka_backup.records_file import FIRST_POSITION, MAX_RECORD_BYTES, WINDOW_BYTES, RecordsFile
 from offsite.archives.kafka_backup.segment_index import Entries, entry_position
 from offsite.archives.kafka_backup.segment_index_file import SegmentIndexFile
 from offsite.archives.kafka_backup.walk import Skipped, Walk, Whole
@@ -87,7 +88,7 @@ class SegmentReader:
         window_end = self._position + WINDOW_BYTES
         if entries.end(len(entries) - 1) <= window_end:
             return entries
-        fitting = next(n for n in range(len(entries)) if entries.end(n) > window_end)
+        fitting = bisect_right(entries.positions, window_end) - 1  # the last that begins there may end behind
         return entries[: max(fitting, 2)]
 
     def _agreed(self, entries: Entries) -> Whole:
@@ -101,7 +102,11 @@ class SegmentReader:
 
     def _contiguous_end(self, entries: Entries) -> int:
         """Where the last entry ends that begins where the one before it does, in the file and in bounds."""
-        position, limit = self._position, min(self._file.size_bytes, self._position + 64 * WINDOW_BYTES)
+        position, limit = self._position, min(self._file.size_bytes, self._position + MAX_RECORD_BYTES)
+        starts: list[int] = [position, *map(add, entries.positions, entries.lengths)]
+        end = starts.pop()
+        if list(entries.positions) == starts and position < end <= limit:
+            return end
         for start, length in zip(entries.positions, entries.lengths, strict=True):
             if start != position or not 0 < length <= limit - start:
                 break

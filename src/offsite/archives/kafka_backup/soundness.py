@@ -17,15 +17,16 @@ def sound_segments(files: Files, partition: PartitionFiles, on_damage: OnDamage)
     """
     _check_partition_index(files, partition, on_damage)
     for segment in partition.segments:
-        _is_sound(files, segment.index_key, segment.index_bytes, on_damage)
+        is_sound(files, segment.index_key, segment.index_bytes, on_damage)
     return [
         segment
         for segment in partition.segments
-        if _is_sound(files, segment.records_key, segment.records_bytes, on_damage)
+        if is_sound(files, segment.records_key, segment.records_bytes, on_damage)
     ]
 
 
-def _is_sound(files: Files, key: str, size_bytes: int, on_damage: OnDamage) -> bool:
+def is_sound(files: Files, key: str, size_bytes: int, on_damage: OnDamage) -> bool:
+    """Whether the file is of the version we know, or too short to have one; tells of any other."""
     version = files.get_range(key, 0, 1) if size_bytes > 0 else b""
     if version and version != VERSION:
         on_damage(Damage(file=key, position=0, problem=f"its version is {version[0]}, and only 1 is known"))
@@ -35,7 +36,7 @@ def _is_sound(files: Files, key: str, size_bytes: int, on_damage: OnDamage) -> b
 def _check_partition_index(files: Files, partition: PartitionFiles, on_damage: OnDamage) -> None:
     key = partition.partition_index
     data = (files.get(key) if key is not None else b"") or b""
-    if key is None or not _is_sound(files, key, len(data), on_damage) or not partition.segments:
+    if key is None or not is_sound(files, key, len(data), on_damage) or not partition.segments:
         return
     present = {segment.stem for segment in partition.segments}
     for entry in decode_partition_index(data):

@@ -1,0 +1,185 @@
+"""An archive as a person wants to see it: its segments, how their indexes stand, and their records one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+
+from offsite.archives.archive import Damage, OnDamage, refuse_damage
+from offsite.archives.files import Files
+from offsite.archives.kafka_backup.extent import extent_of
+from offsite.archives.kafka_backup.partition_files import NO_FILE, PartitionFiles, Segment, list_partitions
+from offsite.archives.kafka_backup.partition_index import VERSION, decode_partition_index, encode_partition_index
+from offsite.archives.kafka_backup.segment_index_file import SegmentIndexFile
+from offsite.archives.kafka_backup.segment_reader import Misindexed, SegmentReader
+from offsite.archives.kafka_backup.soundness import is_sound
+from offsite.archives.kafka_backup.walk import Skipped
+from offsite.log.record import Record
+from offsite.model.errors import ArchiveNotFound
+
+
+class IndexState(StrEnum):
+    """How an index stands to what it describes; all but `OK` are cured by `reindex`."""
+
+    OK = "ok"
+    MISSING = "missing"
+    TORN = "torn"
+    """It ends inside an entry."""
+    LAGGING = "lagging"
+    """It lacks the last records or segments."""
+    WRONG = "wrong"
+    """It is of another version, contradicts the records, or names segments that are not there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectedSegment:
+    """`first_offset` and `last_offset` are None when it holds no record."""
+
+    file: str
+    first_offset: int | None
+    last_offset: int | None
+    records: int
+    size_bytes: int
+    index: IndexState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectedPartition:
+    topic: str
+    partition: int
+    segments: tuple[InspectedSegment, ...]
+    index: IndexState
+    has_groups: bool
+
+    @property
+    def records(self) -> int:
+        return sum(segment.records for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    partitions: tuple[InspectedPartition, ...]
+    damage: tuple[Damage, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedRecord:
+    """A record and the bytes `[position, position + size_bytes)` of its file that hold it."""
+
+    position: int
+    size_bytes: int
+    record: Record
+
+
+def inspect(files: Files, topic: str | None = None) -> Inspection:
+    """Reads the ends of each segment, and all of those whose index does not agree with them. Raises
+    `ArchiveNotFound`."""
+    partitions = list_partitions(files, topic)
+    if not partitions:
+        raise ArchiveNotFound(f"{files.url} holds no kafka-backup segments")
+    damage: list[Damage] = []
+    inspected = tuple(_partition(files, each, damage.append) for each in partitions)
+    return Inspection(partitions=inspected, damage=tuple(damage))
+
+
+def inspect_records(files: Files, file: str, on_damage: OnDamage = refuse_damage) -> Iterator[PlacedRecord]:
+    """The records of one records file (`InspectedSegment.file`), in order. Raises `ArchiveNotFound`."""
+    segment = _segment_of(files, file)
+    if not is_sound(files, segment.records_key, segment.records_bytes, on_damage):
+        return
+    for step in SegmentReader(files, segment).steps():
+        if isinstance(step, Misindexed):
+            on_damage(
+                Damage(file=segment.index_key, position=step.position, problem="the entry contradicts the records")
+            )
+        elif isinstance(step, Skipped):
+            on_damage(Damage(file=segment.records_key, position=step.start, problem=step.problem))
+        else:
+            for record, (start, end) in zip(step.records, pairwise([step.start, *step.ends]), strict=True):
+                yield PlacedRecord(position=start, size_bytes=end - start, record=record)
+
+
+def _segment_of(files: Files, file: str) -> Segment:
+    for partition in list_partitions(files, file.partition("/")[0]):
+        for segment in partition.segments:
+            if segment.records_key == file:
+                return segment
+    raise ArchiveNotFound(f"{files.url} holds no segment {file}", hint="name it as inspect lists it")
+
+
+def _partition(files: Files, partition: PartitionFiles, on_damage: OnDamage) -> InspectedPartition:
+    return InspectedPartition(
+        topic=partition.topic,
+        partition=partition.partition,
+        segments=tuple(_segment(files, each, on_damage) for each in partition.segments),
+        index=_partition_index_state(files, partition),
+        has_groups=partition.group_file is not None,
+    )
+
+
+def _segment(files: Files, segment: Segment, on_damage: OnDamage) -> InspectedSegment:
+    index = SegmentIndexFile.of(files, segment)
+    content = _Content()
+    if is_sound(files, segment.records_key, segment.records_bytes, on_damage):
+        extent = extent_of(files, segment)
+        if extent is not None and extent.is_indexed:
+            content = _Content(first=extent.first, last=extent.last, records=index.count)
+        else:
+            content.read(SegmentReader(files, segment), on_damage)
+    return InspectedSegment(
+        file=segment.records_key,
+        first_offset=content.first,
+        last_offset=content.last,
+        records=content.records,
+        size_bytes=segment.records_bytes,
+        index=_index_state(segment, index, content),
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Content:
+    """What a segment holds; `is_contradicted`: its index says otherwise."""
+
+    first: int | None = None
+    last: int | None = None
+    records: int = 0
+    is_contradicted: bool = False
+
+    def read(self, reader: SegmentReader, on_damage: OnDamage) -> None:
+        """Count what the whole segment holds."""
+        for step in reader.steps():
+            if isinstance(step, Misindexed):
+                self.is_contradicted = True
+            elif isinstance(step, Skipped):
+                on_damage(Damage(file=reader.segment.records_key, position=step.start, problem=step.problem))
+            else:
+                self.first = step.records[0].offset if self.first is None else self.first
+                self.last = step.records[-1].offset
+                self.records += len(step.records)
+
+
+def _index_state(segment: Segment, index: SegmentIndexFile, content: _Content) -> IndexState:
+    if segment.index_bytes == NO_FILE:
+        return IndexState.MISSING
+    if index.is_torn:
+        return IndexState.TORN
+    if content.is_contradicted or not index.is_known or index.count > content.records:
+        return IndexState.WRONG
+    return IndexState.LAGGING if index.count < content.records else IndexState.OK
+
+
+def _partition_index_state(files: Files, partition: PartitionFiles) -> IndexState:
+    data = (files.get(partition.partition_index) if partition.partition_index is not None else None) or b""
+    if partition.partition_index is None:
+        return IndexState.MISSING
+    entries = decode_partition_index(data)
+    if data and data[:1] != VERSION:
+        return IndexState.WRONG
+    if encode_partition_index([(entry.stem, entry.start) for entry in entries]) != data:
+        return IndexState.TORN
+    listed, present = {each.stem for each in entries}, {each.stem for each in partition.segments}
+    if listed == present:
+        return IndexState.OK
+    return IndexState.LAGGING if listed < present else IndexState.WRONG
