@@ -26,7 +26,7 @@ from offsite.model.size import MIB
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-__all__ = ["ArrowColumns", "arrow_schema"]
+__all__ = ["ArrowColumns", "arrow_schema", "time_us"]
 
 _FULL_RECORDS = 2_000
 """Rows of one Arrow batch: enough to pay for it, few enough that their bytes are still in the processor's cache."""
@@ -187,15 +187,18 @@ def _runs(kind: pa.DataType, runs: Sequence[tuple[int | None, int]]) -> pa.Array
 
 
 def _times(times_ms: array[int]) -> pa.Array:
-    """Milliseconds as Spark's microseconds. Kafka allows any int64: what does not fit becomes the first or last one."""
     import pyarrow as pa
 
     kind = pa.timestamp("us", tz="UTC")
     try:
         return _integers(times_ms, pa.timestamp("ms", tz="UTC")).cast(kind)
     except pa.ArrowInvalid:
-        clamped = (min(max(time_ms * _US_PER_MS, -_MAX_TIME_US), _MAX_TIME_US) for time_ms in times_ms)
-        return _integers(array("q", clamped), kind)
+        return _integers(array("q", map(time_us, times_ms)), kind)
+
+
+def time_us(time_ms: int) -> int:
+    """A time in Spark's microseconds: what 64 bits cannot hold becomes the first or the last one."""
+    return min(max(time_ms * _US_PER_MS, -_MAX_TIME_US), _MAX_TIME_US)
 
 
 def _headers(starts: Sequence[tuple[int, int]], headers: Sequence[tuple[str, bytes | None]], rows: int) -> pa.Array:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from offsite.log.record_arrow import ArrowColumns
+from offsite.log.record_arrow import ArrowColumns, time_us
+from offsite.pipeline.table.row_filter import MAX_OFFSET, RowFilter
 from offsite.pipeline.table.scan import scan_batches
 from offsite.pipeline.table.scan_plan import ScanTask
 from offsite.repository.store import Store
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def scan_arrow(task: ScanTask, store: Store) -> Iterator[pa.RecordBatch]:
-    """Arrow batches of `log.record_arrow.arrow_schema`, in offset order: all that is wanted, and maybe more.
+    """Arrow batches of `log.record_arrow.arrow_schema`, in offset order: the rows of the task's filter, exactly.
 
     Raises `DamagedObject`, `DamagedBatch`, and what the store raises. Memory: a few pieces of the segment of about
     4 MiB, and one Arrow batch.
@@ -27,6 +28,21 @@ def scan_arrow(task: ScanTask, store: Store) -> Iterator[pa.RecordBatch]:
         else:
             columns.add_records(batch.records(), commit=scan.commit)
         if columns.is_full and (full := columns.take()) is not None:
-            yield full
+            yield _wanted(full, task.rows)
     if (rest := columns.take()) is not None:
-        yield rest
+        yield _wanted(rest, task.rows)
+
+
+def _wanted(batch: pa.RecordBatch, rows: RowFilter) -> pa.RecordBatch:
+    import pyarrow as pa
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+    if (rows.start, rows.end, rows.since_ms, rows.until_ms) == (0, MAX_OFFSET, None, None):
+        return batch
+    kind, offsets, times = batch.schema.field("timestamp").type, batch.column("offset"), batch.column("timestamp")
+    mask = pc.and_(pc.greater_equal(offsets, rows.start), pc.less(offsets, rows.end))
+    if rows.since_ms is not None:
+        mask = pc.and_(mask, pc.greater_equal(times, pa.scalar(time_us(rows.since_ms), kind)))
+    if rows.until_ms is not None:
+        mask = pc.and_(mask, pc.less_equal(times, pa.scalar(time_us(rows.until_ms), kind)))
+    return batch.filter(mask)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from offsite.model.errors import NoSuchRestorePoint, NoSuchTopic
 from offsite.model.names import PROTECTED_TOPICS
+from offsite.model.partition_selection import PartitionSelection
 from offsite.model.selection import TopicSelection
 from offsite.model.time import parse_time
 from offsite.pipeline.point_in_time import PointInTime, point_in_time
@@ -25,10 +26,11 @@ def open_backup(options: TableOptions) -> Backup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePoint:
-    """A restore point in numbers that never change their meaning: commit, the checkpoint whose cut counts, a date."""
+    """A restore point in numbers that never change their meaning: commit, the checkpoint whose cut counts, dates."""
 
     commit: int
     checkpoint: int | None = None
+    since_ms: int | None = None
     until_ms: int | None = None
 
 
@@ -37,21 +39,23 @@ def find_table_point(options: TableOptions, backup: Backup) -> TablePoint:
 
     Raises `NoSuchRestorePoint`, `BadOption` for a time that is none.
     """
-    head = backup.state()
+    now_ms = backup.store.now_ms()
     return TablePoint(
-        commit=_commit(options, backup, head).seq,
+        commit=_commit(options, backup, backup.state()).seq,
         checkpoint=options.checkpoint,
-        until_ms=None if options.at is None else parse_time(options.at, now_ms=backup.store.now_ms()),
+        since_ms=None if options.since is None else parse_time(options.since, now_ms=now_ms),
+        until_ms=None if options.at is None else parse_time(options.at, now_ms=now_ms),
     )
 
 
-def restore_point(point: TablePoint, backup: Backup) -> PointInTime:
-    """Raises `NoSuchRestorePoint` when it is none any more."""
+def restore_point(point: TablePoint, backup: Backup, partitions: PartitionSelection) -> PointInTime:
+    """Those partitions of it. Raises `NoSuchRestorePoint` when it is none any more."""
     head = backup.state()
     ends = None
     if point.checkpoint is not None:
         ends = dict.fromkeys(head.positions, 0) | dict(_checkpoint(head, point.checkpoint).ends)
-    return point_in_time(backup.state_at(point.commit, head=head), ends=ends, until_ms=point.until_ms)
+    state = backup.state_at(point.commit, head=head)
+    return point_in_time(state, ends=ends, until_ms=point.until_ms, partitions=partitions)
 
 
 def selected_topics(selection: TopicSelection, state: BackupState) -> tuple[str, ...]:

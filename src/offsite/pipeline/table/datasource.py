@@ -1,13 +1,12 @@
 """`spark.read.format("offsite")`: Spark's view of a backup as a table. The shell around `scan_plan` and `arrow_scan`.
 
-An installed offsite is found by Spark itself, through the module `pyspark_offsite`; `register` does it by hand and
-lets Spark push filters down, which it does not do unless `spark.sql.python.filterPushdown.enabled` says so.
+An installed offsite is found by Spark itself, through the module `pyspark_offsite`; `register` does it by hand.
 Imports pyspark; must stay out of what commands import.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -22,9 +21,9 @@ from offsite.pipeline.table.as_of import (
     restore_point,
     selected_topics,
 )
-from offsite.pipeline.table.options import EARLIEST, TableOptions, read_options
+from offsite.pipeline.table.options import STREAM_OPTIONS, TableOptions, read_options
 from offsite.pipeline.table.pushdown import narrowed
-from offsite.pipeline.table.row_filter import RowFilter
+from offsite.pipeline.table.row_filter import MAX_OFFSET, RowFilter
 from offsite.pipeline.table.scan_plan import ScanTask, plan_scan, with_commits
 from offsite.repository.backup import Backup
 from offsite.repository.store import Store
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
-PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
-
 SCHEMA = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT,"
     " headers ARRAY<STRUCT<key: STRING, value: BINARY>>, commit BIGINT"
@@ -44,9 +41,8 @@ SCHEMA = (
 
 
 def register(spark: SparkSession) -> None:
-    """Let `spark` know the format, and push filters down to it."""
+    """Let `spark` know the format where it does not find it: when this process has offsite on a path of its own."""
     spark.dataSource.register(OffsiteDataSource)
-    spark.conf.set(PUSHDOWN_SETTING, "true")
 
 
 class OffsiteDataSource(DataSource):
@@ -67,10 +63,11 @@ class OffsiteDataSource(DataSource):
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  # Spark gives it by name
-        if self._options.starting_commit != EARLIEST:
-            raise BadOption("option startingCommit is for streams", hint="name what to read with commit or asOf")
+        if unusable := sorted(self._options.given & set(STREAM_OPTIONS)):
+            raise BadOption(f"option {unusable[0]} is for streams", hint="name what to read with commit or asOf")
         backup = open_backup(self._options)
-        return TableReader(self._options, backup, self._point or find_table_point(self._options, backup))
+        point = self._point or find_table_point(self._options, backup)
+        return (PushdownReader if self._options.pushdown else TableReader)(self._options, backup, point)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802  # Spark's names
         from offsite.pipeline.table.stream import TableStream
@@ -91,17 +88,14 @@ class TableReader(DataSourceReader):
 
     def __init__(self, options: TableOptions, backup: Backup, point: TablePoint) -> None:
         self._options, self._backup, self._point = options, backup, point
-        self._rows = RowFilter()
-
-    @property
-    def pushFilters(self) -> Callable[[list[Filter]], Iterable[Filter]]:  # noqa: N802  # Spark's name
-        return _Pushdown(self)
-
-    def narrow(self, filters: Iterable[Filter]) -> None:
-        self._rows = narrowed(self._rows, filters)
+        self._rows = RowFilter(
+            start=options.starting_offset or 0,
+            end=MAX_OFFSET if options.ending_offset is None else options.ending_offset,
+            since_ms=point.since_ms,
+        )
 
     def partitions(self) -> list[InputPartition]:  # Spark insists on a list
-        point = restore_point(self._point, self._backup)
+        point = restore_point(self._point, self._backup, self._options.partitions)
         topics = selected_topics(self._options.selection, point.state)
         tasks = plan_scan(point, topics, self._rows, read_committed=self._options.read_committed)
         if self._options.with_commit:
@@ -113,22 +107,15 @@ class TableReader(DataSourceReader):
         return read_partition(partition)
 
 
+class PushdownReader(TableReader):
+    """Takes the filters of a query as well; Spark refuses it while its setting for that is off. See `TableOptions`."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
+        """All come back: what is left out by them saves reading, and Spark goes on to look at each row."""
+        self._rows = narrowed(self._rows, filters)
+        return filters
+
+
 def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """Where there is nothing to read, Spark still asks for one partition, which is not ours."""
     return scan_arrow(partition.task, partition.store) if isinstance(partition, ScanPartition) else iter(())
-
-
-class _Pushdown:
-    """The reader's `pushFilters`. Spark refuses a reader that has one while pushdown is off, and pushdown is off unless
-    the session says otherwise: so it looks as if it were not there. Without it a scan reads more, and finds the same.
-    """
-
-    __func__ = staticmethod(DataSourceReader.pushFilters)
-
-    def __init__(self, reader: TableReader) -> None:
-        self._reader = reader
-
-    def __call__(self, filters: list[Filter]) -> list[Filter]:
-        """All come back: what is left out by them saves reading, and Spark goes on to look at each row."""
-        self._reader.narrow(filters)
-        return filters

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from offsite.model.errors import BadOption
+from offsite.model.partition_selection import PartitionSelection, parse_partitions
 from offsite.model.selection import TopicSelection, parse_selection
 
-BATCH_OPTIONS = ("commit", "checkpoint", "asOf", "at")
+BATCH_OPTIONS = ("commit", "checkpoint", "asOf", "at", "startingOffset", "endingOffset", "since", "pushdown")
 STREAM_OPTIONS = ("startingCommit",)
-ALL_OPTIONS = ("repo", "backup", "topics", "exclude", "isolation", "withCommit", *BATCH_OPTIONS, *STREAM_OPTIONS)
+_SHARED_OPTIONS = ("repo", "backup", "topics", "exclude", "partitions", "isolation", "withCommit")
+ALL_OPTIONS = (*_SHARED_OPTIONS, *BATCH_OPTIONS, *STREAM_OPTIONS)
 
 EARLIEST, LATEST = "earliest", "latest"
 _ISOLATION = ("read_committed", "read_uncommitted")
@@ -21,23 +23,34 @@ _BOOLEANS = {"true": True, "false": False}
 class TableOptions:
     """What to read.
 
-    `repo`: a folder or a URL; `backup`: its name; `topics`, `exclude`: patterns as on the command line, all by default.
-    As of: `commit`, `checkpoint`, or `as_of` (the newest commit at or before that time), the newest by default; of that
-    `at` keeps the records dated then or before. `with_commit` false leaves the column `commit` null, which saves
-    reading the commit log: worth it for a backup of many thousand commits.
-    A stream begins with `starting_commit`: `earliest`, `latest` (only what comes) or a number.
+    `repo`: a folder or a URL; `backup`: its name; `topics`, `exclude`, `partitions`: as on the command line, all by
+    default. As of: `commit`, `checkpoint`, or `as_of` (the newest commit at or before that time), the newest by
+    default. Of that, only records at offsets `[starting_offset, ending_offset)`, and dated from `since` to `at`.
+    `with_commit` false leaves the column `commit` null, which saves reading the commit log: worth it for a backup of
+    many thousand commits. A stream begins with `starting_commit`: `earliest`, `latest` (only what comes) or a number.
+
+    `pushdown`: let Spark push the filters of a query down to the table, where its setting
+    `spark.sql.python.filterPushdown.enabled` is on. Only for a table that is used in one query: Spark (4.1 to 4.3)
+    keeps one plan for a loaded table, so that another query on it, or a second branch of the same one, silently gets
+    the rows of the last filter. The options above narrow what is read as far, and are safe.
     """
 
     repo: str
     backup: str
     selection: TopicSelection
+    partitions: PartitionSelection = field(default_factory=PartitionSelection)
     commit: int | None = None
     checkpoint: int | None = None
     as_of: str | None = None
+    starting_offset: int | None = None
+    ending_offset: int | None = None
+    since: str | None = None
     at: str | None = None
+    pushdown: bool = False
     read_committed: bool = True
     with_commit: bool = True
     starting_commit: int | str = EARLIEST
+    given: frozenset[str] = frozenset()
 
 
 def read_options(given: Mapping[str, str]) -> TableOptions:
@@ -53,13 +66,19 @@ def read_options(given: Mapping[str, str]) -> TableOptions:
         repo=found["repo"],
         backup=found["backup"],
         selection=parse_selection([found.get("topics", "*")], [found.get("exclude", "")]),
+        partitions=parse_partitions([found["partitions"]] if found.get("partitions") else []),
         commit=_number(found, "commit"),
         checkpoint=_number(found, "checkpoint"),
         as_of=found.get("asOf"),
+        starting_offset=_number(found, "startingOffset"),
+        ending_offset=_number(found, "endingOffset"),
+        since=found.get("since"),
         at=found.get("at"),
+        pushdown=_BOOLEANS[_choice(found, "pushdown", ("false", "true"))],
         read_committed=_choice(found, "isolation", _ISOLATION) == _ISOLATION[0],
         with_commit=_BOOLEANS[_choice(found, "withCommit", tuple(_BOOLEANS))],
         starting_commit=_starting_commit(found),
+        given=frozenset(found),
     )
 
 

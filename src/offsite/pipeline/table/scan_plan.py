@@ -15,7 +15,6 @@ from offsite.pipeline.point_in_time import PointInTime
 from offsite.pipeline.table.row_filter import RowFilter
 from offsite.repository.commit import PartitionId
 from offsite.repository.segment import Segment
-from offsite.repository.state import BackupState
 
 TASK_BYTES = 64 * MIB
 """What a task reads, as Kafka had it: small enough to share out evenly, large enough to pay for a task's start."""
@@ -64,12 +63,20 @@ def plan_scan(
     """Tasks for the latest incarnations of `topics` as of `point`, in the order of partitions and offsets."""
     state = point.state
     wanted = {state.incarnation(topic) for topic in topics}
-    return tuple(
-        replace(task, point_until_ms=point.until_ms)
-        for partition in sorted(state.segments)
-        if partition.incarnation in wanted and rows.wants(partition.topic, partition.partition)
-        for task in _partition_tasks(state, partition, rows, read_committed, task_bytes)
-    )
+    tasks: list[ScanTask] = []
+    for partition in sorted(state.segments):
+        if partition.incarnation in wanted and rows.wants(partition.topic, partition.partition):
+            segments, end = tuple(state.segments[partition]), state.positions[partition].end
+            tasks += partition_tasks(
+                partition,
+                segments,
+                scans_of(segments, end=end),
+                end=end,
+                rows=rows,
+                read_committed=read_committed,
+                task_bytes=task_bytes,
+            )
+    return tuple(replace(task, point_until_ms=point.until_ms) for task in tasks)
 
 
 def with_commits(tasks: Iterable[ScanTask], commits: Mapping[str, int]) -> tuple[ScanTask, ...]:
@@ -80,29 +87,30 @@ def with_commits(tasks: Iterable[ScanTask], commits: Mapping[str, int]) -> tuple
     )
 
 
-def scans_of(segments: Sequence[Segment], *, end: int) -> Iterator[SegmentScan]:
-    """What each of consecutive segments of one partition adds to the ones before, up to offset `end`: the last batch of
-    one may reach into the range of the next."""
-    taken_to = 0
+def scans_of(segments: Sequence[Segment], *, start: int = 0, end: int) -> Iterator[SegmentScan]:
+    """What each of consecutive segments of one partition adds to the ones before, of offsets `[start, end)`: the last
+    batch of one may reach into the range of the next."""
+    taken_to = start
     for segment in segments:
-        start = max(segment.start, taken_to)
-        taken_to = segment.last_offset + 1
-        if start < min(end, taken_to):
-            yield SegmentScan(segment=segment, start=start, end=min(end, taken_to))
+        first = max(segment.start, taken_to)
+        taken_to = max(taken_to, segment.last_offset + 1)
+        if first < min(end, taken_to):
+            yield SegmentScan(segment=segment, start=first, end=min(end, taken_to))
 
 
-def _partition_tasks(
-    state: BackupState,
+def partition_tasks(  # noqa: PLR0913  # what to read, and how
     partition: PartitionId,
+    segments: Sequence[Segment],
+    scans: Iterable[SegmentScan],
+    *,
+    end: int,
     rows: RowFilter,
     read_committed: bool,
-    task_bytes: int,  # noqa: FBT001
+    task_bytes: int = TASK_BYTES,
 ) -> Iterator[ScanTask]:
-    segments = tuple(state.segments[partition])
-    end = state.positions[partition].end
+    """Tasks for `scans`, which are of some of `segments`, those of a partition that ends at `end`."""
     numbers = {segment.key: number for number, segment in enumerate(segments)}
-    scans = [scan for scan in scans_of(segments, end=end) if _may_hold(scan, rows)]
-    for group in _groups(scans, task_bytes):
+    for group in _groups((scan for scan in scans if _may_hold(scan, rows)), task_bytes):
         following = segments[numbers[group[-1].segment.key] + 1 :]
         transactional = read_committed and any(scan.segment.has_transactions for scan in group)
         yield ScanTask(
