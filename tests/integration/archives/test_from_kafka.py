@@ -1,0 +1,130 @@
+"""Exports straight from a cluster, judged by an independent client."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from offsite.archives.formats import WriteOptions
+from offsite.kafka.topic_changes import NewTopic
+from offsite.model.errors import BadOption, SourceTruncated
+from offsite.repository.open_store import open_store
+from offsite.repository.repository import Repository
+from offsite.sandbox import SandboxInfo
+from offsite.services.cluster import connect
+from offsite.services.demo.data import Message
+from offsite.services.demo.truth import read_topic
+from offsite.services.export import ExportResult
+from offsite.services.export_job import export_of_cluster, open_target
+from offsite.services.export_plan import ExportRequest
+from offsite.services.restore_words import RestoreWords, parse_restore
+from tests.inline_runner import InlineRunner
+from tests.integration.archives.exchange import Exchange
+from tests.integration.e2e.site import Site
+from tests.integration.e2e.transactions import begun, with_transaction
+from tests.integration.kafka.cluster import Cluster
+
+SLOTS = 2
+
+
+@pytest.fixture
+def site(broker: SandboxInfo, tmp_path: Path) -> Site:
+    repository = Repository.init(open_store(str(tmp_path / "site")))
+    return Site(Cluster(broker.bootstrap), repository, InlineRunner())
+
+
+def messages(count: int, *, first: int = 0, partition: int = 0) -> list[Message]:
+    return [
+        Message(key=b"%d" % n, value=b"value %d" % n, timestamp_ms=1_700_000_000_000 + n, partition=partition)
+        for n in range(first, first + count)
+    ]
+
+
+def export(site: Site, exchange: Exchange, topic: str, format_name: str = "avro", **words: object) -> ExportResult:
+    target = open_target(format_name, exchange.place("a"), WriteOptions())
+    request = ExportRequest(point=parse_restore(RestoreWords(topics=[topic], **words)))  # type: ignore[typeddict-item]
+    job = export_of_cluster(connect(site.cluster.bootstrap, None), target, request, slots=SLOTS)
+    return job.run(job.plan(), InlineRunner())
+
+
+def assert_same(site: Site, exchange: Exchange, topic: str, format_name: str = "avro") -> None:
+    """The archive holds what a read_committed consumer sees."""
+    exchange.bring_in(format_name, "a", "back")
+    truth = read_topic(site.cluster.bootstrap, topic)
+    found = exchange.content("back")
+    for partition, records in truth.items():
+        mine = [(r.offset, r.timestamp_ms, r.key, r.value) for r in found.get((topic, partition), ())]
+        assert mine == [(r.offset, r.timestamp_ms, r.key, r.value) for r in records]
+
+
+@pytest.mark.parametrize("format_name", ["avro", "kafka-backup"])
+def test_a_cluster_is_exported_and_what_is_new_later(site: Site, exchange: Exchange, format_name: str) -> None:
+    topic = site.make_topic(partitions=2)
+    site.produce(topic, [*messages(30), *messages(20, partition=1)], linger_ms=200)
+    assert export(site, exchange, topic, format_name).records == 50
+    site.produce(topic, messages(15, first=30))
+    assert export(site, exchange, topic, format_name).records == 15
+    assert_same(site, exchange, topic, format_name)
+
+
+def test_ranges_that_cut_through_batches_give_each_record_once(
+    site: Site, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("offsite.pipeline.plan.TASK_BYTES_MIN", 300)
+    topic = site.make_topic()
+    site.produce(topic, messages(300), linger_ms=200, batch_num_messages=70)
+    assert export(site, exchange, topic).records == 300
+    assert_same(site, exchange, topic)
+
+
+def test_aborted_records_are_left_out_and_open_transactions_wait(site: Site, exchange: Exchange) -> None:
+    topic = site.make_topic()
+    with_transaction(site, topic, messages(5), commit=True)
+    with_transaction(site, topic, messages(5, first=5), commit=False)
+    site.produce(topic, messages(5, first=10))
+    producer = begun(site, topic, messages(5, first=15))
+    site.produce(topic, messages(5, first=20))
+    assert export(site, exchange, topic).records == 10
+    assert_same(site, exchange, topic)
+    producer.commit_transaction()
+    assert export(site, exchange, topic).records == 10
+    assert_same(site, exchange, topic)
+
+
+def test_a_marker_behind_the_last_stable_offset_still_decides(site: Site, exchange: Exchange) -> None:
+    topic = site.make_topic()
+    aborted = begun(site, topic, messages(3))
+    still_open = begun(site, topic, messages(3, first=3))
+    aborted.abort_transaction()
+    site.produce(topic, messages(2, first=6))
+    assert export(site, exchange, topic).records == 0
+    still_open.commit_transaction()
+    assert export(site, exchange, topic).records == 5
+    assert_same(site, exchange, topic)
+
+
+def test_what_the_cluster_has_deleted_is_a_hole(site: Site, exchange: Exchange) -> None:
+    topic = site.make_topic()
+    site.produce(topic, messages(20), batch_num_messages=5)
+    export(site, exchange, topic)
+    site.produce(topic, messages(20, first=20), batch_num_messages=5)
+    site.delete_before(topic, 33)
+    result = export(site, exchange, topic)
+    assert [(hole.start, hole.end) for hole in result.holes] == [(20, 33)]
+    assert result.records == 7
+
+
+def test_a_topic_made_anew_is_not_mixed_with_the_old_one(site: Site, exchange: Exchange) -> None:
+    topic = site.make_topic()
+    site.produce(topic, messages(20))
+    export(site, exchange, topic)
+    site.cluster.admin.delete_topics([topic])
+    site.cluster.admin.create_topics([NewTopic(name=topic, partitions=1)])
+    with pytest.raises(SourceTruncated):
+        export(site, exchange, topic)
+
+
+def test_a_cluster_has_no_restore_points(site: Site, exchange: Exchange) -> None:
+    with pytest.raises(BadOption, match="no restore points"):
+        export(site, exchange, "orders", commit=3)
