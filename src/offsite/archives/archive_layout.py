@@ -1,0 +1,68 @@
+"""The names of files in the archives that offsite indexes itself (Avro, Parquet, JSON lines). Pure.
+
+    _archive.json                                                      the manifest: what is here
+    <topics>/<topic>/_index.json                                       the topic's files, and what is known of them
+    <topics>/<topic>/partition=<nr>/<topic>+<nr>-<start:020><suffix>   the records of a range that begins at `start`
+
+Names with `_` are passed over by Spark and others who read such a folder as a table. A file name holds at most 255
+bytes on most systems, so a topic longer than 180 characters is cut there, not in its folder.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from offsite.model.check import check
+from offsite.model.names import check_topic_name
+
+__all__ = ["MANIFEST_KEY", "ArchiveLayout", "FileName"]
+
+MANIFEST_KEY = "_archive.json"
+_INDEX = "_index.json"
+_MAX_TOPIC_IN_FILE_NAME = 180
+_NAME = re.compile(
+    r"(?P<topic>[^/]+)/partition=(?P<partition>\d{1,10})/(?P<cut>[^/+]+)\+(?P=partition)-(?P<start>\d{20})"
+)
+
+
+class FileName(NamedTuple):
+    topic: str
+    partition: int
+    start: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveLayout:
+    """`topics`: what stands before a topic's name, such as `topics/`. `suffixes`: how names of files may end, the
+    first one is written."""
+
+    topics: str
+    suffixes: tuple[str, ...]
+
+    def topic_folder(self, topic: str) -> str:
+        return f"{self.topics}{check_topic_name(topic)}/"
+
+    def index_key(self, topic: str) -> str:
+        return f"{self.topic_folder(topic)}{_INDEX}"
+
+    def file_key(self, topic: str, partition: int, start: int) -> str:
+        check(partition >= 0 and start >= 0, f"partition {partition}, offset {start}")
+        name = f"{topic[:_MAX_TOPIC_IN_FILE_NAME]}+{partition}-{start:020d}{self.suffixes[0]}"
+        return f"{self.topic_folder(topic)}partition={partition}/{name}"
+
+    def parse_file(self, key: str) -> FileName | None:
+        """What `key` says if it is the key of a file with records, else None."""
+        suffix = next((suffix for suffix in self.suffixes if key.endswith(suffix)), None)
+        if suffix is None or not key.startswith(self.topics):
+            return None
+        match = _NAME.fullmatch(key.removeprefix(self.topics).removesuffix(suffix))
+        if match is None or match["topic"][:_MAX_TOPIC_IN_FILE_NAME] != match["cut"]:
+            return None
+        return FileName(match["topic"], int(match["partition"]), int(match["start"]))
+
+    def parse_index(self, key: str) -> str | None:
+        """The topic whose index `key` is, else None."""
+        topic = key.removeprefix(self.topics).removesuffix(f"/{_INDEX}")
+        return topic if key == f"{self.topics}{topic}/{_INDEX}" and "/" not in topic else None

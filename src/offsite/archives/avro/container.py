@@ -1,0 +1,178 @@
+"""Avro object container files: a header with the schema, then blocks of records with a marker behind each.
+
+Owns the framing, not what is in the blocks. The same blocks make the same file: its marker comes from its name. Reading
+names the byte where something is wrong, and goes on behind the next marker.
+Format: Avro 1.11 specification, object container files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from blake3 import blake3
+
+from offsite.archives.archive import Damage, OnDamage
+from offsite.archives.avro.block_codec import MAX_BLOCK_BYTES, BadBlock, compressor, plain_block
+from offsite.archives.avro.varints import LENGTHS, zigzag
+from offsite.archives.file_window import FileWindow
+from offsite.log.buffer import Buffer
+
+__all__ = ["Block", "ContainerReader", "ContainerWriter", "FileHeader", "read_header"]
+
+_MAGIC = b"Obj\x01"
+_MARKER_BYTES = 16
+_BLOCK_BYTES = 64 << 10
+"""A block ends with the group of records that brings it to this size: mostly one group, which then is not copied."""
+_MAX_HEADER_BYTES = 4 << 20
+_MAX_VARINT_BITS = 70
+
+
+class ContainerWriter:
+    """`name` decides the marker: no two files of an archive share one."""
+
+    def __init__(self, *, name: str, schema: bytes, codec: str) -> None:
+        self._marker = blake3(name.encode("utf-8")).digest(length=_MARKER_BYTES)
+        self._compress = compressor(codec)
+        metadata = {b"avro.codec": codec.encode("ascii"), b"avro.schema": schema}
+        entries = (LENGTHS[len(part)] + part for entry in metadata.items() for part in entry)
+        self._parts: list[Buffer] = [b"".join((_MAGIC, zigzag(len(metadata)), *entries, b"\x00", self._marker))]
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = self._waiting_records = 0
+        self.size_bytes = len(self._parts[0])
+        self.plain_bytes = 0
+
+    def add(self, records: int, encoded: bytes) -> None:
+        self._waiting.append(encoded)
+        self._waiting_bytes += len(encoded)
+        self._waiting_records += records
+        if self._waiting_bytes >= _BLOCK_BYTES:
+            self._end_block()
+
+    def close(self) -> bytes:
+        if self._waiting:
+            self._end_block()
+        return b"".join(self._parts)
+
+    def _end_block(self) -> None:
+        block = self._compress(b"".join(self._waiting))
+        size_bytes = sum(map(len, block))
+        frame = zigzag(self._waiting_records) + zigzag(size_bytes)
+        self._parts += (frame, *block, self._marker)
+        self.size_bytes += len(frame) + size_bytes + _MARKER_BYTES
+        self.plain_bytes += self._waiting_bytes
+        self._waiting, self._waiting_bytes, self._waiting_records = [], 0, 0
+
+
+class FileHeader(NamedTuple):
+    schema: bytes
+    codec: str
+    marker: bytes
+
+
+class Block(NamedTuple):
+    """`position` is where the block begins in its file; `data` holds `records` records."""
+
+    position: int
+    records: int
+    data: Buffer
+
+
+class _BadFrame(ValueError):
+    pass
+
+
+def read_header(window: FileWindow, key: str, on_damage: OnDamage) -> FileHeader | None:
+    """None, with its damage reported, when there is no whole header: then nothing of the file can be read."""
+    try:
+        return _read_header(window)
+    except _BadFrame as error:
+        on_damage(Damage(file=key, position=window.position, problem=str(error)))
+        return None
+
+
+def _read_header(window: FileWindow) -> FileHeader:
+    if window.read(len(_MAGIC)) != _MAGIC:
+        window.back_to(0)
+        raise _BadFrame("not an Avro file")
+    metadata: dict[bytes, bytes] = {}
+    while (entries := _read_long(window)) != 0:
+        if entries < 0:  # then the size of the entries follows
+            _read_long(window)
+        for _ in range(abs(entries)):
+            name = _read_blob(window)
+            metadata[name] = _read_blob(window)
+    marker = window.read(_MARKER_BYTES)
+    if len(marker) < _MARKER_BYTES or b"avro.schema" not in metadata:
+        raise _BadFrame("the header is cut, or has no schema")
+    codec = metadata.get(b"avro.codec", b"null").decode("ascii", "replace")
+    return FileHeader(metadata[b"avro.schema"], codec, marker)
+
+
+class ContainerReader:
+    """The blocks of a file whose header was read from `window`."""
+
+    def __init__(self, window: FileWindow, header: FileHeader, key: str, on_damage: OnDamage) -> None:
+        self._window, self._header, self._key, self._on_damage = window, header, key, on_damage
+
+    def blocks(self) -> Iterator[Block]:
+        """All whole ones, in order; the others are reported."""
+        while not self._is_at_end():
+            position = self._window.position
+            try:
+                records, data = self._read_block()
+            except _BadFrame as error:
+                self._report(position, str(error))
+                self._window.back_to(position)
+                if not self._window.pass_marker(self._header.marker):
+                    return
+                continue
+            try:
+                plain = plain_block(self._header.codec, data)
+            except BadBlock as error:
+                self._report(position, str(error))
+                continue
+            yield Block(position, records, plain)
+
+    def _read_block(self) -> tuple[int, bytes]:
+        records, size = _read_long(self._window), _read_long(self._window)
+        if records < 0 or not 0 <= size <= MAX_BLOCK_BYTES:
+            raise _BadFrame(f"a block of {records} records and {size} bytes cannot be")
+        data = self._window.read(size)
+        marker = self._window.read(_MARKER_BYTES)
+        if len(data) < size or len(marker) < _MARKER_BYTES:
+            raise _BadFrame("the last block is cut")
+        if marker != self._header.marker:
+            raise _BadFrame(f"the block of {size} bytes does not end with the file's marker")
+        return records, data
+
+    def _is_at_end(self) -> bool:
+        position = self._window.position
+        is_at_end = not self._window.read(1)
+        self._window.back_to(position)
+        return is_at_end
+
+    def _report(self, position: int, problem: str) -> None:
+        self._on_damage(Damage(file=self._key, position=position, problem=problem))
+
+
+def _read_blob(window: FileWindow) -> bytes:
+    size = _read_long(window)
+    if not 0 <= size <= _MAX_HEADER_BYTES:
+        raise _BadFrame(f"a text of {size} bytes in the header")
+    data = window.read(size)
+    if len(data) < size:
+        raise _BadFrame("the header is cut")
+    return data
+
+
+def _read_long(window: FileWindow) -> int:
+    value = 0
+    for shift in range(0, _MAX_VARINT_BITS, 7):
+        byte = window.read(1)
+        if not byte:
+            raise _BadFrame("the file is cut")
+        value |= (byte[0] & 0x7F) << shift
+        if byte[0] < 0x80:
+            return value >> 1 ^ -(value & 1)
+    raise _BadFrame("a number of more than 64 bits")

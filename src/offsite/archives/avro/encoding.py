@@ -1,0 +1,155 @@
+"""Records as Avro, a group at a time and column by column: ten times as fast as encoding them one by one.
+
+Both schemas begin alike; they differ in the tail of each record, behind its value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, repeat
+from typing import cast
+
+from offsite.archives.avro.varints import LENGTHS, NumberTable, long_columns, zigzag
+from offsite.archives.losses import Losses
+from offsite.archives.record_columns import RecordColumns
+from offsite.log.record import CREATE_TIME, LOG_APPEND_TIME, RecordHeaders
+
+__all__ = ["RecordEncoding", "full_tails", "plain_tails"]
+
+Tails = Callable[[RecordColumns], Iterable[bytes]]
+
+_KEY_LENGTHS = NumberTable(prefix=b"\x00")  # the union's first branch
+_NULL_KEY = b"\x02"
+_NO_HEADERS = b"\x02"
+_END = b"\x00"
+
+
+class RecordEncoding:
+    """Of the records of one partition. `tails` makes what follows the values."""
+
+    def __init__(self, *, topic: str, partition: int, tails: Tails) -> None:
+        name = topic.encode("utf-8")
+        self._head = zigzag(len(name)) + name + zigzag(partition)
+        self._tails = tails
+
+    def encode(self, columns: RecordColumns) -> bytes:
+        return b"".join(
+            chain.from_iterable(
+                zip(
+                    repeat(self._head),
+                    *long_columns(columns.offsets),
+                    *long_columns(columns.timestamps_ms),
+                    *_key_columns(columns.keys),
+                    *_value_columns(columns.values),
+                    self._tails(columns),
+                    strict=False,  # constants repeat for ever
+                )
+            )
+        )
+
+
+def full_tails(columns: RecordColumns) -> Iterable[bytes]:
+    """`headers`, `valueIsNull`, `timestampType`, `headerList`: our schema holds every record."""
+    kinds = columns.timestamp_types
+    if any(columns.headers):
+        return map(_full_tail, columns.headers, columns.values, kinds)
+    if None not in columns.values and len(set(kinds)) == 1:
+        return repeat(_full_tail((), b"", kinds[0]))
+    return [_BARE_TAILS[value is None, kind] for value, kind in zip(columns.values, kinds, strict=True)]
+
+
+def plain_tails(losses: Losses) -> Tails:
+    """`headers` only; what that cannot hold is refused or counted."""
+
+    def tails(columns: RecordColumns) -> Iterable[bytes]:
+        _note_values(columns, losses)
+        if not any(columns.headers):
+            return repeat(_NO_HEADERS)
+        for offset, headers in zip(columns.offsets, columns.headers, strict=True):
+            _note_headers(offset, headers, losses)
+        return map(_header_map, columns.headers)
+
+    return tails
+
+
+def _key_columns(keys: Sequence[bytes | None]) -> tuple[Iterable[bytes], ...]:
+    """The branch with the length, and the bytes."""
+    present = [key for key in keys if key is not None]
+    if len(present) == len(keys):
+        return map(_KEY_LENGTHS.__getitem__, map(len, present)), present
+    if not present:
+        return (repeat(_NULL_KEY),)
+    return (
+        [_NULL_KEY if key is None else _KEY_LENGTHS[len(key)] for key in keys],
+        [key or b"" for key in keys],
+    )
+
+
+def _value_columns(values: Sequence[bytes | None]) -> tuple[Iterable[bytes], ...]:
+    present = cast("Sequence[bytes]", values) if None not in values else [value or b"" for value in values]
+    return map(LENGTHS.__getitem__, map(len, present)), present
+
+
+def _full_tail(headers: RecordHeaders, value: bytes | None, timestamp_type: int) -> bytes:
+    flags = (b"\x00" if value is not None else b"\x01") + LENGTHS[timestamp_type]
+    if _is_held_by_map(headers):
+        return _header_map(headers) + flags + b"\x00"
+    return _header_map(headers) + flags + b"\x02" + _header_list(headers)
+
+
+def _is_held_by_map(headers: RecordHeaders) -> bool:
+    """Of several headers a map would lose the order."""
+    return not headers or (len(headers) == 1 and headers[0][1] is not None and _is_text(headers[0][0]))
+
+
+def _header_map(headers: RecordHeaders) -> bytes:
+    if not headers:
+        return _NO_HEADERS
+    last = {name: value for name, value in headers if value is not None and _is_text(name)}
+    entries = [_blob(name.encode("utf-8")) + _blob(value) for name, value in last.items()]
+    return b"".join((b"\x00", zigzag(len(entries)) if entries else b"", *entries, _END))
+
+
+def _header_list(headers: RecordHeaders) -> bytes:
+    entries = [
+        _blob(name.encode("utf-8", "surrogateescape")) + (b"\x00" if value is None else b"\x02" + _blob(value))
+        for name, value in headers
+    ]
+    return b"".join((zigzag(len(entries)), *entries, _END))
+
+
+def _blob(data: bytes) -> bytes:
+    return LENGTHS[len(data)] + data
+
+
+def _is_text(name: str) -> bool:
+    """Whether the name is UTF-8: other bytes stand in it as surrogates."""
+    return name.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in name)
+
+
+def _note_values(columns: RecordColumns, losses: Losses) -> None:
+    if None in columns.values:
+        for offset, value in zip(columns.offsets, columns.values, strict=True):
+            if value is None:
+                losses.note(offset, "a null value, which becomes an empty one")
+    if any(columns.timestamp_types):
+        for offset, kind in zip(columns.offsets, columns.timestamp_types, strict=True):
+            if kind != CREATE_TIME:
+                losses.note(offset, "the timestamp type LogAppendTime")
+
+
+def _note_headers(offset: int, headers: RecordHeaders, losses: Losses) -> None:
+    names = [name for name, _ in headers]
+    if len(set(names)) < len(names):
+        losses.note(offset, "several headers of one name, of which the last stays")
+    if any(value is None for _, value in headers):
+        losses.note(offset, "a header whose value is null, which is left out")
+    if not all(map(_is_text, names)):
+        losses.note(offset, "a header whose name is not UTF-8, which is left out")
+
+
+_BARE_TAILS = {
+    (is_null, kind): _full_tail((), None if is_null else b"", kind)
+    for is_null in (False, True)
+    for kind in (CREATE_TIME, LOG_APPEND_TIME)
+}

@@ -1,0 +1,23 @@
+"""Where an Avro archive keeps what, and what its two variants cannot hold."""
+
+from __future__ import annotations
+
+from offsite.archives.archive_layout import ArchiveLayout
+from offsite.archives.files import Files
+from offsite.archives.indexed_archive import RECORDS_ONLY, IndexedArchive
+
+__all__ = ["AVRO", "AVRO_PLAIN", "LAYOUT", "avro_archive"]
+
+AVRO, AVRO_PLAIN = "avro", "avro-plain"
+LAYOUT = ArchiveLayout(topics="topics/", suffixes=(".data",))
+_KINDS = {
+    AVRO: (RECORDS_ONLY,),
+    AVRO_PLAIN: (
+        RECORDS_ONLY,
+        "plain Avro schema: timestamp types, null values, repeated headers and null header values are not in it",
+    ),
+}
+
+
+def avro_archive(files: Files) -> IndexedArchive:
+    return IndexedArchive(files=files, layout=LAYOUT, kinds=_KINDS)

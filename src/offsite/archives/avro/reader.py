@@ -1,0 +1,66 @@
+"""Reads the Avro archive, with our schema, the plain one, or one that resolves to ours; with its index or without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from offsite.archives.archive import ArchiveContents, Damage, OnDamage, Piece, refuse_damage
+from offsite.archives.avro.block_codec import CHECKED_CODECS
+from offsite.archives.avro.container import ContainerReader, read_header
+from offsite.archives.avro.decoding import BadRecords, decode_block, row_reader
+from offsite.archives.avro.place import avro_archive
+from offsite.archives.file_window import SourceFile
+from offsite.archives.files import Files
+from offsite.archives.indexed_reading import IndexedReading
+from offsite.log.range import TopicPartition
+from offsite.log.record import Record
+
+__all__ = ["AvroReader"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvroReader:
+    """An `ArchiveReader`."""
+
+    files: Files
+
+    def contents(self, on_damage: OnDamage = refuse_damage) -> ArchiveContents:
+        return self._reading.contents(on_damage)
+
+    def read(self, piece: Piece, on_damage: OnDamage = refuse_damage) -> Iterator[Sequence[Record]]:
+        return self._reading.read(piece, on_damage)
+
+    @property
+    def _reading(self) -> IndexedReading:
+        return IndexedReading(archive=avro_archive(self.files), format=_AvroFiles())
+
+
+class _AvroFiles:
+    """How one object container file is read."""
+
+    def records(self, source: SourceFile, of: TopicPartition, on_damage: OnDamage) -> Iterator[Sequence[Record]]:
+        header = read_header(source.window, source.key, on_damage)
+        if header is None:
+            return
+        try:
+            read_row = row_reader(header.schema, must_be_known=source.intact is False)
+        except BadRecords as error:
+            on_damage(Damage(file=source.key, position=0, problem=str(error)))
+            return
+        for block in ContainerReader(source.window, header, source.key, on_damage).blocks():
+            try:
+                records = decode_block(block, read_row, of)
+            except BadRecords as error:
+                on_damage(Damage(file=source.key, position=block.position, problem=str(error)))
+                continue
+            yield records
+
+    def checks_parts(self, source: SourceFile) -> bool:
+        header = read_header(source.window, source.key, _pass_over)
+        source.window.back_to(0)
+        return header is not None and header.codec in CHECKED_CODECS
+
+
+def _pass_over(damage: Damage) -> None:
+    """Reported when the file is read."""

@@ -1,0 +1,68 @@
+"""Avro's numbers: zigzag varints, alone and a column at a time. Pure.
+
+A column costs two look-ups for each number: the low 13 bits come from a table, the rest repeats from number to number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+
+__all__ = ["LENGTHS", "NumberTable", "long_columns", "zigzag"]
+
+_LOW_BITS = 13  # two bytes of a zigzag varint
+_LOW_MASK = (1 << _LOW_BITS) - 1
+_MAX_CACHED = 1 << 16
+
+
+def zigzag(number: int) -> bytes:
+    return _varint(number * 2 if number >= 0 else -number * 2 - 1)
+
+
+def long_columns(numbers: Sequence[int]) -> tuple[Iterable[bytes], ...]:
+    """Columns whose rows, put together, are the numbers encoded; at least one number."""
+    least, greatest = min(numbers), max(numbers)
+    if least <= _LOW_MASK:  # shorter ones, and negative ones
+        return (map(zigzag, numbers),)
+    low, high = _LOW_BYTES, _HIGH_BYTES
+    if least >> _LOW_BITS == greatest >> _LOW_BITS:
+        return [low[number & _LOW_MASK] for number in numbers], repeat(high[least >> _LOW_BITS])
+    return ([low[number & _LOW_MASK] + high[number >> _LOW_BITS] for number in numbers],)
+
+
+class NumberTable(dict[int, bytes]):
+    """Encoded numbers that come again and again, each behind `prefix`; bounded."""
+
+    def __init__(self, prefix: bytes = b"") -> None:
+        super().__init__()
+        self._prefix = prefix
+
+    def __missing__(self, number: int) -> bytes:
+        if len(self) >= _MAX_CACHED:
+            self.clear()
+        encoded = self[number] = self._prefix + self._encode(number)
+        return encoded
+
+    def _encode(self, number: int) -> bytes:
+        return zigzag(number)
+
+
+class _HighBytes(NumberTable):
+    """The bits above the low ones, as they end a zigzag varint."""
+
+    def _encode(self, number: int) -> bytes:
+        return _varint(number)
+
+
+def _varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+LENGTHS = NumberTable()
+_LOW_BYTES = [bytes((low * 2 & 0x7F | 0x80, low >> 6 | 0x80)) for low in range(_LOW_MASK + 1)]
+_HIGH_BYTES = _HighBytes()

@@ -1,0 +1,114 @@
+"""A file of an archive read from its start to its end through a window, and checked against its index before.
+
+Files as offsite writes them fit the window: they are fetched once. Larger ones are hashed in a pass of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from blake3 import blake3
+
+from offsite.archives.archive import Damage, FileReceipt, OnDamage
+from offsite.archives.files import Files
+from offsite.archives.range_files import content_hash
+
+__all__ = ["FileWindow", "SourceFile", "open_file"]
+
+WINDOW_BYTES = 1 << 20
+_WHOLE_BYTES = 64 << 20
+"""Files up to this size are fetched at once: what offsite writes is at most about half of it."""
+_HASHED_BYTES = 4 << 20
+
+
+class FileWindow:
+    """`position` is that of the next byte to be read. `data` may hold the file's first bytes already."""
+
+    def __init__(self, files: Files, key: str, data: bytes = b"") -> None:
+        self._files, self._key = files, key
+        self._data, self._start, self._at = data, 0, 0
+
+    @property
+    def position(self) -> int:
+        return self._start + self._at
+
+    def read(self, size: int) -> bytes:
+        """The next `size` bytes, fewer only at the end of the file."""
+        self._fill(size)
+        taken = self._data[self._at : self._at + size]
+        self._at += len(taken)
+        return taken
+
+    def line(self, limit: int) -> bytes:
+        """The next line with its newline; without one, at the end of the file or when it is longer than `limit`."""
+        searched = 0
+        while (found := self._data.find(b"\n", self._at + searched)) < 0:
+            searched = len(self._data) - self._at
+            if searched >= limit or not self._fill(searched + 1):
+                return self.read(limit)
+        return self.read(min(found + 1 - self._at, limit))
+
+    def back_to(self, position: int) -> None:
+        """Read again from a position that was passed; fetched anew unless it is in the window still."""
+        if position < self._start:
+            self._data, self._start = b"", position
+        self._at = position - self._start
+
+    def pass_marker(self, marker: bytes) -> bool:
+        """Go on behind the next `marker`; False when there is none up to the end."""
+        while True:
+            found = self._data.find(marker, self._at)
+            if found >= 0:
+                self._at = found + len(marker)
+                return True
+            self._at = max(self._at, len(self._data) - len(marker) + 1)
+            if not self._fill(len(marker)):
+                self._at = len(self._data)
+                return False
+
+    def _fill(self, size: int) -> bool:
+        """Have `size` more bytes in the window; False when the file ends before."""
+        missing = self._at + size - len(self._data)
+        if missing <= 0:
+            return True
+        end = self._start + len(self._data)
+        more = self._files.get_range(self._key, end, max(missing, WINDOW_BYTES)) or b""
+        self._data = self._data[self._at :] + more
+        self._start, self._at = self._start + self._at, 0
+        return len(self._data) >= size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFile:
+    """`intact`: whether it has the hash of its index; None when no index lists it."""
+
+    key: str
+    window: FileWindow
+    intact: bool | None
+
+
+def open_file(files: Files, key: str, listed: FileReceipt | None, on_damage: OnDamage) -> SourceFile | None:
+    """None, with its damage reported, when there is no such file."""
+    wanted = _WHOLE_BYTES if listed and listed.size_bytes <= _WHOLE_BYTES else WINDOW_BYTES
+    data = files.get_range(key, 0, wanted)
+    if data is None:
+        on_damage(Damage(file=key, position=0, problem="missing, although the index lists it" if listed else "missing"))
+        return None
+    intact = None if listed is None else _hash(files, key, data, wanted) == listed.content_hash
+    return SourceFile(key=key, window=FileWindow(files, key, data), intact=intact)
+
+
+def _hash(files: Files, key: str, data: bytes, wanted: int) -> str:
+    if len(data) < wanted:
+        return content_hash(data)
+    hasher = blake3(data)
+    for part in _parts(files, key, len(data)):
+        hasher.update(part)
+    return f"blake3:{hasher.hexdigest()}"
+
+
+def _parts(files: Files, key: str, position: int) -> Iterator[bytes]:
+    while part := files.get_range(key, position, _HASHED_BYTES):
+        yield part
+        position += len(part)

@@ -1,0 +1,109 @@
+"""The index of an archive, shared by Avro, Parquet and JSON lines: which files count, and what is known of them. Pure.
+
+One index for each topic, and one manifest that names the topics: no single file holds it all. A file that no index
+lists does not count: it is what an interrupted export left.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from offsite.archives.archive import ArchiveHole, ArchiveTopic, FileReceipt, Piece, Written
+from offsite.log.group_offsets import GroupOffsets
+from offsite.log.range import LogRange
+
+__all__ = ["ArchiveManifest", "TopicIndex"]
+
+PIECE_BYTES = 64 << 20
+"""Files of one partition are read by one task up to this size: many small exports do not become many small tasks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveManifest:
+    """`kind`: the format and its variant. `groups` by name."""
+
+    kind: str
+    topics: tuple[str, ...] = ()
+    groups: Mapping[str, GroupOffsets] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicIndex:
+    """`covered`: what of the partitions was exported, disjoint and not touching, by partition and offset; what lies
+    between is what the source lacked. `files` by partition and start. `losses` as in `Written`."""
+
+    topic: ArchiveTopic
+    covered: tuple[LogRange, ...] = ()
+    files: tuple[FileReceipt, ...] = ()
+    losses: tuple[tuple[str, int], ...] = ()
+
+    def ends(self) -> dict[int, int]:
+        """Partition → the offset after what it holds."""
+        return {each.partition: each.end for each in self.covered}
+
+    def holes(self) -> tuple[ArchiveHole, ...]:
+        return tuple(
+            ArchiveHole(range=replace(before, start=before.end, end=after.start), reason="retention")
+            for before, after in pairwise(self.covered)
+            if before.partition == after.partition
+        )
+
+    def with_written(self, written: Sequence[Written], topic: ArchiveTopic) -> TopicIndex:
+        """The index when these ranges of the topic are in too. They take the place of files that lie inside them."""
+        new = {receipt.name: receipt for each in written for receipt in each.files}
+        ranges = [each.range for each in written]
+        kept = [old for old in self.files if old.name not in new and not _is_inside(old.range, ranges)]
+        losses = Counter(dict(self.losses))
+        for each in written:
+            losses.update(dict(each.losses))
+        return TopicIndex(
+            topic=topic,
+            covered=_union([*self.covered, *ranges]),
+            files=tuple(sorted([*kept, *new.values()], key=lambda receipt: receipt.range)),
+            losses=tuple(sorted(losses.items())),
+        )
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """What is covered, cut between files into tasks of about `PIECE_BYTES`."""
+        return tuple(piece for covered in self.covered for piece in self._pieces_of(covered))
+
+    def _pieces_of(self, covered: LogRange) -> Iterable[Piece]:
+        files = [file for file in self.files if _is_inside(file.range, [covered])]
+        packs: list[list[FileReceipt]] = [[]]
+        reach = covered.start
+        for file in files:
+            if file.range.start >= reach and sum(each.size_bytes for each in packs[-1]) >= PIECE_BYTES:
+                packs.append([])
+            packs[-1].append(file)
+            reach = max(reach, file.range.end)
+        starts = [covered.start, *(pack[0].range.start for pack in packs[1:])]
+        for pack, start, end in zip(packs, starts, [*starts[1:], covered.end], strict=True):
+            yield Piece(
+                topic=covered.topic,
+                partition=covered.partition,
+                start=start,
+                end=end,
+                files=tuple(file.name for file in pack),
+                size_bytes=sum(file.size_bytes for file in pack),
+            )
+
+
+def _is_inside(inner: LogRange, ranges: Iterable[LogRange]) -> bool:
+    return any(
+        outer.topic_partition == inner.topic_partition and outer.start <= inner.start and inner.end <= outer.end
+        for outer in ranges
+    )
+
+
+def _union(ranges: Iterable[LogRange]) -> tuple[LogRange, ...]:
+    joined: list[LogRange] = []
+    for each in sorted(ranges):
+        last = joined[-1] if joined else None
+        if last and last.topic_partition == each.topic_partition and each.start <= last.end:
+            joined[-1] = replace(last, end=max(last.end, each.end))
+        else:
+            joined.append(each)
+    return tuple(joined)

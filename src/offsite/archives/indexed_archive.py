@@ -1,0 +1,221 @@
+"""An archive with our index: what it holds, where to go on, and how new ranges come to count.
+
+Write order: the files of ranges, then the index of each topic, then the manifest; files that were replaced go last. A
+crash leaves files that no index lists, or topics that the manifest does not name: reading passes them over, `ends`
+removes them. Files without any manifest or index are read by their names and contents, and never touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from offsite.archives.archive import (
+    ArchiveContents,
+    ArchiveTopic,
+    Damage,
+    FileReceipt,
+    OnDamage,
+    Piece,
+    Written,
+    refuse_damage,
+)
+from offsite.archives.archive_layout import MANIFEST_KEY, ArchiveLayout
+from offsite.archives.files import Files
+from offsite.archives.index import ArchiveManifest, TopicIndex
+from offsite.archives.index_json import BadIndex, encode_index, encode_manifest, parse_index, parse_manifest
+from offsite.log.group_offsets import GroupOffsets
+from offsite.log.range import TopicPartition
+from offsite.model.errors import ArchiveNotFound, BadOption, DamagedArchive
+
+__all__ = ["RECORDS_ONLY", "FirstOffset", "IndexedArchive"]
+
+RECORDS_ONLY = (
+    "records only: their batches with compression, producer ids, transaction markers and leader epochs are not in it"
+)
+"""What every archive of this kind loses."""
+
+FirstOffset = Callable[[str], int | None]
+"""The offset of the first record in a file, or None when the file does not tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedArchive:
+    """`kinds` are the variants of one format, as manifests name them, each with what it cannot hold."""
+
+    files: Files
+    layout: ArchiveLayout
+    kinds: Mapping[str, Sequence[str]]
+
+    def contents(self, first_offset: FirstOffset, on_damage: OnDamage) -> ArchiveContents:
+        """As `ArchiveReader.contents`. `first_offset` is asked only about files that no index lists."""
+        manifest = self._manifest(on_damage)
+        if manifest is not None and manifest.kind not in self.kinds:
+            raise ArchiveNotFound(f"{self.files.url} holds an archive of format {manifest.kind}")
+        topics = manifest.topics if manifest else self._topics_by_name()
+        if not topics and manifest is None:
+            raise ArchiveNotFound(
+                f"{self.files.url} holds no file of this format",
+                hint=f"names look like {self.layout.file_key('orders', 0, 0)}",
+            )
+        indexes = {topic: self._index(topic, on_damage, must_be=manifest is not None) for topic in topics}
+        known = [index for index in indexes.values() if index is not None]
+        unknown = [self._by_names(topic, first_offset) for topic, index in indexes.items() if index is None]
+        kind = manifest.kind if manifest else next(iter(self.kinds))
+        return ArchiveContents(
+            topics=tuple(sorted([*(index.topic for index in known), *(topic for topic, _ in unknown)], key=_name)),
+            pieces=tuple(piece for index in known for piece in index.pieces())
+            + tuple(piece for _, pieces in unknown for piece in pieces),
+            fidelity=(*self.kinds[kind], *_loss_sentences(known)),
+            groups=manifest.groups if manifest else {},
+            holes=tuple(hole for index in known for hole in index.holes()),
+        )
+
+    def listed(self, piece: Piece) -> Mapping[str, FileReceipt]:
+        """What the index says of the files of `piece`: nothing when there is no index that can be read."""
+        index = self._index(piece.topic, _pass_over, must_be=False)
+        return (
+            {} if index is None else {receipt.name: receipt for receipt in index.files if receipt.name in piece.files}
+        )
+
+    def ends(self, kind: str) -> Mapping[TopicPartition, int]:
+        """As `ArchiveWriter.ends`; makes the manifest of a new archive, so that from then on offsite may clean up here.
+
+        Raises `BadOption` when the archive is of another kind than `kind`.
+        """
+        manifest = self._manifest(refuse_damage)
+        if manifest is None:
+            manifest = self._found(kind)
+        if manifest.kind != kind:
+            raise BadOption(
+                f"{self.files.url} holds an archive of format {manifest.kind}, not {kind}",
+                hint="export into another place",
+            )
+        indexes = self._indexes(manifest)
+        self._remove_unlisted(indexes)
+        return {
+            TopicPartition(topic=topic, partition=partition): end
+            for topic, index in indexes.items()
+            for partition, end in index.ends().items()
+        }
+
+    def finish(
+        self,
+        kind: str,
+        written: Sequence[Written],
+        topics: Sequence[ArchiveTopic],
+        groups: Mapping[str, GroupOffsets],
+    ) -> None:
+        """As `ArchiveWriter.finish`. Indexes that would not change are left alone."""
+        manifest = self._manifest(refuse_damage) or ArchiveManifest(kind=kind)
+        indexes = self._indexes(manifest)
+        replaced: list[str] = []
+        for topic in topics:
+            old = indexes.get(topic.topic, TopicIndex(topic=topic))
+            new = old.with_written([each for each in written if each.range.topic == topic.topic], topic)
+            if topic.topic not in indexes or new != old:
+                self.files.put(self.layout.index_key(topic.topic), encode_index(new))
+            kept = {receipt.name for receipt in new.files}
+            replaced += (receipt.name for receipt in old.files if receipt.name not in kept)
+        names = {*manifest.topics, *(topic.topic for topic in topics)}
+        self.files.put(
+            MANIFEST_KEY, encode_manifest(ArchiveManifest(kind=kind, topics=tuple(sorted(names)), groups=groups))
+        )
+        for key in replaced:
+            self.files.delete(key)
+
+    def _found(self, kind: str) -> ArchiveManifest:
+        """The manifest of an archive that begins here. Raises `DamagedArchive` when there are files already."""
+        if (
+            key := next((key for key in self._keys() if self.layout.parse_file(key) or self._is_index(key)), None)
+        ) is not None:
+            raise DamagedArchive(
+                f"{self.files.url} holds files such as {key}, and no {MANIFEST_KEY} that says whose they are",
+                hint="export into an empty place",
+            )
+        manifest = ArchiveManifest(kind=kind)
+        self.files.put(MANIFEST_KEY, encode_manifest(manifest))
+        return manifest
+
+    def _indexes(self, manifest: ArchiveManifest) -> dict[str, TopicIndex]:
+        indexes = {topic: self._index(topic, refuse_damage, must_be=True) for topic in manifest.topics}
+        return {topic: index for topic, index in indexes.items() if index is not None}
+
+    def _remove_unlisted(self, indexes: Mapping[str, TopicIndex]) -> None:
+        listed = {receipt.name for index in indexes.values() for receipt in index.files}
+        for key in list(self._keys()):
+            topic = self.layout.parse_index(key)
+            if (self.layout.parse_file(key) and key not in listed) or (topic is not None and topic not in indexes):
+                self.files.delete(key)
+
+    def _manifest(self, on_damage: OnDamage) -> ArchiveManifest | None:
+        data = self.files.get(MANIFEST_KEY)
+        if data is None:
+            return None
+        try:
+            return parse_manifest(data)
+        except BadIndex as error:
+            on_damage(Damage(file=MANIFEST_KEY, position=error.position, problem=str(error)))
+            return None
+
+    def _index(self, topic: str, on_damage: OnDamage, *, must_be: bool) -> TopicIndex | None:
+        key = self.layout.index_key(topic)
+        data = self.files.get(key)
+        if data is None:
+            if must_be:
+                on_damage(Damage(file=key, position=0, problem=f"missing, although {MANIFEST_KEY} names the topic"))
+            return None
+        try:
+            return parse_index(data, topic=topic)
+        except BadIndex as error:
+            on_damage(Damage(file=key, position=error.position, problem=str(error)))
+            return None
+
+    def _by_names(self, topic: str, first_offset: FirstOffset) -> tuple[ArchiveTopic, tuple[Piece, ...]]:
+        """A topic without an index: each partition is one piece, in the order of what the files begin with."""
+        partitions: dict[int, list[tuple[int, str, int]]] = {}
+        for info in self.files.list(self.layout.topic_folder(topic)):
+            if (name := self.layout.parse_file(info.key)) is not None:
+                first = first_offset(info.key)
+                start = name.start if first is None else first
+                partitions.setdefault(name.partition, []).append((start, info.key, info.size_bytes))
+        pieces = tuple(
+            _whole_piece(topic, partition, sorted(partitions[partition])) for partition in sorted(partitions)
+        )
+        return ArchiveTopic(topic=topic, partitions=max(partitions, default=-1) + 1), pieces
+
+    def _topics_by_name(self) -> tuple[str, ...]:
+        names = (self.layout.parse_file(key) for key in self._keys())
+        indexed = (self.layout.parse_index(key) for key in self._keys())
+        return tuple(sorted({name.topic for name in names if name} | {topic for topic in indexed if topic}))
+
+    def _is_index(self, key: str) -> bool:
+        return self.layout.parse_index(key) is not None
+
+    def _keys(self) -> Iterator[str]:
+        return (info.key for info in self.files.list())
+
+
+def _whole_piece(topic: str, partition: int, files: Sequence[tuple[int, str, int]]) -> Piece:
+    return Piece(
+        topic=topic,
+        partition=partition,
+        start=files[0][0],
+        end=None,
+        files=tuple(key for _, key, _ in files),
+        size_bytes=sum(size_bytes for _, _, size_bytes in files),
+    )
+
+
+def _pass_over(damage: Damage) -> None:
+    """Of an index: `contents` has reported it."""
+
+
+def _name(topic: ArchiveTopic) -> str:
+    return topic.topic
+
+
+def _loss_sentences(indexes: Iterable[TopicIndex]) -> tuple[str, ...]:
+    return tuple(
+        f"{index.topic.topic}: {what} ({records} records)" for index in indexes for what, records in index.losses
+    )

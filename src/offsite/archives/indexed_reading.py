@@ -1,0 +1,103 @@
+"""The records of a piece of an indexed archive: its files one after the other, each trusted as far as its hash goes.
+
+A file that is not what its index says is taken only in parts that prove themselves whole by checksums of their own; a
+format without such checksums loses the whole file.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from offsite.archives.archive import ArchiveContents, Damage, FileReceipt, OnDamage, Piece
+from offsite.archives.file_window import SourceFile, open_file
+from offsite.archives.indexed_archive import IndexedArchive
+from offsite.archives.overlap import Run, clipped, merged
+from offsite.log.range import TopicPartition
+from offsite.log.record import Record
+
+__all__ = ["FileFormat", "IndexedReading"]
+
+Batches = Iterator[Sequence[Record]]
+
+
+class FileFormat(Protocol):
+    """How files of one format are read."""
+
+    def records(self, source: SourceFile, of: TopicPartition, on_damage: OnDamage) -> Batches:
+        """What is whole, by rising offsets; the rest is reported, with the byte where it begins."""
+
+    def checks_parts(self, source: SourceFile) -> bool:
+        """Whether a flipped bit is found by checksums inside this file, wherever there are records."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedReading:
+    archive: IndexedArchive
+    format: FileFormat
+
+    def contents(self, on_damage: OnDamage) -> ArchiveContents:
+        return self.archive.contents(self._first_offset, on_damage)
+
+    def read(self, piece: Piece, on_damage: OnDamage) -> Batches:
+        listed = self.archive.listed(piece)
+        of = TopicPartition(topic=piece.topic, partition=piece.partition)
+        runs = [
+            Run(start=self._start(key, listed.get(key)), open=partial(self._file, key, listed.get(key), of, on_damage))
+            for key in piece.files
+        ]
+        return clipped(piece, merged(runs))
+
+    def _file(self, key: str, listed: FileReceipt | None, of: TopicPartition, on_damage: OnDamage) -> Batches:
+        source = open_file(self.archive.files, key, listed, on_damage)
+        if source is None:
+            return
+        if source.intact is not False:
+            yield from self.format.records(source, of, on_damage)
+        elif self.format.checks_parts(source):
+            yield from self._whole_parts(source, of, on_damage)
+        else:
+            self._refuse(source, of, on_damage)
+
+    def _whole_parts(self, source: SourceFile, of: TopicPartition, on_damage: OnDamage) -> Batches:
+        found: list[Damage] = []
+
+        def report(damage: Damage) -> None:
+            found.append(damage)
+            on_damage(damage)
+
+        yield from self.format.records(source, of, report)
+        if not found:
+            problem = "its bytes are not those of the index, though every part passes its own checksum"
+            on_damage(Damage(file=source.key, position=0, problem=problem))
+
+    def _refuse(self, source: SourceFile, of: TopicPartition, on_damage: OnDamage) -> None:
+        found: list[Damage] = []
+        deque(self.format.records(source, of, found.append), maxlen=0)
+        position = found[0].position if found else 0
+        where = found[0].problem if found else "where is not known"
+        problem = f"its bytes are not those of the index ({where}): the whole file is left out"
+        on_damage(Damage(file=source.key, position=position, problem=problem))
+
+    def _start(self, key: str, listed: FileReceipt | None) -> int:
+        """Where the records of a file begin, as far as can be told before it is read."""
+        if listed is not None:
+            return listed.first_offset
+        first = self._first_offset(key)
+        name = self.archive.layout.parse_file(key)
+        return first if first is not None else name.start if name else 0
+
+    def _first_offset(self, key: str) -> int | None:
+        name = self.archive.layout.parse_file(key)
+        source = open_file(self.archive.files, key, None, _pass_over)
+        if name is None or source is None:
+            return None
+        of = TopicPartition(topic=name.topic, partition=name.partition)
+        return next((batch[0].offset for batch in self.format.records(source, of, _pass_over) if batch), None)
+
+
+def _pass_over(damage: Damage) -> None:
+    """Damage found on the first look at a file is reported when it is read."""
