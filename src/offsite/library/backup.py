@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Unpack, cast
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
     from offsite.library.engine import Engine
     from offsite.pipeline.runner import OnProgress
     from offsite.repository import backup as stored
     from offsite.repository.history import CommitSummary
     from offsite.services.cluster import Cluster
+    from offsite.services.export import ExportResult
     from offsite.services.overview import BackupDetail
     from offsite.services.planned_restore import PlannedRestore
     from offsite.services.restore import RestoreResult
     from offsite.services.restore_report import RestorePlanReport
-    from offsite.services.restore_words import RestoreWords
+    from offsite.services.restore_words import PointWords, RestoreWords
     from offsite.services.verify import VerifyResult
 
 
@@ -32,6 +36,7 @@ class Backup:
 
     @property
     def name(self) -> str:
+        """As in `--backup`."""
         return self._backup.descriptor.name
 
     def restore_points(self) -> tuple[CommitSummary, ...]:
@@ -92,6 +97,60 @@ class Backup:
                 verify=verify,
                 on_progress=on_progress,
             )
+
+    def export(  # noqa: PLR0913  # all by keyword, each with a default
+        self,
+        place: str,
+        *,
+        format: str,  # noqa: A002  # the word of the command
+        lossy: bool = False,
+        plain: bool = False,
+        segment_bytes: int | None = None,
+        groups: Sequence[str] | None = None,
+        on_progress: OnProgress | None = None,
+        **words: Unpack[PointWords],
+    ) -> ExportResult:
+        """Write what is new into an archive that other tools read, as `offsite export` does.
+
+        `format`: `avro`, `kafka-backup`, `osodevops`, `parquet`, `jsonl`. Raises `NotRepresentable` for a record that
+        it cannot hold, unless `lossy`; `NoSuchTopic`, `NoSuchRestorePoint` …
+        """
+        from offsite.archives.formats import WriteOptions
+        from offsite.model.group_patterns import parse_groups
+        from offsite.services.export_job import export_of_backup, open_target
+        from offsite.services.export_plan import ExportRequest
+        from offsite.services.restore_words import parse_restore
+
+        write = WriteOptions(lossy=lossy, plain=plain, segment_bytes=segment_bytes)
+        request = ExportRequest(point=parse_restore(cast("RestoreWords", words)), groups=parse_groups(groups or ()))
+        job = export_of_backup(self._backup, open_target(format, place, write), request)
+        with self._engine.runner() as runner:
+            return job.run(job.plan(), runner, on_progress=on_progress)
+
+    def to_df(
+        self,
+        spark: SparkSession,
+        *,
+        topics: Sequence[str] | None = None,
+        commit: int | None = None,
+        as_of: str | None = None,
+        **options: object,
+    ) -> DataFrame:
+        """The records as a table, `spark.read.format("offsite")`: the columns of Spark's Kafka source, and `commit`.
+
+        `topics`: names, globs, `regex:…` (all by default); as of a `commit`, or the newest one at the time `as_of`.
+        `options`: others of the [table](../how-to/table.md), such as `startingOffset`, `since`, `at`, which save
+        reading. Lazy. Raises `BadOption`, `NoSuchRestorePoint`, `NoSuchTopic`.
+        """
+        from offsite.pipeline.table.datasource import register
+
+        register(spark)
+        given = {"topics": ",".join(topics) if topics else None, "commit": commit, "asOf": as_of, **options}
+        reader = spark.read.format("offsite").option("repo", self._repo_url).option("backup", self.name)
+        for name, value in given.items():
+            if value is not None:
+                reader = reader.option(name, str(value))
+        return reader.load()
 
     def _prepare(self, cluster: Cluster, words: RestoreWords) -> PlannedRestore:
         from offsite.services.planned_restore import prepare_restore

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from offsite.repository.repository import Repository
     from offsite.services.backup import BackupResult
     from offsite.services.backup_words import BackupWords
+    from offsite.services.import_archive import ImportResult
     from offsite.services.overview import BackupSummary, Status
 
 
@@ -55,6 +57,7 @@ class Repo:
 
     @property
     def url(self) -> str:
+        """Where it is; never holds a secret."""
         return self._repository.store.url
 
     def backups(self) -> tuple[BackupSummary, ...]:
@@ -96,4 +99,39 @@ class Repo:
             plan = plan_backup(self._repository, cluster.admin, request, slots=self._engine.slots)
             return run_backup(
                 plan, repository=self._repository, kafka=cluster.config, runner=runner, on_progress=on_progress
+            )
+
+    def import_archive(  # noqa: PLR0913  # all by keyword
+        self,
+        place: str,
+        *,
+        format: str,  # noqa: A002  # the word of the command
+        backup: str,
+        topics: Sequence[str] | None = None,
+        skip_damaged: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> ImportResult:
+        """Make a backup out of an archive of another tool, or add what it has got since, as `offsite import` does.
+
+        `format`: `avro`, `kafka-backup`, `osodevops`, `parquet`, `jsonl`, `trivadis`. The result's `fidelity` says what
+        the archive does not hold of its source. Raises `ArchiveNotFound`, `DamagedArchive` (nothing is imported then),
+        `BackupExists` for a backup of something else.
+        """
+        from offsite.archives.formats import ReadOptions
+        from offsite.model.selection import parse_selection
+        from offsite.services.archive_place import open_source
+        from offsite.services.import_archive import ImportRequest, plan_import, run_import
+
+        source = open_source(format, place, ReadOptions())
+        request = ImportRequest(
+            backup=backup,
+            format=format,
+            place=source.place,
+            selection=parse_selection(topics) if topics else None,
+            skip_damaged=skip_damaged,
+        )
+        with self._engine.runner() as runner:
+            plan = plan_import(self._repository, source.reader, request)
+            return run_import(
+                plan, repository=self._repository, reader=source.reader, runner=runner, on_progress=on_progress
             )

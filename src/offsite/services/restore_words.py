@@ -20,19 +20,16 @@ from offsite.services.metadata_restore import parse_metadata
 from offsite.services.restore_request import RestoreRequest
 
 
-class RestoreWords(TypedDict, total=False):
-    """Whatever is left out or None has the command's default.
+class PointWords(TypedDict, total=False):
+    """What of a backup, and as of when. Whatever is left out or None has the command's default.
 
-    `topics`, `exclude`, `groups`: names, globs, `regex:…`. `partitions`: `orders:0,2-5`. `rename`: `old=new`.
-    `repartition`: `orders=12` or `12`. `before`: `topic=…,partition=…,offset=…`. Times: ISO 8601, or `2h-ago`.
+    `topics`, `exclude`: names, globs, `regex:…`. `partitions`: `orders:0,2-5`. `before`:
+    `topic=…,partition=…,offset=…`. Times: ISO 8601, or `2h-ago`.
     """
 
     topics: Sequence[str] | None
     exclude: Sequence[str] | None
     partitions: Sequence[str] | None
-    rename: Sequence[str] | None
-    repartition: Sequence[str] | None
-    keyless: Literal["refuse", "in-turn"]
     commit: int | None
     committed_at: str | None
     checkpoint: int | None
@@ -40,6 +37,16 @@ class RestoreWords(TypedDict, total=False):
     offsets_file: Path | None
     before: Sequence[str] | None
     isolation: Literal["read_committed", "read_uncommitted"]
+
+
+class RestoreWords(PointWords, total=False):
+    """`PointWords`, and how it comes back: `rename`: `old=new`. `repartition`: `orders=12` or `12`. `metadata`: `all`,
+    `none`, `acls`, `quotas`. `groups`: `all`, `none`, or patterns.
+    """
+
+    rename: Sequence[str] | None
+    repartition: Sequence[str] | None
+    keyless: Literal["refuse", "in-turn"]
     offsets: Literal["auto", "preserve", "translate"]
     metadata: str
     retention: Literal["hold", "override"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from tests.own_session import own_session
 
 
 @pytest.fixture
-def spark() -> Iterator[SparkSession]:
+def spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSession]:
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)  # Spark would take any python3 of the PATH
     with own_session() as session:
         yield session
 
@@ -42,6 +44,11 @@ def test_a_program_backs_up_looks_and_restores_on_its_own_spark(
     assert restored.verified
     again = read_topic(cluster.bootstrap, f"{topic}-again")
     assert compare(topic, read_topic(cluster.bootstrap, topic), again).identical
+    table = backup.to_df(spark, topics=[topic], startingOffset=5)
+    assert table.where("value is not null").count() == 35
+    exported = backup.export(str(tmp_path / "archive"), format="kafka-backup", topics=[topic])
+    imported = repo.import_archive(exported.archive, format="kafka-backup", backup="from-archive")
+    assert exported.records == imported.records == 40
     assert spark.range(3).count() == 3, "their Spark still works"
 
 
