@@ -1,0 +1,155 @@
+"""The blocks of an Avro object container file, each with its place in the file. Knows nothing of what is in them.
+
+`Obj` 1, a map of metadata, a sync marker of 16 bytes; then blocks: records (varint), bytes (varint), data, the marker.
+A damaged block is told and passed over: the next one begins behind the next sync marker. Source: Avro specification,
+"Object Container Files".
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from offsite.archives.archive import Damage, OnDamage
+from offsite.archives.files import Files
+from offsite.archives.trivadis.byte_source import ByteSource, FileEnds
+
+__all__ = ["Block", "Container"]
+
+MAGIC = b"Obj\x01"
+SYNC_BYTES = 16
+MAX_BLOCK_BYTES = 1 << 30
+"""Stored or not: far above what any writer gathers in a block, below what would take a worker down."""
+MAX_METADATA_ENTRIES = 1_000
+CODECS = ("null", "deflate", "snappy")
+
+
+class BadContainer(Exception):
+    """Becomes `Damage` in this module."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """`count` records in `data`, no longer compressed; `position` is where the block begins in the file."""
+
+    count: int
+    data: bytes
+    position: int
+
+
+class Container:
+    """One open file. `schema` is its writer's schema, as JSON."""
+
+    def __init__(self, source: ByteSource, key: str, metadata: dict[str, bytes], sync: bytes) -> None:
+        self.schema = metadata.get("avro.schema", b"")
+        self._codec = metadata.get("avro.codec", b"null").decode("utf-8", "replace")
+        self._source, self._key, self._sync = source, key, sync
+
+    @classmethod
+    def open(cls, files: Files, key: str, on_damage: OnDamage) -> Container | None:
+        """None when its beginning is no such file's, which was told."""
+        source = ByteSource(files, key)
+        try:
+            return cls._opened(source, key)
+        except FileEnds as error:
+            on_damage(Damage(file=key, position=source.position, problem=f"is cut inside its header: {error}"))
+        except BadContainer as error:
+            on_damage(Damage(file=key, position=0, problem=str(error)))
+        return None
+
+    @classmethod
+    def _opened(cls, source: ByteSource, key: str) -> Container:
+        if source.at_end() and not source.exists:
+            raise BadContainer("is missing")
+        if source.take(len(MAGIC)) != MAGIC:
+            raise BadContainer("is no Avro container file: it begins with other bytes than 'Obj' 1")
+        container = cls(source, key, _read_metadata(source), source.take(SYNC_BYTES))
+        if container._codec not in CODECS:
+            raise BadContainer(f"has codec {container._codec!r}; known are {', '.join(CODECS)}")
+        return container
+
+    def blocks(self, on_damage: OnDamage) -> Iterator[Block]:
+        source = self._source
+        while not source.at_end():
+            start = source.position
+            try:
+                yield self._block(start)
+            except (BadContainer, FileEnds) as error:
+                on_damage(Damage(file=self._key, position=start, problem=f"a block is damaged: {error}"))
+                source.seek(start)
+                source.skip_past(self._sync)
+
+    def _block(self, start: int) -> Block:
+        count, size_bytes = _read_long(self._source), _read_long(self._source)
+        if not (0 <= count <= MAX_BLOCK_BYTES and 0 <= size_bytes <= MAX_BLOCK_BYTES):
+            raise BadContainer(f"{count} records in {size_bytes} bytes")
+        data = self._source.take(size_bytes)
+        if self._source.take(SYNC_BYTES) != self._sync:
+            raise BadContainer("no sync marker behind it")
+        return Block(count=count, data=_decompress(self._codec, data), position=start)
+
+
+def _read_long(source: ByteSource) -> int:
+    """A zigzag varint."""
+    value = shift = 0
+    while True:
+        byte = source.take(1)[0]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value >> 1 ^ -(value & 1)
+        shift += 7
+        if shift > 63:
+            raise BadContainer("a number of more than 64 bits")
+
+
+def _read_metadata(source: ByteSource) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    while count := _read_long(source):
+        if count < 0:
+            _read_long(source)  # how many bytes the entries take
+        if abs(count) > MAX_METADATA_ENTRIES:
+            raise BadContainer(f"{abs(count)} entries of metadata")
+        for _ in range(abs(count)):
+            name = _read_bytes(source).decode("utf-8", "replace")
+            found[name] = _read_bytes(source)
+    return found
+
+
+def _read_bytes(source: ByteSource) -> bytes:
+    size_bytes = _read_long(source)
+    if not 0 <= size_bytes <= MAX_BLOCK_BYTES:
+        raise BadContainer(f"{size_bytes} bytes of metadata")
+    return source.take(size_bytes)
+
+
+def _decompress(codec: str, data: bytes) -> bytes:
+    if codec == "deflate":
+        return _read_deflate(data)
+    return _read_snappy(data) if codec == "snappy" else data
+
+
+def _read_deflate(data: bytes) -> bytes:
+    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+    try:
+        plain = inflater.decompress(data, MAX_BLOCK_BYTES)
+    except zlib.error as error:
+        raise BadContainer(f"not deflate: {error}") from error
+    if not inflater.eof:
+        raise BadContainer("not deflate: it does not end")
+    return plain
+
+
+def _read_snappy(data: bytes) -> bytes:
+    """Raw snappy, then the CRC-32 of what is in it, big-endian."""
+    import cramjam
+
+    try:
+        if len(data) < 4 or cramjam.snappy.decompress_raw_len(data[:-4]) > MAX_BLOCK_BYTES:
+            raise BadContainer("not snappy: no length that can be")
+        plain = bytes(cramjam.snappy.decompress_raw(data[:-4]))
+    except cramjam.DecompressionError as error:
+        raise BadContainer(f"not snappy: {error}") from error
+    if zlib.crc32(plain) != int.from_bytes(data[-4:]):
+        raise BadContainer("it fails its CRC-32")
+    return plain

@@ -1,0 +1,52 @@
+"""Keys of the tool's objects: of which partition, from which offset on, and of which of two trees they are. Pure.
+
+Compacted topics are archived by two connectors in turn, each below its own name; numbers are padded in some versions.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+__all__ = ["ArchiveObject", "parse_key"]
+
+_KEY = re.compile(r"(?P<topic>[^/]+)/(?:(?P<tree>[^/]+)/)?(?P<partition>\d{1,9})/(?P<name>[^/]+)")
+_OCF = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<start>\d{1,19})\.avro")
+_LINES = re.compile(r"index-(?P<start>\d{1,19})\.avro-messages")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveObject:
+    """`start` is the offset of its first record, by its name. `tree` is the connector of a compacted topic, else empty.
+    `is_lines`: of the versions before June 2019, Base64 text instead of a container file."""
+
+    key: str
+    topic: str
+    tree: str
+    partition: int
+    start: int
+    size_bytes: int = 0
+    is_lines: bool = False
+
+
+def parse_key(key: str, size_bytes: int = 0) -> ArchiveObject | None:
+    """None for a key that is none of the tool's."""
+    match = _KEY.fullmatch(key)
+    if match is None:
+        return None
+    lines = _LINES.fullmatch(match["name"])
+    container = _OCF.fullmatch(match["name"])
+    if container and (container["topic"], int(container["partition"])) != (match["topic"], int(match["partition"])):
+        return None
+    named = lines or container
+    if named is None:
+        return None
+    return ArchiveObject(
+        key=key,
+        topic=match["topic"],
+        tree=match["tree"] or "",
+        partition=int(match["partition"]),
+        start=int(named["start"]),
+        size_bytes=size_bytes,
+        is_lines=lines is not None,
+    )

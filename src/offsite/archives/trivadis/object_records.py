@@ -1,0 +1,108 @@
+"""The records of one object, whichever form it has: checked against its name, in rising order of offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from offsite.archives.archive import Damage, OnDamage
+from offsite.archives.files import Files
+from offsite.archives.trivadis.avro_row import BadRow, Row, read_rows, writer_schema
+from offsite.archives.trivadis.container import Container
+from offsite.archives.trivadis.line_file import line_rows
+from offsite.archives.trivadis.object_key import ArchiveObject
+from offsite.archives.trivadis.restored import Restorer, is_wrapped
+from offsite.log.record import Record
+
+__all__ = ["read_object"]
+
+Rows = Iterator[tuple[int, list[Row]]]
+
+
+def read_object(
+    files: Files, archived: ArchiveObject, *, empty_as: str, on_damage: OnDamage
+) -> Iterator[Sequence[Record]]:
+    """Raises what `on_damage` raises; when it returns, what is whole follows."""
+    return _Reading(files=files, archived=archived, empty_as=empty_as, on_damage=on_damage).records()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    files: Files
+    archived: ArchiveObject
+    empty_as: str
+    on_damage: OnDamage
+
+    def records(self) -> Iterator[Sequence[Record]]:
+        batches = self._rising(self._rows(self.on_damage))
+        first = next(batches, None)
+        if first is None:
+            return
+        restorer = Restorer(self.empty_as, self._is_wrapped(first[1]))
+        if restorer.is_wrapped:
+            self._tell(0, "keys and values are Java-serialised bytes, and were unwrapped", is_note=True)
+        unknown: list[tuple[str, int]] = []
+        for position, rows in chain([first], batches):
+            batch = []
+            for row in rows:
+                record, names = restorer.record(row)
+                batch.append(record)
+                if names and not unknown:
+                    unknown.append((names[0], position))
+            yield batch
+        for name, position in unknown:
+            problem = f"values of headers are no text, bytes or number, and stay Java streams: {name!r} is the first"
+            self._tell(position, problem, is_note=True)
+
+    def _is_wrapped(self, first: list[Row]) -> bool:
+        """Only a file that begins like one is read twice; its damage is told by the other reading."""
+        return is_wrapped(first) and is_wrapped(row for _, rows in self._rows(lambda _: None) for row in rows)
+
+    def _rows(self, on_damage: OnDamage) -> Rows:
+        if self.archived.is_lines:
+            return line_rows(self.files, self.archived.key, on_damage)
+        return self._container_rows(on_damage)
+
+    def _container_rows(self, on_damage: OnDamage) -> Rows:
+        key = self.archived.key
+        container = Container.open(self.files, key, on_damage)
+        if container is None:
+            return
+        try:
+            schema = writer_schema(container.schema)
+        except BadRow as error:
+            on_damage(Damage(file=key, position=0, problem=str(error)))
+            return
+        for block in container.blocks(on_damage):
+            try:
+                rows = read_rows(block.data, schema, block.count)
+            except BadRow as error:
+                problem = f"a block of {block.count} records is damaged: {error}"
+                on_damage(Damage(file=key, position=block.position, problem=problem))
+                continue
+            yield block.position, rows
+
+    def _rising(self, batches: Rows) -> Rows:
+        """Only rows of this partition, from the offset in the name on, that do not go back."""
+        of, next_offset = self.archived, self.archived.start
+        for position, rows in batches:
+            kept = []
+            for row, following in zip(rows, [*rows[1:], None], strict=True):
+                if (row.topic, row.partition) != (of.topic, of.partition):
+                    self._tell(position, f"holds a record of {row.topic}/{row.partition}")
+                elif row.offset < next_offset or _is_astray(row, following, next_offset):
+                    self._tell(position, f"offset {row.offset} is out of order behind {next_offset - 1}")
+                else:
+                    kept.append(row)
+                    next_offset = row.offset + 1
+            if kept:
+                yield position, kept
+
+    def _tell(self, position: int, problem: str, *, is_note: bool = False) -> None:
+        self.on_damage(Damage(file=self.archived.key, position=position, problem=problem, is_note=is_note))
+
+
+def _is_astray(row: Row, following: Row | None, next_offset: int) -> bool:
+    """A damaged offset may be too great: then not all that follows is wrong, but this one is."""
+    return following is not None and next_offset <= following.offset <= row.offset

@@ -1,0 +1,114 @@
+"""Reads archives of TrivadisPF/kafka-backup as its connectors wrote them: no manifest, one object after another.
+
+A partition is one piece: names tell where an object begins and not where it ends, so only all of them together are
+sure to hold what the archive has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from offsite.archives.archive import ArchiveContents, ArchiveTopic, Damage, OnDamage, Piece, refuse_damage
+from offsite.archives.files import Files
+from offsite.archives.overlap import Run, clipped, merged
+from offsite.archives.trivadis.group_table import OFFSETS_TOPIC, GroupTable
+from offsite.archives.trivadis.object_key import ArchiveObject, parse_key
+from offsite.archives.trivadis.object_records import read_object
+from offsite.archives.trivadis.restored import EMPTY, NULL
+from offsite.archives.trivadis.trees import choose_trees
+from offsite.log.group_offsets import GroupOffsets, on_topics
+from offsite.log.range import TopicPartition
+from offsite.log.record import Record
+from offsite.model.errors import ArchiveNotFound, BadOption, DamagedBatch
+
+__all__ = ["FIDELITY", "TrivadisReader"]
+
+FIDELITY = (
+    "timestamp types are unknown: CreateTime is assumed",
+    "a null and an empty key or value look the same",
+    "headers of one name were reduced to the last, and their order is lost",
+    "header values went through Connect's guess of a type: a number may be spelt otherwise",
+    "leader epochs, producer ids, batch boundaries, transactions and topic ids are not kept",
+    "configurations, replication factors and partitions without records are not kept",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrivadisReader:
+    """`empty_as`: what a key or value of no bytes was, `null` (as the tool's own restore takes it) or `empty`."""
+
+    files: Files
+    empty_as: str = NULL
+
+    def __post_init__(self) -> None:
+        if self.empty_as not in (NULL, EMPTY):
+            raise BadOption(f"empty keys and values can be taken as {NULL} or {EMPTY}, not as {self.empty_as!r}")
+
+    def contents(self, on_damage: OnDamage = refuse_damage) -> ArchiveContents:
+        """Reads `__consumer_offsets` if the archive has it, and the last object of each tree where there are two."""
+        partitions = self._objects()
+        pieces, remarks = [], []
+        for of, objects in sorted(partitions.items()):
+            chosen, remark = choose_trees(objects, self._end_of)
+            pieces.append(_piece(of, chosen))
+            remarks += [remark] if remark else []
+        offsets = [piece for piece in pieces if piece.topic == OFFSETS_TOPIC]
+        pieces = [piece for piece in pieces if piece.topic != OFFSETS_TOPIC]
+        counts = {piece.topic: piece.partition + 1 for piece in pieces}
+        return ArchiveContents(
+            topics=tuple(ArchiveTopic(topic=topic, partitions=count) for topic, count in counts.items()),
+            pieces=tuple(pieces),
+            fidelity=(*FIDELITY, *remarks),
+            groups=on_topics(self._groups(offsets, on_damage), dict.fromkeys(counts, "")),
+        )
+
+    def read(self, piece: Piece, on_damage: OnDamage = refuse_damage) -> Iterator[Sequence[Record]]:
+        objects = [archived for key in piece.files if (archived := parse_key(key))]
+        runs = [Run(start=archived.start, open=partial(self._records, archived, on_damage)) for archived in objects]
+        return clipped(piece, merged(runs))
+
+    def _records(self, archived: ArchiveObject, on_damage: OnDamage) -> Iterator[Sequence[Record]]:
+        return read_object(self.files, archived, empty_as=self.empty_as, on_damage=on_damage)
+
+    def _objects(self) -> Mapping[TopicPartition, list[ArchiveObject]]:
+        found: dict[TopicPartition, list[ArchiveObject]] = {}
+        for info in self.files.list():
+            archived = parse_key(info.key, info.size_bytes)
+            if archived:
+                of = TopicPartition(topic=archived.topic, partition=archived.partition)
+                found.setdefault(of, []).append(archived)
+        if not found:
+            raise ArchiveNotFound(
+                f"{self.files.url} holds no object named as the tool names them",
+                hint="the archive's root is where folders are topics: orders/0/orders-0-000000000000000.avro",
+            )
+        return found
+
+    def _end_of(self, archived: ArchiveObject) -> int:
+        """Behind the last record that can be read; damage is told when it is read for good."""
+        batches = read_object(self.files, archived, empty_as=self.empty_as, on_damage=lambda _: None)
+        return max((batch[-1].offset + 1 for batch in batches), default=archived.start)
+
+    def _groups(self, pieces: Sequence[Piece], on_damage: OnDamage) -> Mapping[str, GroupOffsets]:
+        table = GroupTable()
+        try:
+            for piece in pieces:
+                for batch in self.read(piece, on_damage):
+                    table.feed(batch)
+            return table.groups()
+        except DamagedBatch as error:
+            on_damage(Damage(file=f"{OFFSETS_TOPIC}/", position=0, problem=f"no groups are taken: {error.message}"))
+            return {}
+
+
+def _piece(of: TopicPartition, objects: Sequence[ArchiveObject]) -> Piece:
+    return Piece(
+        topic=of.topic,
+        partition=of.partition,
+        start=objects[0].start,
+        end=None,
+        files=tuple(archived.key for archived in objects),
+        size_bytes=sum(archived.size_bytes for archived in objects),
+    )
