@@ -77,7 +77,7 @@ def import_(options: ImportOptions, spark_master: SparkMaster = None, output: Ou
             result = run_import(
                 plan, repository=repository, reader=source.reader, runner=runner, on_progress=on_progress
             )
-    emit(result, output=output, render=render_import)
+    emit(result, output=output, render=_render_result)
     if not result.complete:
         raise typer.Exit(EXIT_PARTIAL)
 
@@ -90,7 +90,13 @@ def _selection(options: ImportOptions) -> TopicSelection | None:
     return parse_selection(options.topics or ["*"], options.exclude or (), internal=not options.topics)
 
 
+def _render_result(console: Console, result: ImportResult) -> None:
+    render_import(console, result)
+    console.print(f"next: offsite show {result.backup} | offsite verify --backup {result.backup} --deep", markup=False)
+
+
 def render_import(console: Console, result: ImportResult) -> None:
+    """What was imported, without what to do next."""
     console.print(
         f"backup {result.backup}: commit {result.commit}, from the {result.format} archive {result.archive}\n"
         f"  {result.records:,} records, {format_size(result.bytes)} of {result.topics} topics, stored as "
@@ -105,4 +111,3 @@ def render_import(console: Console, result: ImportResult) -> None:
         console.print(f"  damaged: {damage}", markup=False)
     for each in result.fidelity:
         console.print(f"  not in the archive: {each}", markup=False)
-    console.print(f"next: offsite show {result.backup} | offsite verify --backup {result.backup} --deep", markup=False)

@@ -92,7 +92,7 @@ def _staged(archive: str, format_name: str, options: RestoreRunOptions, runner: 
     except BaseException:
         note(f"the copy of the archive is kept in {staging.place}, backup {staging.backup}: the same command goes on")
         raise
-    if options.keep_staging:
+    if options.keep_staging or options.groups:  # the way back for groups is kept in it
         note(f"the copy of the archive is kept in {staging.place}, backup {staging.backup}")
     else:
         staging.remove()
