@@ -9,7 +9,20 @@ import sys
 
 import typer
 
-from offsite.cli import archive, backup, demo, export, groups, import_, repository, restore, sandbox, verify
+from offsite.cli import (
+    archive,
+    backup,
+    cat,
+    demo,
+    export,
+    groups,
+    import_,
+    repository,
+    restore,
+    sandbox,
+    search,
+    verify,
+)
 from offsite.cli.output import OutputFormat, emit_error
 from offsite.model.errors import OffsiteError
 
@@ -31,6 +44,8 @@ app.command()(repository.status)
 app.add_typer(restore.app, name="restore")
 app.add_typer(groups.app, name="groups")
 app.command()(verify.verify)
+app.command()(cat.cat)
+app.command()(search.search)
 app.command()(export.export)
 app.command(name="import")(import_.import_)
 app.add_typer(archive.app, name="archive")

@@ -7,8 +7,9 @@ the contract scripts rely on: fields are added, never renamed.
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, TypeVar
@@ -45,6 +46,31 @@ def emit(result: ResultT, *, output: OutputFormat, render: Callable[[Console, Re
             print(json.dumps(plain(result)))  # noqa: T201
 
 
+def emit_each(results: Iterable[ResultT], *, name: str, output: OutputFormat, line: Callable[[ResultT], str]) -> None:
+    """Print results as they come, however many: a `line` for people, JSON lines, or one JSON document with a list under
+    `name`. Whoever reads them may stop early (`| head`): then so does this."""
+    texts: Iterable[str]
+    match output:
+        case OutputFormat.TABLE:
+            texts = (f"{line(each)}\n" for each in results)
+        case OutputFormat.JSONL:
+            texts = (f"{json.dumps(plain(each))}\n" for each in results)
+        case OutputFormat.JSON:
+            texts = _document(results, name)
+    emit_bytes(text.encode() for text in texts)
+
+
+def emit_bytes(parts: Iterable[bytes], *, after_each: bytes = b"") -> None:
+    """Write `parts` to stdout as they are, until there are no more or nobody reads them any longer."""
+    sys.stdout.flush()
+    try:
+        for part in parts:
+            sys.stdout.buffer.write(part + after_each)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+
+
 def emit_error(error: OffsiteError, *, output: OutputFormat) -> None:
     """Print an error to stderr: `error[ID]: message` and a hint line, or one JSON line."""
     if output is OutputFormat.TABLE:
@@ -74,6 +100,13 @@ def confirm(question: str) -> None:
 def note(text: str) -> None:
     """One line for people, on stderr."""
     print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _document(results: Iterable[ResultT], name: str) -> Iterator[str]:
+    yield f"{{{json.dumps(name)}: ["
+    for number, each in enumerate(results):
+        yield f"{',' if number else ''}\n  {json.dumps(plain(each))}"
+    yield "\n]}\n"
 
 
 def console() -> Console:
