@@ -42,7 +42,9 @@ FOOTER = struct.Struct("<I4s")
 _HEADER = struct.Struct("<4sBB2xQqq")
 _STAMP = struct.Struct("<qq")
 _BLOB, _SHORT = struct.Struct("<i"), struct.Struct("<H")
+_NULL = _BLOB.pack(-1)
 HEADER_BYTES, FOOTER_BYTES = _HEADER.size, FOOTER.size
+_NEW = tuple.__new__  # millions are made
 
 
 class SegmentHeader(NamedTuple):
@@ -66,57 +68,56 @@ class SegmentHeader(NamedTuple):
 
 def encode_record(record: Record, headers: tuple[tuple[bytes, bytes | None], ...]) -> bytes:
     """One record with its length; the names of `headers` are encoded already and fit."""
-    parts = [_STAMP.pack(record.timestamp_ms, record.offset), *_blob(record.key), *_blob(record.value)]
+    parts = [_STAMP.pack(record.timestamp_ms, record.offset), _blob(record.key), _blob(record.value)]
     parts.append(_SHORT.pack(len(headers)))
     for name, value in headers:
-        parts += (_SHORT.pack(len(name)), name, *_blob(value))
+        parts += (_SHORT.pack(len(name)), name, _blob(value))
     body = b"".join(parts)
     return LENGTH.pack(len(body)) + body
 
 
 def decode_record(data: bytes, start: int, end: int) -> Record:
-    """The record in `data[start:end)`, behind its length. Raises `ValueError` when it is not exactly one record."""
+    """The record in `data[start:end)`, behind its length. Raises `ValueError` when it is not exactly one record.
+
+    A length that reaches too far shows at the end: the fields come to more than the record.
+    """
     try:
         timestamp_ms, offset = _STAMP.unpack_from(data, start)
         key, position = _read_blob(data, start + _STAMP.size)
         value, position = _read_blob(data, position)
-        headers, position = _read_headers(data, position)
+        (count,) = _SHORT.unpack_from(data, position)
+        position += _SHORT.size
+        headers, position = _read_headers(data, position, count) if count else ((), position)
     except struct.error as error:
         raise ValueError(str(error)) from error
     if position != end:
         raise ValueError(f"its fields come to {position - start} bytes, its length is {end - start}")
     if offset < 0:
         raise ValueError(f"its offset is {offset}")
-    return Record(offset, timestamp_ms, CREATE_TIME, key, value, headers)
+    return _NEW(Record, (offset, timestamp_ms, CREATE_TIME, key, value, headers))
 
 
-def _blob(value: bytes | None) -> tuple[bytes, bytes]:
-    return (_BLOB.pack(-1), b"") if value is None else (_BLOB.pack(len(value)), value)
+def _blob(value: bytes | None) -> bytes:
+    return _NULL if value is None else _BLOB.pack(len(value)) + value
 
 
 def _read_blob(data: bytes, position: int) -> tuple[bytes | None, int]:
     (length,) = _BLOB.unpack_from(data, position)
-    start = position + _BLOB.size
+    start = position + 4
     if length < 0:
         if length != -1:
             raise ValueError(f"a length of {length}")
         return None, start
-    return _cut(data, start, length), start + length
+    end = start + length
+    return data[start:end], end
 
 
-def _read_headers(data: bytes, position: int) -> tuple[RecordHeaders, int]:
-    (count,) = _SHORT.unpack_from(data, position)
-    position += _SHORT.size
+def _read_headers(data: bytes, position: int, count: int) -> tuple[RecordHeaders, int]:
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         (length,) = _SHORT.unpack_from(data, position)
-        name = _cut(data, position + _SHORT.size, length)
-        value, position = _read_blob(data, position + _SHORT.size + length)
-        headers.append((name.decode("utf-8", "surrogateescape"), value))
+        start = position + _SHORT.size
+        name = data[start : start + length].decode("utf-8", "surrogateescape")
+        value, position = _read_blob(data, start + length)
+        headers.append((name, value))
     return tuple(headers), position
-
-
-def _cut(data: bytes, start: int, length: int) -> bytes:
-    if start + length > len(data):
-        raise ValueError(f"{length} bytes wanted, {len(data) - start} are left")
-    return data[start : start + length]

@@ -19,7 +19,8 @@ __all__ = ["MAX_PLAIN_BYTES", "BodyProblem", "plain_parts", "records_of"]
 
 MAX_PLAIN_BYTES = 1 << 30
 """Most that an lz4 block or a record may come to: the tool's segments are some 128 MiB."""
-PLAIN_PART_BYTES = 1 << 20
+PLAIN_PART_BYTES = 256 << 10
+"""So much is turned into records at a time: they take many times its room when they are small."""
 
 OnProblem = Callable[[int, str], None]
 """Is told of a problem at that byte of the plain body, which ends there."""
@@ -31,9 +32,7 @@ class BodyProblem(Exception):
 
 def plain_parts(compression: int, stored: Iterator[bytes]) -> Iterator[bytes]:
     """The plain bytes of a body, in parts. Raises `BodyProblem`; what came before it is good."""
-    if compression == NONE:
-        return stored
-    return {ZSTD: _read_zstd, LZ4: _read_lz4}[compression](stored)
+    return {NONE: _read_plain, ZSTD: _read_zstd, LZ4: _read_lz4}[compression](stored)
 
 
 def records_of(plain: Iterable[bytes], on_problem: OnProblem) -> Iterator[list[Record]]:
@@ -114,6 +113,12 @@ class _PartsFile:
         return taken
 
 
+def _read_plain(stored: Iterator[bytes]) -> Iterator[bytes]:
+    for part in stored:
+        for start in range(0, len(part), PLAIN_PART_BYTES):
+            yield part[start : start + PLAIN_PART_BYTES]
+
+
 def _read_zstd(stored: Iterator[bytes]) -> Iterator[bytes]:
     import zstandard
 
@@ -134,6 +139,7 @@ def _read_lz4(stored: Iterator[bytes]) -> Iterator[bytes]:
         (size_bytes,) = struct.unpack_from("<I", data)
         if size_bytes > MAX_PLAIN_BYTES:
             raise BodyProblem(f"an lz4 block of {size_bytes} bytes")
-        yield bytes(cramjam.lz4.decompress_block(data))
+        plain = bytes(cramjam.lz4.decompress_block(data))
     except (struct.error, cramjam.DecompressionError) as error:
         raise BodyProblem(f"not an lz4 block: {error}") from error
+    yield from _read_plain(iter((plain,)))

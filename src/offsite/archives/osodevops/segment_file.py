@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from operator import lt
 
 from offsite.archives.archive import Damage, OnDamage
 from offsite.archives.files import Files
@@ -130,6 +131,11 @@ class _Reading:
         """Only what lies in the segment and does not go back; then the count is compared."""
         next_offset, end, count, is_told = self.segment.start, self.segment.end, 0, False
         for batch in batches:
+            if _is_within(batch, next_offset, end):
+                count += len(batch)
+                next_offset = batch[-1].offset + 1
+                yield batch
+                continue
             kept = []
             for record in batch:
                 if next_offset <= record.offset < end:
@@ -155,6 +161,12 @@ class _Reading:
     @property
     def _listed(self) -> str:
         return _offsets(self.segment)
+
+
+def _is_within(batch: list[Record], start: int, end: int) -> bool:
+    """Whether offsets of a batch rise and lie in `[start, end)`, as they nearly always do."""
+    offsets = [record.offset for record in batch]
+    return start <= offsets[0] and offsets[-1] < end and all(map(lt, offsets, offsets[1:]))
 
 
 def _offsets(segment: Segment) -> str:
