@@ -17,7 +17,7 @@ from offsite.archives.osodevops.fidelity import fidelity_of, is_control_like
 from offsite.archives.osodevops.fields import NotTheTools
 from offsite.archives.osodevops.group_snapshot import parse_snapshot, within_ends
 from offsite.archives.osodevops.manifest import Manifest, ManifestPartition, ManifestTopic, Segment
-from offsite.archives.osodevops.place import SNAPSHOT, find_prefix, read_manifest, segment_partition
+from offsite.archives.osodevops.place import SEGMENT_KEY, SNAPSHOT, find_prefix, read_manifest, segment_partition
 from offsite.archives.osodevops.segment_file import read_segment, segment_at
 from offsite.archives.overlap import Run, clipped, merged
 from offsite.log.group_offsets import GroupOffsets
@@ -69,7 +69,8 @@ class OsodevopsReader:
         )
 
     def read(self, piece: Piece, on_damage: OnDamage = refuse_damage) -> Iterator[Sequence[Record]]:
-        prefix = find_prefix(self.files, self.backup_id, needs_manifest=False)
+        match = SEGMENT_KEY.search(piece.files[0])
+        prefix = piece.files[0][: match.start()] if match else find_prefix(self.files, self.backup_id)
         manifest = read_manifest(self.files, prefix, lambda _: None) or Manifest(prefix=prefix)  # `contents` has told
         wanted = set(piece.files)
         listed = {segment.key: segment for segment in manifest.segments() if segment.key in wanted}

@@ -11,7 +11,7 @@ from offsite.archives.files import Files
 
 __all__ = ["FileSums", "StoredFile"]
 
-PART_BYTES = 16 << 20
+PART_BYTES = 8 << 20
 """A file up to this size is fetched once and kept; of a longer one, only a part is in memory. Any header fits in."""
 
 
@@ -53,8 +53,11 @@ class StoredFile:
         for part in self.parts():
             digest.update(part)
             size += len(part)
-            known = tail + part
-            crc, tail = zlib.crc32(known[:-tail_bytes], crc), known[-tail_bytes:]
+            if len(part) < tail_bytes:
+                tail += part
+            else:
+                crc, tail = zlib.crc32(tail, crc), part
+            crc, tail = zlib.crc32(memoryview(tail)[:-tail_bytes], crc), tail[-tail_bytes:]
         return FileSums(size_bytes=size, crc32=crc, sha256=digest.hexdigest(), tail=tail)
 
     def _all_parts(self) -> Iterator[bytes]:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import cramjam
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from offsite.archives.archive import Damage
 from offsite.archives.osodevops import OsodevopsReader
@@ -18,6 +20,7 @@ from offsite.archives.osodevops.segment import (
     MAGIC,
     NONE,
     VERSION,
+    ZSTD,
     SegmentHeader,
     encode_record,
 )
@@ -228,3 +231,14 @@ def test_an_unreadable_snapshot_of_groups_is_told_and_the_records_are_taken(tmp_
     kept, told = read_what_is_whole(tmp_path / "b")
     assert kept == RECORDS
     assert told == [Damage(file="consumer-groups-snapshot.json", position=0, problem="field 'group_id' is not text")]
+
+
+@given(body=st.binary(max_size=200), compression=st.sampled_from([NONE, ZSTD, LZ4]), count=st.integers(0, 3))
+def test_any_bytes_behind_a_right_checksum_are_told_as_damage_and_nothing_worse(
+    tmp_path_factory: pytest.TempPathFactory, body: bytes, compression: int, count: int
+) -> None:
+    data = SegmentHeader(MAGIC, VERSION, compression, count, 10, 21).encode() + body
+    root = tmp_path_factory.mktemp("fuzz") / "b"
+    archive(root, data + FOOTER.pack(zlib.crc32(data), FOOTER_MAGIC))
+    kept, told = read_what_is_whole(root)
+    assert told or len(kept) == count

@@ -3,6 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from offsite.archives.archive import Damage
 from offsite.archives.trivadis import byte_source
@@ -127,3 +129,14 @@ def test_a_file_is_read_in_parts_of_any_size(tmp_path: Path, monkeypatch: pytest
     for part_bytes in (1, 7, 100):
         monkeypatch.setattr(byte_source, "PART_BYTES", part_bytes)
         assert read_all(reader(tmp_path)) == [*RECORDS, record(100), record(101)]
+
+
+@given(body=st.binary(max_size=200), codec=st.sampled_from(["null", "deflate", "snappy"]))
+def test_any_bytes_behind_a_right_header_are_told_as_damage_and_nothing_worse(
+    tmp_path_factory: pytest.TempPathFactory, body: bytes, codec: str
+) -> None:
+    root = tmp_path_factory.mktemp("fuzz")
+    header = container([], codec=codec)
+    put(root, 0, header + body)
+    kept, told = read_what_is_whole(root)
+    assert told or not (kept or body)
