@@ -72,15 +72,23 @@ class OsodevopsReader:
         match = SEGMENT_KEY.search(piece.files[0])
         prefix = piece.files[0][: match.start()] if match else find_prefix(self.files, self.backup_id)
         manifest = read_manifest(self.files, prefix, lambda _: None) or Manifest(prefix=prefix)  # `contents` has told
-        wanted = set(piece.files)
-        listed = {segment.key: segment for segment in manifest.segments() if segment.key in wanted}
-        segments = (listed.get(key) or segment_at(self.files, key, 0) for key in piece.files)
         runs = [
             Run(start=segment.start, open=partial(self._records, segment, on_damage))
-            for segment in segments
-            if segment is not None
+            for segment in self._segments(piece, manifest)
         ]
         return clipped(piece, merged(runs))
+
+    def _segments(self, piece: Piece, manifest: Manifest) -> Iterator[Segment]:
+        """Every entry of the manifest, also when several name one file; then files that have none."""
+        unlisted = dict.fromkeys(piece.files)
+        wanted = set(unlisted)
+        for segment in manifest.segments():
+            if segment.key in wanted:
+                unlisted.pop(segment.key, None)
+                yield segment
+        for key in unlisted:
+            if orphan := segment_at(self.files, key, 0):
+                yield orphan
 
     def _records(self, segment: Segment, on_damage: OnDamage) -> Iterator[Sequence[Record]]:
         """The records of one file as their producers made them."""

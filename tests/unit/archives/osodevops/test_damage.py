@@ -184,6 +184,18 @@ def test_files_that_overlap_give_each_offset_once(tmp_path: Path) -> None:
         assert read_all(reader) == RECORDS
 
 
+def test_a_segment_that_a_later_session_has_written_over_is_told(tmp_path: Path) -> None:
+    [path] = archive(tmp_path / "b", whole_file(RECORDS))
+    manifest = json.loads((tmp_path / "b" / "manifest.json").read_bytes())
+    rows = manifest["topics"][0]["partitions"][0]["segments"]
+    rows.append({**rows[0], "start_offset": 0, "end_offset": 9})
+    (tmp_path / "b" / "manifest.json").write_text(json.dumps(manifest))
+    assert f"{path.name} at byte 16: holds offsets 10 to 21; the manifest lists it for offsets 0 to 9" in refusal(
+        tmp_path / "b"
+    )
+    assert read_what_is_whole(tmp_path / "b")[0] == RECORDS
+
+
 def test_a_segment_with_another_hash_than_the_manifests_is_refused_and_left_out(tmp_path: Path) -> None:
     [path] = backup(tmp_path / "b", RECORDS)
     path.write_bytes(whole_file([*RECORDS[:-1], RECORDS[-1]._replace(value=b"forged")]))
