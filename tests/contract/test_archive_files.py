@@ -68,6 +68,12 @@ def test_a_deleted_file_is_gone(files: AnyFiles) -> None:
     assert list(files.list()) == []
 
 
+def test_any_buffer_can_be_put(files: AnyFiles) -> None:
+    for number, data in enumerate((bytearray(b"x"), memoryview(b"axb")[1:2], memoryview(b"x").cast("b"))):
+        files.put(f"k/{number}", data)
+        assert files.get(f"k/{number}") == b"x"
+
+
 def test_an_empty_file_is_a_file(files: AnyFiles) -> None:
     files.put("empty", b"")
     assert files.get("empty") == b""

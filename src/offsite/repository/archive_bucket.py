@@ -38,7 +38,8 @@ class ArchiveBucket:
 
     def put(self, key: str, data: Buffer, *, last_message_ms: int = -1) -> None:
         metadata = {LAST_MESSAGE_MS: str(last_message_ms)} if last_message_ms >= 0 else {}
-        self.store.put_overwrite(key, data, metadata=metadata)
+        unsigned = memoryview(data).cast("B")  # Arrow's buffers are of signed bytes, which the client does not take
+        self.store.put_overwrite(key, unsigned, metadata=metadata)
 
     def delete(self, key: str) -> None:
         self.store.delete(key)
