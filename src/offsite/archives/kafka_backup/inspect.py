@@ -14,6 +14,7 @@ from offsite.archives.kafka_backup.partition_files import NO_FILE, PartitionFile
 from offsite.archives.kafka_backup.partition_index import VERSION, decode_partition_index, encode_partition_index
 from offsite.archives.kafka_backup.segment_index_file import SegmentIndexFile
 from offsite.archives.kafka_backup.segment_reader import Misindexed, SegmentReader
+from offsite.archives.kafka_backup.segment_records import damage_of
 from offsite.archives.kafka_backup.soundness import is_sound
 from offsite.archives.kafka_backup.walk import Skipped
 from offsite.log.record import Record
@@ -73,14 +74,14 @@ class PlacedRecord:
     record: Record
 
 
-def inspect(files: Files, topic: str | None = None) -> Inspection:
-    """Reads the ends of each segment, and all of those whose index does not agree with them. Raises
-    `ArchiveNotFound`."""
+def inspect(files: Files, topic: str | None = None, *, deep: bool = False) -> Inspection:
+    """Reads the ends of each segment, and all of those whose index does not agree with them; `deep`: reads all records,
+    and so finds what is wrong in between. Raises `ArchiveNotFound`."""
     partitions = list_partitions(files, topic)
     if not partitions:
         raise ArchiveNotFound(f"{files.url} holds no kafka-backup segments")
     damage: list[Damage] = []
-    inspected = tuple(_partition(files, each, damage.append) for each in partitions)
+    inspected = tuple(_partition(files, each, damage.append, deep=deep) for each in partitions)
     return Inspection(partitions=inspected, damage=tuple(damage))
 
 
@@ -90,12 +91,8 @@ def inspect_records(files: Files, file: str, on_damage: OnDamage = refuse_damage
     if not is_sound(files, segment.records_key, segment.records_bytes, on_damage):
         return
     for step in SegmentReader(files, segment).steps():
-        if isinstance(step, Misindexed):
-            on_damage(
-                Damage(file=segment.index_key, position=step.position, problem="the entry contradicts the records")
-            )
-        elif isinstance(step, Skipped):
-            on_damage(Damage(file=segment.records_key, position=step.start, problem=step.problem))
+        if isinstance(step, Skipped | Misindexed):
+            on_damage(damage_of(files, segment, step))
         else:
             for record, (start, end) in zip(step.records, pairwise([step.start, *step.ends]), strict=True):
                 yield PlacedRecord(position=start, size_bytes=end - start, record=record)
@@ -109,21 +106,21 @@ def _segment_of(files: Files, file: str) -> Segment:
     raise ArchiveNotFound(f"{files.url} holds no segment {file}", hint="name it as inspect lists it")
 
 
-def _partition(files: Files, partition: PartitionFiles, on_damage: OnDamage) -> InspectedPartition:
+def _partition(files: Files, partition: PartitionFiles, on_damage: OnDamage, *, deep: bool) -> InspectedPartition:
     return InspectedPartition(
         topic=partition.topic,
         partition=partition.partition,
-        segments=tuple(_segment(files, each, on_damage) for each in partition.segments),
+        segments=tuple(_segment(files, each, on_damage, deep=deep) for each in partition.segments),
         index=_partition_index_state(files, partition),
         has_groups=partition.group_file is not None,
     )
 
 
-def _segment(files: Files, segment: Segment, on_damage: OnDamage) -> InspectedSegment:
+def _segment(files: Files, segment: Segment, on_damage: OnDamage, *, deep: bool) -> InspectedSegment:
     index = SegmentIndexFile.of(files, segment)
     content = _Content()
     if is_sound(files, segment.records_key, segment.records_bytes, on_damage):
-        extent = extent_of(files, segment)
+        extent = None if deep else extent_of(files, segment)
         if extent is not None and extent.is_indexed:
             content = _Content(first=extent.first, last=extent.last, records=index.count)
         else:
@@ -150,10 +147,9 @@ class _Content:
     def read(self, reader: SegmentReader, on_damage: OnDamage) -> None:
         """Count what the whole segment holds."""
         for step in reader.steps():
-            if isinstance(step, Misindexed):
-                self.is_contradicted = True
-            elif isinstance(step, Skipped):
-                on_damage(Damage(file=reader.segment.records_key, position=step.start, problem=step.problem))
+            if isinstance(step, Skipped | Misindexed):
+                self.is_contradicted |= isinstance(step, Misindexed)
+                on_damage(damage_of(reader.files, reader.segment, step))
             else:
                 self.first = step.records[0].offset if self.first is None else self.first
                 self.last = step.records[-1].offset

@@ -8,13 +8,14 @@ from itertools import groupby
 
 from offsite.archives.archive import ArchiveContents, ArchiveTopic, Damage, OnDamage, Piece, refuse_damage
 from offsite.archives.files import Files
-from offsite.archives.kafka_backup.extent import Extent, extent_of, overlapping
+from offsite.archives.kafka_backup.extent import extent_of, overlapping
 from offsite.archives.kafka_backup.groups import read_groups
-from offsite.archives.kafka_backup.merged import merged
-from offsite.archives.kafka_backup.partition_files import PartitionFiles, list_partition, list_partitions
+from offsite.archives.kafka_backup.partition_files import PartitionFiles, Segment, list_partition, list_partitions
 from offsite.archives.kafka_backup.pieces import PIECE_BYTES, plan_pieces
+from offsite.archives.kafka_backup.records_file import FIRST_POSITION
 from offsite.archives.kafka_backup.segment_records import SegmentRecords
 from offsite.archives.kafka_backup.soundness import sound_segments
+from offsite.archives.overlap import Run, merged
 from offsite.log.record import Record
 from offsite.model.errors import ArchiveNotFound
 
@@ -64,20 +65,30 @@ class KafkaBackupReader:
         present = list_partition(self.files, piece.topic, piece.partition).segments
         segments = [each for each in present if each.records_key in names]
         if len(segments) < len(names):
-            on_damage(Damage(file=min(names - {s.records_key for s in segments}), position=0, problem="it is gone"))
-        extents = filter(None, (extent_of(self.files, each) for each in segments))
-        for run in overlapping(extents):
-            for records in self._run_records(run, piece, on_damage):
-                yield _with_nulls(records) if self.empty_as_null else records
+            gone = names - {each.records_key for each in segments}
+            on_damage(Damage(file=min(gone), position=0, problem="it is gone since the archive was listed"))
+        for records in merged(list(self._runs(segments, piece, on_damage))):
+            yield _with_nulls(records) if self.empty_as_null else records
+
+    def _runs(self, segments: Sequence[Segment], piece: Piece, on_damage: OnDamage) -> Iterator[Run]:
+        if len(segments) == 1:
+            yield Run(start=piece.start, open=SegmentRecords(self.files, segments[0], piece, on_damage).batches)
+            return
+        for segment in segments:
+            extent = extent_of(self.files, segment)
+            if extent is not None:
+                yield Run(start=extent.first, open=SegmentRecords(self.files, segment, piece, on_damage).batches)
 
     def _pieces(self, partition: PartitionFiles, on_damage: OnDamage) -> Iterator[Piece]:
-        segments = sound_segments(self.files, partition, on_damage)
-        extents = [extent for each in segments if (extent := extent_of(self.files, each)) is not None]
+        extents = []
+        for segment in sound_segments(self.files, partition, on_damage):
+            extent = extent_of(self.files, segment)
+            if extent is not None:
+                extents.append(extent)
+            elif segment.records_bytes > FIRST_POSITION:
+                problem = f"no whole record in its {segment.records_bytes} bytes"
+                on_damage(Damage(file=segment.records_key, position=FIRST_POSITION, problem=problem))
         return plan_pieces(self.files, list(overlapping(extents)), self.piece_bytes)
-
-    def _run_records(self, run: list[Extent], piece: Piece, on_damage: OnDamage) -> Iterator[Sequence[Record]]:
-        sources = [SegmentRecords(self.files, each.segment, piece, on_damage) for each in run]
-        return sources[0].batches() if len(sources) == 1 else merged(sources)
 
 
 def _topics(partitions: Sequence[PartitionFiles]) -> Iterator[ArchiveTopic]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offsite.archives.files import Files
-from offsite.archives.kafka_backup.record_codec import Malformed, Short, Torn, decode_record
+from offsite.archives.kafka_backup.record_codec import Malformed, Short, Torn, decode_record, decode_run
 from offsite.archives.kafka_backup.segment_index import Entries
 from offsite.log.record import Record
 from offsite.model.errors import DamagedArchive
@@ -49,6 +49,21 @@ class RecordsFile:
         except Malformed:
             return False
         return record.offset == entry.offsets[0] and actual_end == end
+
+    def is_repeated(self, start: int, end: int) -> bool:
+        """Whether `[start, end)` stands a second time: as the beginning of what follows, where a torn record was
+        written again, or as whole records right before, which were appended twice. Then nothing is lost with it."""
+        size_bytes = end - start
+        if size_bytes > MAX_RECORD_BYTES:
+            return False
+        data = self.read(start, end)
+        if end + size_bytes <= self.size_bytes and self.read(end, end + size_bytes) == data:
+            return True
+        before = start - size_bytes
+        if before < FIRST_POSITION or self.read(before, start) != data:
+            return False
+        ends = decode_run(data).ends
+        return bool(ends) and ends[-1] == size_bytes
 
     def record_at(self, start: int, end: int) -> tuple[Record, int]:
         """The record at `start` and where it ends, at most at `end`. Raises `Malformed` for bytes that are none."""

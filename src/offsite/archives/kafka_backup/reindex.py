@@ -17,6 +17,7 @@ from offsite.archives.kafka_backup.partition_index import encode_partition_index
 from offsite.archives.kafka_backup.record_codec import offsets_of
 from offsite.archives.kafka_backup.records_file import FIRST_POSITION, RecordsFile
 from offsite.archives.kafka_backup.segment_index import ENTRY_BYTES, VERSION, encode_entries
+from offsite.archives.kafka_backup.segment_records import damage_of
 from offsite.archives.kafka_backup.soundness import is_sound
 from offsite.archives.kafka_backup.walk import Skipped, Walk, Whole
 from offsite.model.errors import ArchiveNotFound
@@ -88,10 +89,10 @@ class _Run:
             if not isinstance(step, Skipped):
                 index.add(encode_entries(offsets_of(step.records), step.start, step.ends))
                 continue
+            self.damage.append(damage_of(self.files, segment, step))
             if is_last and step.end == segment.records_bytes:
                 cut_bytes = step.end - step.start
                 self.files.truncate(segment.records_key, step.start)
-            self.damage.append(Damage(file=segment.records_key, position=step.start, problem=step.problem))
         index.end()
         done = ReindexedSegment(
             file=segment.records_key, records=index.records, is_rewritten=index.is_rewritten, cut_bytes=cut_bytes
@@ -112,7 +113,7 @@ class _Run:
 def _steps(files: AppendableFiles, segment: Segment) -> Iterator[Whole | Skipped]:
     """Without the old index: it is what is in doubt."""
     file = RecordsFile(files, segment.records_key, segment.records_bytes)
-    return Walk(file, FIRST_POSITION, segment.records_bytes, segment.start - 1).steps()
+    return Walk(file, FIRST_POSITION, segment.records_bytes).steps()
 
 
 @dataclass(slots=True)

@@ -28,9 +28,10 @@ _MAX_LOOK_AHEAD = 1 << 12
 
 @dataclass(frozen=True, slots=True)
 class Misindexed:
-    """Entry at byte `position` of the index says other than the records, which are whole."""
+    """Entry at byte `position` of the index says other than the records behind offset `after`, which are whole."""
 
     position: int
+    after: int
 
 
 SegmentStep: TypeAlias = Whole | Skipped | Misindexed
@@ -48,12 +49,11 @@ class SegmentReader:
     _index: SegmentIndexFile = field(init=False)
     _number: int = field(init=False, default=0)
     _position: int = field(init=False, default=FIRST_POSITION)
-    _last: int = field(init=False)
+    _last: int = field(init=False, default=-1)
 
     def __post_init__(self) -> None:
         self._file = RecordsFile(self.files, self.segment.records_key, self.segment.records_bytes)
         self._index = SegmentIndexFile.of(self.files, self.segment)
-        self._last = self.segment.start - 1
 
     def steps(self) -> Iterator[SegmentStep]:
         """Records in rising order of offsets, and what had to be skipped. Raises `DamagedArchive` only when the file
@@ -78,9 +78,17 @@ class SegmentReader:
         if self.from_offset <= self.segment.start:
             return
         number = self._index.first_from(self.from_offset)
-        if 0 < number < self._index.count and self._file.describes(entry := self._index.entries(number, 1)):
-            self._number, self._position = number, entry.positions[0]
+        if 0 < number < self._index.count and self._is_right(number):
+            self._number, self._position = number, self._index.entries(number, 1).positions[0]
             self._last = self.from_offset - 1
+
+    def _is_right(self, number: int) -> bool:
+        """Whether `from_offset` lies between this entry and the one before, and both can be believed."""
+        entries = self._index.entries(number - 1, 2)
+        before, entry = entries[:1], entries[1:]
+        is_between = before.offsets[0] < self.from_offset <= entry.offsets[0]
+        is_chain = before.end(0) == entry.positions[0]
+        return is_between and is_chain and self._file.describes(before) and self._file.describes(entry)
 
     def _next_entries(self) -> Entries:
         """The next entries that one window holds, at least one."""
@@ -145,7 +153,7 @@ class SegmentReader:
             has_skipped |= isinstance(step, Skipped)
             yield step
         if not has_skipped and not self._index.is_torn:
-            yield Misindexed(entry_position(wrong))
+            yield Misindexed(entry_position(wrong), last)
         self._last = walk.last
         self._number = self._index.count if found is None else found[0]
         self._position = self._file.size_bytes if found is None else found[1]

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from offsite.archives.archive import Damage, OnDamage, Piece
 from offsite.archives.files import Files
 from offsite.archives.kafka_backup.partition_files import Segment
-from offsite.archives.kafka_backup.segment_reader import Misindexed, SegmentReader, SegmentStep
+from offsite.archives.kafka_backup.records_file import RecordsFile
+from offsite.archives.kafka_backup.segment_reader import Misindexed, SegmentReader
 from offsite.archives.kafka_backup.walk import Skipped
+from offsite.archives.overlap import clipped
 from offsite.log.record import Record
 
 _RECORDS_AT_ONCE = 8192
@@ -24,29 +26,30 @@ class SegmentRecords:
 
     def batches(self) -> Iterator[Sequence[Record]]:
         """Rising; ends where the piece does."""
-        piece, last = self.piece, self.segment.start - 1
-        for step in SegmentReader(self.files, self.segment, piece.start).steps():
+        return clipped(self.piece, self._unclipped())
+
+    def _unclipped(self) -> Iterator[Sequence[Record]]:
+        end = self.piece.end
+        for step in SegmentReader(self.files, self.segment, self.piece.start).steps():
             if isinstance(step, Skipped | Misindexed):
-                self._tell(step, last)
+                if self.piece.takes(max(step.after + 1, self.segment.start)):
+                    self.on_damage(damage_of(self.files, self.segment, step))
                 continue
-            last = step.records[-1].offset
-            yield from self._taken(step.records)
-            if piece.end is not None and last >= piece.end:
+            for first in range(0, len(step.records), _RECORDS_AT_ONCE):
+                yield step.records[first : first + _RECORDS_AT_ONCE]
+            if end is not None and step.records[-1].offset >= end:
                 return
 
-    def _taken(self, records: list[Record]) -> Iterator[Sequence[Record]]:
-        piece = self.piece
-        if not (piece.takes(records[0].offset) and piece.takes(records[-1].offset)):
-            records = [record for record in records if piece.takes(record.offset)]
-        for first in range(0, len(records), _RECORDS_AT_ONCE):
-            yield records[first : first + _RECORDS_AT_ONCE]
 
-    def _tell(self, step: SegmentStep, last: int) -> None:
-        """The piece that would take the record after `last` is where the damage lies."""
-        if isinstance(step, Skipped):
-            if self.piece.takes(step.after + 1):
-                problem = f"{step.end - step.start} bytes skipped behind offset {step.after}: {step.problem}"
-                self.on_damage(Damage(file=self.segment.records_key, position=step.start, problem=problem))
-        elif isinstance(step, Misindexed) and self.piece.takes(last + 1):
-            problem = "the entry contradicts the records, one of which may have a wrong offset"
-            self.on_damage(Damage(file=self.segment.index_key, position=step.position, problem=problem))
+def damage_of(files: Files, segment: Segment, step: Skipped | Misindexed) -> Damage:
+    """What to tell of it. Bytes that the file holds twice, as after a crash of the tool, are no loss but a note."""
+    if isinstance(step, Misindexed):
+        problem = f"the entry contradicts the records behind offset {step.after}, one of which may have a wrong offset"
+        return Damage(file=segment.index_key, position=step.position, problem=problem)
+    size_bytes = step.end - step.start
+    problem = f"{size_bytes} bytes skipped behind offset {step.after}: {step.problem}"
+    file = RecordsFile(files, segment.records_key, segment.records_bytes)
+    if file.is_repeated(step.start, step.end):
+        problem = f"{size_bytes} bytes skipped behind offset {step.after}, which a crash left: they were written again"
+        return Damage(file=file.key, position=step.start, problem=problem, is_note=True)
+    return Damage(file=file.key, position=step.start, problem=problem)

@@ -98,7 +98,7 @@ class _SegmentTail:
             if believed == index.count and not index.is_torn and entry.end(0) == file.size_bytes:
                 return file.size_bytes, entry.offsets[0] + 1
             return self._index_from(file, believed - 1, entry.positions[0], entry.offsets[0] - 1)
-        return self._index_from(file, 0, FIRST_POSITION, segment.start - 1)
+        return self._index_from(file, 0, FIRST_POSITION, -1)
 
     def _believed(self, index: SegmentIndexFile, file: RecordsFile) -> int:
         """How many entries there are up to the last that describes a record as it is."""

@@ -56,7 +56,7 @@ class Walk:
     file: RecordsFile
     position: int
     end: int
-    last: int
+    last: int = -1
     below: int = _NO_LIMIT
     _window_bytes: int = field(default=WINDOW_BYTES, repr=False)
 

@@ -108,9 +108,10 @@ def test_what_was_written_is_told_by_file() -> None:
 
 def test_leaving_by_an_exception_writes_nothing_more() -> None:
     files = MemoryFiles()
-    with pytest.raises(ZeroDivisionError), KafkaBackupWriter(files=files).open(range_of(0, 9)) as range_writer:
-        range_writer.append(records(0, 9))
-        raise ZeroDivisionError
+    range_writer = KafkaBackupWriter(files=files).open(range_of(0, 9))
+    range_writer.append(records(0, 8))
+    with pytest.raises(NotRepresentable), range_writer:
+        range_writer.append([Record(8, 1_000, -1, None, None)])
     assert not files.contents
 
 
@@ -194,32 +195,41 @@ def test_what_the_format_has_no_place_for_is_said() -> None:
 # -- crashes -----------------------------------------------------------------------------------------------------------
 
 
+CRASHING = records(0, 12)
+UNINTERRUPTED = made(CRASHING, segment_bytes=160).contents
+LIFE_BYTES = sum(map(len, UNINTERRUPTED.values())) + 20
+"""Of a process that writes `CRASHING`: its bytes, and one for each call."""
+
+
+def run_until_crash(files: MemoryFiles) -> bool:
+    try:
+        write(files, CRASHING, segment_bytes=160)
+    except Crash:
+        return True
+    return False
+
+
 def test_a_crash_at_any_byte_of_any_write_is_made_good_by_the_next_run() -> None:
-    uninterrupted = made(records(0, 24)).contents
-    for lives_bytes in range(sum(map(len, uninterrupted.values())) + 60):
+    crashes = 0
+    for lives_bytes in range(LIFE_BYTES):
         files = MemoryFiles(lives_bytes=lives_bytes)
-        try:
-            write(files, records(0, 24))
-        except Crash:
-            files = files.copy()
-            write(files, records(0, 24))
-        assert files.contents == uninterrupted, lives_bytes
+        crashes += run_until_crash(files)
+        again = files.copy()
+        write(again, CRASHING, segment_bytes=160)
+        assert again.contents == UNINTERRUPTED, lives_bytes
+    assert crashes > 1_000
 
 
 def test_a_crash_while_mending_is_made_good_as_well() -> None:
-    uninterrupted = made(records(0, 24)).contents
-    for first_life in range(0, sum(map(len, uninterrupted.values())), 13):
+    for first_life in range(0, LIFE_BYTES, 23):
         files = MemoryFiles(lives_bytes=first_life)
-        with pytest.raises(Crash):
-            write(files, records(0, 24))
-        for second_life in range(40):
+        run_until_crash(files)
+        for second_life in range(8):
             again = files.copy(lives_bytes=second_life)
-            try:
-                write(again, records(0, 24))
-            except Crash:
-                again = again.copy()
-                write(again, records(0, 24))
-            assert again.contents == uninterrupted, (first_life, second_life)
+            run_until_crash(again)
+            finished = again.copy()
+            write(finished, CRASHING, segment_bytes=160)
+            assert finished.contents == UNINTERRUPTED, (first_life, second_life)
 
 
 @pytest.mark.parametrize("key", [RECORDS, INDEX])
@@ -234,7 +244,7 @@ def test_a_last_segment_cut_anywhere_is_written_again_from_there(key: str) -> No
 def test_an_index_that_was_lost_is_made_anew_before_anything_is_added() -> None:
     files = made(records(0, 30))
     complete = dict(files.contents)
-    last = sorted(key for key in complete if key.endswith("_index"))[-1]
+    last = max(key for key in complete if key.endswith("_index"))
     for key in (last, PARTITION_INDEX):
         del files.contents[key]
     assert KafkaBackupWriter(files=files).ends() == {PARTITION: 30}
