@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from offsite.model.errors import BadOption
-from offsite.model.time import format_duration, format_time, parse_time
+from offsite.model.time import format_duration, format_time, parse_duration_s, parse_time
 
 NOW_MS = 1_800_000_000_000
 
@@ -43,3 +43,16 @@ def test_a_time_beyond_the_calendar_is_still_shown() -> None:
 )
 def test_durations_are_short(duration_s: float, text: str) -> None:
     assert format_duration(duration_s) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "duration_s"), [("500ms", 0.5), ("10s", 10), ("1.5m", 90), (" 2 h", 7200), ("1d", 86400)]
+)
+def test_a_duration_is_read_as_people_write_it(text: str, duration_s: float) -> None:
+    assert parse_duration_s(text) == duration_s
+
+
+@pytest.mark.parametrize("text", ["", "soon", "10", "-5s", "1e3s", "5 s m"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(BadOption, match="not a duration"):
+        parse_duration_s(text)

@@ -81,6 +81,15 @@ def test_a_backup_is_of_one_cluster_and_one_selection(store: PosixStore) -> None
         repository.create_backup("b", cluster_id="c", selection=TopicSelection(include=("x",)))
 
 
+def test_what_an_import_lacks_is_kept_and_other_backups_are_written_as_before(store: PosixStore) -> None:
+    repository = Repository.init(store)
+    lacking = repository.create_backup("a", cluster_id="", selection=SELECTION, fidelity=("no times", "no groups"))
+    assert repository.backup("a").descriptor == lacking.descriptor
+    assert lacking.descriptor.fidelity == ("no times", "no groups")
+    plain = repository.create_backup("b", cluster_id="c", selection=SELECTION)
+    assert b"fidelity" not in (store.get(plain.layout.descriptor_key) or b"fidelity")
+
+
 def test_a_run_continues_where_the_last_commit_ended(store: PosixStore) -> None:
     backup = new_backup(store)
     for _ in range(3):
