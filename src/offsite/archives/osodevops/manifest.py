@@ -17,17 +17,21 @@ __all__ = ["Manifest", "ManifestPartition", "ManifestTopic", "Segment"]
 MAX_OFFSET = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Segment:
     """One file with offsets in `[start, end)`, as the manifest or the file's own header has it. `key` is the file's
     place below the archive's root. Unknown: `records` -1, `sha256` empty. `size_bytes` is of the whole file."""
 
-    key: str
     start: int
     end: int
+    key: str
     size_bytes: int
     records: int = -1
     sha256: str = ""
+
+    @property
+    def offsets(self) -> str:
+        return f"offsets {self.start} to {self.end - 1}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +119,7 @@ def _partition(fields: Fields, topic: str, stored_prefix: str, prefix: str) -> M
     )
     return ManifestPartition(
         partition=partition,
-        segments=tuple(sorted(segments, key=lambda segment: (segment.start, segment.end, segment.key))),
+        segments=tuple(sorted(segments)),
         holes=tuple(holes),
     )
 

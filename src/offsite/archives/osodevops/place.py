@@ -18,6 +18,7 @@ __all__ = ["MANIFEST", "SEGMENT_KEY", "SNAPSHOT", "find_prefix", "read_manifest"
 
 MANIFEST = "manifest.json"
 SNAPSHOT = "consumer-groups-snapshot.json"
+ORPHANS_HINT = "segments without a manifest can be taken by adopting orphans"
 SEGMENT_KEY = re.compile(
     r"topics/(?P<topic>[^/]+)/partition=(?P<partition>\d{1,9})/segment-\d+\.(bin|json)(\.zst|\.lz4)?"
 )
@@ -27,7 +28,7 @@ def find_prefix(files: Files, backup_id: str, *, needs_manifest: bool = True) ->
     """The prefix of the backup: empty, or ending in `/`. Raises `ArchiveNotFound` when there is none, or several and no
     `backup_id` to choose by."""
     if backup_id:
-        return _named(files, backup_id)
+        return _named(files, backup_id, needs_manifest=needs_manifest)
     if files.get_range(MANIFEST, 0, 1) is not None:
         return ""
     keys = [info.key for info in files.list()]
@@ -41,7 +42,7 @@ def find_prefix(files: Files, backup_id: str, *, needs_manifest: bool = True) ->
         raise ArchiveNotFound(f"{files.url} holds several backups: {names}", hint="choose one by its backup id")
     raise ArchiveNotFound(
         f"{files.url} holds no {MANIFEST}, neither itself nor one folder below",
-        hint="segments without a manifest can be taken by adopting orphans",
+        hint=ORPHANS_HINT,
     )
 
 
@@ -64,11 +65,13 @@ def segment_partition(key: str, prefix: str) -> TopicPartition | None:
     return TopicPartition(topic=match["topic"], partition=int(match["partition"])) if match else None
 
 
-def _named(files: Files, backup_id: str) -> str:
+def _named(files: Files, backup_id: str, *, needs_manifest: bool) -> str:
     prefix = f"{backup_id}/"
-    if next(iter(files.list(prefix)), None) is not None:
+    if files.get_range(prefix + MANIFEST, 0, 1) is not None:
         return prefix
     manifest = read_manifest(files, "", lambda _: None)
     if manifest is not None and manifest.backup_id == backup_id:
         return ""
-    raise ArchiveNotFound(f"{files.url} holds no backup {backup_id!r}", hint="look for the folder with a manifest.json")
+    if not needs_manifest and any(True for _ in files.list(prefix)):
+        return prefix
+    raise ArchiveNotFound(f"{files.url} holds no manifest of a backup {backup_id!r}", hint=ORPHANS_HINT)

@@ -13,7 +13,7 @@ from operator import lt
 from offsite.archives.archive import Damage, OnDamage
 from offsite.archives.files import Files
 from offsite.archives.osodevops.json_segment import is_json_segment, json_records
-from offsite.archives.osodevops.manifest import Segment
+from offsite.archives.osodevops.manifest import MAX_OFFSET, Segment
 from offsite.archives.osodevops.segment import (
     FOOTER,
     FOOTER_BYTES,
@@ -37,7 +37,7 @@ def segment_at(files: Files, key: str, size_bytes: int) -> Segment | None:
     head = files.get_range(key, 0, HEADER_BYTES) or b""
     if head[:4] == MAGIC and len(head) == HEADER_BYTES:
         header = SegmentHeader.parse(head)
-        if header.version == VERSION and 0 <= header.first_offset <= header.last_offset:
+        if header.version == VERSION and 0 <= header.first_offset <= header.last_offset < MAX_OFFSET:
             return Segment(key=key, start=header.first_offset, end=header.last_offset + 1, size_bytes=size_bytes)
         return None
     stored = StoredFile.open(files, key)
@@ -64,7 +64,7 @@ class _Reading:
     def records(self) -> Iterator[list[Record]]:
         stored = StoredFile.open(self.files, self.segment.key)
         if stored is None:
-            self._tell(0, f"is missing; the manifest lists it for {self._listed}")
+            self._tell(0, f"is missing; the manifest lists it for {self.segment.offsets}")
         elif stored.head[:4] == MAGIC:
             yield from self._binary(stored)
         elif is_json_segment(stored):
@@ -106,7 +106,7 @@ class _Reading:
         """Where the body ends; None for a file that is not to be trusted."""
         is_whole = sums.size_bytes >= HEADER_BYTES + FOOTER_BYTES and sums.tail[4:] == FOOTER_MAGIC
         if not is_whole:
-            self._tell(sums.size_bytes, f"is cut: no footer; the manifest lists it for {self._listed}")
+            self._tell(sums.size_bytes, f"is cut: no footer; the manifest lists it for {self.segment.offsets}")
             return sums.size_bytes
         crc = FOOTER.unpack(sums.tail)[0]
         if crc != sums.crc32:
@@ -123,7 +123,7 @@ class _Reading:
     def _compare(self, header: SegmentHeader) -> None:
         said = replace(self.segment, start=header.first_offset, end=header.last_offset + 1)
         if said != self.segment:
-            self._tell(16, f"holds {_offsets(said)}; the manifest lists it for {self._listed}")
+            self._tell(16, f"holds {said.offsets}; the manifest lists it for {self.segment.offsets}")
         elif self.segment.records not in (-1, header.records):
             self._tell(8, f"holds {header.records} records; the manifest lists {self.segment.records}")
 
@@ -158,16 +158,8 @@ class _Reading:
     def _tell(self, position: int, problem: str) -> None:
         self.on_damage(Damage(file=self.segment.key, position=position, problem=problem))
 
-    @property
-    def _listed(self) -> str:
-        return _offsets(self.segment)
-
 
 def _is_within(batch: list[Record], start: int, end: int) -> bool:
     """Whether offsets of a batch rise and lie in `[start, end)`, as they nearly always do."""
     offsets = [record.offset for record in batch]
     return start <= offsets[0] and offsets[-1] < end and all(map(lt, offsets, offsets[1:]))
-
-
-def _offsets(segment: Segment) -> str:
-    return f"offsets {segment.start} to {segment.end - 1}"

@@ -214,7 +214,7 @@ def test_a_backup_that_was_copied_under_another_name_is_read(tmp_path: Path) -> 
 
 def test_an_unknown_backup_id_is_refused(tmp_path: Path) -> None:
     backup(tmp_path / "b", [record(0)])
-    with pytest.raises(ArchiveNotFound, match="holds no backup 'c'"):
+    with pytest.raises(ArchiveNotFound, match="holds no manifest of a backup 'c'"):
         OsodevopsReader(files=ArchiveFolder(root=tmp_path), backup_id="c").contents()
 
 
