@@ -25,6 +25,7 @@ _MAX_TOPIC_IN_FILE_NAME = 180
 _NAME = re.compile(
     r"(?P<topic>[^/]+)/partition=(?P<partition>\d{1,10})/(?P<cut>[^/+]+)\+(?P=partition)-(?P<start>\d{20})"
 )
+_OTHER_NAME = re.compile(r"(?P<topic>[^/]+)/partition=(?P<partition>\d{1,10})/[^/_.][^/]*")
 
 
 class FileName(NamedTuple):
@@ -36,10 +37,11 @@ class FileName(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveLayout:
     """`topics`: what stands before a topic's name, such as `topics/`. `suffixes`: how names of files may end, the
-    first one is written."""
+    first one is written. `any_name`: others may have put files there under names of their own, which say no offset."""
 
     topics: str
     suffixes: tuple[str, ...]
+    any_name: bool = False
 
     def topic_folder(self, topic: str) -> str:
         return f"{self.topics}{check_topic_name(topic)}/"
@@ -57,10 +59,12 @@ class ArchiveLayout:
         suffix = next((suffix for suffix in self.suffixes if key.endswith(suffix)), None)
         if suffix is None or not key.startswith(self.topics):
             return None
-        match = _NAME.fullmatch(key.removeprefix(self.topics).removesuffix(suffix))
-        if match is None or match["topic"][:_MAX_TOPIC_IN_FILE_NAME] != match["cut"]:
-            return None
-        return FileName(match["topic"], int(match["partition"]), int(match["start"]))
+        name = key.removeprefix(self.topics).removesuffix(suffix)
+        if (match := _NAME.fullmatch(name)) and match["topic"][:_MAX_TOPIC_IN_FILE_NAME] == match["cut"]:
+            return FileName(match["topic"], int(match["partition"]), int(match["start"]))
+        if self.any_name and (other := _OTHER_NAME.fullmatch(name)):
+            return FileName(other["topic"], int(other["partition"]), 0)
+        return None
 
     def parse_index(self, key: str) -> str | None:
         """The topic whose index `key` is, else None."""

@@ -5,14 +5,12 @@ Files as offsite writes them fit the window: they are fetched once. Larger ones 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from blake3 import blake3
 
 from offsite.archives.archive import Damage, FileReceipt, OnDamage
 from offsite.archives.files import Files
-from offsite.archives.range_files import content_hash
 
 __all__ = ["FileWindow", "SourceFile", "open_file"]
 
@@ -81,11 +79,14 @@ class FileWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """`intact`: whether it has the hash of its index; None when no index lists it."""
+    """`intact`: whether it has the hash of its index; None when no index lists it. `size_bytes` is what the index says,
+    `held_bytes` what is there; both 0 when no index lists it."""
 
     key: str
     window: FileWindow
-    intact: bool | None
+    intact: bool | None = None
+    size_bytes: int = 0
+    held_bytes: int = 0
 
 
 def open_file(files: Files, key: str, listed: FileReceipt | None, on_damage: OnDamage) -> SourceFile | None:
@@ -95,20 +96,19 @@ def open_file(files: Files, key: str, listed: FileReceipt | None, on_damage: OnD
     if data is None:
         on_damage(Damage(file=key, position=0, problem="missing, although the index lists it" if listed else "missing"))
         return None
-    intact = None if listed is None else _hash(files, key, data, wanted) == listed.content_hash
-    return SourceFile(key=key, window=FileWindow(files, key, data), intact=intact)
+    window = FileWindow(files, key, data)
+    if listed is None:
+        return SourceFile(key=key, window=window)
+    held_bytes, held_hash = _measured(files, key, data, wanted)
+    intact = held_hash == listed.content_hash
+    return SourceFile(key=key, window=window, intact=intact, size_bytes=listed.size_bytes, held_bytes=held_bytes)
 
 
-def _hash(files: Files, key: str, data: bytes, wanted: int) -> str:
-    if len(data) < wanted:
-        return content_hash(data)
-    hasher = blake3(data)
-    for part in _parts(files, key, len(data)):
-        hasher.update(part)
-    return f"blake3:{hasher.hexdigest()}"
-
-
-def _parts(files: Files, key: str, position: int) -> Iterator[bytes]:
-    while part := files.get_range(key, position, _HASHED_BYTES):
-        yield part
-        position += len(part)
+def _measured(files: Files, key: str, data: bytes, wanted: int) -> tuple[int, str]:
+    """How long the file is that begins with `data`, and its hash."""
+    hasher, size_bytes = blake3(data), len(data)
+    while len(data) == wanted:
+        data, wanted = files.get_range(key, size_bytes, _HASHED_BYTES) or b"", _HASHED_BYTES
+        hasher.update(data)
+        size_bytes += len(data)
+    return size_bytes, f"blake3:{hasher.hexdigest()}"

@@ -6,7 +6,6 @@ format without such checksums loses the whole file.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -56,11 +55,21 @@ class IndexedReading:
         if source is None:
             return
         if source.intact is not False:
-            yield from self.format.records(source, of, on_damage)
+            yield from self._rising(source, of, on_damage)
         elif self.format.checks_parts(source):
             yield from self._whole_parts(source, of, on_damage)
         else:
-            self._refuse(source, of, on_damage)
+            on_damage(_distrust(source))
+
+    def _rising(self, source: SourceFile, of: TopicPartition, on_damage: OnDamage) -> Batches:
+        next_offset = 0
+        for batch in self.format.records(source, of, on_damage):
+            if batch and batch[0].offset < next_offset:
+                problem = f"offset {batch[0].offset} before here, after {next_offset - 1}: offsets go backwards"
+                on_damage(Damage(file=source.key, position=source.window.position, problem=problem))
+            elif batch:
+                next_offset = batch[-1].offset + 1
+                yield batch
 
     def _whole_parts(self, source: SourceFile, of: TopicPartition, on_damage: OnDamage) -> Batches:
         found: list[Damage] = []
@@ -69,18 +78,10 @@ class IndexedReading:
             found.append(damage)
             on_damage(damage)
 
-        yield from self.format.records(source, of, report)
+        yield from self._rising(source, of, report)
         if not found:
             problem = "its bytes are not those of the index, though every part passes its own checksum"
             on_damage(Damage(file=source.key, position=0, problem=problem))
-
-    def _refuse(self, source: SourceFile, of: TopicPartition, on_damage: OnDamage) -> None:
-        found: list[Damage] = []
-        deque(self.format.records(source, of, found.append), maxlen=0)
-        position = found[0].position if found else 0
-        where = found[0].problem if found else "where is not known"
-        problem = f"its bytes are not those of the index ({where}): the whole file is left out"
-        on_damage(Damage(file=source.key, position=position, problem=problem))
 
     def _start(self, key: str, listed: FileReceipt | None) -> int:
         """Where the records of a file begin, as far as can be told before it is read."""
@@ -97,6 +98,14 @@ class IndexedReading:
             return None
         of = TopicPartition(topic=name.topic, partition=name.partition)
         return next((batch[0].offset for batch in self.format.records(source, of, _pass_over) if batch), None)
+
+
+def _distrust(source: SourceFile) -> Damage:
+    """Of a file that nobody opens: parsers may not survive what is in it."""
+    is_cut = source.held_bytes < source.size_bytes
+    problem = f"cut, {source.size_bytes} bytes in the index" if is_cut else "its bytes are not those of the index"
+    position = source.held_bytes if is_cut else 0
+    return Damage(file=source.key, position=position, problem=f"{problem}: the whole file is left out")
 
 
 def _pass_over(damage: Damage) -> None:

@@ -1,0 +1,137 @@
+"""One record as one line of JSON, and back: it holds all of a record, and a checksum of its own. Pure.
+
+    {"topic":"orders","partition":0,"offset":7,"timestamp":1700000000000,"timestampType":0,"key":null,"value":"text",
+     "headers":[{"key":"a","value64":"/w=="}],"crc32c":"0a1b2c3d"}
+
+Bytes that are UTF-8 stand as text under `key` or `value`; others in base64 under `key64` or `value64`, names of headers
+too. Null is null. `timestamp` is in ms; `timestampType` 0 is CreateTime, 1 LogAppendTime. `crc32c` is of the line's
+bytes before its comma. Lines that others wrote may lack it, and all fields but topic, partition and offset.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping
+from json.encoder import encode_basestring
+
+from crc32c import crc32c
+
+from offsite.archives.record_columns import RecordColumns
+from offsite.log.range import TopicPartition
+from offsite.log.record import CREATE_TIME, LOG_APPEND_TIME, Record, RecordHeaders
+
+__all__ = ["BadLine", "lines_of", "record_of"]
+
+_CHECKSUM = b',"crc32c":"%08x"}\n'
+_CHECKSUM_BYTES = len(_CHECKSUM % 0)
+_MAX_LONG = (1 << 63) - 1
+
+Fields = Mapping[str, object]
+
+
+class BadLine(ValueError):
+    """The line holds no record, or one of another partition."""
+
+
+def lines_of(columns: RecordColumns, of: TopicPartition) -> Iterator[bytes]:
+    """One line for each record, with its newline."""
+    head = f'{{"topic":{encode_basestring(of.topic)},"partition":{of.partition},"offset":'
+    for offset, time_ms, kind, key, value, headers in zip(*columns, strict=True):
+        text = (
+            f'{head}{offset},"timestamp":{time_ms},"timestampType":{kind},'
+            f'{_field("key", key)},{_field("value", value)},"headers":[{",".join(map(_header, headers))}]'
+        )
+        line = text.encode("utf-8")
+        yield line + _CHECKSUM % crc32c(line)
+
+
+def record_of(line: bytes, of: TopicPartition, *, first: int, must_be_checked: bool) -> Record:
+    """The record of a line, with or without its newline. Raises `BadLine`, also for an offset below `first`.
+
+    `must_be_checked`: a line without a checksum is not taken either.
+    """
+    line = line.rstrip(b"\r\n") + b"\n"
+    body, checksum = line[:-_CHECKSUM_BYTES], line[-_CHECKSUM_BYTES:]
+    if not checksum.startswith(_CHECKSUM[:10]):
+        if must_be_checked:
+            raise BadLine("a line without a checksum of its own")
+    elif _CHECKSUM % crc32c(body) != checksum:
+        raise BadLine("the line fails its CRC32C")
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadLine(f"not JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise BadLine("not a JSON object")
+    record = _record(fields, of)
+    if record.offset < first:
+        raise BadLine(f"offset {record.offset} after {first - 1}: offsets go backwards")
+    return record
+
+
+def _record(fields: Fields, of: TopicPartition) -> Record:
+    if fields.get("topic") != of.topic or fields.get("partition") != of.partition:
+        raise BadLine(f"a record of {fields.get('topic')}/{fields.get('partition')}, not of {of}")
+    offset, kind = _integer(fields, "offset", None), _integer(fields, "timestampType", CREATE_TIME)
+    if offset < 0 or kind not in (CREATE_TIME, LOG_APPEND_TIME):
+        raise BadLine(f"offset {offset} or timestampType {kind} cannot be")
+    time_ms = _integer(fields, "timestamp", -1)
+    return Record(offset, time_ms, kind, _blob(fields, "key"), _blob(fields, "value"), _headers(fields))
+
+
+def _headers(fields: Fields) -> RecordHeaders:
+    rows = fields.get("headers", [])
+    if not isinstance(rows, list):
+        raise BadLine("field 'headers' is not a list")
+    return tuple(map(_header_pair, rows))
+
+
+def _header_pair(fields: object) -> tuple[str, bytes | None]:
+    name = _blob(fields, "key") if isinstance(fields, dict) else None
+    if name is None or not isinstance(fields, dict):
+        raise BadLine("a header without a name")
+    return name.decode("utf-8", "surrogateescape"), _blob(fields, "value")
+
+
+def _blob(fields: Fields, name: str) -> bytes | None:
+    if f"{name}64" not in fields:
+        text = fields.get(name)
+        if text is not None and not isinstance(text, str):
+            raise BadLine(f"field {name!r} is not text")
+        return None if text is None else _encoded(text, name)
+    coded = fields[f"{name}64"]
+    if not isinstance(coded, str) or name in fields:
+        raise BadLine(f"field '{name}64' is not base64, or {name!r} is there as well")
+    try:
+        return b64decode(coded, validate=True)
+    except ValueError as error:
+        raise BadLine(f"field '{name}64' is not base64: {error}") from error
+
+
+def _encoded(text: str, name: str) -> bytes:
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise BadLine(f"field {name!r} has half of a surrogate pair") from error
+
+
+def _integer(fields: Fields, name: str, default: int | None) -> int:
+    value = fields.get(name, default)
+    if type(value) is not int or not -_MAX_LONG <= value + 1 <= _MAX_LONG + 1:
+        raise BadLine(f"field {name!r} is not an integer of 64 bits")
+    return value
+
+
+def _header(header: tuple[str, bytes | None]) -> str:
+    name, value = header
+    return f"{{{_field('key', name.encode('utf-8', 'surrogateescape'))},{_field('value', value)}}}"
+
+
+def _field(name: str, blob: bytes | None) -> str:
+    if blob is None:
+        return f'"{name}":null'
+    try:
+        return f'"{name}":{encode_basestring(blob.decode("utf-8"))}'
+    except UnicodeDecodeError:
+        return f'"{name}64":"{b64encode(blob).decode("ascii")}"'

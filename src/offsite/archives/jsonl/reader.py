@@ -1,0 +1,71 @@
+"""Reads the archive of JSON lines, with its index or without: damage costs the lines it hits, of a compressed file all
+that follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from offsite.archives.archive import ArchiveContents, Damage, OnDamage, Piece, refuse_damage
+from offsite.archives.file_window import SourceFile
+from offsite.archives.files import Files
+from offsite.archives.indexed_reading import IndexedReading
+from offsite.archives.jsonl.compression import BadPart, lines_in
+from offsite.archives.jsonl.line import BadLine, record_of
+from offsite.archives.jsonl.place import jsonl_archive
+from offsite.log.range import TopicPartition
+from offsite.log.record import Record
+
+__all__ = ["JsonlReader"]
+
+_BATCH_BYTES = 256 << 10
+"""Lines of one batch: about a thousand small records."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonlReader:
+    """An `ArchiveReader`."""
+
+    files: Files
+
+    def contents(self, on_damage: OnDamage = refuse_damage) -> ArchiveContents:
+        return self._reading.contents(on_damage)
+
+    def read(self, piece: Piece, on_damage: OnDamage = refuse_damage) -> Iterator[Sequence[Record]]:
+        return self._reading.read(piece, on_damage)
+
+    @property
+    def _reading(self) -> IndexedReading:
+        return IndexedReading(archive=jsonl_archive(self.files), format=_LineFiles())
+
+
+class _LineFiles:
+    """How one file is read."""
+
+    def records(self, source: SourceFile, of: TopicPartition, on_damage: OnDamage) -> Iterator[Sequence[Record]]:
+        batch: list[Record] = []
+        batch_bytes, next_offset = 0, 0
+        for position, line in _lines(source, on_damage):
+            try:
+                record = record_of(line, of, first=next_offset, must_be_checked=source.intact is False)
+            except BadLine as error:
+                on_damage(Damage(file=source.key, position=position, problem=str(error)))
+                continue
+            next_offset = record.offset + 1
+            batch.append(record)
+            batch_bytes += len(line)
+            if batch_bytes >= _BATCH_BYTES:
+                yield batch
+                batch, batch_bytes = [], 0
+        if batch:
+            yield batch
+
+    def checks_parts(self, source: SourceFile) -> bool:  # noqa: ARG002 - each line does, or is not taken
+        return True
+
+
+def _lines(source: SourceFile, on_damage: OnDamage) -> Iterator[tuple[int, bytes]]:
+    try:
+        yield from (line for line in lines_in(source.window, source.key) if line.data.strip())
+    except BadPart as error:
+        on_damage(Damage(file=source.key, position=error.position, problem=str(error)))

@@ -1,0 +1,8 @@
+"""Parquet files with the rows of Spark's Kafka source: `topic=<topic>/partition=<nr>/…`, with an index beside them."""
+
+from __future__ import annotations
+
+from offsite.archives.parquet.reader import ParquetReader
+from offsite.archives.parquet.writer import ParquetWriter
+
+__all__ = ["ParquetReader", "ParquetWriter"]

@@ -1,0 +1,16 @@
+"""Where a Parquet archive keeps what: as Spark reads a partitioned table. Files that Spark wrote there are read too."""
+
+from __future__ import annotations
+
+from offsite.archives.archive_layout import ArchiveLayout
+from offsite.archives.files import Files
+from offsite.archives.indexed_archive import RECORDS_ONLY, IndexedArchive
+
+__all__ = ["LAYOUT", "PARQUET", "parquet_archive"]
+
+PARQUET = "parquet"
+LAYOUT = ArchiveLayout(topics="topic=", suffixes=(".parquet",), any_name=True)
+
+
+def parquet_archive(files: Files) -> IndexedArchive:
+    return IndexedArchive(files=files, layout=LAYOUT, kinds={PARQUET: (RECORDS_ONLY,)})

@@ -1,0 +1,154 @@
+"""Records as Arrow tables and back: the columns of Spark's Kafka source, and two more.
+
+Times are whole milliseconds in microseconds. A record without headers has null there, as Spark's source gives it.
+`leaderEpoch` and `producerId` belong to batches, which records do not know: they are there, and null.
+pyarrow is imported where it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import accumulate, chain, pairwise
+from typing import TYPE_CHECKING, Any
+
+from offsite.archives.losses import Losses
+from offsite.archives.record_columns import RecordColumns
+from offsite.log.range import TopicPartition
+from offsite.log.record import Record, RecordHeaders
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+__all__ = ["BadTable", "records_of", "table_of", "table_schema"]
+
+_MAX_MS = (1 << 63) // 1000 - 1
+_UNITS_PER_MS = {"ns": 1_000_000, "us": 1_000, "ms": 1}
+_NEEDED = ("key", "value", "offset", "timestamp")
+
+
+class BadTable(ValueError):
+    """The table holds no Kafka rows, or those of another partition."""
+
+
+@cache
+def table_schema() -> pa.Schema:
+    import pyarrow as pa
+
+    header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+    return pa.schema(
+        [
+            pa.field("key", pa.binary()),
+            pa.field("value", pa.binary()),
+            pa.field("topic", pa.string()),
+            pa.field("partition", pa.int32()),
+            pa.field("offset", pa.int64()),
+            pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+            pa.field("timestampType", pa.int32()),
+            pa.field("headers", pa.list_(header)),
+            pa.field("leaderEpoch", pa.int32()),
+            pa.field("producerId", pa.int64()),
+        ]
+    )
+
+
+def table_of(columns: RecordColumns, of: TopicPartition, losses: Losses) -> pa.Table:
+    """Raises `NotRepresentable` for times that no timestamp holds, and header names that are not UTF-8."""
+    import pyarrow as pa
+
+    schema, rows = table_schema(), len(columns.offsets)
+    return pa.Table.from_arrays(
+        [
+            pa.array(columns.keys, pa.binary()),
+            pa.array(columns.values, pa.binary()),
+            pa.repeat(pa.scalar(of.topic, pa.string()), rows),
+            pa.repeat(pa.scalar(of.partition, pa.int32()), rows),
+            pa.array(columns.offsets, pa.int64()),
+            pa.array(_microseconds(columns, losses), pa.int64()).cast(schema.field("timestamp").type),
+            pa.array(columns.timestamp_types, pa.int32()),
+            _header_array(columns, losses),
+            pa.nulls(rows, pa.int32()),
+            pa.nulls(rows, pa.int64()),
+        ],
+        schema=schema,
+    )
+
+
+def _microseconds(columns: RecordColumns, losses: Losses) -> Sequence[int | None]:
+    times = columns.timestamps_ms
+    if min(times) >= -_MAX_MS and max(times) <= _MAX_MS:
+        return [time_ms * 1000 for time_ms in times]
+    for offset, time_ms in zip(columns.offsets, times, strict=True):
+        if abs(time_ms) > _MAX_MS:
+            losses.note(offset, "a timestamp that does not fit into microseconds, which becomes null")
+    return [time_ms * 1000 if abs(time_ms) <= _MAX_MS else None for time_ms in times]
+
+
+def _header_array(columns: RecordColumns, losses: Losses) -> pa.Array:
+    import pyarrow as pa
+
+    kind = table_schema().field("headers").type
+    if not any(columns.headers):
+        return pa.nulls(len(columns.offsets), kind)
+    pairs = list(chain.from_iterable(columns.headers))
+    names = [_name(name) for name, _ in pairs]
+    if any(name != pair[0] for name, pair in zip(names, pairs, strict=True)):
+        _note_names(columns, losses)
+    ends = list(accumulate(map(len, columns.headers), initial=0))
+    starts = [start if headers else None for start, headers in zip(ends, columns.headers, strict=False)]
+    entries = pa.StructArray.from_arrays(
+        [pa.array(names, pa.string()), pa.array([value for _, value in pairs], pa.binary())],
+        fields=list(kind.value_type),
+    )
+    return pa.ListArray.from_arrays(pa.array([*starts, ends[-1]], pa.int32()), entries, type=kind)
+
+
+def _name(name: str) -> str:
+    return name if name.isascii() else name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _note_names(columns: RecordColumns, losses: Losses) -> None:
+    for offset, headers in zip(columns.offsets, columns.headers, strict=True):
+        if any(_name(name) != name for name, _ in headers):
+            losses.note(offset, "a header whose name is not UTF-8, whose other bytes become U+FFFD")
+
+
+def records_of(batch: pa.RecordBatch, of: TopicPartition) -> Sequence[Record]:
+    """The rows of a batch, in rising order of offsets. Columns that Spark may leave out may be missing.
+
+    Raises `BadTable`.
+    """
+    if missing := [name for name in _NEEDED if name not in batch.schema.names]:
+        raise BadTable(f"there is no column {missing[0]!r}")
+    _check_partition(batch, of)
+    offsets = batch["offset"].to_pylist()
+    if None in offsets or any(after <= before for before, after in pairwise(offsets)):
+        raise BadTable("offsets do not rise")
+    kinds = batch["timestampType"].to_pylist() if "timestampType" in batch.schema.names else [0] * len(offsets)
+    keys, values = batch["key"].to_pylist(), batch["value"].to_pylist()
+    return list(map(Record, offsets, _milliseconds(batch), kinds, keys, values, _headers(batch)))
+
+
+def _check_partition(batch: pa.RecordBatch, of: TopicPartition) -> None:
+    for name, wanted in (("topic", of.topic), ("partition", of.partition)):
+        if name in batch.schema.names and (other := set(batch[name].unique().to_pylist()) - {wanted}):
+            raise BadTable(f"rows of {name} {other.pop()}, not of {of}")
+
+
+def _milliseconds(batch: pa.RecordBatch) -> Iterator[int]:
+    import pyarrow as pa
+
+    column = batch["timestamp"]
+    if not pa.types.is_timestamp(column.type) or column.type.unit not in _UNITS_PER_MS:
+        raise BadTable(f"timestamps of type {column.type}")
+    unit = _UNITS_PER_MS[column.type.unit]
+    return (-1 if time is None else time // unit for time in column.cast(pa.int64()).to_pylist())
+
+
+def _headers(batch: pa.RecordBatch) -> Iterator[RecordHeaders]:
+    rows: list[list[dict[str, Any]] | None]
+    if "headers" not in batch.schema.names or batch["headers"].null_count == len(batch):
+        rows = [None] * len(batch)
+    else:
+        rows = batch["headers"].to_pylist()
+    return (tuple((each["key"], each["value"]) for each in row) if row else () for row in rows)

@@ -1,0 +1,110 @@
+"""Writes the Parquet archive: one range after the other into files that Spark and others read as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from offsite.archives.archive import ArchiveTopic, RangeWriter, Written
+from offsite.archives.files import Files
+from offsite.archives.losses import Losses
+from offsite.archives.parquet.place import LAYOUT, PARQUET, parquet_archive
+from offsite.archives.parquet.table import table_of, table_schema
+from offsite.archives.range_files import FILE_BYTES, RangeFiles
+from offsite.archives.record_columns import RecordColumns
+from offsite.log.buffer import Buffer
+from offsite.log.group_offsets import GroupOffsets
+from offsite.log.range import LogRange, TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+__all__ = ["ParquetWriter"]
+
+_ROW_GROUP_BYTES = 8 << 20
+_ROW_GROUP_RECORDS = 64 << 10
+"""A row group ends with the group of records that brings it to one of these: readers take one into memory."""
+_REPEATING = ["topic", "partition", "timestampType"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParquetWriter:
+    """An `ArchiveWriter`. Refuses header names that are not UTF-8 and times beyond the year 294,246, unless `lossy`. A
+    file ends near `file_bytes`, and lies in memory until then."""
+
+    files: Files
+    lossy: bool = False
+    file_bytes: int = FILE_BYTES
+
+    @property
+    def divides(self) -> bool:
+        return True
+
+    def ends(self) -> Mapping[TopicPartition, int]:
+        return parquet_archive(self.files).ends(PARQUET)
+
+    def open(self, log_range: LogRange) -> RangeWriter:
+        losses = Losses(log_range=log_range, lossy=self.lossy)
+        return RangeFiles(
+            files=self.files,
+            layout=LAYOUT,
+            losses=losses,
+            new_file=lambda _: _ParquetFile(losses),
+            file_bytes=self.file_bytes,
+        )
+
+    def finish(
+        self, written: Sequence[Written], topics: Sequence[ArchiveTopic], groups: Mapping[str, GroupOffsets]
+    ) -> tuple[str, ...]:
+        parquet_archive(self.files).finish(PARQUET, written, topics, groups)
+        return ()
+
+
+class _ParquetFile:
+    """One file in the making."""
+
+    def __init__(self, losses: Losses) -> None:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        self._losses, self._of = losses, losses.log_range.topic_partition
+        self._sink = pa.BufferOutputStream()
+        self._writer = parquet.ParquetWriter(
+            self._sink,
+            table_schema(),
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=_REPEATING,
+            write_page_checksum=True,
+            store_schema=False,
+        )
+        self._waiting: list[RecordColumns] = []
+        self._waiting_bytes = self._waiting_records = self._plain_bytes = 0
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self._sink.tell())
+
+    def add(self, columns: RecordColumns) -> None:
+        self._waiting.append(columns)
+        self._waiting_bytes += columns.size_bytes()
+        self._waiting_records += len(columns.offsets)
+        if self._waiting_bytes >= _ROW_GROUP_BYTES or self._waiting_records >= _ROW_GROUP_RECORDS:
+            self._end_row_group()
+
+    def close(self) -> tuple[Buffer, int]:
+        if self._waiting:
+            self._end_row_group()
+        self._writer.close()
+        return memoryview(self._sink.getvalue()), self._plain_bytes
+
+    def _end_row_group(self) -> None:
+        self._writer.write_table(self._table(), row_group_size=self._waiting_records)
+        self._plain_bytes += self._waiting_bytes
+        self._waiting, self._waiting_bytes, self._waiting_records = [], 0, 0
+
+    def _table(self) -> pa.Table:
+        columns = (tuple(chain.from_iterable(column)) for column in zip(*self._waiting, strict=True))
+        return table_of(RecordColumns._make(columns), self._of, self._losses)
