@@ -67,10 +67,7 @@ def _breaks(topic: ManifestTopic) -> Iterable[str]:
 
 
 def _missing(partition: ManifestPartition) -> Iterable[tuple[int, int]]:
-    known = sorted(
-        [(segment.start, segment.end) for segment in partition.segments]
-        + [(hole.range.start, hole.range.end) for hole in partition.holes]
-    )
+    known = partition.spans()
     end = known[0][0] if known else 0
     for start, stop in known:
         if start > end:

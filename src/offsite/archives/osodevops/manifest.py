@@ -5,8 +5,8 @@ Offsets are half-open here, whatever the file does (segments and `pruned` count 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from offsite.archives.archive import ArchiveHole
 from offsite.archives.osodevops.fields import Fields, NotTheTools
@@ -36,17 +36,36 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestPartition:
-    """`segments` rise by their start and may overlap; `holes` were there once, or are missing for good."""
+    """`segments` rise by their start and may overlap; `lost` are ranges that were pruned, or never to be had."""
 
     partition: int
     segments: tuple[Segment, ...]
-    holes: tuple[ArchiveHole, ...] = ()
+    lost: tuple[LogRange, ...] = ()
 
     @property
     def end(self) -> int | None:
         """The first offset that the tool has not dealt with; None when it has dealt with none."""
-        ends = [segment.end for segment in self.segments] + [hole.range.end for hole in self.holes]
-        return max(ends, default=None)
+        return max((end for _, end in self.spans()), default=None)
+
+    def spans(self) -> list[tuple[int, int]]:
+        """The offsets that are accounted for, `[start, end)` each, rising."""
+        lost = [(each.start, each.end) for each in self.lost]
+        return sorted([(each.start, each.end) for each in self.segments] + lost)
+
+    def holes(self) -> Iterator[ArchiveHole]:
+        """What was lost and is in no segment, each offset once, rising."""
+        done = 0
+        for lost in sorted(self.lost):
+            position = max(lost.start, done)
+            for segment in sorted(self.segments):
+                if segment.start >= lost.end:
+                    break
+                if position < segment.start:
+                    yield _hole(lost, position, segment.start)
+                position = max(position, segment.end)
+            if position < lost.end:
+                yield _hole(lost, position, lost.end)
+            done = max(done, lost.end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,17 +129,10 @@ def _partition(fields: Fields, topic: str, stored_prefix: str, prefix: str) -> M
     partition = fields.integer("partition_id")
     segments = [_segment(each, stored_prefix, prefix) for each in fields.children("segments")]
     lost = [*_ranges(fields, "gaps", last_is_inside=0), *_ranges(fields, "pruned", last_is_inside=1)]
-    holes = (
-        ArchiveHole(
-            range=LogRange(topic=topic, partition=partition, start=start, end=end),
-            reason="retention",
-        )
-        for start, end in _without(sorted(lost), segments)
-    )
     return ManifestPartition(
         partition=partition,
         segments=tuple(sorted(segments)),
-        holes=tuple(holes),
+        lost=tuple(LogRange(topic=topic, partition=partition, start=start, end=end) for start, end in lost),
     )
 
 
@@ -147,18 +159,5 @@ def _range(fields: Fields, *, last_is_inside: int) -> tuple[int, int]:
     return start, end
 
 
-def _without(ranges: Iterable[tuple[int, int]], segments: Iterable[Segment]) -> Iterator[tuple[int, int]]:
-    """What of rising `ranges` no segment holds, each offset once."""
-    taken = sorted((segment.start, segment.end) for segment in segments)
-    done = 0
-    for start, end in ranges:
-        position = max(start, done)
-        for taken_start, taken_end in taken:
-            if taken_start >= end:
-                break
-            if position < taken_start:
-                yield position, taken_start
-            position = max(position, taken_end)
-        if position < end:
-            yield position, end
-        done = max(done, end)
+def _hole(lost: LogRange, start: int, end: int) -> ArchiveHole:
+    return ArchiveHole(range=replace(lost, start=start, end=end), reason="retention")

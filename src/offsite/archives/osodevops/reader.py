@@ -61,7 +61,7 @@ class OsodevopsReader:
             pieces=tuple(pieces_of(manifest, sizes=sizes, piece_bytes=self.piece_bytes, on_damage=on_damage)),
             fidelity=(*fidelity, *moved),
             groups=groups,
-            holes=tuple(hole for _, partition in manifest.partitions() for hole in partition.holes),
+            holes=tuple(hole for _, partition in manifest.partitions() for hole in partition.holes()),
             cluster_id=manifest.cluster_id,
         )
 

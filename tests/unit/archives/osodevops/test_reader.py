@@ -72,6 +72,15 @@ def test_orphans_are_counted_and_taken_when_asked_for(tmp_path: Path) -> None:
     assert read_all(adopting) == records
 
 
+def test_an_adopted_segment_fills_the_hole_that_pruning_made(tmp_path: Path) -> None:
+    backup(tmp_path / "b", [record(offset) for offset in range(3, 6)])
+    pruned = {"start_offset": 0, "end_offset": 9, "reason": "manual"}
+    change_manifest(tmp_path / "b", segments=[], pruned=[pruned])
+    assert [hole.range for hole in reader(tmp_path / "b").contents().holes] == [log_range(0, 10)]
+    adopting = OsodevopsReader(files=ArchiveFolder(root=tmp_path / "b"), adopt_orphans=True)
+    assert [hole.range for hole in adopting.contents().holes] == [log_range(0, 3), log_range(6, 10)]
+
+
 def test_what_is_no_segment_is_not_adopted(tmp_path: Path) -> None:
     [path] = backup(tmp_path / "b", [record(0)])
     stray = path.with_name(f"segment-{7:020}.bin.zst")
