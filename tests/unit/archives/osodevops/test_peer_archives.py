@@ -7,9 +7,11 @@ from base64 import b64decode
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from offsite.archives.archive import ArchiveContents, ArchiveTopic
-from offsite.archives.osodevops import OsodevopsReader
+from offsite.archives.osodevops import OsodevopsReader, OsodevopsWriter
+from offsite.log.range import LogRange
 from offsite.log.record import CREATE_TIME, LOG_APPEND_TIME, Record
 from offsite.repository.archive_folder import ArchiveFolder
 
@@ -98,3 +100,24 @@ def test_a_root_with_several_backups_asks_for_one(tmp_path: Path) -> None:
     contents = chosen.contents()
     assert contents.pieces[0].files[0].startswith("mixed-default/topics/")
     assert sum(map(len, records_of(chosen, contents).values())) == 510 + 255 + 230
+
+
+def plain_body(file: Path) -> bytes:
+    stored = file.read_bytes()[32:-8]
+    return zstandard.ZstdDecompressor().decompressobj().decompress(stored) if file.suffix == ".zst" else stored
+
+
+@pytest.mark.parametrize(("name", "offset_headers"), [("mixed-default", True), ("mixed-none-nohdr", False)])
+def test_our_export_of_the_same_records_is_the_tools_to_the_byte_but_for_compression(
+    tmp_path: Path, name: str, offset_headers: bool
+) -> None:
+    theirs = reader(PEERS / "osodevops" / name)
+    found = records_of(theirs, theirs.contents())
+    writer = OsodevopsWriter(files=ArchiveFolder(root=tmp_path / name), offset_headers=offset_headers)
+    for partition, records in found.items():
+        where = LogRange(topic="mixed-it", partition=partition, start=0, end=records[-1].offset + 1)
+        with writer.open(where) as out:
+            out.append(records)
+            [receipt] = out.close().files
+        files = (PEERS / "osodevops" / name / "topics" / "mixed-it" / f"partition={partition}").iterdir()
+        assert plain_body(tmp_path / name / receipt.name) == b"".join(map(plain_body, sorted(files)))
