@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -12,10 +13,10 @@ from tests.shared_spark import end_shared_spark
 
 
 @contextmanager
-def own_session(master: str = "local[2]") -> Iterator[SparkSession]:
+def own_session(master: str = "local[2]", settings: Mapping[str, str] = MappingProxyType({})) -> Iterator[SparkSession]:
     """Ended with its JVM, which pyspark would keep for the rest of the process."""
     end_shared_spark()
-    session = SparkSession.builder.master(master).config("spark.ui.enabled", "false").getOrCreate()
+    session = SparkSession.builder.master(master).config(map={"spark.ui.enabled": "false", **settings}).getOrCreate()
     gateway = SparkContext._gateway
     try:
         yield session
