@@ -36,13 +36,20 @@ def truth() -> dict[int, list[Record]]:
 
 def as_version_0_17_keeps_it(record: Record) -> Record:
     """The losses of 0.17.4: headers of one name are reduced to the last value, null header values are emptied, and
-    the timestamp type is not kept: of LogAppendTime batches it stored the producers' times, which nobody else sees."""
+    the timestamp type is not kept."""
     headers = tuple((name, value or b"") for name, value in dict(record.headers).items())
-    return without_append_time(record)._replace(headers=headers, timestamp_type=CREATE_TIME)
+    return record._replace(headers=headers, timestamp_type=CREATE_TIME)
 
 
-def without_append_time(record: Record) -> Record:
-    return record._replace(timestamp_ms=-1) if record.timestamp_type == LOG_APPEND_TIME else record
+def without_append_times(found: dict[int, list[Record]]) -> dict[int, list[Record]]:
+    """Of LogAppendTime batches the tool stored the producers' times, which nobody else sees."""
+    appended = {
+        of: {row.offset for row in rows if row.timestamp_type == LOG_APPEND_TIME} for of, rows in truth().items()
+    }
+    return {
+        of: [record._replace(timestamp_ms=-1) if record.offset in appended[of] else record for record in rows]
+        for of, rows in found.items()
+    }
 
 
 def reader(root: Path) -> OsodevopsReader:
@@ -56,14 +63,6 @@ def records_of(reader: OsodevopsReader, contents: ArchiveContents) -> dict[int, 
     return found
 
 
-def without_times_of_appended(found: dict[int, list[Record]]) -> dict[int, list[Record]]:
-    appended = {of: {record.offset for record in rows if record.timestamp_type} for of, rows in truth().items()}
-    return {
-        of: [record._replace(timestamp_ms=-1) if record.offset in appended[of] else record for record in rows]
-        for of, rows in found.items()
-    }
-
-
 def test_both_archives_of_the_tool_hold_the_same_records() -> None:
     first, second = (reader(PEERS / "osodevops" / name) for name in ARCHIVES)
     assert records_of(first, first.contents()) == records_of(second, second.contents())
@@ -75,7 +74,7 @@ def test_the_tools_archive_holds_the_truth_minus_the_losses_of_its_version(name:
     archive = OsodevopsReader(files=ArchiveFolder(root=PEERS / "osodevops" / name), piece_bytes=piece_bytes)
     contents = archive.contents()
     expected = {partition: list(map(as_version_0_17_keeps_it, records)) for partition, records in truth().items()}
-    assert without_times_of_appended(records_of(archive, contents)) == expected
+    assert without_append_times(records_of(archive, contents)) == without_append_times(expected)
     assert contents.topics == (ArchiveTopic(topic="mixed-it", partitions=3),)
     assert contents.holes == ()
     assert "up to version 0.17 of the tool, a null header value was stored as an empty one" in contents.fidelity

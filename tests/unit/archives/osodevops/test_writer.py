@@ -14,7 +14,9 @@ from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffset
 from offsite.log.range import TopicPartition
 from offsite.log.record import LOG_APPEND_TIME, Record, RecordHeaders
 from offsite.model.errors import ArchiveNotFound, BadOption, NotRepresentable
+from offsite.repository.archive_bucket import ArchiveBucket
 from offsite.repository.archive_folder import ArchiveFolder
+from offsite.repository.object_store import CloudStore
 from tests.unit.archives.osodevops.made_backups import TOPIC, backup, log_range, offsets, read_all, record, write
 
 PEER = Path(__file__).parents[3] / "fixtures" / "peers" / "osodevops" / "mixed-none-nohdr"
@@ -204,6 +206,13 @@ def test_committed_offsets_are_written_and_what_has_no_place_is_said(tmp_path: P
 def test_segments_larger_than_the_tool_reads_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadOption, match="the tool reads up to 134217728"):
         OsodevopsWriter(files=ArchiveFolder(root=tmp_path), segment_bytes=(128 << 20) + 1)
+
+
+def test_a_place_without_a_name_needs_a_backup_id() -> None:
+    bucket = ArchiveBucket(store=CloudStore(url="s3://bucket"))
+    with pytest.raises(BadOption, match="s3://bucket has no name"):
+        OsodevopsWriter(files=bucket)._new_backup_id()
+    assert OsodevopsWriter(files=bucket, backup_id="b")._new_backup_id() == "b"
 
 
 def test_ranges_of_one_partition_can_be_written_side_by_side(tmp_path: Path) -> None:
