@@ -102,4 +102,4 @@ def _errors() -> tuple[type[Exception], ...]:
     """What pyarrow raises for bytes that are no Parquet, and `BadTable`."""
     import pyarrow as pa
 
-    return (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)
+    return (pa.ArrowException, OSError, ValueError, KeyError, TypeError, OverflowError, MemoryError)
