@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import lt
 
 from offsite.archives.files import Files
 from offsite.archives.kafka_backup.partition_files import Segment
+from offsite.archives.kafka_backup.record_codec import decode_run, offsets_of
 from offsite.archives.kafka_backup.records_file import FIRST_POSITION, RecordsFile
 from offsite.archives.kafka_backup.segment_index import Entries
 from offsite.archives.kafka_backup.segment_index_file import SegmentIndexFile
@@ -16,7 +18,8 @@ from offsite.archives.kafka_backup.walk import Walk, Whole
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """Offsets `first` to `last`, both inside. `is_indexed`: an index describes all of it, as far as its ends tell."""
+    """Offsets `first` to `last`, both inside. `is_indexed`: an index describes all of it, as far as its ends tell (of
+    small segments nobody asked)."""
 
     segment: Segment
     first: int
@@ -24,10 +27,13 @@ class Extent:
     is_indexed: bool
 
 
-def extent_of(files: Files, segment: Segment) -> Extent | None:
-    """None when the segment holds no record. Reads the whole file only when its index is no help."""
+def extent_of(files: Files, segment: Segment, *, small_bytes: int = 0) -> Extent | None:
+    """None when the segment holds no record. Reads the whole file only when its index is no help, or when it has at
+    most `small_bytes`: then that is quicker than looking at both ends of its index."""
     if segment.records_bytes <= FIRST_POSITION:
         return None
+    if segment.records_bytes <= small_bytes and (extent := _small(files, segment)) is not None:
+        return extent
     index = SegmentIndexFile.of(files, segment)
     if index.count and not index.is_torn:
         file = RecordsFile(files, segment.records_key, segment.records_bytes)
@@ -51,23 +57,37 @@ def overlapping(extents: Iterable[Extent]) -> Iterator[list[Extent]]:
         yield run
 
 
+def _small(files: Files, segment: Segment) -> Extent | None:
+    """None when there is more or less in it than whole records."""
+    file = RecordsFile(files, segment.records_key, segment.records_bytes)
+    run = decode_run(file.read(FIRST_POSITION, file.size_bytes))
+    offsets = offsets_of(run.records)
+    is_whole = bool(offsets) and FIRST_POSITION + run.ends[-1] == file.size_bytes
+    if not is_whole or not all(map(lt, offsets, offsets[1:])):
+        return None
+    return Extent(segment=segment, first=offsets[0], last=offsets[-1], is_indexed=False)
+
+
 def _indexed(segment: Segment, file: RecordsFile, first: int, last_entry: Entries) -> Extent:
     """The records behind the last entry, if any, are walked."""
     last = last_entry.offsets[0]
+    if last_entry.end(0) == file.size_bytes:
+        return Extent(segment=segment, first=first, last=last, is_indexed=True)
     walk = Walk(file, last_entry.positions[0], file.size_bytes, last - 1)
     for _ in walk.steps():
         pass
-    is_indexed = last_entry.end(0) == file.size_bytes
-    return Extent(segment=segment, first=first, last=max(last, walk.last), is_indexed=is_indexed)
+    return Extent(segment=segment, first=first, last=max(last, walk.last), is_indexed=False)
 
 
 def _read_through(files: Files, segment: Segment) -> Extent | None:
-    """Reads all; `first` is at most what the name says, so that damage before it belongs to this segment."""
-    runs = (step for step in SegmentReader(files, segment).steps() if isinstance(step, Whole))
+    """Reads all. When damage comes first, so does the offset that the name says: the damage belongs to this segment."""
     first = last = -1
-    for run in runs:
-        first = run.records[0].offset if first < 0 else first
-        last = run.records[-1].offset
-    if first < 0:
+    for step in SegmentReader(files, segment).steps():
+        if isinstance(step, Whole):
+            first = step.records[0].offset if first < 0 else first
+            last = step.records[-1].offset
+        elif first < 0:
+            first = segment.start
+    if last < 0:
         return None
-    return Extent(segment=segment, first=min(first, segment.start), last=last, is_indexed=False)
+    return Extent(segment=segment, first=first, last=last, is_indexed=False)

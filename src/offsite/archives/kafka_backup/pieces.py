@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 from offsite.archives.archive import Piece
@@ -65,12 +65,17 @@ def _cuts(files: Files, extent: Extent, piece_bytes: int) -> dict[int, int]:
 
 
 def _joined(parts: Sequence[_Part], piece_bytes: int) -> Iterator[_Part]:
-    joined = parts[0]
-    for part in parts[1:]:
-        if joined.size_bytes + part.size_bytes > piece_bytes:
-            yield joined
-            joined = part
-        else:
-            names = dict.fromkeys(joined.files + part.files)
-            joined = replace(joined, files=tuple(names), size_bytes=joined.size_bytes + part.size_bytes)
-    yield joined
+    group: list[_Part] = []
+    size_bytes = 0
+    for part in parts:
+        if group and size_bytes + part.size_bytes > piece_bytes:
+            yield _join(group)
+            group, size_bytes = [], 0
+        group.append(part)
+        size_bytes += part.size_bytes
+    yield _join(group)
+
+
+def _join(group: Sequence[_Part]) -> _Part:
+    names = dict.fromkeys(name for part in group for name in part.files)
+    return _Part(group[0].start, tuple(names), sum(part.size_bytes for part in group))

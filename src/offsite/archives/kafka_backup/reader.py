@@ -8,7 +8,7 @@ from itertools import groupby
 
 from offsite.archives.archive import ArchiveContents, ArchiveTopic, Damage, OnDamage, Piece, refuse_damage
 from offsite.archives.files import Files
-from offsite.archives.kafka_backup.extent import extent_of, overlapping
+from offsite.archives.kafka_backup.extent import Extent, extent_of, overlapping
 from offsite.archives.kafka_backup.groups import read_groups
 from offsite.archives.kafka_backup.partition_files import PartitionFiles, Segment, list_partition, list_partitions
 from offsite.archives.kafka_backup.pieces import PIECE_BYTES, plan_pieces
@@ -25,6 +25,8 @@ FIDELITY = (
     "kafka-backup keeps no checksums: a flipped byte inside a key, a value, a header or a time goes unnoticed",
     "kafka-backup keeps committed offsets of groups without their metadata and leader epoch",
 )
+_SMALL_BYTES = 64 << 10
+"""Of a records file: unless it is told otherwise, the tool makes ones of 1 KiB, hundreds of thousands of them."""
 EMPTY_AS_NULL = "empty keys and header values were read as null, as this archive was said to be from before March 2020"
 
 
@@ -75,14 +77,17 @@ class KafkaBackupReader:
             yield Run(start=piece.start, open=SegmentRecords(self.files, segments[0], piece, on_damage).batches)
             return
         for segment in segments:
-            extent = extent_of(self.files, segment)
+            extent = self._extent(segment)
             if extent is not None:
                 yield Run(start=extent.first, open=SegmentRecords(self.files, segment, piece, on_damage).batches)
+
+    def _extent(self, segment: Segment) -> Extent | None:
+        return extent_of(self.files, segment, small_bytes=min(_SMALL_BYTES, self.piece_bytes // 2))
 
     def _pieces(self, partition: PartitionFiles, on_damage: OnDamage) -> Iterator[Piece]:
         extents = []
         for segment in sound_segments(self.files, partition, on_damage):
-            extent = extent_of(self.files, segment)
+            extent = self._extent(segment)
             if extent is not None:
                 extents.append(extent)
             elif segment.records_bytes > FIRST_POSITION:

@@ -2,7 +2,7 @@
 
 Only the last segment and the partition index are touched. What a crash may have left, and what is done:
 a torn record, cut; whole records without entries, entered; torn entries, or entries of records that are gone, cut and
-made anew; a segment that the partition index lacks, listed. Records behind bytes that are none are never cut off.
+made anew; a segment that the partition index lacks, listed. Whole records are never cut off, whatever lies before them.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class _SegmentTail:
                 entries = segment_index.encode_entries(offsets_of(step.records), step.start, step.ends)
                 self.files.append(self.segment.index_key, entries)
                 size_bytes = step.ends[-1]
-            elif step.end < file.size_bytes:
+            elif step.end < file.size_bytes and not file.is_repeated(step.start, step.end):
                 raise DamagedArchive(f"{file.key} at byte {step.start}: {step.problem}", hint=_REINDEX)
         if size_bytes < file.size_bytes:
             self.files.truncate(file.key, size_bytes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from pathlib import Path
+from shutil import copyfile, copytree
 
 import pytest
 
@@ -86,6 +87,23 @@ def test_our_export_of_the_same_records_is_the_same_bytes_file_by_file(tmp_path:
     contents = peer_reader().contents()
     assert not writer.finish(written, contents.topics, {name: contents.groups[name] for name in LISTING_ORDER})
     assert files_of(tmp_path) == files_of(PEERS / "kafka-backup")
+
+
+def test_its_archive_is_continued_by_us(tmp_path: Path) -> None:
+    copytree(PEERS / "kafka-backup", tmp_path, dirs_exist_ok=True, copy_function=copyfile)
+    before = files_of(tmp_path)
+    writer = KafkaBackupWriter(files=ArchiveFolder(root=tmp_path), segment_bytes=SEGMENT_BYTES)
+    assert {partition.partition: end for partition, end in writer.ends().items()} == {0: 510, 1: 255, 2: 255}
+    assert files_of(tmp_path) == before
+    more = [Record(offset, 1_700_000_000_000, 0, None, b"v" * 1000) for offset in range(600, 650)]
+    with writer.open(LogRange(topic=TOPIC, partition=1, start=255, end=650)) as range_writer:
+        range_writer.append(more)
+        range_writer.close()
+    after = files_of(tmp_path)
+    assert all(after[name].startswith(data) for name, data in before.items())
+    reader = KafkaBackupReader(files=ArchiveFolder(root=tmp_path))
+    pieces = [piece for piece in reader.contents().pieces if piece.partition == 1]
+    assert [record for piece in pieces for batch in reader.read(piece) for record in batch] == truth()[1] + more
 
 
 def test_its_indexes_are_what_we_would_make_of_its_records(tmp_path: Path) -> None:

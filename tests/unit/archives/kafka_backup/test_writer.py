@@ -260,6 +260,12 @@ def test_records_behind_damage_are_never_cut_off() -> None:
     assert files.contents[RECORDS] == before
 
 
+def test_a_torn_record_that_the_tool_wrote_again_does_not_stop_us() -> None:
+    files = with_bytes([encoded(0), encoded(1)[:20], encoded(1), encoded(2)], [(0, 1, len(encoded(0)))])
+    write(files, [*records(0, 3), record(7)], segment_bytes=1 << 20)
+    assert read_all(files) == [record(0), record(1), record(2), record(7)]
+
+
 @pytest.mark.parametrize("key", [RECORDS, INDEX, PARTITION_INDEX])
 def test_a_file_of_another_version_is_not_touched(key: str) -> None:
     files = one_segment(records(0, 9))
