@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from offsite.cli.record_line import printable, record_line
+from offsite.services.shown_record import Shown, ShownHeader, ShownRecord
+
+RECORD = ShownRecord(
+    topic="orders",
+    partition=3,
+    offset=17,
+    timestamp_ms=1_700_000_000_000,
+    timestamp_type="CreateTime",
+    key=Shown(encoding="text", data="k\x1b[31m"),
+    value=Shown(encoding="json", data={"a": "é\n\u202e"}),
+    headers=(
+        ShownHeader(name="h\r", value=None),
+        ShownHeader(name="b", value=Shown(encoding="base64", data="AP8=")),
+        ShownHeader(name="p", value=Shown(encoding="base64", data="AAAAAAVh", schema_id=5)),
+    ),
+)
+
+
+def test_a_record_is_one_line_that_a_terminal_can_bear() -> None:
+    assert record_line(RECORD) == (
+        "orders/3@17  2023-11-14T22:13:20.000Z  k\\x1b[31m  "
+        '{"a": "é\\n\\u202e"}  h\\r=NULL  b=hex:00ff  p=schema 5?:hex:000000000561'
+    )
+
+
+@pytest.mark.parametrize("text", ["\x00", "\x07", "\x9b", "\u2028", "\u200e", "\ud800", "\x7f"])
+def test_what_cannot_be_printed_is_escaped(text: str) -> None:
+    assert printable(f"a{text}b").isprintable()
+    assert printable(f"a{text}b").encode()
