@@ -6,9 +6,9 @@ again gives the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from operator import add, lt
-from typing import NamedTuple, cast
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter, lt
+from typing import NamedTuple
 
 from offsite.log.record import Record, RecordHeaders
 from offsite.model.check import check
@@ -18,6 +18,8 @@ __all__ = ["GROUP_BYTES", "GROUP_RECORDS", "RecordColumns", "RecordGroups"]
 GROUP_RECORDS = 512
 GROUP_BYTES = 4 << 20
 """A group ends with the record that brings its keys, values and header values to this size: it lies in memory."""
+
+_KEY, _VALUE = itemgetter(3), itemgetter(4)
 
 
 class RecordColumns(NamedTuple):
@@ -39,49 +41,47 @@ class RecordColumns(NamedTuple):
     def part(self, start: int, end: int) -> RecordColumns:
         return RecordColumns._make(column[start:end] for column in self)
 
-    def with_more(self, more: RecordColumns) -> RecordColumns:
-        return RecordColumns._make(map(add, self, more))
-
     def size_bytes(self) -> int:
         """Of keys, values and header values."""
         headers = sum(len(value) for each in self.headers for _, value in each if value) if any(self.headers) else 0
         return _total_bytes(self.keys) + _total_bytes(self.values) + headers
 
 
-_NONE = RecordColumns((), (), (), (), (), ())
-
-
 class RecordGroups:
     """Takes records as they come, and hands them out in groups."""
 
     def __init__(self) -> None:
-        self._waiting, self._waiting_bytes = _NONE, 0
+        self._waiting: list[Record] = []
+        self._waiting_bytes = 0  # of keys and values, which is enough to see that a group may be full
 
     def add(self, records: Sequence[Record]) -> Iterator[RecordColumns]:
         """The groups that are full now."""
-        if not records:
-            return
-        more = RecordColumns.of(records)
-        columns = self._waiting.with_more(more)
-        size_bytes = self._waiting_bytes + more.size_bytes()
-        start = 0
-        for end in _group_ends(columns, size_bytes):
-            yield columns.part(start, end)
-            start = end
-        self._waiting = columns.part(start, len(columns.offsets))
-        self._waiting_bytes = self._waiting.size_bytes() if start else size_bytes
+        self._waiting += records
+        self._waiting_bytes += _total_bytes(map(_KEY, records)) + _total_bytes(map(_VALUE, records))
+        if len(self._waiting) >= GROUP_RECORDS or self._waiting_bytes >= GROUP_BYTES:
+            yield from self._full()
 
     def rest(self) -> Iterator[RecordColumns]:
-        """The last group, if there is one."""
-        if self._waiting.offsets:
-            yield self._waiting
-            self._waiting, self._waiting_bytes = _NONE, 0
+        """The last groups, of which one need not be full."""
+        if self._waiting:
+            yield from self._full()
+        if self._waiting:
+            yield RecordColumns.of(self._waiting)
+            self._waiting, self._waiting_bytes = [], 0
+
+    def _full(self) -> Iterator[RecordColumns]:
+        columns, start = RecordColumns.of(self._waiting), 0
+        for end in _group_ends(columns):
+            yield columns.part(start, end)
+            start = end
+        self._waiting = self._waiting[start:]
+        self._waiting_bytes = columns.part(start, len(columns.offsets)).size_bytes()
 
 
-def _group_ends(columns: RecordColumns, size_bytes: int) -> Sequence[int]:
+def _group_ends(columns: RecordColumns) -> Sequence[int]:
     """Where full groups end."""
     records = len(columns.offsets)
-    if size_bytes < GROUP_BYTES:  # then no part of them can be too large
+    if columns.size_bytes() < GROUP_BYTES:  # then no part of them can be too large
         return range(GROUP_RECORDS, records + 1, GROUP_RECORDS)
     ends, count, group_bytes = [], 0, 0
     for position in range(records):
@@ -92,6 +92,5 @@ def _group_ends(columns: RecordColumns, size_bytes: int) -> Sequence[int]:
     return ends
 
 
-def _total_bytes(blobs: Sequence[bytes | None]) -> int:
-    present = cast("Sequence[bytes]", blobs) if None not in blobs else filter(None, blobs)
-    return sum(map(len, present))
+def _total_bytes(blobs: Iterable[bytes | None]) -> int:
+    return sum(map(len, filter(None, blobs)))
