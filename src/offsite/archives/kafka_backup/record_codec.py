@@ -21,7 +21,10 @@ NO_TIME_TYPE, NULL_TIME_TYPE = -1, -2
 
 _UNTIMED = struct.Struct(">qii")
 _TIMED = struct.Struct(">qiqi")
+_HEAD = struct.Struct(">qi")
+_TIME = struct.Struct(">q")
 _LENGTH = struct.Struct(">i")
+_LEAST_HEADER_BYTES = 2 * _LENGTH.size
 _NO_HEADERS = _LENGTH.pack(0)
 _NULL = _LENGTH.pack(-1)
 
@@ -126,50 +129,58 @@ def offsets_of(records: Sequence[Record]) -> list[int]:
     return [record[0] for record in records]
 
 
+@dataclass(slots=True)
+class _Cursor:
+    """Steps over what may be a record, and says when bytes lack or cannot be right."""
+
+    data: bytes
+    start: int
+    at: int
+
+    def take(self, layout: struct.Struct) -> tuple[int, ...]:
+        self.need(layout.size)
+        self.at += layout.size
+        return layout.unpack_from(self.data, self.at - layout.size)
+
+    def skip(self, what: str, *, lowest: int = -1) -> None:
+        """A length and that many bytes."""
+        (size_bytes,) = self.take(_LENGTH)
+        if size_bytes < lowest:
+            raise Malformed(f"a {what} of {size_bytes} bytes")
+        self.need(max(size_bytes, 0))
+        self.at += max(size_bytes, 0)
+
+    def need(self, size_bytes: int) -> None:
+        if self.at + size_bytes > len(self.data):
+            raise Short(max(self.at + size_bytes - self.start, MIN_RECORD_BYTES))
+
+
 def _record_end(data: bytes, at: int) -> int:
-    start = at
-    offset, time_type = _unpack(data, start, at, ">qi")
+    cursor = _Cursor(data, at, at)
+    offset, time_type = cursor.take(_HEAD)
     if offset < 0:
         raise Malformed(f"offset {offset}")
-    if not NULL_TIME_TYPE <= time_type <= 1:
+    if not NULL_TIME_TYPE <= time_type <= LOG_APPEND_TIME:
         raise Malformed(f"timestamp type {time_type}")
-    at = _skip_bytes(data, start, at + (20 if time_type >= 0 else 12), "key")
-    at = _skip_bytes(data, start, at, "value")
-    (header_count,) = _unpack(data, start, at, ">i")
+    if time_type >= CREATE_TIME:
+        cursor.take(_TIME)
+    cursor.skip("key")
+    cursor.skip("value")
+    (header_count,) = cursor.take(_LENGTH)
     if header_count < 0:
         raise Malformed(f"{header_count} headers")
-    at += 4
-    for done in range(header_count):
-        _need(data, start, at + 8 * (header_count - done))
-        at = _skip_bytes(data, start, at, "header name", lowest=0)
-        at = _skip_bytes(data, start, at, "header value")
-    return at
-
-
-def _skip_bytes(data: bytes, start: int, at: int, what: str, *, lowest: int = -1) -> int:
-    (size_bytes,) = _unpack(data, start, at, ">i")
-    if size_bytes < lowest:
-        raise Malformed(f"a {what} of {size_bytes} bytes")
-    end: int = at + 4 + max(size_bytes, 0)
-    _need(data, start, end + 4 if what != "header value" else end)
-    return end
-
-
-def _unpack(data: bytes, start: int, at: int, layout: str) -> tuple[int, ...]:
-    _need(data, start, at + struct.calcsize(layout))
-    return struct.unpack_from(layout, data, at)
-
-
-def _need(data: bytes, start: int, end: int) -> None:
-    if end > len(data):
-        raise Short(max(end - start, MIN_RECORD_BYTES))
+    cursor.need(_LEAST_HEADER_BYTES * header_count)
+    for _ in range(header_count):
+        cursor.skip("header name", lowest=0)
+        cursor.skip("header value")
+    return cursor.at
 
 
 def _headers_at(data: bytes, at: int, count: int) -> tuple[RecordHeaders, int]:
     if count < 0:
         raise Malformed
-    if 8 * count > len(data) - at:
-        raise Short(at + 8 * count)
+    if _LEAST_HEADER_BYTES * count > len(data) - at:
+        raise Short(_LEAST_HEADER_BYTES * count)
     headers = []
     for _ in range(count):
         (name_bytes,) = _LENGTH.unpack_from(data, at)

@@ -16,6 +16,10 @@ WINDOW_BYTES = 4 << 20
 MAX_RECORD_BYTES = 256 << 20
 """More than any broker takes (socket.request.max.bytes is 100 MiB): a longer record is a damaged length."""
 
+_FIRST_LOOK_BYTES = 4 << 10
+_MAX_REPEAT_BYTES = 32 << 20
+"""Of what a crash may have made the tool write twice: it writes at most some hundred records at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecordsFile:
@@ -54,7 +58,7 @@ class RecordsFile:
         """Whether `[start, end)` stands a second time: as the beginning of what follows, where a torn record was
         written again, or as whole records right before, which were appended twice. Then nothing is lost with it."""
         size_bytes = end - start
-        if size_bytes > MAX_RECORD_BYTES:
+        if size_bytes > _MAX_REPEAT_BYTES:
             return False
         data = self.read(start, end)
         if end + size_bytes <= self.size_bytes and self.read(end, end + size_bytes) == data:
@@ -67,7 +71,7 @@ class RecordsFile:
 
     def record_at(self, start: int, end: int) -> tuple[Record, int]:
         """The record at `start` and where it ends, at most at `end`. Raises `Malformed` for bytes that are none."""
-        needed_bytes = 4096
+        needed_bytes = _FIRST_LOOK_BYTES
         while True:
             data = self.window(start, end, needed_bytes)
             try:
@@ -77,6 +81,6 @@ class RecordsFile:
                     raise Torn(f"it would go on beyond byte {end}") from short
                 if short.needed_bytes > MAX_RECORD_BYTES:
                     raise Malformed(f"it would have more than {MAX_RECORD_BYTES} bytes") from short
-                needed_bytes = short.needed_bytes
+                needed_bytes = max(short.needed_bytes, 2 * needed_bytes)
             else:
                 return record, start + size

@@ -17,8 +17,10 @@ from offsite.archives.kafka_backup.records_file import MAX_RECORD_BYTES, WINDOW_
 from offsite.log.record import Record
 
 _NO_LIMIT = 1 << 63
+_SMALL_WINDOW_BYTES = 64 << 10
+"""Of the first looks behind damage: where it abounds, the next is near."""
 _HEAD_BYTES = 12
-_HEAD = re.compile(rb"(?=[\x00-\x7f][\x00-\xff]{7}(?:\x00\x00\x00[\x00\x01]|\xff\xff\xff[\xfe\xff]))", re.DOTALL)
+_HEAD = re.compile(rb"(?=[\x00-\x7f][\x00-\xff]{7}(?:\x00\x00\x00[\x00\x01]|\xff\xff\xff[\xfe\xff]))")
 """Where a record could begin: an offset that is not negative, and one of the four timestamp types."""
 
 
@@ -98,8 +100,8 @@ class Walk:
     def _advance(self, whole: Whole) -> Iterator[Step]:
         """The last record is decoded again with the next window: it counts only when another follows."""
         if len(whole.records) > 1:
-            self._window_bytes = WINDOW_BYTES
             yield self._take(whole[:-1])
+            self._window_bytes = min(2 * self._window_bytes, WINDOW_BYTES)
         else:
             self._window_bytes *= 2
 
@@ -108,7 +110,7 @@ class Walk:
         return whole
 
     def _pass_damage(self, whole: Whole) -> Iterator[Step]:
-        self._window_bytes = WINDOW_BYTES
+        self._window_bytes = _SMALL_WINDOW_BYTES
         suspect = whole[-1:]
         if suspect.records:
             if len(whole.records) > 1:
@@ -156,13 +158,15 @@ class Walk:
     def _find(self, start: int, stop: int, *, lowest: int, highest: int) -> int | None:
         """The first position in `[start, stop)` of a whole record with such an offset, and a whole one or the end
         behind it."""
+        window_bytes = _SMALL_WINDOW_BYTES
         while start < min(stop, self.end - _HEAD_BYTES):
-            data = self.file.window(start, min(self.end, stop - 1 + _HEAD_BYTES))
+            data = self.file.window(start, min(self.end, stop - 1 + _HEAD_BYTES), window_bytes)
             for match in _HEAD.finditer(data):
                 at = match.start()
                 if lowest <= int.from_bytes(data[at : at + 8]) <= highest and self._is_record(start + at):
                     return start + at
-            start += max(len(data) - _HEAD_BYTES + 1, 1)
+            start += len(data) - _HEAD_BYTES + 1
+            window_bytes = min(2 * window_bytes, WINDOW_BYTES)
         return None
 
     def _is_record(self, position: int) -> bool:
