@@ -74,7 +74,8 @@ class ImportPlan:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportResult:
     """What one run added; `commit` is the newest, also when there was nothing to add. `fidelity`: what the archive
-    does not hold of its source. `damaged`: what was left out, by file and byte."""
+    does not hold of its source, and what reading it brought to light. `damaged`: what was left out, by file and
+    byte."""
 
     backup: str
     commit: int
@@ -275,7 +276,7 @@ def _result(  # noqa: PLR0913, PLR0917  # what a run came to
         bytes=sum(segment.raw_bytes for segment in segments),
         stored_bytes=sum(segment.stored_bytes for segment in segments),
         holes=hole_reports(changes.holes),
-        fidelity=backup.descriptor.fidelity,
-        damaged=tuple(dict.fromkeys(damages)),
+        fidelity=(*backup.descriptor.fidelity, *dict.fromkeys(str(damage) for damage in damages if damage.is_note)),
+        damaged=tuple(dict.fromkeys(damage for damage in damages if not damage.is_note)),
         groups=saved,
     )
