@@ -20,8 +20,9 @@ _NO_LIMIT = 1 << 63
 _SMALL_WINDOW_BYTES = 64 << 10
 """Of the first looks behind damage: where it abounds, the next is near."""
 _HEAD_BYTES = 12
-_HEAD = re.compile(rb"(?=[\x00-\x7f][\x00-\xff]{7}(?:\x00\x00\x00[\x00\x01]|\xff\xff\xff[\xfe\xff]))")
-"""Where a record could begin: an offset that is not negative, and one of the four timestamp types."""
+_HEAD = re.compile(rb"(?=(?!\x00{8})[\x00-\x7f][\x00-\xff]{7}(?:\x00\x00\x00[\x00\x01]|\xff\xff\xff[\xfe\xff]))")
+"""Where a record could begin: an offset that is positive, and one of the four timestamp types. Offset 0 is not looked
+for behind damage: files that a crash filled up with zeros are more common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ class Walk:
             if (again := self._written_again(suspect)) is not None:
                 yield self._skip(again, "a torn record, which was written again behind it")
                 return
-            if self._jumped(suspect):
+            if self._is_out_of_order(suspect):
                 yield self._skip(suspect.ends[-1], f"offset {suspect.records[0].offset} is followed by lower ones")
                 return
             yield self._take(suspect)
@@ -134,13 +135,10 @@ class Walk:
         offset = suspect.records[0].offset
         return self._find(suspect.start + 1, suspect.ends[-1], lowest=offset, highest=offset)
 
-    def _jumped(self, suspect: Whole) -> bool:
-        """Whether the record behind fits to the one before `suspect`, so that the offset of `suspect` is wrong."""
-        try:
-            follower, _ = self.file.record_at(suspect.ends[-1], self.end)
-        except Malformed:
-            return False
-        return self.last < follower.offset < suspect.records[0].offset
+    def _is_out_of_order(self, suspect: Whole) -> bool:
+        """Whether the next whole record fits to the one before `suspect`: then the offset of `suspect` is wrong."""
+        found = self._find(suspect.ends[-1], self.end, lowest=self.last + 1, highest=self.below - 1)
+        return found is not None and self.file.record_at(found, self.end)[0].offset < suspect.records[0].offset
 
     def _skip_to_whole(self) -> Skipped:
         problem, first = self._problem()
