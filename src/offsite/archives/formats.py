@@ -4,32 +4,45 @@ is asked for: some need large libraries.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 from offsite.archives.archive import ArchiveReader, ArchiveWriter
 from offsite.archives.files import AppendableFiles, Files
 from offsite.model.errors import BadOption
 
+EMPTY_AS_NULL = "null"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """`empty_as` (trivadis): what an empty key or value is, `null` or `empty`. `adopt_orphans` (osodevops): read files
-    that no manifest lists, too."""
+    """`empty_as` (trivadis, kafka-backup): what an empty key or value was, `null` or `empty`; None: the format decides.
+    osodevops: `backup_id` where the place holds several backups, `adopt_orphans` to read files that no manifest lists,
+    `drop_control_like` to leave out what looks like transaction markers. `own_group` (kafka-backup): the group of the
+    tool's own connector, which is left out."""
 
-    empty_as: str = "null"
+    empty_as: str | None = None
     adopt_orphans: bool = False
+    backup_id: str = ""
+    drop_control_like: bool = False
+    own_group: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """`lossy`: leave out what the format cannot hold, and count it. `plain` (avro): the seed's own schema, which holds
-    less. `segment_bytes`: where a file ends and the next one begins; None: the format's own default."""
+    """`lossy`: leave out what the format cannot hold, and count it. `segment_bytes`: where a file ends and the next one
+    begins; `compression` (avro, jsonl); None: the format's own default. `plain` (avro): the published schema, which
+    holds less. osodevops: `backup_id` for a folder of that name, `offset_headers` to add the tool's own headers.
+    `cluster_id`: the source's, for formats that name it."""
 
     lossy: bool = False
     plain: bool = False
     segment_bytes: int | None = None
+    compression: str | None = None
+    backup_id: str = ""
+    offset_headers: bool = False
+    cluster_id: str = ""
 
 
 MakeReader = Callable[[Files, ReadOptions], ArchiveReader]
@@ -38,15 +51,16 @@ MakeWriter = Callable[[AppendableFiles, WriteOptions], ArchiveWriter]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveFormat:
-    """`writer` is None for a format that is only read. `appends`: writing needs a folder. `options`: those fields of
-    `ReadOptions` and `WriteOptions` that mean something to it, beside `lossy`."""
+    """`writer` is None for a format that is only read. `appends`: writing needs a folder. `reads_with`, `writes_with`:
+    those fields of `ReadOptions` and `WriteOptions` that mean something to it alone."""
 
     name: str
     summary: str
     reader: MakeReader
     writer: MakeWriter | None
     appends: bool = False
-    options: frozenset[str] = frozenset()
+    reads_with: frozenset[str] = frozenset()
+    writes_with: frozenset[str] = frozenset()
 
 
 def archive_format(name: str) -> ArchiveFormat:
@@ -59,7 +73,7 @@ def archive_format(name: str) -> ArchiveFormat:
 def open_reader(name: str, files: Files, options: ReadOptions = ReadOptions()) -> ArchiveReader:
     """Touches nothing. Raises `BadOption` for an unknown format, and for an option that the format does not have."""
     found = archive_format(name)
-    _check_options(found, options, ReadOptions())
+    _check_options(found, options, ReadOptions(), lambda each: each.reads_with)
     return found.reader(files, options)
 
 
@@ -67,7 +81,7 @@ def open_writer(name: str, files: Files, options: WriteOptions = WriteOptions())
     """Touches nothing. Raises `BadOption` as well for a format that is only read, or that an object store cannot hold
     because it appends to files."""
     found = archive_format(name)
-    _check_options(found, options, WriteOptions())
+    _check_options(found, options, WriteOptions(), lambda each: each.writes_with | _FOR_ALL)
     if found.writer is None:
         known = ", ".join(each.name for each in FORMATS.values() if each.writer is not None)
         raise BadOption(f"{name} archives are only read", hint=f"formats to write: {known}")
@@ -81,15 +95,20 @@ def open_writer(name: str, files: Files, options: WriteOptions = WriteOptions())
 
 OptionsT = TypeVar("OptionsT", ReadOptions, WriteOptions)
 
+_FOR_ALL = frozenset({"lossy", "segment_bytes", "cluster_id"})
 
-def _check_options(found: ArchiveFormat, given: OptionsT, default: OptionsT) -> None:
-    for name in given.__slots__:
-        is_given = getattr(given, name) != getattr(default, name)
-        if is_given and name != "lossy" and name not in found.options:
-            owners = ", ".join(each.name for each in FORMATS.values() if name in each.options)
-            raise BadOption(
-                f"--{name.replace('_', '-')} means nothing to {found.name} archives", hint=f"it is for {owners}"
-            )
+
+def _check_options(
+    found: ArchiveFormat,
+    given: OptionsT,
+    default: OptionsT,
+    known: Callable[[ArchiveFormat], frozenset[str]],
+) -> None:
+    for name in (each.name for each in fields(given)):
+        if getattr(given, name) != getattr(default, name) and name not in known(found):
+            owners = ", ".join(each.name for each in FORMATS.values() if name in known(each))
+            option = f"--{name.replace('_', '-')}"
+            raise BadOption(f"{option} means nothing to {found.name} archives", hint=f"it is for {owners}")
 
 
 def _avro_reader(files: Files, _: ReadOptions) -> ArchiveReader:
@@ -99,35 +118,50 @@ def _avro_reader(files: Files, _: ReadOptions) -> ArchiveReader:
 
 
 def _avro_writer(files: Files, options: WriteOptions) -> ArchiveWriter:
-    from offsite.archives.avro import AvroWriter
+    from offsite.archives.avro import CODECS, AvroWriter
 
-    return AvroWriter(files=files, plain=options.plain, lossy=options.lossy)
+    writer = AvroWriter(files=files, plain=options.plain, lossy=options.lossy)
+    if options.compression is not None:
+        _check_compression(options.compression, CODECS)
+        writer = replace(writer, codec=options.compression)
+    return writer if options.segment_bytes is None else replace(writer, file_bytes=options.segment_bytes)
 
 
-def _kafka_backup_reader(files: Files, _: ReadOptions) -> ArchiveReader:
+def _kafka_backup_reader(files: Files, options: ReadOptions) -> ArchiveReader:
     from offsite.archives.kafka_backup import KafkaBackupReader
 
-    return KafkaBackupReader(files=files)
+    return KafkaBackupReader(files=files, empty_as_null=options.empty_as == EMPTY_AS_NULL, own_group=options.own_group)
 
 
 def _kafka_backup_writer(files: AppendableFiles, options: WriteOptions) -> ArchiveWriter:
     from offsite.archives.kafka_backup import KafkaBackupWriter
 
-    if options.segment_bytes is None:
-        return KafkaBackupWriter(files=files, lossy=options.lossy)
-    return KafkaBackupWriter(files=files, lossy=options.lossy, segment_bytes=options.segment_bytes)
+    writer = KafkaBackupWriter(files=files, lossy=options.lossy)
+    return writer if options.segment_bytes is None else replace(writer, segment_bytes=options.segment_bytes)
 
 
 def _osodevops_reader(files: Files, options: ReadOptions) -> ArchiveReader:
     from offsite.archives.osodevops import OsodevopsReader
 
-    return OsodevopsReader(files=files, adopt_orphans=options.adopt_orphans)
+    return OsodevopsReader(
+        files=files,
+        backup_id=options.backup_id,
+        adopt_orphans=options.adopt_orphans,
+        drop_control_like=options.drop_control_like,
+    )
 
 
 def _osodevops_writer(files: Files, options: WriteOptions) -> ArchiveWriter:
     from offsite.archives.osodevops import OsodevopsWriter
 
-    return OsodevopsWriter(files=files, lossy=options.lossy)
+    writer = OsodevopsWriter(
+        files=files,
+        backup_id=options.backup_id,
+        cluster_id=options.cluster_id,
+        offset_headers=options.offset_headers,
+        lossy=options.lossy,
+    )
+    return writer if options.segment_bytes is None else replace(writer, segment_bytes=options.segment_bytes)
 
 
 def _parquet_reader(files: Files, _: ReadOptions) -> ArchiveReader:
@@ -139,7 +173,8 @@ def _parquet_reader(files: Files, _: ReadOptions) -> ArchiveReader:
 def _parquet_writer(files: Files, options: WriteOptions) -> ArchiveWriter:
     from offsite.archives.parquet import ParquetWriter
 
-    return ParquetWriter(files=files, lossy=options.lossy)
+    writer = ParquetWriter(files=files, lossy=options.lossy)
+    return writer if options.segment_bytes is None else replace(writer, file_bytes=options.segment_bytes)
 
 
 def _jsonl_reader(files: Files, _: ReadOptions) -> ArchiveReader:
@@ -149,15 +184,24 @@ def _jsonl_reader(files: Files, _: ReadOptions) -> ArchiveReader:
 
 
 def _jsonl_writer(files: Files, options: WriteOptions) -> ArchiveWriter:
-    from offsite.archives.jsonl import JsonlWriter
+    from offsite.archives.jsonl import COMPRESSIONS, JsonlWriter
 
-    return JsonlWriter(files=files, lossy=options.lossy)
+    writer = JsonlWriter(files=files, lossy=options.lossy)
+    if options.compression is not None:
+        _check_compression(options.compression, COMPRESSIONS)
+        writer = replace(writer, compression=options.compression)
+    return writer if options.segment_bytes is None else replace(writer, file_bytes=options.segment_bytes)
 
 
 def _trivadis_reader(files: Files, options: ReadOptions) -> ArchiveReader:
     from offsite.archives.trivadis import TrivadisReader
 
-    return TrivadisReader(files=files, empty_as=options.empty_as)
+    return TrivadisReader(files=files, empty_as=options.empty_as or EMPTY_AS_NULL)
+
+
+def _check_compression(name: str, known: Sequence[str]) -> None:
+    if name not in known:
+        raise BadOption(f"there is no compression {name!r} in this format", hint=f"choose one of {', '.join(known)}")
 
 
 FORMATS = {
@@ -168,7 +212,7 @@ FORMATS = {
             summary="Avro files, one record for each Kafka record",
             reader=_avro_reader,
             writer=_avro_writer,
-            options=frozenset({"plain"}),
+            writes_with=frozenset({"plain", "compression"}),
         ),
         ArchiveFormat(
             name="kafka-backup",
@@ -176,14 +220,15 @@ FORMATS = {
             reader=_kafka_backup_reader,
             writer=_kafka_backup_writer,
             appends=True,
-            options=frozenset({"segment_bytes"}),
+            reads_with=frozenset({"empty_as", "own_group"}),
         ),
         ArchiveFormat(
             name="osodevops",
             summary="segments and manifest of osodevops/kafka-backup",
             reader=_osodevops_reader,
             writer=_osodevops_writer,
-            options=frozenset({"adopt_orphans"}),
+            reads_with=frozenset({"backup_id", "adopt_orphans", "drop_control_like"}),
+            writes_with=frozenset({"backup_id", "offset_headers"}),
         ),
         ArchiveFormat(
             name="parquet",
@@ -191,13 +236,19 @@ FORMATS = {
             reader=_parquet_reader,
             writer=_parquet_writer,
         ),
-        ArchiveFormat(name="jsonl", summary="one JSON object a line", reader=_jsonl_reader, writer=_jsonl_writer),
+        ArchiveFormat(
+            name="jsonl",
+            summary="one JSON object a line",
+            reader=_jsonl_reader,
+            writer=_jsonl_writer,
+            writes_with=frozenset({"compression"}),
+        ),
         ArchiveFormat(
             name="trivadis",
             summary="Avro files of TrivadisPF/kafka-backup, read only",
             reader=_trivadis_reader,
             writer=None,
-            options=frozenset({"empty_as"}),
+            reads_with=frozenset({"empty_as"}),
         ),
     )
 }

@@ -6,13 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.archive_options import (
-    AdoptOrphans,
-    ArchivePlace,
-    EmptyAs,
-    EmptyAsOption,
-    FormatToRead,
-)
+from offsite.cli.archive_options import ArchivePlace, ArchiveReadOptions, archive_source
+from offsite.cli.option_group import takes
 from offsite.cli.options import Output
 from offsite.cli.output import OutputFormat, emit
 from offsite.model.errors import Damaged
@@ -34,24 +29,17 @@ Limit = Annotated[int, typer.Option("--limit", min=1, help="With --file: how man
 
 
 @app.command()
+@takes(ArchiveReadOptions)
 def inspect(
-    path: ArchivePlace,
-    format_: FormatToRead,
-    file: File = None,
-    limit: Limit = 100,
-    empty_as: EmptyAs = EmptyAsOption.NULL,
-    adopt_orphans: AdoptOrphans = False,
-    output: Output = OutputFormat.TABLE,
+    options: ArchiveReadOptions, file: File = None, limit: Limit = 100, output: Output = OutputFormat.TABLE
 ) -> None:
     """Show what an archive holds, what of its source it lacks, and what is damaged.
 
     Exit code 13: something is damaged.
     """
-    from offsite.archives.formats import ReadOptions
     from offsite.services.archive_inspection import inspect, inspect_file
-    from offsite.services.archive_place import open_source
 
-    source = open_source(format_, path, ReadOptions(empty_as=empty_as.value, adopt_orphans=adopt_orphans))
+    source = archive_source(options)
     if file is not None:
         lines = inspect_file(source, file, limit=limit)
         emit(lines, output=output, render=_render_records)

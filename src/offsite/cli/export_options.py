@@ -26,6 +26,7 @@ from offsite.cli.wiring import connect
 from offsite.model.errors import BadOption
 
 if TYPE_CHECKING:
+    from offsite.services.export import ExportTarget
     from offsite.services.export_job import ExportJob
     from offsite.services.export_plan import ExportRequest
 
@@ -49,7 +50,17 @@ Lossy = Annotated[
 ]
 Plain = Annotated[bool, typer.Option("--plain", help="avro: the plain schema, which holds less than ours.")]
 SegmentBytes = Annotated[
-    int | None, typer.Option("--segment-bytes", min=1, help="kafka-backup: size at which a segment ends.")
+    int | None, typer.Option("--segment-bytes", min=1, help="Size at which a file ends, and the next one begins.")
+]
+Compression = Annotated[
+    str | None,
+    typer.Option("--compression", help="avro: null, deflate, snappy, zstandard. jsonl: none, gzip, zstd."),
+]
+BackupId = Annotated[
+    str, typer.Option("--backup-id", help="osodevops: write below a folder of this name, as the tool does.")
+]
+OffsetHeaders = Annotated[
+    bool, typer.Option("--offset-headers", help="osodevops: add the tool's x-original-* headers to each record.")
 ]
 
 
@@ -76,6 +87,9 @@ class ExportOptions:
     lossy: Lossy = False
     plain: Plain = False
     segment_bytes: SegmentBytes = None
+    compression: Compression = None
+    backup_id: BackupId = ""
+    offset_headers: OffsetHeaders = False
     bootstrap: Bootstrap = None
     kafka_config: KafkaConfigFile = None
 
@@ -87,20 +101,36 @@ class ExportOptions:
 
 def export_job(options: ExportOptions, spark_master: str | None) -> ExportJob:
     """Raises `BadOption` for what cannot be read or contradicts itself, `RepositoryNotFound`, `BackupNotFound`."""
-    from offsite.archives.formats import WriteOptions
     from offsite.pipeline.master import slots
-    from offsite.services.export_job import export_of_backup, export_of_cluster, open_target
+    from offsite.services.export_job import check_no_point, export_of_backup, export_of_cluster
 
     request = _request(options)
-    write = WriteOptions(lossy=options.lossy, plain=options.plain, segment_bytes=options.segment_bytes)
-    target = open_target(options.format, options.path, write)
+    _target(options, "")  # what is wrong with it is told before anybody is asked
     if options.source is SourceOption.KAFKA:
         if options.backup is not None:
             raise BadOption("--from kafka reads no backup", hint="leave out --backup")
         cluster = connect(options.bootstrap, options.kafka_config)
+        check_no_point(request)
+        target = _target(options, cluster.admin.cluster().cluster_id)
         return export_of_cluster(cluster, target, request, slots=slots(spark_master))
     backup = named_backup(options.repo, options.backup, otherwise=", or export a cluster with --from kafka")
-    return export_of_backup(backup, target, request)
+    return export_of_backup(backup, _target(options, backup.descriptor.cluster_id), request)
+
+
+def _target(options: ExportOptions, cluster_id: str) -> ExportTarget:
+    from offsite.archives.formats import WriteOptions
+    from offsite.services.export_job import open_target
+
+    write = WriteOptions(
+        lossy=options.lossy,
+        plain=options.plain,
+        segment_bytes=options.segment_bytes,
+        compression=options.compression,
+        backup_id=options.backup_id,
+        offset_headers=options.offset_headers,
+        cluster_id=cluster_id,
+    )
+    return open_target(options.format, options.path, write)
 
 
 def _request(options: ExportOptions) -> ExportRequest:

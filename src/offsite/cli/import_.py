@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.archive_options import (
-    AdoptOrphans,
-    ArchivePlace,
-    EmptyAs,
-    EmptyAsOption,
-    FormatToRead,
-    SkipDamaged,
-)
+from offsite.cli.archive_options import ArchiveReadOptions, SkipDamaged, archive_source
 from offsite.cli.option_group import takes
 from offsite.cli.options import BackupName, Output, Repo, SparkMaster
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit
@@ -35,18 +28,14 @@ Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Topics to 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportOptions:
+class ImportOptions(ArchiveReadOptions):
     """One field for each option, as typed."""
 
-    path: ArchivePlace
-    format: FormatToRead
     repo: Repo
     backup: BackupName
     topics: Topics = None
     exclude: Exclude = None
     skip_damaged: SkipDamaged = False
-    empty_as: EmptyAs = EmptyAsOption.NULL
-    adopt_orphans: AdoptOrphans = False
 
 
 @takes(ImportOptions)
@@ -56,14 +45,11 @@ def import_(options: ImportOptions, spark_master: SparkMaster = None, output: Ou
     The same command again adds what the archive has got since. Damage ends it with exit code 13 and nothing imported,
     unless --skip-damaged. Exit code 3: imported, but the archive has holes or damage.
     """
-    from offsite.archives.formats import ReadOptions
     from offsite.cli.progress import progress
-    from offsite.services.archive_place import open_source
     from offsite.services.import_archive import ImportRequest, plan_import, run_import
 
     repository = open_repository(options.repo)
-    read = ReadOptions(empty_as=options.empty_as.value, adopt_orphans=options.adopt_orphans)
-    source = open_source(options.format, options.path, read)
+    source = archive_source(options)
     request = ImportRequest(
         backup=options.backup,
         format=options.format,

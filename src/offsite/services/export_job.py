@@ -59,19 +59,21 @@ def export_of_backup(backup: Backup, target: ExportTarget, request: ExportReques
 
 
 def export_of_cluster(cluster: Cluster, target: ExportTarget, request: ExportRequest, *, slots: int) -> ExportJob:
-    """Raises `BadOption` for a restore point: a cluster is as it is now."""
-    point = request.point
-    if (
-        point.ends
-        or point.before
-        or any(each is not None for each in (point.commit, point.committed_at, point.checkpoint, point.at))
-    ):
-        raise BadOption(
-            "a cluster has no restore points: it is exported as it is now",
-            hint="leave the restore point out, or export from a backup with --repo and --backup",
-        )
+    """Raises `BadOption` for a restore point."""
+    check_no_point(request)
     return ExportJob(
         target=target,
         source=ClusterRecords(kafka=cluster.config, read_committed=request.read_committed),
         plan=lambda: plan_cluster_export(cluster.admin, target.writer, request, slots=slots),
     )
+
+
+def check_no_point(request: ExportRequest) -> None:
+    """A cluster is as it is now. Raises `BadOption`."""
+    point = request.point
+    named = (point.commit, point.committed_at, point.checkpoint, point.at)
+    if point.ends or point.before or any(each is not None for each in named):
+        raise BadOption(
+            "a cluster has no restore points: it is exported as it is now",
+            hint="leave the restore point out, or export from a backup with --repo and --backup",
+        )

@@ -174,7 +174,8 @@ def test_options_mean_something_to_the_format_or_are_refused(exchange: Exchange)
     several_segments(exchange)
     for format_name, options, problem in (
         ("jsonl", {"plain": True}, "--plain means nothing"),
-        ("avro", {"segment_bytes": 5}, "--segment-bytes means nothing"),
+        ("avro", {"backup_id": "b"}, "--backup-id means nothing"),
+        ("avro", {"compression": "zip"}, "no compression 'zip'"),
         ("trivadis", {}, "only read"),
         ("zip", {}, "no archive format 'zip'"),
     ):
@@ -184,3 +185,19 @@ def test_options_mean_something_to_the_format_or_are_refused(exchange: Exchange)
 
 def _folder(exchange: Exchange, name: str) -> Path:
     return Path(exchange.place(name))
+
+
+@pytest.mark.parametrize("format_name", ["kafka-backup", "osodevops"])
+def test_files_end_where_they_are_large_enough(exchange: Exchange, format_name: str) -> None:
+    exchange.commit(NewSegment(partition=0, start=0, end=5000, batches=[make_log(0, 5000)]))
+    one = exchange.export(format_name, "b")
+    many = exchange.export(format_name, "a", options=WriteOptions(segment_bytes=20_000))
+    assert (one.files, many.files > 2) == (1, True)
+    assert_holds_all(exchange, format_name)
+
+
+@pytest.mark.parametrize(("format_name", "compression"), [("avro", "null"), ("avro", "deflate"), ("jsonl", "zstd")])
+def test_archives_are_compressed_as_asked(exchange: Exchange, format_name: str, compression: str) -> None:
+    several_segments(exchange)
+    exchange.export(format_name, "a", options=WriteOptions(compression=compression))
+    assert_holds_all(exchange, format_name)
