@@ -13,18 +13,19 @@ from offsite.archives.kafka_backup.records_file import FIRST_POSITION, RecordsFi
 from offsite.archives.kafka_backup.segment_index import Entries
 from offsite.archives.kafka_backup.segment_index_file import SegmentIndexFile
 from offsite.archives.kafka_backup.segment_reader import SegmentReader
-from offsite.archives.kafka_backup.walk import Walk, Whole
+from offsite.archives.kafka_backup.walk import Skipped, Walk, Whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
     """Offsets `first` to `last`, both inside. `is_indexed`: an index describes all of it, as far as its ends tell (of
-    small segments nobody asked)."""
+    small segments nobody asked). `ends_whole`: the file ends with its last record."""
 
     segment: Segment
     first: int
     last: int
     is_indexed: bool
+    ends_whole: bool
 
 
 def extent_of(files: Files, segment: Segment, *, small_bytes: int = 0) -> Extent | None:
@@ -65,29 +66,32 @@ def _small(files: Files, segment: Segment) -> Extent | None:
     is_whole = bool(offsets) and FIRST_POSITION + run.ends[-1] == file.size_bytes
     if not is_whole or not all(map(lt, offsets, offsets[1:])):
         return None
-    return Extent(segment=segment, first=offsets[0], last=offsets[-1], is_indexed=False)
+    return Extent(segment=segment, first=offsets[0], last=offsets[-1], is_indexed=False, ends_whole=True)
 
 
 def _indexed(segment: Segment, file: RecordsFile, first: int, last_entry: Entries) -> Extent:
     """The records behind the last entry, if any, are walked."""
     last = last_entry.offsets[0]
     if last_entry.end(0) == file.size_bytes:
-        return Extent(segment=segment, first=first, last=last, is_indexed=True)
+        return Extent(segment=segment, first=first, last=last, is_indexed=True, ends_whole=True)
     walk = Walk(file, last_entry.positions[0], file.size_bytes, last - 1)
-    for _ in walk.steps():
-        pass
-    return Extent(segment=segment, first=first, last=max(last, walk.last), is_indexed=False)
+    steps = list(map(type, walk.steps()))
+    last = max(last, walk.last)
+    return Extent(segment=segment, first=first, last=last, is_indexed=False, ends_whole=Skipped not in steps)
 
 
 def _read_through(files: Files, segment: Segment) -> Extent | None:
     """Reads all. When damage comes first, so does the offset that the name says: the damage belongs to this segment."""
     first = last = -1
+    ends_whole = False
     for step in SegmentReader(files, segment).steps():
         if isinstance(step, Whole):
             first = step.records[0].offset if first < 0 else first
             last = step.records[-1].offset
-        elif first < 0:
-            first = segment.start
+            ends_whole = True
+        elif isinstance(step, Skipped):
+            first = segment.start if first < 0 else first
+            ends_whole = False
     if last < 0:
         return None
-    return Extent(segment=segment, first=first, last=last, is_indexed=False)
+    return Extent(segment=segment, first=first, last=last, is_indexed=False, ends_whole=ends_whole)

@@ -24,14 +24,15 @@ class _Part:
 
 
 def plan_pieces(files: Files, runs: Sequence[list[Extent]], piece_bytes: int = PIECE_BYTES) -> Iterator[Piece]:
-    """Disjoint and rising pieces of one partition; the last has no end. Nothing for no runs."""
+    """Disjoint and rising pieces of one partition. The last has no end when there is damage behind its last record, so
+    that its task tells of it. Nothing for no runs."""
     if not runs:
         return
     segment = runs[0][0].segment
     parts = [part for run in runs for part in _parts(files, run, piece_bytes)]
     joined = list(_joined(parts, piece_bytes))
     ends: list[int | None] = [part.start for part in joined[1:]]
-    for part, end in zip(joined, [*ends, None], strict=True):
+    for part, end in zip(joined, [*ends, _end(runs[-1])], strict=True):
         yield Piece(
             topic=segment.topic,
             partition=segment.partition,
@@ -40,6 +41,11 @@ def plan_pieces(files: Files, runs: Sequence[list[Extent]], piece_bytes: int = P
             files=part.files,
             size_bytes=part.size_bytes,
         )
+
+
+def _end(last_run: Sequence[Extent]) -> int | None:
+    is_whole = all(extent.ends_whole for extent in last_run)
+    return max(extent.last for extent in last_run) + 1 if is_whole else None
 
 
 def _parts(files: Files, run: list[Extent], piece_bytes: int) -> Iterator[_Part]:
