@@ -23,6 +23,7 @@ from bench.rounds import Rounds
 from bench.samples import Samples
 from bench.scale import CODECS, FULL, QUICK, Scale
 from bench.startup import SMALL, Startup
+from bench.table_scan import measure_table_scan
 from offsite.pipeline.session import SparkRunner
 
 
@@ -40,6 +41,7 @@ def run_bench(scale: Scale, folder: Path) -> Report:
     """Everything, in a new broker below `folder`."""
     startup, costs = Samples(), Samples()
     measure_checksums(costs)
+    measure_table_scan(costs, folder)
     payload = write_payload(folder / "payload")
     with running_cluster(folder / "kafka") as cluster:
         _fill(cluster, scale, payload)
