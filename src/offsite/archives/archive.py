@@ -45,6 +45,17 @@ def refuse_damage(damage: Damage) -> None:
     raise DamagedArchive(str(damage), hint="take what is whole with --skip-damaged")
 
 
+def collect_damage(into: list[Damage], *, skip: bool) -> OnDamage:
+    """Notes go `into` the list, and so does damage, unless that is not to be skipped: then it is refused."""
+
+    def on_damage(damage: Damage) -> None:
+        if not skip:
+            refuse_damage(damage)
+        into.append(damage)
+
+    return on_damage
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
     """What one task reads: the records of one partition with offsets in `[start, end)`, which lie in `files`.

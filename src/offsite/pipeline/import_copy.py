@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from offsite.archives.archive import ArchiveReader, Damage, Piece, refuse_damage
+from offsite.archives.archive import ArchiveReader, Damage, Piece, collect_damage
 from offsite.log.batch import scan
 from offsite.log.chunk import Chunk
 from offsite.log.codec import ZSTD
@@ -57,12 +57,7 @@ def import_piece(task: ImportTask, *, ends: ImportEnds) -> ImportReceipt:
     Raises `DamagedArchive` unless damage is skipped, and what the two ends raise; then nothing of it is committed.
     """
     damages: list[Damage] = []
-
-    def on_damage(damage: Damage) -> None:
-        if not ends.skip_damaged:
-            refuse_damage(damage)
-        damages.append(damage)
-
+    on_damage = collect_damage(damages, skip=ends.skip_damaged)
     copy = _Copy(task, ends)
     copy.run(batches_of(ends.reader.read(task.piece, on_damage), codec=ZSTD))
     return ImportReceipt(

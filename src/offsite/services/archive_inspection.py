@@ -98,8 +98,8 @@ def inspect(source: ArchiveSource) -> Inspection:
             )
             for h in contents.holes
         ),
-        fidelity=contents.fidelity,
-        damaged=tuple(dict.fromkeys(damages)),
+        fidelity=(*contents.fidelity, *dict.fromkeys(str(damage) for damage in damages if damage.is_note)),
+        damaged=_real(damages),
     )
 
 
@@ -123,7 +123,7 @@ def inspect_file(source: ArchiveSource, file: str, *, limit: int) -> RecordLines
         )
         for placed in islice(records, limit)
     )
-    return RecordLines(archive=source.place, file=file, records=lines, damaged=tuple(damages))
+    return RecordLines(archive=source.place, file=file, records=lines, damaged=_real(damages))
 
 
 def reindex(place: str, topic: str | None = None) -> Reindexed:
@@ -132,6 +132,10 @@ def reindex(place: str, topic: str | None = None) -> Reindexed:
     if isinstance(files, ArchiveBucket):
         raise BadOption(f"indexes are mended in folders, and {place} is none", hint="copy the archive into a folder")
     return kafka_backup.reindex(files, topic)
+
+
+def _real(damages: Sequence[Damage]) -> tuple[Damage, ...]:
+    return tuple(dict.fromkeys(damage for damage in damages if not damage.is_note))
 
 
 def _text(data: bytes | None) -> str | None:

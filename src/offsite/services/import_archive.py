@@ -16,7 +16,7 @@ from offsite.archives.archive import (
     ArchiveTopic,
     Damage,
     Piece,
-    refuse_damage,
+    collect_damage,
 )
 from offsite.kafka.groups import FetchedGroups
 from offsite.log.range import TopicPartition
@@ -105,7 +105,7 @@ def plan_import(repository: Repository, reader: ArchiveReader, request: ImportRe
     known = _known(repository, request)
     selection = _selection(request, known)
     damages: list[Damage] = []
-    contents = reader.contents(damages.append if request.skip_damaged else refuse_damage)
+    contents = reader.contents(collect_damage(damages, skip=request.skip_damaged))
     base = known.state() if known else BackupState(backup=BackupLayout(backup=request.backup).backup)
     topics = _selected(contents.topics, selection, request)
     chosen = {topic.topic for topic in topics}

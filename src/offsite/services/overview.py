@@ -141,10 +141,12 @@ def read_status(repository: Repository, *, stale_after_s: int = STALE_AFTER_S) -
 
 def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int) -> BackupStatus:
     try:
-        state = repository.backup(name).state()
+        backup = repository.backup(name)
+        state = backup.state()
     except OffsiteError as error:
         return _judged(name, [f"{error.id}: {error.message}"], BackupState(backup=name), now_ms)
-    return _judged(name, list(_problems(state, now_ms, stale_after_s)), state, now_ms)
+    fresh_for_s = None if import_origin(backup.descriptor) else stale_after_s  # an archive may be as old as it likes
+    return _judged(name, list(_problems(state, now_ms, fresh_for_s)), state, now_ms)
 
 
 def _judged(name: str, problems: list[str], state: BackupState, now_ms: int) -> BackupStatus:
@@ -158,12 +160,12 @@ def _judged(name: str, problems: list[str], state: BackupState, now_ms: int) -> 
     )
 
 
-def _problems(state: BackupState, now_ms: int, stale_after_s: int) -> Iterable[str]:
+def _problems(state: BackupState, now_ms: int, stale_after_s: int | None) -> Iterable[str]:
     if not state.history:
         yield "no restore point yet"
         return
     age_s = (now_ms - state.committed_at_ms) // 1000
-    if age_s > stale_after_s:
+    if stale_after_s is not None and age_s > stale_after_s:
         yield f"last backup {format_duration(age_s)} ago"
     if state.holes:
         lost = sum(hole.end - hole.start for hole in state.holes)

@@ -1,0 +1,61 @@
+"""Where a restore straight from an archive keeps its copy, and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from offsite.cli.restore_source import RestoreRunOptions, backup_to_restore
+from offsite.model.errors import BadOption, TargetNotEmpty
+from tests.inline_runner import InlineRunner
+
+PEERS = Path(__file__).parents[2] / "fixtures" / "peers" / "kafka-backup"
+
+
+@pytest.fixture
+def staging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "offsite" / "staging"
+
+
+OPTIONS = RestoreRunOptions(archive=str(PEERS), format="kafka-backup")
+
+
+def test_the_copy_is_kept_while_the_restore_has_not_succeeded_and_then_goes(
+    staging: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(TargetNotEmpty):
+        fail_to_restore(OPTIONS)
+    assert f"kept in {staging}" in capsys.readouterr().err
+    with backup_to_restore(OPTIONS, InlineRunner()) as backup:
+        assert backup.state().seq == 1, "the same command goes on with the copy"
+    assert list(staging.iterdir()) == []
+
+
+def fail_to_restore(options: RestoreRunOptions) -> None:
+    with backup_to_restore(options, InlineRunner()):
+        raise TargetNotEmpty("the target is not empty")
+
+
+@pytest.mark.parametrize("options", [replace(OPTIONS, keep_staging=True), replace(OPTIONS, groups=["all"])])
+def test_the_copy_is_kept_where_it_is_the_way_back(options: RestoreRunOptions, staging: Path) -> None:
+    with backup_to_restore(options, InlineRunner()) as backup:
+        assert sum(segment.records for segment in backup.state().all_segments()) == 995
+    assert len(list(staging.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        RestoreRunOptions(archive="a"),
+        RestoreRunOptions(archive="a", format="avro", backup="b"),
+        RestoreRunOptions(repo="r", backup="b", format="avro"),
+        RestoreRunOptions(repo="r", backup="b", keep_staging=True),
+        RestoreRunOptions(repo="r"),
+    ],
+)
+def test_an_archive_or_a_backup_is_restored(options: RestoreRunOptions) -> None:
+    with pytest.raises(BadOption), backup_to_restore(options, InlineRunner()):
+        pass
