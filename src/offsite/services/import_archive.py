@@ -128,14 +128,19 @@ def run_import(
     runner: Runner,
     on_progress: OnProgress | None = None,
 ) -> ImportResult:
-    """Copy and commit; the first run makes the backup.
+    """Copy and commit; the first run makes the backup, when all is copied: a failed one leaves none without content.
 
     Raises `DamagedArchive` (nothing is committed then), `CommitLost`, and what the ends raise.
     """
     request = plan.request
-    backup = _backup(repository, plan)
-    ends = ImportEnds(reader=reader, store=repository.store, layout=backup.layout, skip_damaged=request.skip_damaged)
+    ends = ImportEnds(
+        reader=reader,
+        store=repository.store,
+        layout=BackupLayout(backup=request.backup),
+        skip_damaged=request.skip_damaged,
+    )
     receipts = runner.run(plan.tasks, partial(import_piece, ends=ends), on_progress=on_progress) if plan.tasks else []
+    backup = _backup(repository, plan)
     fetched = FetchedGroups(groups=plan.contents.groups, failed=()) if plan.contents.groups else None
     snapshot, saved = save_groups(backup, plan.base, fetched, plan.shapes)
     changes = _changes(plan, receipts, snapshot)
