@@ -1,7 +1,8 @@
 """The committed offsets of one partition: a JSON object, group → next offset to read. Pure.
 
 The tool rewrites it in place, so a crash leaves it empty or cut: then it says nothing. Groups stand in the order of the
-hash map that the tool keeps them in, so that our files are the same bytes as its own.
+hash map that the tool keeps them in, so that our files are the same bytes as its own. Groups that share a slot of it
+stand as they came from the broker, for which we take the order of the partitions of `__consumer_offsets` they live in.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from collections.abc import Mapping
 
 _FIRST_TABLE_SIZE = 16
 _MAX_LOAD = 0.75
+_OFFSETS_PARTITIONS = 50  # the broker's default; GroupCoordinator: abs(hash of the group) % partitions
 
 
 def encode_group_file(offsets: Mapping[str, int]) -> bytes:
-    """Groups that share a slot of the hash map keep the order that they are given in."""
+    """The whole file."""
     ordered = {group: offsets[group] for group in _in_hash_order(offsets)}
     return json.dumps(ordered, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -34,13 +36,18 @@ def _in_hash_order(groups: Mapping[str, int]) -> list[str]:
     slots = _FIRST_TABLE_SIZE
     while len(groups) > slots * _MAX_LOAD:
         slots *= 2
-    return sorted(groups, key=lambda group: _spread_hash(group) % slots)
+    return sorted(groups, key=lambda group: (_spread(_hash(group)) % slots, abs(_hash(group)) % _OFFSETS_PARTITIONS))
 
 
-def _spread_hash(text: str) -> int:
-    """What a Java `HashMap` makes of `String.hashCode()` (documented there: s[0]·31^(n-1) + … over UTF-16 units)."""
-    units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
+def _spread(code: int) -> int:
+    """What a Java `HashMap` makes of a hash code, to find its slot."""
+    unsigned = code & 0xFFFFFFFF
+    return unsigned ^ (unsigned >> 16)
+
+
+def _hash(text: str) -> int:
+    """Java's `String.hashCode()`: s[0]·31^(n-1) + … over UTF-16 units, as a signed 32-bit number."""
     code = 0
-    for unit in units:
+    for unit in memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H"):
         code = (31 * code + unit) & 0xFFFFFFFF
-    return code ^ (code >> 16)
+    return code - (1 << 32) if code >> 31 else code

@@ -202,7 +202,7 @@ def test_a_flip_without_an_index_harms_at_most_the_record_that_it_hits_and_its_n
 def test_damage_at_random_never_ends_in_anything_but_a_report() -> None:
     dice = random.Random(20_260_101)
     whole = made(records(0, 40))
-    for _ in range(150):
+    for _ in range(80):
         files = whole.copy()
         for _ in range(dice.randint(1, 4)):
             key = dice.choice(sorted(files.contents))
