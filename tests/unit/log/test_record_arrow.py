@@ -24,9 +24,7 @@ _TIMES = st.integers(-1, 1 << 45)
 @st.composite
 def _batches(draw: st.DrawFn, headers: st.SearchStrategy = _HEADERS) -> bytes:
     offsets = sorted(draw(st.sets(st.integers(0, 300), min_size=1, max_size=12)))
-    records = [
-        Record(offset, draw(_TIMES), 0, draw(_BLOBS), draw(_BLOBS), tuple(draw(headers))) for offset in offsets
-    ]
+    records = [Record(offset, draw(_TIMES), 0, draw(_BLOBS), draw(_BLOBS), tuple(draw(headers))) for offset in offsets]
     codec = draw(st.sampled_from([NONE, GZIP, SNAPPY, LZ4, ZSTD]))
     return bytes(encode(records, codec=codec, is_append_time=draw(st.booleans())))
 
@@ -125,9 +123,9 @@ def test_a_batch_damaged_inside_leaves_no_row_behind() -> None:
 
 def test_it_is_full_after_many_records_or_large_ones() -> None:
     columns = ArrowColumns(topic="t", partition=0)
-    columns.add_records([Record(n, 0, 0, None, b"x") for n in range(1999)], commit=1)
+    columns.add_records([Record(n, 0, 0, None, b"x") for n in range(4999)], commit=1)
     assert not columns.is_full
-    columns.add_records([Record(1999, 0, 0, None, b"x")], commit=1)
+    columns.add_records([Record(4999, 0, 0, None, b"x")], commit=1)
     assert columns.is_full
     columns.take()
     assert not columns.is_full
