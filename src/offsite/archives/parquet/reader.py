@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 __all__ = ["ParquetReader"]
 
 _BATCH_RECORDS = 2_000
+_OPTIONS = {
+    "page_checksum_verification": True,
+    "pre_buffer": False,  # that starts threads
+    "coerce_int96_timestamp_unit": "us",  # Spark's old timestamps: as nanoseconds those after 2262 would turn over
+}
 _WHOLE_BYTES = 64 << 20
 """Files up to this size are read as one: what offsite writes is about half of it."""
 
@@ -58,7 +63,7 @@ class _ParquetFiles:
 
         place = self._place(source)
         try:
-            with parquet.ParquetFile(place, page_checksum_verification=True, pre_buffer=False) as file:
+            with parquet.ParquetFile(place, **_OPTIONS) as file:
                 for number in range(file.num_row_groups):
                     yield from _row_group(_RowGroup(file, number, place, source.key), of, on_damage)
         except _errors() as error:

@@ -1,5 +1,6 @@
 """Records as Arrow tables and back: the columns of Spark's Kafka source, and two more.
 
+Topic and partition are said by the folders, as Spark lays out tables: readers stumble over columns that are in both.
 Times are whole milliseconds in microseconds. A record without headers has null there, as Spark's source gives it.
 `leaderEpoch` and `producerId` belong to batches, which records do not know: they are there, and null.
 pyarrow is imported where it is used.
@@ -40,8 +41,6 @@ def table_schema() -> pa.Schema:
         [
             pa.field("key", pa.binary()),
             pa.field("value", pa.binary()),
-            pa.field("topic", pa.string()),
-            pa.field("partition", pa.int32()),
             pa.field("offset", pa.int64()),
             pa.field("timestamp", pa.timestamp("us", tz="UTC")),
             pa.field("timestampType", pa.int32()),
@@ -52,7 +51,7 @@ def table_schema() -> pa.Schema:
     )
 
 
-def table_of(columns: RecordColumns, of: TopicPartition, losses: Losses) -> pa.Table:
+def table_of(columns: RecordColumns, losses: Losses) -> pa.Table:
     """Raises `NotRepresentable` for times that no timestamp holds, and header names that are not UTF-8."""
     import pyarrow as pa
 
@@ -61,8 +60,6 @@ def table_of(columns: RecordColumns, of: TopicPartition, losses: Losses) -> pa.T
         [
             pa.array(columns.keys, pa.binary()),
             pa.array(columns.values, pa.binary()),
-            pa.repeat(pa.scalar(of.topic, pa.string()), rows),
-            pa.repeat(pa.scalar(of.partition, pa.int32()), rows),
             pa.array(columns.offsets, pa.int64()),
             pa.array(_microseconds(columns, losses), pa.int64()).cast(schema.field("timestamp").type),
             pa.array(columns.timestamp_types, pa.int32()),

@@ -26,7 +26,7 @@ __all__ = ["ParquetWriter"]
 _ROW_GROUP_BYTES = 8 << 20
 _ROW_GROUP_RECORDS = 64 << 10
 """A row group ends with the group of records that brings it to one of these: readers take one into memory."""
-_REPEATING = ["topic", "partition", "timestampType"]
+_REPEATING = ["timestampType"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class _ParquetFile:
         import pyarrow as pa
         from pyarrow import parquet
 
-        self._losses, self._of = losses, losses.log_range.topic_partition
+        self._losses = losses
         self._sink = pa.BufferOutputStream()
         self._writer = parquet.ParquetWriter(
             self._sink,
@@ -107,4 +107,4 @@ class _ParquetFile:
 
     def _table(self) -> pa.Table:
         columns = (tuple(chain.from_iterable(column)) for column in zip(*self._waiting, strict=True))
-        return table_of(RecordColumns._make(columns), self._of, self._losses)
+        return table_of(RecordColumns._make(columns), self._losses)
