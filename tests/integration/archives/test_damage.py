@@ -1,0 +1,90 @@
+"""Damaged archives: said by file and byte, refused as a whole, and the undamaged rest taken only when asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from offsite.model.errors import DamagedArchive
+from tests.batches import make_log
+from tests.integration.archives.exchange import ALL_FORMATS, Exchange, NewSegment, group
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "cut in the middle": lambda data: data[: len(data) // 2],
+    "one byte": lambda _: b"x",
+    "empty": lambda _: b"",
+    "noise": lambda data: b"\xa5" * len(data),
+    "a wrong beginning": lambda data: b"XXXX" + data[4:],
+}
+SUFFIXES = {
+    "avro": "*.data",
+    "kafka-backup": "*_records",
+    "osodevops": "*.bin*",
+    "parquet": "*.parquet",
+    "jsonl": "*.jsonl",
+}
+
+
+CASES = [
+    (name, damage)
+    for name in ALL_FORMATS
+    for damage in DAMAGES
+    if (name, damage) != ("kafka-backup", "empty")  # its writer leaves empty files when it crashes
+]
+
+
+@pytest.mark.parametrize(("format_name", "damage"), CASES)
+def test_a_damaged_file_is_named_and_the_rest_is_taken_when_asked_for(
+    exchange: Exchange, format_name: str, damage: str
+) -> None:
+    for number in (0, 1):
+        exchange.commit(NewSegment(partition=number, start=0, end=100, batches=[make_log(0, 100)]))
+    exchange.export(format_name, "a")
+    file = min(Path(exchange.place("a")).rglob(SUFFIXES[format_name]), key=str)
+    file.write_bytes(DAMAGES[damage](file.read_bytes()))
+    with pytest.raises(DamagedArchive, match=rf"{re.escape(file.name)} at byte \d+: "):
+        exchange.bring_in(format_name, "a", "back")
+    assert exchange.repository.backups() == ("original",)
+    rest = exchange.bring_in(format_name, "a", "back", skip_damaged=True)
+    assert {Path(each.file).name for each in rest.damaged} == {file.name}
+    original, back = exchange.content("original"), exchange.content("back")
+    assert back["orders", 1] == original["orders", 1]
+    assert set(back.get(("orders", 0), ())) <= set(original["orders", 0]), "nothing is made up"
+
+
+@pytest.mark.parametrize("format_name", [name for name in ALL_FORMATS if name != "kafka-backup"])
+def test_a_file_that_is_gone_is_missed(exchange: Exchange, format_name: str) -> None:
+    for start in (0, 100):
+        exchange.commit(NewSegment(partition=0, start=start, end=start + 100, batches=[make_log(start, start + 100)]))
+        exchange.export(format_name, "a")
+    file = min(Path(exchange.place("a")).rglob(SUFFIXES[format_name]), key=str)
+    file.unlink()
+    with pytest.raises(DamagedArchive, match=re.escape(file.name)):
+        exchange.bring_in(format_name, "a", "back")
+
+
+@pytest.mark.parametrize("damage", ["one byte", "cut in the middle", "noise"])
+@pytest.mark.parametrize("format_name", ALL_FORMATS)
+def test_a_damaged_index_is_named_or_does_no_harm(exchange: Exchange, format_name: str, damage: str) -> None:
+    for number in (0, 1):
+        exchange.commit(
+            NewSegment(partition=number, start=0, end=100, batches=[make_log(0, 100)]), groups=group("g", (0, 7))
+        )
+    exchange.export(format_name, "a")
+    folder = Path(exchange.place("a"))
+    indexes = sorted({each for each in folder.rglob("*") if each.is_file()} - set(folder.rglob(SUFFIXES[format_name])))
+    assert indexes
+    for number, index in enumerate(indexes):
+        whole = index.read_bytes()
+        index.write_bytes(DAMAGES[damage](whole))
+        try:
+            exchange.bring_in(format_name, "a", f"back-{number}")
+        except DamagedArchive as refused:
+            named = index.name in refused.message
+        else:
+            named = exchange.content(f"back-{number}") == exchange.content("original")
+        assert named, index
+        index.write_bytes(whole)
