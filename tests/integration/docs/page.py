@@ -26,10 +26,13 @@ _MASKS = (
     (re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}"), "RESTORE"),
     (re.compile(r"\d{20}-[0-9a-f]{8}"), "START-ATTEMPT"),
     (re.compile(r"\[\d+, \d+\): "), "RANGE: "),
-    (re.compile(r"\b[\w-]{22}(?=, (topics|after|first|this|offsets)| against|$)"), "CLUSTER"),
+    (re.compile(r"\b[\w-]{22}(?=, (topics|after|first|this|offsets)| against| into|$)"), "CLUSTER"),
     (re.compile(r"pid \d+"), "PID"),
     (re.compile(r"\d[\d.]* (B|KiB|MiB)"), "SIZE"),
     (re.compile(r"[\w. ]+ old$"), "AGE old"),
+    (re.compile(r"\b(byte|offset) \d+"), r"\1 N"),
+    (re.compile(r"\d+ records, index"), "N records, index"),
+    (re.compile(r"^orders/\d+@\d+  TIME  NULL  order \d+$"), "RECORD"),
 )
 
 

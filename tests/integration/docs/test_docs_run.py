@@ -15,9 +15,12 @@ from offsite.sandbox.ports import free_ports
 from tests.conftest import running
 from tests.integration.docs.page import commands, is_shown, run
 
-HOW_TOS = ("prove", "choose", "settings", "bad-deploy", "cluster-gone", "move", "deleted-topic", "groups")
+HOW_TOS = (
+    *("prove", "table", "other-tools", "choose", "settings"),
+    *("bad-deploy", "cluster-gone", "move", "deleted-topic", "groups"),
+)
 """In an order in which no page spoils the cluster for the next one."""
-LONG = ("choose", "cluster-gone", "groups")
+LONG = ("choose", "cluster-gone", "groups", "other-tools")
 """Half a minute and more each: with the long tests."""
 
 pytestmark = pytest.mark.timeout(600)  # up to four JVMs a page
