@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from offsite import __version__
 from offsite.model.errors import BackupExists, BackupNotFound, RepositoryExists, RepositoryNotFound
 from offsite.model.names import check_backup_name
 from offsite.model.selection import TopicSelection
+from offsite.model.version import __version__
 from offsite.repository.attempt import random_repository_id
 from offsite.repository.backup import Backup
 from offsite.repository.descriptor import (
