@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
@@ -27,35 +26,22 @@ from tests.integration.e2e.site import BACKUP, Site, new_name
 from tests.integration.e2e.transactions import with_transaction
 from tests.integration.kafka.cluster import Cluster
 from tests.integration.kafka.test_outage import killed_and_started_again
-
-TaskT = TypeVar("TaskT")
-ResultT = TypeVar("ResultT")
+from tests.passing_runner import PassingRunner, ResultT, TaskT
 
 
-class Outages:
+class Outages(PassingRunner):
     """A runner whose tasks begin when the broker was just killed; it is started again while they wait."""
 
     def __init__(self, inner: Runner, sandbox: Sandbox) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._sandbox = sandbox
-
-    def begin(self) -> None:
-        self._inner.begin()
-
-    def close(self) -> None:
-        self._inner.close()
-
-    def run(
-        self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
-    ) -> list[ResultT]:
-        return self._inner.run(tasks, function, on_progress=on_progress)
 
     def run_all(
         self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
     ) -> list[Done[ResultT] | Failed]:
         starting = killed_and_started_again(self._sandbox)
         try:
-            return self._inner.run_all(tasks, function, on_progress=on_progress)
+            return super().run_all(tasks, function, on_progress=on_progress)
         finally:
             starting.join()
 

@@ -32,10 +32,9 @@ from tests.faulty_store import Crash
 from tests.integration.e2e.site import BACKUP, SLOTS, Site, new_name
 from tests.integration.e2e.test_proof import messages
 from tests.integration.e2e.transactions import with_transaction
+from tests.passing_runner import PassingRunner, ResultT, TaskT
 
 T = TypeVar("T")
-TaskT = TypeVar("TaskT")
-ResultT = TypeVar("ResultT")
 
 GROUP, COMMITTED = "steps", 40
 STEPS_MIN, STEPS_MAX = 6, 40
@@ -82,28 +81,22 @@ class SteppedAdmin(ClusterAdmin):
         return self._steps.passed(super()._ask_controller(request))
 
 
-class SteppedRunner:
+class SteppedRunner(PassingRunner):
     """Dies after the copy, and after the proof."""
 
     def __init__(self, inner: Runner, steps: Steps) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._steps = steps
-
-    def begin(self) -> None:
-        self._inner.begin()
-
-    def close(self) -> None:
-        self._inner.close()
 
     def run(
         self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
     ) -> list[ResultT]:
-        return self._steps.passed(self._inner.run(tasks, function, on_progress=on_progress))
+        return self._steps.passed(super().run(tasks, function, on_progress=on_progress))
 
     def run_all(
         self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
     ) -> list[Done[ResultT] | Failed]:
-        return self._steps.passed(self._inner.run_all(tasks, function, on_progress=on_progress))
+        return self._steps.passed(super().run_all(tasks, function, on_progress=on_progress))
 
 
 def source_topic(site: Site) -> str:
