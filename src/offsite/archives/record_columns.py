@@ -43,8 +43,10 @@ class RecordColumns(NamedTuple):
 
     def size_bytes(self) -> int:
         """Of keys, values and header values."""
-        headers = sum(len(value) for each in self.headers for _, value in each if value) if any(self.headers) else 0
-        return _total_bytes(self.keys) + _total_bytes(self.values) + headers
+        return _total_bytes(self.keys) + _total_bytes(self.values) + self.header_bytes()
+
+    def header_bytes(self) -> int:
+        return sum(len(value) for each in self.headers for _, value in each if value) if any(self.headers) else 0
 
 
 class RecordGroups:
@@ -57,7 +59,7 @@ class RecordGroups:
     def add(self, records: Sequence[Record]) -> Iterator[RecordColumns]:
         """The groups that are full now."""
         self._waiting += records
-        self._waiting_bytes += _total_bytes(map(_KEY, records)) + _total_bytes(map(_VALUE, records))
+        self._waiting_bytes += _blob_bytes(records)
         if len(self._waiting) >= GROUP_RECORDS or self._waiting_bytes >= GROUP_BYTES:
             yield from self._full()
 
@@ -71,17 +73,17 @@ class RecordGroups:
 
     def _full(self) -> Iterator[RecordColumns]:
         columns, start = RecordColumns.of(self._waiting), 0
-        for end in _group_ends(columns):
+        for end in _group_ends(columns, self._waiting_bytes + columns.header_bytes()):
             yield columns.part(start, end)
             start = end
         self._waiting = self._waiting[start:]
-        self._waiting_bytes = columns.part(start, len(columns.offsets)).size_bytes()
+        self._waiting_bytes = _blob_bytes(self._waiting)
 
 
-def _group_ends(columns: RecordColumns) -> Sequence[int]:
+def _group_ends(columns: RecordColumns, size_bytes: int) -> Sequence[int]:
     """Where full groups end."""
     records = len(columns.offsets)
-    if columns.size_bytes() < GROUP_BYTES:  # then no part of them can be too large
+    if size_bytes < GROUP_BYTES:  # then no part of them can be too large
         return range(GROUP_RECORDS, records + 1, GROUP_RECORDS)
     ends, count, group_bytes = [], 0, 0
     for position in range(records):
@@ -90,6 +92,10 @@ def _group_ends(columns: RecordColumns) -> Sequence[int]:
             ends.append(position + 1)
             count = group_bytes = 0
     return ends
+
+
+def _blob_bytes(records: Sequence[Record]) -> int:
+    return _total_bytes(map(_KEY, records)) + _total_bytes(map(_VALUE, records))
 
 
 def _total_bytes(blobs: Iterable[bytes | None]) -> int:
