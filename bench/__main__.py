@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench import kafka_tools
+from bench.avro_export import measure_avro_export
 from bench.checksums import measure_checksums
 from bench.cluster import Cluster, running_cluster
 from bench.copies import Copies
@@ -49,6 +50,8 @@ def run_bench(scale: Scale, folder: Path) -> Report:
         for number in range(scale.repeats):
             _say(f"start-up, repeat {number + 1} of {scale.repeats}")
             Startup(cluster=cluster, scale=scale, folder=folder / "repository").run(startup)
+        _say("exports into Avro")
+        measure_avro_export(costs, cluster, records=scale.records, folder=folder, repeats=scale.repeats)
     return Report(
         machine=describe_machine(),
         scale=scale,
