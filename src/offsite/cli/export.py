@@ -73,15 +73,18 @@ def export(
 def _show_plan(job: ExportJob, output: OutputFormat) -> None:
     from offsite.services.export_report import report_export
 
-    emit(report_export(job.plan(), job.target), output=output, render=_render_plan)
+    with job.alone():  # planning repairs what a crash left
+        plan = job.plan()
+    emit(report_export(plan, job.target), output=output, render=_render_plan)
 
 
 def _run(job: ExportJob, runner: Runner, label: str) -> ExportResult:
     from offsite.cli.progress import progress
 
-    plan = job.plan()
-    with progress(f"export {label}".strip(), total_bytes=plan.estimated_bytes) as on_progress:
-        return job.run(plan, runner, on_progress=on_progress)
+    with job.alone():
+        plan = job.plan()
+        with progress(f"export {label}".strip(), total_bytes=plan.estimated_bytes) as on_progress:
+            return job.run(plan, runner, on_progress=on_progress)
 
 
 def _follow(job: ExportJob, runner: Runner, interval_s: float, output: OutputFormat) -> None:

@@ -124,7 +124,7 @@ class Backup:
         write = WriteOptions(lossy=lossy, plain=plain, segment_bytes=segment_bytes)
         request = ExportRequest(point=parse_restore(cast("RestoreWords", words)), groups=parse_groups(groups or ()))
         job = export_of_backup(self._backup, open_target(format, place, write), request)
-        with self._engine.runner() as runner:
+        with job.alone(), self._engine.runner() as runner:
             return job.run(job.plan(), runner, on_progress=on_progress)
 
     def to_df(

@@ -214,6 +214,12 @@ class TopicReplaced(Conflict):
     id = "OFF-1103"
 
 
+class ArchiveBusy(Conflict):
+    """Another process exports into the same archive, or did while this one wrote: nothing of this run counts."""
+
+    id = "OFF-1104"
+
+
 # -- Damaged -----------------------------------------------------------------------------------------------------------
 
 

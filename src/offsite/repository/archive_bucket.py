@@ -6,6 +6,7 @@ Retries, errors and the client itself are those of `CloudStore`. Nothing here ca
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from offsite.log.buffer import Buffer
@@ -40,6 +41,12 @@ class ArchiveBucket:
         metadata = {LAST_MESSAGE_MS: str(last_message_ms)} if last_message_ms >= 0 else {}
         unsigned = memoryview(data).cast("B")  # Arrow's buffers are of signed bytes, which the client does not take
         self.store.put_overwrite(key, unsigned, metadata=metadata)
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Does nothing: an object store has no lock that ends with its holder. Who writes looks whether it was alone
+        when it has written (`services.export`)."""
+        yield
 
     def delete(self, key: str) -> None:
         self.store.delete(key)

@@ -6,12 +6,15 @@ so nothing lists them, and the next write of the same file replaces what a crash
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from offsite.log.buffer import Buffer
+from offsite.model.errors import ArchiveBusy
 from offsite.repository.posix_errors import wrapped
 from offsite.repository.posix_store import PosixStore, sync_folder
 from offsite.repository.store import ObjectInfo, check_key
@@ -48,6 +51,27 @@ class ArchiveFolder:
                 os.fsync(file.fileno())
             temporary.replace(target)
             sync_folder(target.parent)
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """One writing process at a time: a lock on the folder, which it makes, that ends with its holder, however that
+        ends. Raises `ArchiveBusy`."""
+        with wrapped("make the folder", self.url):
+            self.root.mkdir(parents=True, exist_ok=True)
+            folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._lock(folder)
+            yield
+        finally:
+            os.close(folder)
+
+    def _lock(self, folder: int) -> None:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ArchiveBusy(
+                f"another process exports into {self.url}", hint="wait for it to end, or export into another place"
+            ) from error
 
     def append(self, key: str, data: Buffer) -> None:
         target = self._made(key)

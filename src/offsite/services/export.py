@@ -13,9 +13,12 @@ from functools import partial
 
 from offsite.archives.archive import ArchiveWriter, Written
 from offsite.log.group_offsets import offset_count
+from offsite.model.errors import ArchiveBusy
 from offsite.pipeline.export_copy import ExportEnds, ExportReceipt, export_range
 from offsite.pipeline.record_source import ExportTask, RecordSource
 from offsite.pipeline.runner import OnProgress, Runner, RunProgress
+from offsite.repository.archive_bucket import ArchiveBucket
+from offsite.repository.archive_folder import ArchiveFolder
 from offsite.services.export_plan import ExportPlan
 from offsite.services.hole_report import HoleReport
 
@@ -66,6 +69,7 @@ class ExportTarget:
     format: str
     place: str
     writer: ArchiveWriter
+    files: ArchiveFolder | ArchiveBucket
 
 
 def run_export(
@@ -78,7 +82,7 @@ def run_export(
 ) -> ExportResult:
     """Write and finish, round by round. After a failure a new plan goes on behind what was finished.
 
-    Raises `NotRepresentable`, and what the two ends raise.
+    Raises `NotRepresentable`, `ArchiveBusy`, and what the two ends raise.
     """
     ends = ExportEnds(source=source, writer=target.writer)
     receipts: list[ExportReceipt] = []
@@ -87,9 +91,24 @@ def run_export(
     for tasks in _rounds(plan.tasks):
         done = runner.run(tasks, partial(export_range, ends=ends), on_progress=progress) if tasks else []
         progress.next_round()
+        _check_alone(target, _written(done))
         not_held = target.writer.finish(_written(done), plan.topics, plan.groups)
         receipts += done
     return _result(plan, target, receipts, not_held)
+
+
+def _check_alone(target: ExportTarget, written: Sequence[Written]) -> None:
+    """Another export that began meanwhile takes our files for what a crash left. In a folder a lock keeps it out."""
+    if isinstance(target.files, ArchiveFolder):
+        return
+    files = {file.name: file.size_bytes for each in written for file in each.files}
+    folders = sorted({f"{name.rpartition('/')[0]}/" for name in files})
+    there = {info.key: info.size_bytes for folder in folders for info in target.files.list(folder)}
+    if gone := sorted(name for name, size_bytes in files.items() if there.get(name) != size_bytes):
+        raise ArchiveBusy(
+            f"{gone[0]} was removed or replaced while this export wrote into {target.place}",
+            hint="let one process at a time export into an archive, and run this again",
+        )
 
 
 def _rounds(tasks: Sequence[ExportTask]) -> Iterator[Sequence[ExportTask]]:

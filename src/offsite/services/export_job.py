@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from threading import Event
 
@@ -32,14 +33,20 @@ class ExportJob:
         """See `run_export`."""
         return run_export(plan, target=self.target, source=self.source, runner=runner, on_progress=on_progress)
 
+    def alone(self) -> AbstractContextManager[None]:
+        """Around `plan` and `run`: no other process writes into the archive meanwhile. Raises `ArchiveBusy`."""
+        return self.target.files.exclusive()
+
     def follow(self, runner: Runner, *, interval_s: float, stop: Event, on_result: OnResult) -> None:
         """Export what is new, every `interval_s`, until `stop` is set; what has begun is finished first. `on_result` is
         told of each run that found something, and of the first."""
         is_first = True
         while not stop.is_set():
-            plan = self.plan()
-            if plan.tasks or is_first:
-                on_result(self.run(plan, runner))
+            with self.alone():
+                plan = self.plan()
+                result = self.run(plan, runner) if plan.tasks or is_first else None
+            if result is not None:
+                on_result(result)
             is_first = False
             stop.wait(interval_s)
 
@@ -47,7 +54,9 @@ class ExportJob:
 def open_target(format_name: str, place: str, options: WriteOptions) -> ExportTarget:
     """Touches nothing. Raises `BadOption`, `BadRepositoryUrl`."""
     files = open_archive_files(place)
-    return ExportTarget(format=format_name, place=files.url, writer=open_writer(format_name, files, options))
+    return ExportTarget(
+        format=format_name, place=files.url, writer=open_writer(format_name, files, options), files=files
+    )
 
 
 def export_of_backup(backup: Backup, target: ExportTarget, request: ExportRequest) -> ExportJob:
