@@ -79,7 +79,7 @@ def run(
             emit_notice(report_plan(prepared), render=_render_plan)
             confirm(f"restore into cluster {prepared.record.cluster_id}?")
         result = _restored(prepared, cluster, runner, verify=verify)
-        emit(result, output=output, render=_render_result)
+        emit(result, output=output, render=_render_result if options.keeps_backup else _render_what_came_back)
         if result.verified is False:
             raise typer.Exit(Damaged.exit_code)
     if result.groups is not None and result.groups.failed:
@@ -154,6 +154,15 @@ def _source_name(topic: TopicPlanReport) -> str:
 
 
 def _render_result(console: Console, result: RestoreResult) -> None:
+    _render_what_came_back(console, result)
+    console.print(f"the map from source to target offsets is stored under restore {result.restore}")
+    if result.groups is None:
+        console.print(f"next: offsite groups plan --backup {result.backup} --restore {result.restore}")
+    else:
+        render_groups(console, result.groups)
+
+
+def _render_what_came_back(console: Console, result: RestoreResult) -> None:
     console.print(f"restore {result.restore}: {result.records:,} records, {format_size(result.bytes)}")
     for name, topic in result.topics.items():
         invisible = "stay aborted" if topic.same_offsets else "left out"
@@ -174,8 +183,3 @@ def _render_result(console: Console, result: RestoreResult) -> None:
     for name, setting, reason in result.left_out:
         console.print(f"  left out: {name} does not have the source's {setting}: {reason}", markup=False)
     render_applied(console, result.metadata)
-    console.print(f"the map from source to target offsets is stored under restore {result.restore}")
-    if result.groups is None:
-        console.print(f"next: offsite groups plan --backup {result.backup} --restore {result.restore}")
-    else:
-        render_groups(console, result.groups)

@@ -52,6 +52,11 @@ class RestoreRunOptions(RestoreOptions):
     keep_staging: KeepStaging = False
     skip_damaged: SkipDamaged = False
 
+    @property
+    def keeps_backup(self) -> bool:
+        """Whether what is restored, and what is known of the restore, stays; the way back for groups is in it."""
+        return self.archive is None or self.keep_staging or bool(self.groups)
+
 
 @contextmanager
 def backup_to_restore(options: RestoreRunOptions, runner: Runner) -> Iterator[Backup]:
@@ -92,7 +97,7 @@ def _staged(archive: str, format_name: str, options: RestoreRunOptions, runner: 
     except BaseException:
         note(f"the copy of the archive is kept in {staging.place}, backup {staging.backup}: the same command goes on")
         raise
-    if options.keep_staging or options.groups:  # the way back for groups is kept in it
+    if options.keeps_backup:
         note(f"the copy of the archive is kept in {staging.place}, backup {staging.backup}")
     else:
         staging.remove()
