@@ -76,12 +76,13 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveTopic:
-    """A topic as far as the archive tells; `configs` and `replication_factor` (-1) are often unknown."""
+    """A topic as far as the archive tells; `configs`, `replication_factor` (-1) and `topic_id` are often unknown."""
 
     topic: str
     partitions: int
     replication_factor: int = -1
     configs: tuple[tuple[str, str], ...] = ()
+    topic_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +170,9 @@ class ArchiveWriter(Protocol):
     def ends(self) -> Mapping[TopicPartition, int]:
         """The next offset of each partition that the archive holds already. Repairs what a crash left behind: a torn
         tail, files that no index lists. Raises `DamagedArchive` for what it may not touch."""
+
+    def topic_ids(self) -> Mapping[str, str]:
+        """Of the topics that the archive holds already: the id each had at the source, where the archive keeps it."""
 
     def open(self, log_range: LogRange) -> RangeWriter:
         """Begin to write a range that starts at the partition's end (or, when `divides`, beyond it)."""

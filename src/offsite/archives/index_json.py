@@ -50,6 +50,7 @@ def encode_index(index: TopicIndex) -> bytes:
         {
             "format": FORMAT,
             "topic": topic.topic,
+            "topic_id": topic.topic_id,
             "partitions": topic.partitions,
             "replication_factor": topic.replication_factor,
             "configs": dict(topic.configs),
@@ -75,6 +76,7 @@ def parse_index(data: bytes, *, topic: str) -> TopicIndex:
             partitions=_integer(fields, "partitions"),
             replication_factor=_integer(fields, "replication_factor"),
             configs=tuple((name, _text(configs, name)) for name in sorted(configs)),
+            topic_id=_text(fields, "topic_id") if "topic_id" in fields else "",
         ),
         covered=tuple(covered),
         files=tuple(sorted((_file(topic, each) for each in _objects(fields, "files")), key=lambda each: each.range)),

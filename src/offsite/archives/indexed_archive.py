@@ -99,6 +99,11 @@ class IndexedArchive:
             for partition, end in index.ends().items()
         }
 
+    def topic_ids(self) -> Mapping[str, str]:
+        """As `ArchiveWriter.topic_ids`."""
+        indexes = self._indexes(self._manifest(refuse_damage) or ArchiveManifest(kind=""))
+        return {topic: index.topic.topic_id for topic, index in indexes.items() if index.topic.topic_id}
+
     def finish(
         self,
         kind: str,

@@ -209,7 +209,7 @@ class ObjectTaken(Conflict):
 
 
 class TopicReplaced(Conflict):
-    """The topic was deleted and made anew since the plan: another incarnation under the same name."""
+    """The topic was deleted and made anew since the plan, or since it was exported: another one under the same name."""
 
     id = "OFF-1103"
 

@@ -13,7 +13,7 @@ from offsite.log.group_offsets import on_topics
 from offsite.log.range import TopicPartition
 from offsite.pipeline.plan import CopyTask, PartitionBounds, plan_copy
 from offsite.pipeline.record_source import ExportTask
-from offsite.services.export_plan import Ends, ExportPlan, ExportRequest, archive_topic, in_turn
+from offsite.services.export_plan import Ends, ExportPlan, ExportRequest, archive_topic, check_same_topics, in_turn
 from offsite.services.group_snapshots import read_groups
 from offsite.services.hole_report import HoleReport
 from offsite.services.source import MissingTopics, read_source
@@ -24,13 +24,16 @@ def plan_cluster_export(
 ) -> ExportPlan:
     """Decide; see `plan_export`. With read_committed partitions end at their last stable offsets.
 
-    Raises `NoSuchTopic`, `SourceTruncated` (made anew, or cut back), `DamagedArchive`, and what the cluster does.
+    Raises `NoSuchTopic`, `SourceTruncated` (made anew, or cut back), `TopicReplaced`, `DamagedArchive`, and what the
+    cluster does.
     """
     fetched = read_groups(admin.groups, request.groups)  # before the end offsets: no commit lies beyond them
     source = read_source(admin, request.point.selection, missing_topics=MissingTopics.FAIL)
     for shape in source.shapes:
         request.point.partitions.check_exists(shape.topic, shape.partitions)
     ends = writer.ends()
+    topics = tuple(map(archive_topic, source.shapes))
+    check_same_topics(writer, topics)
     chosen = [b for b in source.bounds if request.point.partitions.includes(b.topic, b.partition)]
     bounds = list(_to_stable(admin, chosen, ends)) if request.read_committed else chosen
     positions = {(b.topic_id, b.partition): ends[_key(b)] for b in bounds if _key(b) in ends}
@@ -39,7 +42,7 @@ def plan_cluster_export(
     ids = {shape.topic: shape.topic_id for shape in source.shapes}
     return ExportPlan(
         source=f"cluster {source.cluster_id}",
-        topics=tuple(map(archive_topic, source.shapes)),
+        topics=topics,
         tasks=in_turn(_tasks(copy.tasks, high_watermarks, divides=writer.divides)),
         holes=tuple(
             HoleReport(topic=h.topic, partition=h.partition, start=h.start, end=h.end, reason=h.reason)

@@ -13,6 +13,7 @@ from itertools import chain, zip_longest
 from offsite.archives.archive import ArchiveTopic, ArchiveWriter
 from offsite.log.group_offsets import GroupOffsets, on_topics
 from offsite.log.range import LogRange, TopicPartition
+from offsite.model.errors import TopicReplaced
 from offsite.model.group_patterns import ALL_GROUPS, GroupPatterns
 from offsite.model.rename import Renames
 from offsite.model.time import format_time
@@ -66,17 +67,19 @@ class ExportPlan:
 def plan_export(backup: Backup, writer: ArchiveWriter, request: ExportRequest) -> ExportPlan:
     """Decide. Writes nothing, but lets the archive repair what a crash left of it (see `ArchiveWriter.ends`).
 
-    Raises `NoSuchRestorePoint`, `NoSuchTopic`, `BadOption`, `DamagedArchive`.
+    Raises `NoSuchRestorePoint`, `NoSuchTopic`, `BadOption`, `DamagedArchive`, `TopicReplaced`.
     """
     point = find_point(backup, request.point, None)
     plan = plan_restore(
         point.state, request.point.selection, renames=Renames(), target_topics=(), until_ms=point.until_ms
     )
     ends = writer.ends()
+    topics = tuple(archive_topic(topic.source) for topic in plan.topics)
+    check_same_topics(writer, topics)
     tasks = [list(_tasks(each, ends, divides=writer.divides)) for each in plan.partitions]
     return ExportPlan(
         source=f"backup {point.state.backup} as of commit {point.state.seq}",
-        topics=tuple(archive_topic(topic.source) for topic in plan.topics),
+        topics=topics,
         tasks=in_turn(tasks),
         holes=tuple(_holes(plan, ends)),
         groups=_groups(backup, point.state, plan, request.groups),
@@ -91,7 +94,19 @@ def archive_topic(shape: TopicShape) -> ArchiveTopic:
         partitions=shape.partitions,
         replication_factor=shape.replication_factor,
         configs=shape.configs,
+        topic_id=shape.topic_id,
     )
+
+
+def check_same_topics(writer: ArchiveWriter, topics: Iterable[ArchiveTopic]) -> None:
+    """A topic that was deleted and made anew does not continue the old one. Raises `TopicReplaced`."""
+    known = writer.topic_ids()
+    for topic in topics:
+        if topic.topic_id and known.get(topic.topic, topic.topic_id) != topic.topic_id:
+            raise TopicReplaced(
+                f"topic {topic.topic} was deleted and made anew since it was exported into this archive",
+                hint="export it into another place",
+            )
 
 
 def in_turn(tasks: Iterable[Sequence[ExportTask]]) -> tuple[ExportTask, ...]:

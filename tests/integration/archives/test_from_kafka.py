@@ -8,7 +8,7 @@ import pytest
 
 from offsite.archives.formats import WriteOptions
 from offsite.kafka.topic_changes import NewTopic
-from offsite.model.errors import BadOption, SourceTruncated
+from offsite.model.errors import BadOption, OffsiteError, SourceTruncated, TopicReplaced
 from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
@@ -115,14 +115,22 @@ def test_what_the_cluster_has_deleted_is_a_hole(site: Site, exchange: Exchange) 
     assert result.records == 7
 
 
-def test_a_topic_made_anew_is_not_mixed_with_the_old_one(site: Site, exchange: Exchange) -> None:
+@pytest.mark.parametrize(
+    ("format_name", "again", "refusal"),
+    [("avro", 30, TopicReplaced), ("jsonl", 0, TopicReplaced), ("kafka-backup", 10, SourceTruncated)],
+)
+def test_a_topic_made_anew_is_not_mixed_with_the_old_one(
+    site: Site, exchange: Exchange, format_name: str, again: int, refusal: type[OffsiteError]
+) -> None:
+    """Archives that keep topic ids notice it always, others while the new topic is shorter."""
     topic = site.make_topic()
     site.produce(topic, messages(20))
-    export(site, exchange, topic)
+    export(site, exchange, topic, format_name)
     site.cluster.admin.delete_topics([topic])
     site.cluster.admin.create_topics([NewTopic(name=topic, partitions=1)])
-    with pytest.raises(SourceTruncated):
-        export(site, exchange, topic)
+    site.produce(topic, messages(again))
+    with pytest.raises(refusal):
+        export(site, exchange, topic, format_name)
 
 
 def test_a_cluster_has_no_restore_points(site: Site, exchange: Exchange) -> None:

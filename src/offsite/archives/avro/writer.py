@@ -43,6 +43,9 @@ class AvroWriter:
     def ends(self) -> Mapping[TopicPartition, int]:
         return avro_archive(self.files).ends(self._kind)
 
+    def topic_ids(self) -> Mapping[str, str]:
+        return avro_archive(self.files).topic_ids()
+
     def open(self, log_range: LogRange) -> RangeWriter:
         losses = Losses(log_range=log_range, lossy=self.lossy)
         encoding = RecordEncoding(

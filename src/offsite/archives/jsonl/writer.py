@@ -43,6 +43,9 @@ class JsonlWriter:
     def ends(self) -> Mapping[TopicPartition, int]:
         return jsonl_archive(self.files).ends(JSONL)
 
+    def topic_ids(self) -> Mapping[str, str]:
+        return jsonl_archive(self.files).topic_ids()
+
     def open(self, log_range: LogRange) -> RangeWriter:
         return RangeFiles(
             files=self.files,

@@ -50,6 +50,10 @@ class KafkaBackupWriter:
         tails = {each.topic_partition: mended_tail(self.files, each) for each in list_partitions(self.files)}
         return {partition: tail.end for partition, tail in tails.items() if tail.end > 0}
 
+    def topic_ids(self) -> Mapping[str, str]:
+        """The format keeps none."""
+        return {}
+
     def open(self, log_range: LogRange) -> KafkaBackupRangeWriter:
         """Mends the partition's end, like `ends`: a task that is tried again goes on behind what it flushed before."""
         partition = list_partition(self.files, log_range.topic, log_range.partition)

@@ -58,6 +58,10 @@ class OsodevopsWriter:
         ends = {of: partition.end for of, partition in self._manifest().partitions()}
         return {of: end for of, end in ends.items() if end is not None}
 
+    def topic_ids(self) -> Mapping[str, str]:
+        """The format keeps none."""
+        return {}
+
     def open(self, log_range: LogRange) -> SegmentRangeWriter:
         encoder = RecordEncoder(
             log_range.topic_partition,

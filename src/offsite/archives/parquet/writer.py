@@ -45,6 +45,9 @@ class ParquetWriter:
     def ends(self) -> Mapping[TopicPartition, int]:
         return parquet_archive(self.files).ends(PARQUET)
 
+    def topic_ids(self) -> Mapping[str, str]:
+        return parquet_archive(self.files).topic_ids()
+
     def open(self, log_range: LogRange) -> RangeWriter:
         losses = Losses(log_range=log_range, lossy=self.lossy)
         return RangeFiles(
