@@ -1,99 +1,58 @@
-"""The records in Avro's blocks: of our schema, of the plain one, and of others that resolve to ours.
-
-fastavro decodes; it is imported where it is used.
-"""
+"""The records in Avro's blocks: of our schema, of the plain one, and of others that resolve to ours."""
 
 from __future__ import annotations
 
-import io
 import json
-import struct
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
 from offsite.archives.avro.container import Block
-from offsite.archives.avro.schema import PLAIN_SCHEMA, SCHEMA, encoded
+from offsite.archives.avro.foreign_decoding import ForeignDecoding
+from offsite.archives.avro.own_decoding import OwnDecoding
+from offsite.archives.avro.schema import PLAIN_SCHEMA, SCHEMA
+from offsite.log.buffer import Buffer
 from offsite.log.range import TopicPartition
-from offsite.log.record import Record, RecordHeaders
+from offsite.log.record import Record
 
-if TYPE_CHECKING:
-    from fastavro.types import Schema as AvroSchema
-
-__all__ = ["BadRecords", "decode_block", "row_reader"]
-
-Row = Mapping[str, Any]
-RowReader = Callable[[io.BytesIO], Row]
+__all__ = ["BadRecords", "BlockDecoding", "block_decoding", "decode_block"]
 
 
 class BadRecords(ValueError):
     """The bytes hold no records of this schema, or others than they should."""
 
 
-def row_reader(written: bytes, *, must_be_known: bool) -> RowReader:
-    """Reads one row that was written with this schema (JSON). Raises `BadRecords` for a schema that does not fit.
+class BlockDecoding(Protocol):
+    """Of blocks with records of one partition, written with one schema."""
+
+    def decode(self, block: Buffer, records: int) -> Sequence[Record]:
+        """All `records` of a plain block. Raises `ValueError` if it does not hold exactly these."""
+
+
+def block_decoding(written: bytes, of: TopicPartition, *, must_be_known: bool) -> BlockDecoding:
+    """For records that were written with this schema (JSON). Raises `BadRecords` for a schema that does not fit.
 
     `must_be_known`: no other than those that offsite writes; in a damaged file a flipped field name might resolve.
     """
-    import fastavro
-    from fastavro.schema import SchemaParseException
-
-    is_known = written in (encoded(SCHEMA), encoded(PLAIN_SCHEMA))
-    if must_be_known and not is_known:
-        raise BadRecords("its schema is not one that offsite writes")
     try:
-        schema = fastavro.parse_schema(json.loads(written))
-        target = None if is_known else fastavro.parse_schema(SCHEMA)
-    except (SchemaParseException, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        schema = json.loads(written)
+        if schema in (SCHEMA, PLAIN_SCHEMA):
+            return OwnDecoding(of, is_plain=schema == PLAIN_SCHEMA)
+        if not must_be_known:
+            return ForeignDecoding(of, schema)
+    except (ValueError, RecursionError) as error:
         raise BadRecords(f"its schema cannot be read: {error}") from error
-    return partial(_read_row, schema, target)
+    raise BadRecords("its schema is not one that offsite writes")
 
 
-def decode_block(block: Block, read_row: RowReader, of: TopicPartition) -> Sequence[Record]:
-    """The records of a block, in rising order of offsets, all of this partition. Raises `BadRecords`."""
+def decode_block(block: Block, decoding: BlockDecoding) -> Sequence[Record]:
+    """The records of a block, in rising order of offsets. Raises `BadRecords`."""
     if block.records > len(block.data):
         raise BadRecords(f"{block.records} records in {len(block.data)} bytes")
-    stream = io.BytesIO(block.data)
     try:
-        records = [_record(read_row(stream), of) for _ in range(block.records)]
-    except BadRecords:
-        raise
-    except _unreadable() as error:
-        raise BadRecords(f"its records cannot be read: {error!r}") from error
-    if stream.tell() != len(block.data):
-        raise BadRecords(f"{len(block.data) - stream.tell()} bytes after the last of {block.records} records")
+        records = decoding.decode(block.data, block.records)
+    except ValueError as error:
+        raise BadRecords(str(error)) from error
     if any(after.offset <= before.offset for before, after in pairwise(records)):
         raise BadRecords("offsets do not rise")
     return records
-
-
-def _unreadable() -> tuple[type[Exception], ...]:
-    """What fastavro raises for bytes that are not in the schema, or a schema that does not resolve to ours."""
-    from fastavro.read import SchemaResolutionError
-
-    python = (ValueError, EOFError, IndexError, KeyError, TypeError, OverflowError, MemoryError, struct.error)
-    return (SchemaResolutionError, *python)
-
-
-def _read_row(schema: AvroSchema, target: AvroSchema | None, stream: io.BytesIO) -> Row:
-    import fastavro
-
-    row = fastavro.schemaless_reader(stream, schema, target)
-    if not isinstance(row, dict):
-        raise BadRecords("its schema is not that of a record")
-    return row
-
-
-def _record(row: Row, of: TopicPartition) -> Record:
-    if row["topic"] != of.topic or row["partition"] != of.partition:
-        raise BadRecords(f"offset {row['offset']} is of {row['topic']}/{row['partition']}, not of {of}")
-    value = None if row.get("valueIsNull") else row["value"]
-    return Record(row["offset"], row["timestamp"], row.get("timestampType", 0), row["key"], value, _headers(row))
-
-
-def _headers(row: Row) -> RecordHeaders:
-    exact = row.get("headerList")
-    if exact is not None:
-        return tuple((each["name"].decode("utf-8", "surrogateescape"), each["value"]) for each in exact)
-    return tuple((row["headers"] or {}).items())

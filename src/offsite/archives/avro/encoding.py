@@ -14,13 +14,13 @@ from offsite.archives.losses import Losses
 from offsite.archives.record_columns import RecordColumns
 from offsite.log.record import CREATE_TIME, LOG_APPEND_TIME, RecordHeaders
 
-__all__ = ["RecordEncoding", "full_tails", "plain_tails"]
+__all__ = ["BARE_TAILS", "NO_HEADERS", "RecordEncoding", "full_tails", "plain_tails"]
 
 Tails = Callable[[RecordColumns], Iterable[bytes]]
 
 _KEY_LENGTHS = NumberTable(prefix=b"\x00")  # the union's first branch
 _NULL_KEY = b"\x02"
-_NO_HEADERS = b"\x02"
+NO_HEADERS = b"\x02"
 _END = b"\x00"
 
 
@@ -55,7 +55,7 @@ def full_tails(columns: RecordColumns) -> Iterable[bytes]:
         return map(_full_tail, columns.headers, columns.values, kinds)
     if None not in columns.values and len(set(kinds)) == 1:
         return repeat(_full_tail((), b"", kinds[0]))
-    return [_BARE_TAILS[value is None, kind] for value, kind in zip(columns.values, kinds, strict=True)]
+    return [BARE_TAILS[value is None, kind] for value, kind in zip(columns.values, kinds, strict=True)]
 
 
 def plain_tails(losses: Losses) -> Tails:
@@ -64,7 +64,7 @@ def plain_tails(losses: Losses) -> Tails:
     def tails(columns: RecordColumns) -> Iterable[bytes]:
         _note_values(columns, losses)
         if not any(columns.headers):
-            return repeat(_NO_HEADERS)
+            return repeat(NO_HEADERS)
         for offset, headers in zip(columns.offsets, columns.headers, strict=True):
             _note_headers(offset, headers, losses)
         return map(_header_map, columns.headers)
@@ -104,7 +104,7 @@ def _is_held_by_map(headers: RecordHeaders) -> bool:
 
 def _header_map(headers: RecordHeaders) -> bytes:
     if not headers:
-        return _NO_HEADERS
+        return NO_HEADERS
     last = {name: value for name, value in headers if value is not None and _is_text(name)}
     entries = [_blob(name.encode("utf-8")) + _blob(value) for name, value in last.items()]
     return b"".join((b"\x00", zigzag(len(entries)) if entries else b"", *entries, _END))
@@ -148,8 +148,9 @@ def _note_headers(offset: int, headers: RecordHeaders, losses: Losses) -> None:
         losses.note(offset, "a header whose name is not UTF-8, which is left out")
 
 
-_BARE_TAILS = {
+BARE_TAILS = {
     (is_null, kind): _full_tail((), None if is_null else b"", kind)
     for is_null in (False, True)
     for kind in (CREATE_TIME, LOG_APPEND_TIME)
 }
+"""Of records without headers, by whether the value is null and by timestamp type: nearly all there are."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from offsite.archives.archive import ArchiveContents, Damage, OnDamage, Piece, refuse_damage
 from offsite.archives.avro.block_codec import CHECKED_CODECS
 from offsite.archives.avro.container import ContainerReader, read_header
-from offsite.archives.avro.decoding import BadRecords, decode_block, row_reader
+from offsite.archives.avro.decoding import BadRecords, block_decoding, decode_block
 from offsite.archives.avro.place import avro_archive
 from offsite.archives.file_window import SourceFile
 from offsite.archives.files import Files
@@ -44,13 +44,13 @@ class _AvroFiles:
         if header is None:
             return
         try:
-            read_row = row_reader(header.schema, must_be_known=source.intact is False)
+            decoding = block_decoding(header.schema, of, must_be_known=source.intact is False)
         except BadRecords as error:
             on_damage(Damage(file=source.key, position=0, problem=str(error)))
             return
         for block in ContainerReader(source.window, header, source.key, on_damage).blocks():
             try:
-                records = decode_block(block, read_row, of)
+                records = decode_block(block, decoding)
             except BadRecords as error:
                 on_damage(Damage(file=source.key, position=block.position, problem=str(error)))
                 continue

@@ -1,0 +1,74 @@
+"""Blocks whose schema others wrote and which resolves to ours, into records: by fastavro, imported where it is used."""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from offsite.archives.avro.schema import SCHEMA
+from offsite.archives.avro.varints import zigzag
+from offsite.log.buffer import Buffer
+from offsite.log.range import TopicPartition
+from offsite.log.record import Record, RecordHeaders
+
+__all__ = ["ForeignDecoding"]
+
+Row = Mapping[str, Any]
+
+
+class ForeignDecoding:
+    """Of the records of one partition. `written` is their schema; raises `ValueError` unless it is one."""
+
+    def __init__(self, of: TopicPartition, written: object) -> None:
+        import fastavro
+        from fastavro.schema import SchemaParseException
+
+        self._of = of
+        try:
+            self._written = fastavro.parse_schema({"type": "array", "items": written})
+        except (SchemaParseException, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(repr(error)) from error
+        self._ours = fastavro.parse_schema({"type": "array", "items": SCHEMA})
+
+    def decode(self, block: Buffer, records: int) -> list[Record]:
+        """All `records` of a plain block. Raises `ValueError` if it does not hold exactly these."""
+        rows = self._rows(block, records)
+        return [_record(row, self._of) for row in rows]
+
+    def _rows(self, block: Buffer, records: int) -> list[Row]:
+        """The block as the one array that it nearly is: fastavro reads that in one call."""
+        import fastavro
+
+        array = b"".join((zigzag(records), block, b"\x00"))
+        stream = io.BytesIO(array)
+        try:
+            rows = fastavro.schemaless_reader(stream, self._written, self._ours)
+        except _unreadable() as error:
+            raise ValueError(f"its records cannot be read: {error!r}") from error
+        if not isinstance(rows, list) or len(rows) != records or stream.tell() != len(array):
+            raise ValueError(f"it does not hold exactly {records} records")
+        return rows
+
+
+def _unreadable() -> tuple[type[Exception], ...]:
+    """What fastavro raises for bytes that are not in the schema, or a schema that does not resolve to ours."""
+    from fastavro.read import SchemaResolutionError
+
+    python = (ValueError, EOFError, IndexError, KeyError, TypeError, OverflowError, MemoryError, struct.error)
+    return (SchemaResolutionError, *python)
+
+
+def _record(row: Row, of: TopicPartition) -> Record:
+    if row["topic"] != of.topic or row["partition"] != of.partition:
+        raise ValueError(f"offset {row['offset']} is of {row['topic']}/{row['partition']}, not of {of}")
+    value = None if row["valueIsNull"] else row["value"]
+    return Record(row["offset"], row["timestamp"], row["timestampType"], row["key"], value, _headers(row))
+
+
+def _headers(row: Row) -> RecordHeaders:
+    exact = row["headerList"]
+    if exact is not None:
+        return tuple((each["name"].decode("utf-8", "surrogateescape"), each["value"]) for each in exact)
+    return tuple((row["headers"] or {}).items())
