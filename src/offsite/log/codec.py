@@ -8,8 +8,10 @@ the Java client), LZ4 frame (KIP-57), zstd RFC 8878 (KIP-110).
 from __future__ import annotations
 
 import struct
+import threading
 import zlib
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import cramjam
 import zstandard
@@ -43,6 +45,8 @@ _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024  # what the Java client writes
 _LZ4_MAGIC = 0x184D2204
 _LZ4_BLOCK_BYTES = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
+_LZ4_FLAGS = 0x25  # independent blocks, content checksum, dictionary id
+_LZ4_SIMPLE = 0x20
 _ZSTD_BLOCK_BYTES = 128 << 10
 _ZSTD_RLE_BLOCK = 1  # one byte, repeated
 
@@ -134,24 +138,47 @@ def _compress_lz4(plain: Buffer) -> bytes:
     return bytes(compressor.finish())
 
 
+class _Lz4Frame(NamedTuple):
+    """What a frame says of itself. `is_simple`: independent blocks and nothing behind them. They may have checksums,
+    but the CRC32C of a batch covers the same bytes."""
+
+    is_simple: bool
+    block_bytes: int
+    blocks: list[memoryview]
+    """Each with its size word, whose highest bit is set where the block is stored as it was."""
+
+
 def _read_lz4(data: memoryview, max_bytes: int) -> bytes:
-    _check_room(max_bytes - _lz4_limit(data), max_bytes)
-    return bytes(cramjam.lz4.decompress(data))
+    """The blocks one by one where they allow it: setting up the decoder of frames takes as long as 16 KiB."""
+    frame = _lz4_frame(data)
+    _check_room(max_bytes - len(frame.blocks) * frame.block_bytes, max_bytes)
+    if not frame.is_simple:
+        return bytes(cramjam.lz4.decompress(data))
+    room = _workplace.lz4_block(frame.block_bytes)
+    parts = [_lz4_plain(block, room) for block in frame.blocks]
+    return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
 
 
-def _lz4_limit(data: memoryview) -> int:
-    """No frame grows larger than its blocks allow: count them before the decoder, which has no limit, sees them."""
+def _lz4_plain(block: memoryview, room: memoryview) -> memoryview | bytes:
+    if block[3] & 0x80:
+        return block[4:]
+    return room[: cramjam.lz4.decompress_block_into(block[4:], room)].tobytes()
+
+
+def _lz4_frame(data: memoryview) -> _Lz4Frame:
+    """Frames are taken apart before the decoder, which has no limit, sees them: none grows beyond its blocks."""
     magic, flags, descriptor = struct.unpack_from("<IBB", data, 0)
     block_bytes = _LZ4_BLOCK_BYTES.get(descriptor >> 4 & 7)
     if magic != _LZ4_MAGIC or block_bytes is None:
         raise DamagedBatch("not lz4: no frame header")
     position = 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)  # content size, dictionary id
     checksum_bytes = 4 if flags & 0x10 else 0
-    blocks = 0
+    blocks: list[memoryview] = []
     while size := struct.unpack_from("<I", data, position)[0] & 0x7FFF_FFFF:
+        blocks.append(data[position : position + 4 + size])
         position += 4 + size + checksum_bytes
-        blocks += 1
-    return blocks * block_bytes
+    is_simple = flags & _LZ4_FLAGS == _LZ4_SIMPLE and position + 4 == len(data)
+    return _Lz4Frame(is_simple, block_bytes, blocks)
 
 
 def _read_zstd(data: memoryview, max_bytes: int) -> bytes:
@@ -160,13 +187,30 @@ def _read_zstd(data: memoryview, max_bytes: int) -> bytes:
     room, rest = max_bytes, data
     while rest or not frames:
         _check_room(room - _zstd_limit(rest), max_bytes)
-        frame = zstandard.ZstdDecompressor().decompressobj()
+        frame = _workplace.zstd.decompressobj()
         frames.append(frame.decompress(rest))
         room -= len(frames[-1])
         if not frame.eof:
             raise DamagedBatch("not zstd: the frame is cut")
         rest = memoryview(frame.unused_data)
-    return b"".join(frames)
+    return frames[0] if len(frames) == 1 else b"".join(frames)
+
+
+class _Workplace(threading.local):
+    """What decoders work with, one for each thread: making it anew takes as long as a batch of 16 KiB."""
+
+    def __init__(self) -> None:
+        self.zstd = zstandard.ZstdDecompressor()
+        self._lz4_block = memoryview(b"")
+
+    def lz4_block(self, size_bytes: int) -> memoryview:
+        """Room for one block of that size, which is at most 4 MiB."""
+        if len(self._lz4_block) < size_bytes:
+            self._lz4_block = memoryview(bytearray(size_bytes))
+        return self._lz4_block[:size_bytes]
+
+
+_workplace = _Workplace()
 
 
 def _zstd_limit(data: memoryview) -> int:

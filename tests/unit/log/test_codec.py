@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import random
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import cramjam
@@ -56,6 +57,24 @@ def test_lz4_is_read_with_linked_blocks_and_checksums(linked: bool) -> None:
     compressor = cramjam.lz4.Compressor(level=9, content_checksum=True, block_linked=linked)
     compressor.compress(PLAIN)
     assert decompress(LZ4, bytes(compressor.finish())) == PLAIN
+
+
+def test_lz4_blocks_that_did_not_shrink_stand_beside_those_that_did() -> None:
+    plain = random.Random(7).randbytes(100_000) + PLAIN
+    assert decompress(LZ4, compress(LZ4, plain)) == plain
+
+
+def test_an_lz4_frame_behind_another_is_read_as_the_frame_decoder_does() -> None:
+    frame = bytes(compress(LZ4, b"abc"))
+    assert decompress(LZ4, frame + frame) == bytes(cramjam.lz4.decompress(frame + frame))
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_threads_do_not_share_what_they_work_with(codec: int) -> None:
+    plains = [random.Random(seed).randbytes(1000) * 40 for seed in range(8)]
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        found = pool.map(lambda plain: [decompress(codec, compress(codec, plain)) for _ in range(10)], plains)
+    assert list(found) == [[plain] * 10 for plain in plains]
 
 
 def test_zstd_frames_without_a_size_and_several_frames_are_read() -> None:
