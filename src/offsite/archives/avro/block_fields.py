@@ -1,4 +1,4 @@
-"""A position in a plain block, and what of Avro can be read there. Pure.
+"""What of Avro can be read in a plain block, each from a position to the one behind it. Pure.
 
 Every length that comes out of the data is held against the block before anything is read behind it: damaged bytes raise
 `ValueError`, never anything worse.
@@ -7,48 +7,60 @@ Format: Avro 1.11 specification, binary encoding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from offsite.log.buffer import Buffer
 from offsite.log.varint import PADDING, varint_reader
 
-__all__ = ["BlockFields"]
+__all__ = ["FIRST", "SECOND", "BlockFields"]
+
+FIRST, SECOND = 0, 2
+"""The bytes that begin a union."""
 
 
 class BlockFields:
-    """`data` is the block of `size` bytes with padding behind it, in which `read_long` may end."""
+    """`data` is the block of `size` bytes with padding behind it, in which `long` may end."""
 
     def __init__(self, block: Buffer) -> None:
         self.data, self.size = b"".join((block, PADDING)), len(block)
-        self.position = 0
-        self.read_long = varint_reader()
+        self.long = varint_reader()
 
-    def long(self) -> int:
-        number, self.position = self.read_long(self.data, self.position)
-        return number
-
-    def blob(self) -> bytes:
-        length, start = self.read_long(self.data, self.position)
-        self.position = start + length
-        if not start <= self.position <= self.size:
+    def blob(self, position: int) -> tuple[bytes, int]:
+        length, start = self.long(self.data, position)
+        end = start + length
+        if not start <= end <= self.size:
             raise ValueError(f"{length} bytes at byte {start} of {self.size}")
-        return self.data[start : self.position]
+        return self.data[start:end], end
 
-    def boolean(self) -> bool:
-        self.position += 1
-        return self.data[self.position - 1] != 0
+    def is_second(self, position: int) -> bool:
+        """Which type of a union of two it is; one byte says that."""
+        branch = self.data[position]
+        if branch not in (FIRST, SECOND):
+            raise ValueError(f"no branch of two at byte {position}")
+        return branch == SECOND
 
-    def is_first_branch(self) -> bool:
-        """Of a union of two types."""
-        branch = self.long()
-        if branch not in (0, 1):
-            raise ValueError(f"no branch {branch} of two before byte {self.position}")
-        return branch == 0
-
-    def items(self) -> Iterator[None]:
-        """Stands before each item of an array or a map, one after the other, which the caller reads."""
-        while (count := self.long()) != 0:
-            if count < 0:  # then the size of the items follows
-                self.long()
+    def headers(self, position: int, *, are_exact: bool) -> tuple[list[tuple[str, bytes | None]], int]:
+        """The entries of the map `headers`, or `are_exact`, the items of `headerList`; one loop, as it is hot."""
+        data, size, long = self.data, self.size, self.long
+        errors = "surrogateescape" if are_exact else "strict"
+        found: list[tuple[str, bytes | None]] = []
+        count, at = long(data, position)
+        while count != 0:
+            if count < 0:  # then the size of the entries follows
+                _, at = long(data, at)
             for _ in range(abs(count)):
-                yield
+                length, start = long(data, at)
+                at = start + length
+                if not start <= at <= size:
+                    raise ValueError(f"a header's name of {length} bytes at byte {start} of {size}")
+                name = data[start:at].decode("utf-8", errors)
+                value = None
+                is_null = are_exact and not self.is_second(at)
+                at += are_exact
+                if not is_null:
+                    length, start = long(data, at)
+                    at = start + length
+                    if not start <= at <= size:
+                        raise ValueError(f"a header of {length} bytes at byte {start} of {size}")
+                    value = data[start:at]
+                found.append((name, value))
+            count, at = long(data, at)
+        return found, at

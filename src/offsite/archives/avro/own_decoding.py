@@ -5,9 +5,7 @@ It reads all that Avro allows in these schemas, not just what offsite writes.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from offsite.archives.avro.block_fields import BlockFields
+from offsite.archives.avro.block_fields import FIRST, SECOND, BlockFields
 from offsite.archives.avro.encoding import BARE_TAILS, NO_HEADERS
 from offsite.archives.avro.varints import zigzag
 from offsite.log.buffer import Buffer
@@ -16,15 +14,8 @@ from offsite.log.record import CREATE_TIME, LOG_APPEND_TIME, Record, RecordHeade
 
 __all__ = ["OwnDecoding"]
 
-_BYTES, _NULL = 0, 1  # the key's branches
-
-
-class _Tail(NamedTuple):
-    """What stands behind a record's value."""
-
-    headers: RecordHeaders
-    is_null: bool
-    timestamp_type: int
+_Tail = tuple[RecordHeaders, bool, int]
+"""What stands behind a record's value: its headers, whether the value is null, its timestamp type."""
 
 
 class OwnDecoding:
@@ -41,7 +32,7 @@ class OwnDecoding:
         One loop, without calls for what nearly all records are: they would cost more than the work.
         """
         fields = BlockFields(block)
-        data, size, long, head, bare = fields.data, fields.size, fields.read_long, self._head, self._bare
+        data, size, long, head, bare = fields.data, fields.size, fields.long, self._head, self._bare
         head_bytes, bare_bytes = len(head), len(next(iter(bare)))
         new, kind, position = tuple.__new__, Record, 0
         decoded: list[Record] = []
@@ -50,14 +41,16 @@ class OwnDecoding:
                 raise ValueError(_strangeness(fields, position, self._of))
             offset, at = long(data, position + head_bytes)
             time_ms, at = long(data, at)
-            key_branch, at = long(data, at)
-            key = None
-            if key_branch != _NULL:
-                length, start = long(data, at)
+            if data[at] == FIRST:
+                length, start = long(data, at + 1)
                 at = start + length
-                if key_branch != _BYTES or not start <= at <= size:
-                    raise ValueError(f"a key of branch {key_branch} and {length} bytes at byte {start} of {size}")
+                if not start <= at <= size:
+                    raise ValueError(f"a key of {length} bytes at byte {start} of {size}")
                 key = data[start:at]
+            elif data[at] == SECOND:
+                key, at = None, at + 1
+            else:
+                raise ValueError(f"no branch of the key at byte {at}")
             length, start = long(data, at)
             at = start + length
             if not start <= at <= size:
@@ -65,48 +58,46 @@ class OwnDecoding:
             position = at + bare_bytes
             tail = bare.get(data[at:position])
             if tail is None:
-                fields.position = at
-                tail = self._read_tail(fields)
-                position = fields.position
-            value = None if tail.is_null else data[start:at]
-            decoded.append(new(kind, (offset, time_ms, tail.timestamp_type, key, value, tail.headers)))
+                tail, position = self._read_tail(fields, at)
+            headers, is_null, time_kind = tail
+            value = None if is_null else data[start:at]
+            decoded.append(new(kind, (offset, time_ms, time_kind, key, value, headers)))
         if position != size:
             raise ValueError(f"{size - position} bytes after the last of {records} records")
         return decoded
 
 
-def _strangeness(fields: BlockFields, position: int, of: TopicPartition) -> str:
+def _strangeness(fields: BlockFields, at: int, of: TopicPartition) -> str:
     """Of a record that does not begin as those of the partition do."""
-    fields.position = position
-    topic, partition, offset = fields.blob().decode("utf-8"), fields.long(), fields.long()
-    return f"offset {offset} is of {topic}/{partition}, not of {of}"
+    if at >= fields.size:
+        return f"it ends before the last of its records, at byte {at}"
+    topic, at = fields.blob(at)
+    partition, at = fields.long(fields.data, at)
+    offset, _ = fields.long(fields.data, at)
+    return f"offset {offset} is of {topic.decode('utf-8')}/{partition}, not of {of}"
 
 
-def _full_tail(fields: BlockFields) -> _Tail:
-    headers = _header_map(fields)
-    is_null, timestamp_type = fields.boolean(), fields.long()
-    if timestamp_type not in (CREATE_TIME, LOG_APPEND_TIME):
-        raise ValueError(f"timestampType {timestamp_type} before byte {fields.position}")
-    has_list = not fields.is_first_branch()
-    return _Tail(_header_list(fields) if has_list else headers, is_null, timestamp_type)
+def _plain_tail(fields: BlockFields, at: int) -> tuple[_Tail, int]:
+    headers, at = _header_map(fields, at)
+    return (headers, False, CREATE_TIME), at
 
 
-def _plain_tail(fields: BlockFields) -> _Tail:
-    return _Tail(_header_map(fields), is_null=False, timestamp_type=CREATE_TIME)
+def _full_tail(fields: BlockFields, at: int) -> tuple[_Tail, int]:
+    headers, at = _header_map(fields, at)
+    is_null, is_append_time, has_list = fields.data[at] != 0, fields.is_second(at + 1), fields.is_second(at + 2)
+    at += 3
+    if has_list:
+        exact, at = fields.headers(at, are_exact=True)
+        headers = tuple(exact)
+    return (headers, is_null, LOG_APPEND_TIME if is_append_time else CREATE_TIME), at
 
 
-def _header_map(fields: BlockFields) -> RecordHeaders:
-    if not fields.is_first_branch():
-        return ()
-    return tuple({fields.blob().decode("utf-8"): fields.blob() for _ in fields.items()}.items())
+def _header_map(fields: BlockFields, at: int) -> tuple[RecordHeaders, int]:
+    if fields.is_second(at):
+        return (), at + 1
+    entries, at = fields.headers(at + 1, are_exact=False)
+    return tuple(entries if len(entries) < 2 else dict(entries).items()), at
 
 
-def _header_list(fields: BlockFields) -> RecordHeaders:
-    return tuple(
-        (fields.blob().decode("utf-8", "surrogateescape"), None if fields.is_first_branch() else fields.blob())
-        for _ in fields.items()
-    )
-
-
-_FULL_BARE = {tail: _Tail((), is_null, kind) for (is_null, kind), tail in BARE_TAILS.items()}
-_PLAIN_BARE = {NO_HEADERS: _Tail((), is_null=False, timestamp_type=CREATE_TIME)}
+_FULL_BARE: dict[bytes, _Tail] = {tail: ((), is_null, kind) for (is_null, kind), tail in BARE_TAILS.items()}
+_PLAIN_BARE: dict[bytes, _Tail] = {NO_HEADERS: ((), False, CREATE_TIME)}
