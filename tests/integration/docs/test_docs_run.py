@@ -20,8 +20,8 @@ HOW_TOS = (
     *("bad-deploy", "cluster-gone", "move", "deleted-topic", "groups"),
 )
 """In an order in which no page spoils the cluster for the next one."""
-LONG = ("choose", "cluster-gone", "groups", "other-tools")
-"""Half a minute and more each: with the long tests."""
+LONG = ("choose", "settings", "cluster-gone", "move", "groups", "other-tools")
+"""With the long tests."""
 
 pytestmark = pytest.mark.timeout(600)  # up to four JVMs a page
 

@@ -23,7 +23,7 @@ from tests.s3_servers import ENVIRONMENT, moto_server, s3proxy_server
 from tests.shared_spark import end_shared_spark
 
 
-@pytest.fixture(scope="module", params=[pytest.param("moto", marks=pytest.mark.soak), "s3proxy"])
+@pytest.fixture(scope="module", params=["moto", "s3proxy"])
 def s3_endpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server = moto_server() if request.param == "moto" else s3proxy_server(tmp_path_factory.mktemp("s3proxy"))
     with server as endpoint:
@@ -40,6 +40,7 @@ def topic(broker: SandboxInfo) -> str:
     return name
 
 
+@pytest.mark.soak
 def test_a_repository_in_s3_takes_verifies_and_gives_back(broker: SandboxInfo, topic: str, s3_endpoint: str) -> None:
     bucket = f"e2e-{uuid.uuid4().hex[:12]}"
     urllib.request.urlopen(urllib.request.Request(f"{s3_endpoint}/{bucket}", method="PUT"), timeout=30).close()
@@ -67,6 +68,7 @@ def test_a_cluster_with_tls_and_sasl_is_backed_up_and_restored(
     assert not [each for each in (tmp_path / "repository").rglob("*") if each.is_file() and secret in each.read_bytes()]
 
 
+@pytest.mark.soak
 def test_a_spark_cluster_does_the_work(broker: SandboxInfo, topic: str, tmp_path: Path, spark_master: str) -> None:
     end_shared_spark()
     runner = SparkRunner(master=spark_master)
