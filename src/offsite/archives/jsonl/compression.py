@@ -11,18 +11,34 @@ from offsite.archives.jsonl.place import SUFFIXES
 from offsite.log.buffer import Buffer
 from offsite.model.errors import BadOption
 
-__all__ = ["COMPRESSIONS", "MAX_LINE_BYTES", "BadPart", "Line", "compressor", "lines_in"]
+__all__ = ["COMPRESSIONS", "MAX_LINE_BYTES", "BadPart", "Lines", "compressor", "lines_in"]
 
 COMPRESSIONS = tuple(SUFFIXES)
 MAX_LINE_BYTES = 256 << 20
 _GZIP_WRAPPER = 16 + zlib.MAX_WBITS
 _GZIP_LEVEL, _ZSTD_LEVEL = 1, 1  # a higher one costs more than all the rest of an export
+_PLAIN_BYTES = 256 << 10
+"""Of a plain file at once: about a thousand small records."""
 _STEP_BYTES = 8 << 10
 """What is given to a decompressor at once: hostile bytes may grow ten thousand times."""
 
 
-class Line(NamedTuple):
-    """`position` is where it begins in the file; of a compressed file, where what was decompressed last begins."""
+class Lines(NamedTuple):
+    """Lines that follow each other, without their newlines; `position` is where the first one begins in the file.
+
+    Of a compressed file it is where the compressed bytes begin that the first line came from, and not `is_exact`.
+    """
+
+    position: int
+    is_exact: bool
+    lines: list[bytes]
+
+    def position_of(self, line: int) -> int:
+        return self.position + sum(len(each) + 1 for each in self.lines[:line]) if self.is_exact else self.position
+
+
+class _Part(NamedTuple):
+    """Plain bytes of a file, which end anywhere, and where they lie in it."""
 
     position: int
     data: bytes
@@ -61,43 +77,45 @@ def compressor(compression: str) -> Callable[[bytes], Buffer]:
     raise BadOption(f"{compression!r} is no compression of JSON lines", hint=f"choose one of {', '.join(COMPRESSIONS)}")
 
 
-def lines_in(window: FileWindow, key: str) -> Iterator[Line]:
-    """The lines of a file, with their newlines; the last one may lack it. Raises `BadPart`."""
+def lines_in(window: FileWindow, key: str) -> Iterator[Lines]:
+    """All lines of a file; one of more than `MAX_LINE_BYTES` comes in pieces. Raises `BadPart`."""
     if key.endswith(SUFFIXES["none"]):
-        return _plain_lines(window)
-    return _split(_inflated(window, _gzip if key.endswith(SUFFIXES["gzip"]) else _zstd))
+        return _split(_plain(window), is_exact=True)
+    return _split(_inflated(window, _gzip if key.endswith(SUFFIXES["gzip"]) else _zstd), is_exact=False)
 
 
-def _plain_lines(window: FileWindow) -> Iterator[Line]:
-    position = 0
-    while line := window.line(MAX_LINE_BYTES):
-        yield Line(position, line)
+def _split(parts: Iterator[_Part], *, is_exact: bool) -> Iterator[Lines]:
+    start, rest, rest_bytes = 0, list[bytes](), 0
+    for position, data in parts:
+        *lines, last = data.split(b"\n")
+        if lines:
+            lines[0] = b"".join((*rest, lines[0]))
+            yield Lines(start, is_exact, lines)
+            start, rest, rest_bytes = position + (len(data) - len(last) if is_exact else 0), [], 0
+        rest.append(last)
+        rest_bytes += len(last)
+        if rest_bytes > MAX_LINE_BYTES:
+            yield Lines(start, is_exact, [b"".join(rest)])
+            start, rest, rest_bytes = position + (len(data) if is_exact else 0), [], 0
+    if rest_bytes:
+        yield Lines(start, is_exact, [b"".join(rest)])
+
+
+def _plain(window: FileWindow) -> Iterator[_Part]:
+    position = window.position
+    while data := window.read(_PLAIN_BYTES):
+        yield _Part(position, data)
         position = window.position
 
 
-def _split(parts: Iterator[Line]) -> Iterator[Line]:
-    """Lines out of decompressed parts, which end anywhere."""
-    rest, position = b"", 0
-    for part in parts:
-        *lines, last = part.data.split(b"\n")
-        for line in lines:
-            yield Line(position, rest + line + b"\n")
-            rest, position = b"", part.position
-        rest += last
-        if len(rest) > MAX_LINE_BYTES:
-            raise BadPart(f"a line of more than {MAX_LINE_BYTES} bytes", position)
-    if rest:
-        yield Line(position, rest)
-
-
-def _inflated(window: FileWindow, new_inflater: Callable[[], _Inflater]) -> Iterator[Line]:
+def _inflated(window: FileWindow, new_inflater: Callable[[], _Inflater]) -> Iterator[_Part]:
     inflater, position, step = new_inflater(), 0, b""
     while step := step or window.read(_STEP_BYTES):
         try:
             plain = inflater.decompress(step)
         except _errors() as error:
             raise BadPart(str(error), position) from error
-        yield Line(position, plain)
+        yield _Part(position, plain)
         step = b""
         if inflater.eof:
             step, inflater = inflater.unused_data, new_inflater()

@@ -23,9 +23,12 @@ from offsite.log.record import CREATE_TIME, LOG_APPEND_TIME, Record, RecordHeade
 
 __all__ = ["BadLine", "lines_of", "record_of"]
 
-_CHECKSUM = b',"crc32c":"%08x"}\n'
+_CHECKSUM = b',"crc32c":"%08x"}'
+_CHECKSUM_BEGIN = _CHECKSUM[:10]
 _CHECKSUM_BYTES = len(_CHECKSUM % 0)
 _MAX_LONG = (1 << 63) - 1
+
+_raw_decode = json.JSONDecoder().raw_decode
 
 Fields = Mapping[str, object]
 
@@ -43,82 +46,96 @@ def lines_of(columns: RecordColumns, of: TopicPartition) -> Iterator[bytes]:
             f'{_field("key", key)},{_field("value", value)},"headers":[{",".join(map(_header, headers))}]'
         )
         line = text.encode("utf-8")
-        yield line + _CHECKSUM % crc32c(line)
+        yield b"%b%b\n" % (line, _CHECKSUM % crc32c(line))
 
 
 def record_of(line: bytes, of: TopicPartition, *, first: int, must_be_checked: bool) -> Record:
-    """The record of a line, with or without its newline. Raises `BadLine`, also for an offset below `first`.
+    """The record of a line, which has no newline. Raises `BadLine`, also for an offset below `first`.
 
     `must_be_checked`: a line without a checksum is not taken either.
     """
-    line = line.rstrip(b"\r\n") + b"\n"
-    body, checksum = line[:-_CHECKSUM_BYTES], line[-_CHECKSUM_BYTES:]
-    if not checksum.startswith(_CHECKSUM[:10]):
-        if must_be_checked:
-            raise BadLine("a line without a checksum of its own")
-    elif _CHECKSUM % crc32c(body) != checksum:
-        raise BadLine("the line fails its CRC32C")
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise BadLine(f"not JSON: {error}") from error
-    if not isinstance(fields, dict):
-        raise BadLine("not a JSON object")
-    record = _record(fields, of)
+    _check(line.removesuffix(b"\r"), must_be_checked=must_be_checked)
+    fields = _fields(line)
+    if fields.get("topic") != of.topic or fields.get("partition") != of.partition:
+        raise BadLine(f"a record of {fields.get('topic')}/{fields.get('partition')}, not of {of}")
+    record = _record(fields)
     if record.offset < first:
         raise BadLine(f"offset {record.offset} after {first - 1}: offsets go backwards")
     return record
 
 
-def _record(fields: Fields, of: TopicPartition) -> Record:
-    if fields.get("topic") != of.topic or fields.get("partition") != of.partition:
-        raise BadLine(f"a record of {fields.get('topic')}/{fields.get('partition')}, not of {of}")
-    offset, kind = _integer(fields, "offset", None), _integer(fields, "timestampType", CREATE_TIME)
+def _check(line: bytes, *, must_be_checked: bool) -> None:
+    body, checksum = line[:-_CHECKSUM_BYTES], line[-_CHECKSUM_BYTES:]
+    if not checksum.startswith(_CHECKSUM_BEGIN):
+        if must_be_checked:
+            raise BadLine("a line without a checksum of its own")
+    elif _CHECKSUM % crc32c(body) != checksum:
+        raise BadLine("the line fails its CRC32C")
+
+
+def _fields(line: bytes) -> Fields:
+    try:
+        text = line.decode("utf-8")
+        fields, end = _raw_decode(text) if line.startswith(b"{") else (None, -1)
+        if end != len(text):  # there is white space, or worse
+            fields = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadLine(f"not JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise BadLine("not a JSON object")
+    return fields
+
+
+def _record(fields: Fields) -> Record:
+    offset = _integer("offset", fields.get("offset"))
+    time_ms = _integer("timestamp", fields.get("timestamp", -1))
+    kind = _integer("timestampType", fields.get("timestampType", CREATE_TIME))
     if offset < 0 or kind not in (CREATE_TIME, LOG_APPEND_TIME):
         raise BadLine(f"offset {offset} or timestampType {kind} cannot be")
-    time_ms = _integer(fields, "timestamp", -1)
-    return Record(offset, time_ms, kind, _blob(fields, "key"), _blob(fields, "value"), _headers(fields))
+    key, value = _blob(fields, "key", "key64"), _blob(fields, "value", "value64")
+    return Record(offset, time_ms, kind, key, value, _headers(fields))
 
 
 def _headers(fields: Fields) -> RecordHeaders:
     rows = fields.get("headers", [])
     if not isinstance(rows, list):
         raise BadLine("field 'headers' is not a list")
-    return tuple(map(_header_pair, rows))
+    return tuple(map(_header_pair, rows)) if rows else ()
 
 
 def _header_pair(fields: object) -> tuple[str, bytes | None]:
-    name = _blob(fields, "key") if isinstance(fields, dict) else None
+    name = _blob(fields, "key", "key64") if isinstance(fields, dict) else None
     if name is None or not isinstance(fields, dict):
         raise BadLine("a header without a name")
-    return name.decode("utf-8", "surrogateescape"), _blob(fields, "value")
+    return name.decode("utf-8", "surrogateescape"), _blob(fields, "value", "value64")
 
 
-def _blob(fields: Fields, name: str) -> bytes | None:
-    if f"{name}64" not in fields:
-        text = fields.get(name)
-        if text is not None and not isinstance(text, str):
-            raise BadLine(f"field {name!r} is not text")
-        return None if text is None else _encoded(text, name)
-    coded = fields[f"{name}64"]
-    if not isinstance(coded, str) or name in fields:
-        raise BadLine(f"field '{name}64' is not base64, or {name!r} is there as well")
-    try:
-        return b64decode(coded, validate=True)
-    except ValueError as error:
-        raise BadLine(f"field '{name}64' is not base64: {error}") from error
-
-
-def _encoded(text: str, name: str) -> bytes:
+def _blob(fields: Fields, name: str, name64: str) -> bytes | None:
+    text = fields.get(name)
+    if name64 in fields:
+        return _decoded(fields, name, name64)
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise BadLine(f"field {name!r} is not text")
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise BadLine(f"field {name!r} has half of a surrogate pair") from error
 
 
-def _integer(fields: Fields, name: str, default: int | None) -> int:
-    value = fields.get(name, default)
-    if type(value) is not int or not -_MAX_LONG <= value + 1 <= _MAX_LONG + 1:
+def _decoded(fields: Fields, name: str, name64: str) -> bytes:
+    coded = fields[name64]
+    if not isinstance(coded, str) or name in fields:
+        raise BadLine(f"field {name64!r} is not base64, or {name!r} is there as well")
+    try:
+        return b64decode(coded, validate=True)
+    except ValueError as error:
+        raise BadLine(f"field {name64!r} is not base64: {error}") from error
+
+
+def _integer(name: str, value: object) -> int:
+    if type(value) is not int or not -_MAX_LONG - 1 <= value <= _MAX_LONG:
         raise BadLine(f"field {name!r} is not an integer of 64 bits")
     return value
 

@@ -10,16 +10,13 @@ from offsite.archives.archive import ArchiveContents, Damage, OnDamage, Piece, r
 from offsite.archives.file_window import SourceFile
 from offsite.archives.files import Files
 from offsite.archives.indexed_reading import IndexedReading
-from offsite.archives.jsonl.compression import BadPart, lines_in
+from offsite.archives.jsonl.compression import BadPart, Lines, lines_in
 from offsite.archives.jsonl.line import BadLine, record_of
 from offsite.archives.jsonl.place import jsonl_archive
 from offsite.log.range import TopicPartition
 from offsite.log.record import Record
 
 __all__ = ["JsonlReader"]
-
-_BATCH_BYTES = 256 << 10
-"""Lines of one batch: about a thousand small records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,29 +40,27 @@ class _LineFiles:
     """How one file is read."""
 
     def records(self, source: SourceFile, of: TopicPartition, on_damage: OnDamage) -> Iterator[Sequence[Record]]:
-        batch: list[Record] = []
-        batch_bytes, next_offset = 0, 0
-        for position, line in _lines(source, on_damage):
-            try:
-                record = record_of(line, of, first=next_offset, must_be_checked=source.intact is False)
-            except BadLine as error:
-                on_damage(Damage(file=source.key, position=position, problem=str(error)))
-                continue
-            next_offset = record.offset + 1
-            batch.append(record)
-            batch_bytes += len(line)
-            if batch_bytes >= _BATCH_BYTES:
-                yield batch
-                batch, batch_bytes = [], 0
-        if batch:
+        next_offset = 0
+        for lines in _lines(source, on_damage):
+            batch: list[Record] = []
+            for number, line in enumerate(lines.lines):
+                if not line.strip():
+                    continue
+                try:
+                    record = record_of(line, of, first=next_offset, must_be_checked=source.intact is False)
+                except BadLine as error:
+                    on_damage(Damage(file=source.key, position=lines.position_of(number), problem=str(error)))
+                    continue
+                next_offset = record.offset + 1
+                batch.append(record)
             yield batch
 
     def checks_parts(self, source: SourceFile) -> bool:  # noqa: ARG002 - each line does, or is not taken
         return True
 
 
-def _lines(source: SourceFile, on_damage: OnDamage) -> Iterator[tuple[int, bytes]]:
+def _lines(source: SourceFile, on_damage: OnDamage) -> Iterator[Lines]:
     try:
-        yield from (line for line in lines_in(source.window, source.key) if line.data.strip())
+        yield from lines_in(source.window, source.key)
     except BadPart as error:
         on_damage(Damage(file=source.key, position=error.position, problem=str(error)))
