@@ -29,6 +29,7 @@ _CHECKSUM_BYTES = len(_CHECKSUM % 0)
 _MAX_LONG = (1 << 63) - 1
 
 _raw_decode = json.JSONDecoder().raw_decode
+_new = tuple.__new__  # half the time of calling `Record`
 
 Fields = Mapping[str, object]
 
@@ -54,7 +55,7 @@ def record_of(line: bytes, of: TopicPartition, *, first: int, must_be_checked: b
 
     `must_be_checked`: a line without a checksum is not taken either.
     """
-    _check(line.removesuffix(b"\r"), must_be_checked=must_be_checked)
+    _check(line if line.endswith(b"}") else line.rstrip(b"\r"), must_be_checked=must_be_checked)
     fields = _fields(line)
     if fields.get("topic") != of.topic or fields.get("partition") != of.partition:
         raise BadLine(f"a record of {fields.get('topic')}/{fields.get('partition')}, not of {of}")
@@ -93,7 +94,7 @@ def _record(fields: Fields) -> Record:
     if offset < 0 or kind not in (CREATE_TIME, LOG_APPEND_TIME):
         raise BadLine(f"offset {offset} or timestampType {kind} cannot be")
     key, value = _blob(fields, "key", "key64"), _blob(fields, "value", "value64")
-    return Record(offset, time_ms, kind, key, value, _headers(fields))
+    return _new(Record, (offset, time_ms, kind, key, value, _headers(fields)))
 
 
 def _headers(fields: Fields) -> RecordHeaders:

@@ -40,14 +40,14 @@ class _LineFiles:
     """How one file is read."""
 
     def records(self, source: SourceFile, of: TopicPartition, on_damage: OnDamage) -> Iterator[Sequence[Record]]:
-        next_offset = 0
+        next_offset, must_be_checked = 0, source.intact is False
         for lines in _lines(source, on_damage):
             batch: list[Record] = []
             for number, line in enumerate(lines.lines):
-                if not line.strip():
+                if not line or line.isspace():
                     continue
                 try:
-                    record = record_of(line, of, first=next_offset, must_be_checked=source.intact is False)
+                    record = record_of(line, of, first=next_offset, must_be_checked=must_be_checked)
                 except BadLine as error:
                     on_damage(Damage(file=source.key, position=lines.position_of(number), problem=str(error)))
                     continue
