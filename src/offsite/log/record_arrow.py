@@ -142,11 +142,9 @@ class ArrowColumns:
 
     def _complete(self, timestamp_type: int, commit: int | None, rows: int, size_bytes: int) -> None:
         """Note the columns in which all rows of a batch are alike."""
-        last = self._runs[-1] if self._runs else _Run(0, timestamp_type, commit)
-        if (last.timestamp_type, last.commit) == (timestamp_type, commit):
-            self._runs[-1:] = [last._replace(rows=last.rows + rows)]
-        else:
-            self._runs.append(_Run(rows, timestamp_type, commit))
+        if self._runs and self._runs[-1][1:] == (timestamp_type, commit):
+            rows += self._runs.pop().rows
+        self._runs.append(_Run(rows, timestamp_type, commit))
         self._bytes += size_bytes
 
 
