@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from offsite.log.batch import HEADER_BYTES, BatchHeader
@@ -33,6 +34,9 @@ quarter)."""
 
 _FULL_BYTES = 8 * MIB
 """Bytes of one Arrow batch, where records are large. One batch of Kafka is never split."""
+
+_KEY, _VALUE, _TIMESTAMP = attrgetter("key"), attrgetter("value"), attrgetter("timestamp")
+"""Mapped over rows, a tenth faster than a comprehension."""
 
 _MAX_TIME_US = (1 << 63) - 1
 _US_PER_MS = 1000
@@ -68,7 +72,7 @@ class ArrowColumns:
 
     @property
     def is_full(self) -> bool:
-        return len(self._offsets) >= _FULL_RECORDS or self._bytes >= _FULL_BYTES
+        return self._rows >= _FULL_RECORDS or self._bytes >= _FULL_BYTES
 
     def add_batch(self, batch: Buffer, header: BatchHeader, *, commit: int | None) -> None:
         """All records of one batch that holds data. Raises `DamagedBatch`; no row of it is taken then."""
@@ -84,10 +88,12 @@ class ArrowColumns:
             raise DamagedBatch(f"the batch at offset {header.base_offset} is damaged inside: {error}") from error
         if any([row.headers for row in rows]):  # noqa: C419  # a list is half as dear as a generator
             self._add_headers([row.headers for row in rows])
-        self._keys += [row.key for row in rows]
-        self._values += [row.value for row in rows]
-        self._offsets += [row.offset for row in rows]
-        self._times_ms += [row.timestamp for row in rows]
+        self._keys.extend(map(_KEY, rows))
+        self._values.extend(map(_VALUE, rows))
+        self._times_ms.extend(map(_TIMESTAMP, rows))
+        offsets = range(header.base_offset, header.next_offset)
+        has_gaps = len(offsets) != len(rows)
+        self._add_offsets([row.offset for row in rows] if has_gaps else offsets)
         self._complete(header.timestamp_type, commit, len(rows), len(body))
 
     def add_records(self, records: Sequence[Record], *, commit: int | None) -> None:
@@ -97,7 +103,7 @@ class ArrowColumns:
         self._add_headers([record.headers for record in records])
         self._keys += [record.key for record in records]
         self._values += [record.value for record in records]
-        self._offsets += [record.offset for record in records]
+        self._add_offsets([record.offset for record in records])
         self._times_ms += [record.timestamp_ms for record in records]
         size = sum(len(record.key or b"") + len(record.value or b"") for record in records)
         self._complete(records[0].timestamp_type, commit, len(records), size)
@@ -106,7 +112,7 @@ class ArrowColumns:
         """The rows so far as one Arrow batch of `arrow_schema`, None when there are none; then it is empty again."""
         import pyarrow as pa
 
-        rows = len(self._offsets)
+        rows = self._rows
         if not rows:
             return None
         columns = [
@@ -114,7 +120,7 @@ class ArrowColumns:
             pa.array(self._values, pa.binary()),
             pa.repeat(pa.scalar(self._topic, pa.string()), rows),
             pa.repeat(pa.scalar(self._partition, pa.int32()), rows),
-            pa.array(self._offsets, pa.int64()),
+            _offsets(self._offsets),
             _times(self._times_ms),
             _runs(pa.int32(), [(run.timestamp_type, run.rows) for run in self._runs]),
             _headers(self._header_starts, self._headers, rows),
@@ -126,22 +132,31 @@ class ArrowColumns:
     def _clear(self) -> None:
         self._keys: list[bytes | None] = []
         self._values: list[bytes | None] = []
-        self._offsets: list[int] = []
+        self._offsets: list[Sequence[int]] = []
         self._times_ms: list[int] = []
         self._header_starts: list[tuple[int, int]] = []
         self._headers: list[tuple[str, bytes | None]] = []
         self._runs: list[_Run] = []
-        self._bytes = 0
+        self._bytes = self._rows = 0
+
+    def _add_offsets(self, offsets: Sequence[int]) -> None:
+        """Those of the next rows. Ranges that go on where the last one ended become one."""
+        last = self._offsets[-1] if self._offsets else None
+        if isinstance(offsets, range) and isinstance(last, range) and last.stop == offsets.start:
+            self._offsets[-1] = range(last.start, offsets.stop)
+        else:
+            self._offsets.append(offsets)
 
     def _add_headers(self, lists: Sequence[Sequence[tuple[str, bytes | None]]]) -> None:
         """Those of the next rows."""
-        for row, headers in enumerate(lists, len(self._offsets)):
+        for row, headers in enumerate(lists, self._rows):
             if headers:
                 self._header_starts.append((row, len(self._headers)))
                 self._headers += headers
 
     def _complete(self, timestamp_type: int, commit: int | None, rows: int, size_bytes: int) -> None:
-        """Note the columns in which all rows of a batch are alike."""
+        """Note the columns in which all rows of a batch are alike. The last thing that is done with them."""
+        self._rows += rows
         if self._runs and self._runs[-1][1:] == (timestamp_type, commit):
             rows += self._runs.pop().rows
         self._runs.append(_Run(rows, timestamp_type, commit))
@@ -171,12 +186,20 @@ def _runs(kind: pa.DataType, runs: Sequence[tuple[int | None, int]]) -> pa.Array
     return pa.concat_arrays([pa.repeat(pa.scalar(value, kind), rows) for value, rows in runs])
 
 
+def _offsets(runs: Sequence[Sequence[int]]) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.concat_arrays(
+        [pa.arange(run.start, run.stop) if isinstance(run, range) else pa.array(run, pa.int64()) for run in runs]
+    )
+
+
 def _times(times_ms: Sequence[int]) -> pa.Array:
     import pyarrow as pa
 
     kind = pa.timestamp("us", tz="UTC")
     try:
-        return pa.array(times_ms, pa.timestamp("ms", tz="UTC")).cast(kind)
+        return pa.array(times_ms, pa.int64()).cast(pa.timestamp("ms", tz="UTC")).cast(kind)
     except pa.ArrowInvalid:
         return pa.array([time_us(time_ms) for time_ms in times_ms], kind)
 
