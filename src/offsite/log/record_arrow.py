@@ -35,7 +35,7 @@ quarter)."""
 _FULL_BYTES = 8 * MIB
 """Bytes of one Arrow batch, where records are large. One batch of Kafka is never split."""
 
-_KEY, _VALUE, _TIMESTAMP = attrgetter("key"), attrgetter("value"), attrgetter("timestamp")
+_KEY, _VALUE, _TIMESTAMP, _HEADERS = map(attrgetter, ("key", "value", "timestamp", "headers"))
 """Mapped over rows, a tenth faster than a comprehension."""
 
 _MAX_TIME_US = (1 << 63) - 1
@@ -86,7 +86,7 @@ class ArrowColumns:
             return
         except corrupt as error:
             raise DamagedBatch(f"the batch at offset {header.base_offset} is damaged inside: {error}") from error
-        if any([row.headers for row in rows]):  # noqa: C419  # a list is half as dear as a generator
+        if any(map(_HEADERS, rows)):
             self._add_headers([row.headers for row in rows])
         self._keys.extend(map(_KEY, rows))
         self._values.extend(map(_VALUE, rows))
