@@ -8,8 +8,8 @@ TOOLS   := $(STAMPS)/tools
 RUNTIME := $(STAMPS)/runtime
 DEV     := $(STAMPS)/dev
 
-# Two test processes: the tests wait for brokers and JVMs about as much as they compute.
-TEST_WORKERS ?= 2
+# More test processes than cores: the tests wait for brokers and JVMs a good part of their time.
+TEST_WORKERS ?= 3
 # More arguments for pytest, such as: make test TESTS='tests/unit -k crc'
 TESTS ?=
 

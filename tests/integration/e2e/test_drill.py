@@ -70,6 +70,7 @@ def test_a_drill_proves_the_backup_and_leaves_only_its_report(drilled: Drilled, 
     }
 
 
+@pytest.mark.soak
 def test_a_drill_in_a_sandbox_needs_no_cluster(drilled: Drilled) -> None:
     report = succeed("restore", "drill", *drilled.names, "--topics", drilled.topics[1])
     assert (report["proven"], report["records"], report["place"]) == (True, 10, "a sandbox of its own")
@@ -91,6 +92,7 @@ def test_a_damaged_backup_is_not_proven_and_the_report_says_why(drilled: Drilled
     assert "Not proven" in filed.with_suffix(".html").read_text()
 
 
+@pytest.mark.soak
 def test_the_next_drill_removes_what_a_killed_one_left(drilled: Drilled) -> None:
     killed = start(*drilled.drill())
     wait_until(lambda: len(drilled.leftovers()) == len(drilled.topics), "the drill to make its topics")

@@ -117,6 +117,7 @@ def test_a_log_that_was_cut_back_and_written_anew_is_never_mixed_with_what_it_wa
     assert site.restore(topic, target).records == 500
 
 
+@pytest.mark.soak
 def test_a_leader_that_only_changed_lets_the_backup_go_on(
     start_sandbox: StartSandbox, tmp_path: Path, spark: Runner
 ) -> None:

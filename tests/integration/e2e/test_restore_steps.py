@@ -122,7 +122,7 @@ def restore(site: Site, backup: Backup, request: RestoreRequest, steps: Steps) -
     return run_restore(prepared, admin=admin, kafka=site.cluster.config, runner=runner)
 
 
-@pytest.mark.parametrize("offsets", ["translate", "preserve"])
+@pytest.mark.parametrize("offsets", [pytest.param("translate", marks=pytest.mark.soak), "preserve"])
 def test_a_restore_that_dies_after_any_step_is_finished_by_the_same_request(site: Site, offsets: str) -> None:
     topic = source_topic(site)
     source = site.read(topic)

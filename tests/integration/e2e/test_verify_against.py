@@ -62,6 +62,7 @@ def test_the_source_and_the_restored_topic_are_both_the_same(copied: Copied) -> 
     assert all(each.startswith("blake3:") for each in digests[0])
 
 
+@pytest.mark.soak
 def test_what_was_written_since_is_told_and_counts_only_with_exact(copied: Copied) -> None:
     produce_to(copied.cluster.bootstrap, copied.target, messages(COUNT, COUNT + 20))
     restore = ["--restore", copied.restored["restore"]]

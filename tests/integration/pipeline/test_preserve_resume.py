@@ -40,7 +40,7 @@ from tests.integration.e2e.site import Site, new_name
 from tests.integration.e2e.transactions import begun, with_transaction
 from tests.integration.kafka.cluster import Cluster, wait_until
 
-KILLS, SOAK_KILLS = 5, 40
+KILLS, SOAK_KILLS = 3, 40
 TRANSACTIONS = 20
 LONGEST_S = 1.0  # a whole run takes about that
 

@@ -79,6 +79,7 @@ def left_files(environment: dict[str, str]) -> list[Path]:
     return list(Path(environment["TMPDIR"]).iterdir())
 
 
+@pytest.mark.soak
 def test_two_runs_in_one_process_leave_nothing_and_say_nothing(environment: dict[str, str]) -> None:
     with driver(TWO_RUNS, environment) as process:
         out, err = process.communicate()
@@ -102,6 +103,7 @@ def test_a_driver_killed_in_the_middle_of_a_task_leaves_no_process(environment: 
     wait_until(lambda: not left_processes(environment), "every process of the run to end")
 
 
+@pytest.mark.soak
 def test_what_a_killed_driver_left_is_deleted_by_a_later_one(environment: dict[str, str], tmp_path: Path) -> None:
     with driver(LONG_TASK, environment, str(tmp_path / "started")) as process:
         wait_until((tmp_path / "started").exists, "the task to start")
