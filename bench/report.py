@@ -35,7 +35,7 @@ CPU_OF = {"consumer_perf": "consumer_perf_process"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Medians of all figures. `costs` are checksums, `startup` whole processes."""
+    """Medians of all figures. `costs`: checksums, scans, exports; `startup`: whole processes."""
 
     machine: Mapping[str, str | int]
     scale: Scale
@@ -52,7 +52,7 @@ class Report:
             "worker_peak_rss_mib": round(self.worker_peak_rss_bytes / 2**20),
             "medians": {codec: self.copies[codec].medians() for codec in CODECS},
             "startup": self.startup.medians(),
-            "checksums": self.costs.medians(),
+            "costs": self.costs.medians(),
             "all": {codec: self.copies[codec].all() for codec in CODECS} | {"startup": self.startup.all()},
         }
 
