@@ -30,6 +30,7 @@ def files(tmp_path: Path) -> ArchiveFolder:
     return ArchiveFolder(root=tmp_path)
 
 
+@pytest.mark.soak
 def test_spark_reads_the_parquet_archive_as_rows_of_its_kafka_source(
     session: SparkSession, files: ArchiveFolder
 ) -> None:
@@ -78,6 +79,7 @@ def test_spark_reads_the_parquet_archive_as_rows_of_its_kafka_source(
     assert table.where("partition = 1").count() == 50
 
 
+@pytest.mark.soak
 def test_rows_that_spark_writes_come_in_as_an_archive(session: SparkSession, files: ArchiveFolder) -> None:
     export(ParquetWriter(files=files), odd_records(), start=0, end=1_000_001)
     rows = session.read.parquet(str(files.root)).drop("leaderEpoch", "producerId").coalesce(1)

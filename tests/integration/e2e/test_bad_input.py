@@ -153,6 +153,7 @@ def test_a_cluster_that_does_not_answer_is_told_in_time(given: Given, arguments:
     assert done.took_s < UNREACHABLE_MAX_S
 
 
+@pytest.mark.soak
 def test_a_wrong_password_is_told(given: Given, secure_broker: SecureBroker, tmp_path: Path) -> None:
     properties = tmp_path / "client.properties"
     properties.write_text(

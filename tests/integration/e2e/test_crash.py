@@ -158,6 +158,7 @@ def assert_no_process_left(mark: Path) -> None:
     wait_until(lambda: not processes_with(MARK, str(mark)), "the processes of killed commands to end")
 
 
+@pytest.mark.soak
 def test_a_full_store_keeps_what_it_has_and_goes_on_when_there_is_room(broker: SandboxInfo, tmp_path: Path) -> None:
     cluster = Cluster(broker.bootstrap)
     topic = cluster.make_topic(partitions=2)

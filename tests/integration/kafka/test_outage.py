@@ -60,7 +60,9 @@ def test_a_write_goes_on_where_it_was_when_the_broker_died(start_sandbox: StartS
     assert [record.value for record in cluster.records(target)] == VALUES
 
 
-@pytest.mark.parametrize("landing", [1, 2, 4])
+@pytest.mark.parametrize(
+    "landing", [pytest.param(1, marks=pytest.mark.soak), 2, pytest.param(4, marks=pytest.mark.soak)]
+)
 def test_what_a_restarted_broker_forgot_to_have_taken_is_found_in_its_log(
     start_sandbox: StartSandbox, landing: int
 ) -> None:
