@@ -6,19 +6,21 @@ format without such checksums loses the whole file.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from offsite.archives.archive import ArchiveContents, Damage, FileReceipt, OnDamage, Piece
+from offsite.archives.archive import ArchiveContents, Damage, FileReceipt, OnDamage, Piece, refuse_damage
 from offsite.archives.file_window import SourceFile, open_file
+from offsite.archives.files import Files
 from offsite.archives.indexed_archive import IndexedArchive
 from offsite.archives.overlap import Run, clipped, merged
 from offsite.log.range import TopicPartition
 from offsite.log.record import Record
 
-__all__ = ["FileFormat", "IndexedReading"]
+__all__ = ["FileFormat", "IndexedReader", "IndexedReading"]
 
 Batches = Iterator[Sequence[Record]]
 
@@ -98,6 +100,23 @@ class IndexedReading:
             return None
         of = TopicPartition(topic=name.topic, partition=name.partition)
         return next((batch[0].offset for batch in self.format.records(source, of, _pass_over) if batch), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedReader(ABC):
+    """An `ArchiveReader` of one of the indexed formats: each says what its archive is and how its files are read."""
+
+    files: Files
+
+    def contents(self, on_damage: OnDamage = refuse_damage) -> ArchiveContents:
+        return self._reading.contents(on_damage)
+
+    def read(self, piece: Piece, on_damage: OnDamage = refuse_damage) -> Batches:
+        return self._reading.read(piece, on_damage)
+
+    @property
+    @abstractmethod
+    def _reading(self) -> IndexedReading: ...
 
 
 def _distrust(source: SourceFile) -> Damage:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from offsite.cli.archive_options import ArchivePlace, FormatToWrite
+from offsite.cli.option_group import words_of
 from offsite.cli.options import Bootstrap, KafkaConfigFile, OptionalBackup, OptionalRepo
 from offsite.cli.restore_options import (
     At,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from offsite.services.export import ExportTarget
     from offsite.services.export_job import ExportJob
     from offsite.services.export_plan import ExportRequest
+    from offsite.services.restore_words import RestoreWords
 
 
 class SourceOption(StrEnum):
@@ -136,18 +138,7 @@ def _target(options: ExportOptions, cluster_id: str) -> ExportTarget:
 def _request(options: ExportOptions) -> ExportRequest:
     from offsite.model.group_patterns import parse_groups
     from offsite.services.export_plan import ExportRequest
-    from offsite.services.restore_words import RestoreWords, parse_restore
+    from offsite.services.restore_words import PointWords, parse_restore
 
-    words = RestoreWords(
-        topics=options.topics,
-        exclude=options.exclude,
-        partitions=options.partitions,
-        commit=options.commit,
-        committed_at=options.committed_at,
-        checkpoint=options.checkpoint,
-        at=options.at,
-        offsets_file=options.offsets_file,
-        before=options.before,
-        isolation=options.isolation.value,
-    )
+    words = cast("RestoreWords", words_of(options, PointWords))
     return ExportRequest(point=parse_restore(words), groups=parse_groups(options.groups or ()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, fields
+from enum import StrEnum
 from functools import wraps
 from typing import Any, TypeVar, get_type_hints
 
@@ -33,6 +34,12 @@ def takes(group: type[T]) -> Callable[[Callable[..., None]], Callable[..., None]
         return run
 
     return decorate
+
+
+def words_of(options: object, kind: type) -> dict[str, object]:
+    """The options that a service's words (a `TypedDict`) name, as plain text where they are choices."""
+    given = {name: getattr(options, name) for name in kind.__annotations__}
+    return {name: value.value if isinstance(value, StrEnum) else value for name, value in given.items()}
 
 
 def _parameters(group: type) -> list[inspect.Parameter]:

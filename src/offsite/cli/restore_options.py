@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from offsite.cli.option_group import words_of
 from offsite.cli.options import Bootstrap, KafkaConfigFile, OptionalBackup, OptionalRepo
 from offsite.cli.wiring import open_repository
 from offsite.model.errors import BadOption
@@ -155,6 +156,4 @@ def restore_request(options: RestoreOptions) -> RestoreRequest:
     """Raises `BadOption` for what cannot be read or contradicts itself."""
     from offsite.services.restore_words import RestoreWords, parse_restore
 
-    given = {name: getattr(options, name) for name in RestoreWords.__annotations__}
-    words = {name: value.value if isinstance(value, StrEnum) else value for name, value in given.items()}
-    return parse_restore(cast("RestoreWords", words))
+    return parse_restore(cast("RestoreWords", words_of(options, RestoreWords)))

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from offsite.archives.archive import ArchiveContents, Damage, OnDamage, Piece, refuse_damage
+from offsite.archives.archive import Damage, OnDamage
 from offsite.archives.avro.block_codec import CHECKED_CODECS
 from offsite.archives.avro.container import ContainerReader, read_header
 from offsite.archives.avro.decoding import BadRecords, block_decoding, decode_block
 from offsite.archives.avro.place import avro_archive
 from offsite.archives.file_window import SourceFile
-from offsite.archives.files import Files
-from offsite.archives.indexed_reading import IndexedReading
+from offsite.archives.indexed_reading import IndexedReader, IndexedReading
 from offsite.log.range import TopicPartition
 from offsite.log.record import Record
 
@@ -20,17 +19,7 @@ __all__ = ["AvroReader"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AvroReader:
-    """An `ArchiveReader`."""
-
-    files: Files
-
-    def contents(self, on_damage: OnDamage = refuse_damage) -> ArchiveContents:
-        return self._reading.contents(on_damage)
-
-    def read(self, piece: Piece, on_damage: OnDamage = refuse_damage) -> Iterator[Sequence[Record]]:
-        return self._reading.read(piece, on_damage)
-
+class AvroReader(IndexedReader):
     @property
     def _reading(self) -> IndexedReading:
         return IndexedReading(archive=avro_archive(self.files), format=_AvroFiles())

@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from offsite.archives.archive import ArchiveContents, Damage, OnDamage, Piece, refuse_damage
+from offsite.archives.archive import Damage, OnDamage
 from offsite.archives.file_window import SourceFile
-from offsite.archives.files import Files
-from offsite.archives.indexed_reading import IndexedReading
+from offsite.archives.indexed_reading import IndexedReader, IndexedReading
 from offsite.archives.jsonl.compression import BadPart, Lines, lines_in
 from offsite.archives.jsonl.line import BadLine, record_of
 from offsite.archives.jsonl.place import jsonl_archive
@@ -20,17 +19,7 @@ __all__ = ["JsonlReader"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JsonlReader:
-    """An `ArchiveReader`."""
-
-    files: Files
-
-    def contents(self, on_damage: OnDamage = refuse_damage) -> ArchiveContents:
-        return self._reading.contents(on_damage)
-
-    def read(self, piece: Piece, on_damage: OnDamage = refuse_damage) -> Iterator[Sequence[Record]]:
-        return self._reading.read(piece, on_damage)
-
+class JsonlReader(IndexedReader):
     @property
     def _reading(self) -> IndexedReading:
         return IndexedReading(archive=jsonl_archive(self.files), format=_LineFiles())

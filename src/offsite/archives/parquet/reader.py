@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from offsite.archives.archive import ArchiveContents, Damage, OnDamage, Piece, refuse_damage
+from offsite.archives.archive import Damage, OnDamage
 from offsite.archives.file_window import SourceFile
 from offsite.archives.files import Files
-from offsite.archives.indexed_reading import IndexedReading
+from offsite.archives.indexed_reading import IndexedReader, IndexedReading
 from offsite.archives.parquet.place import parquet_archive
 from offsite.archives.parquet.random_access import RandomAccess
 from offsite.archives.parquet.table import records_of
@@ -36,17 +36,7 @@ _WHOLE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParquetReader:
-    """An `ArchiveReader`."""
-
-    files: Files
-
-    def contents(self, on_damage: OnDamage = refuse_damage) -> ArchiveContents:
-        return self._reading.contents(on_damage)
-
-    def read(self, piece: Piece, on_damage: OnDamage = refuse_damage) -> Iterator[Sequence[Record]]:
-        return self._reading.read(piece, on_damage)
-
+class ParquetReader(IndexedReader):
     @property
     def _reading(self) -> IndexedReading:
         return IndexedReading(archive=parquet_archive(self.files), format=_ParquetFiles(files=self.files))

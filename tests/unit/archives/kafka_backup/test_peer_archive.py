@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from base64 import b64decode
 from pathlib import Path
 from shutil import copyfile, copytree
 
@@ -15,25 +14,10 @@ from offsite.log.group_offsets import CommittedOffset
 from offsite.log.range import LogRange
 from offsite.log.record import Record
 from offsite.repository.archive_folder import ArchiveFolder
+from tests.peer_truth import PEERS, truth
 
-PEERS = Path(__file__).parents[3] / "fixtures" / "peers"
 TOPIC = "mixed-it"
 SEGMENT_BYTES = 20_000
-
-
-def bytes_or_null(text: str | None) -> bytes | None:
-    return None if text is None else b64decode(text)
-
-
-def truth() -> dict[int, list[Record]]:
-    found: dict[int, list[Record]] = {}
-    for line in (PEERS / "mixed-it.truth.jsonl").read_text().splitlines():
-        row = json.loads(line)
-        headers = tuple((name, bytes_or_null(value)) for name, value in row["headers"])
-        stamp = (row["offset"], row["timestamp"], row["timestampType"])
-        record = Record(*stamp, bytes_or_null(row["key"]), bytes_or_null(row["value"]), headers)
-        found.setdefault(row["partition"], []).append(record)
-    return {partition: sorted(records, key=lambda record: record.offset) for partition, records in found.items()}
 
 
 def peer_reader(*, piece_bytes: int = 1 << 20) -> KafkaBackupReader:
