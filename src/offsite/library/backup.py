@@ -121,7 +121,8 @@ class Backup:
         from offsite.services.export_plan import ExportRequest
         from offsite.services.restore_words import parse_restore
 
-        write = WriteOptions(lossy=lossy, plain=plain, segment_bytes=segment_bytes)
+        cluster_id = self._backup.descriptor.cluster_id
+        write = WriteOptions(lossy=lossy, plain=plain, segment_bytes=segment_bytes, cluster_id=cluster_id)
         request = ExportRequest(point=parse_restore(cast("RestoreWords", words)), groups=parse_groups(groups or ()))
         job = export_of_backup(self._backup, open_target(format, place, write), request)
         with job.alone(), self._engine.runner() as runner:
