@@ -145,6 +145,8 @@ def _render_result(console: Console, result: ExportResult) -> None:
         console.print(f"  lost: {what}, in {records:,} records", markup=False)
     for lack in result.not_held:
         console.print(f"  not in this format: {lack}", markup=False)
+    for sick in result.sick:
+        console.print(f"  not read: {sick}", markup=False)
     for each in result.postponed:
         console.print(
             f"  later: {each.topic}/{each.partition} from {each.offset}, where a transaction is undecided", markup=False

@@ -83,7 +83,7 @@ class _BarUpdate:
             self._task,
             completed=completed,
             total=max(total, completed),
-            records=f"{now.records:,} records",
+            records=f"{now.records:,} records{_held_back(now)}",
             visible=True,
         )
 
@@ -100,7 +100,13 @@ class _Lines:
         rate = format_size(now.moved_bytes / max(now.elapsed_s, 1e-3))
         print(  # noqa: T201
             f"{self._label}: {format_size(now.moved_bytes)}, {now.records:,} records, {rate}/s, "
-            f"{now.tasks_done}/{now.tasks_total} tasks, {format_duration(now.elapsed_s)}",
+            f"{now.tasks_done}/{now.tasks_total} tasks, {format_duration(now.elapsed_s)}{_held_back(now)}",
             file=sys.stderr,
             flush=True,
         )
+
+
+def _held_back(now: RunProgress) -> str:
+    if not now.throttled_s:
+        return ""
+    return f", held back by the cluster's quota for {format_duration(now.throttled_s)}"

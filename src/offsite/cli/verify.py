@@ -143,12 +143,27 @@ def _render(console: Console, result: VerifyResult) -> None:
             f"    needed by restore points {damage.first_commit} to {damage.last_commit}; object {damage.key}",
             markup=False,
         )
+    _render_coverage(console, result)
     for snapshot in result.damaged_snapshots:
         console.print(f"  DAMAGED snapshot of commit {snapshot.first_commit}: {snapshot.problem}", markup=False)
     if result.against is not None:
         _render_comparison(console, result.against)
     elif result.ok and result.depth == "quick":
         console.print(f"next: offsite verify --backup {result.backup} --deep reads every byte")
+
+
+def _render_coverage(console: Console, result: VerifyResult) -> None:
+    for left in result.unaccounted:
+        console.print(
+            f"  {left.topic}/{left.partition} [{left.start}, {left.end}): NOT ACCOUNTED FOR by commit {left.commit}: "
+            "no segment, no hole and no proof that there was nothing",
+            markup=False,
+        )
+    if result.unproven:
+        console.print(
+            f"  {len(result.unproven)} ranges of commits by earlier versions have no records and no proof that there "
+            "were none (compacted topics have such); -o json lists them"
+        )
 
 
 def _render_comparison(console: Console, against: CompareResult) -> None:

@@ -15,6 +15,7 @@ from offsite.kafka.broker_errors import LEADER_NOT_AVAILABLE, NONE, UNKNOWN_TOPI
 from offsite.kafka.delete_records import delete_records_request
 from offsite.kafka.groups import GroupClient
 from offsite.kafka.list_offsets import EARLIEST, LATEST, READ_UNCOMMITTED
+from offsite.kafka.log_bounds import FoundBounds, find_bounds
 from offsite.kafka.log_dirs import log_dirs_request
 from offsite.kafka.metadata import ClusterMetadata, TopicMetadata
 from offsite.kafka.offsets import find_epoch_ends, find_offsets
@@ -28,7 +29,8 @@ from offsite.kafka.topic_config import broker_configs_request, topic_configs_req
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.cluster_settings import Acl, ClientQuota, ScramUser
-from offsite.model.errors import LeaderUnavailable
+from offsite.model.errors import Denied, KafkaUnavailable, LeaderUnavailable
+from offsite.model.journal import decided
 
 T = TypeVar("T")
 
@@ -71,6 +73,10 @@ class ClusterAdmin:
         requests = {node_id: broker_configs_request(node_id) for node_id in self.cluster().brokers}
         return [configs for found in self._router.call_each(requests).values() for configs in found.values()]
 
+    def bounds(self, partitions: Iterable[TopicPartition]) -> FoundBounds:
+        """Log starts and high watermarks with the leader epochs they were told in; the sick partitions apart."""
+        return find_bounds(self._router, self._clock, partitions)
+
     def start_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Log starts."""
         return find_offsets(self._router, self._clock, partitions, EARLIEST)
@@ -91,10 +97,19 @@ class ClusterAdmin:
         return find_epoch_ends(self._router, self._clock, epochs)
 
     def sizes_bytes(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Bytes on the leader's disk. Partitions whose size we may not see are absent."""
-        shares = self._router.by_leader(partitions)
-        answers = self._router.call_each({node_id: log_dirs_request(share) for node_id, share in shares.items()})
-        return {key: size for answer in answers.values() for key, size in answer.items()}
+        """Bytes on the leader's disk, an estimate: partitions whose size we may not see, or not now, are absent."""
+        sizes: dict[TopicPartition, int] = {}
+        try:
+            shares = self._router.by_leader(partitions)
+        except KafkaUnavailable as error:
+            decided("estimate", why=f"sizes are not known: {error.message}")
+            return sizes
+        for node_id, share in shares.items():
+            try:
+                sizes |= self._router.call_each({node_id: log_dirs_request(share)})[node_id]
+            except (KafkaUnavailable, Denied) as error:
+                decided("estimate", why=f"sizes on broker {node_id} are not known: {error.message}")
+        return sizes
 
     def not_allowed(self, names: Collection[str], operations: Mapping[str, int]) -> Mapping[str, tuple[str, ...]]:
         """Existing topics → those of `operations` (name → code of the AclOperation) that we may not do on them."""

@@ -18,41 +18,78 @@ _BASE_OFFSET = attrgetter("base_offset")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchWindow:
     """`chunk` is None when no batch of the answer belongs to the range. `next_offset` is at most the range's end, and
-    is the position asked for when the answer held no whole batch."""
+    is the position asked for when the answer held no whole batch. Offsets `[gap_start, gap_end)`, if any, lie before
+    the first batch from `position` on; `reaches_to` is where the last one ends that begins in front of the range's end,
+    and `beyond` the base offset of the first one behind it, -1 when none was seen."""
 
     chunk: Chunk | None
     next_offset: int
+    gap_start: int
+    gap_end: int
+    reaches_to: int
+    beyond: int
 
 
-def batch_window(records: memoryview, log_range: LogRange, position: int, *, log_start: int) -> BatchWindow:
+def batch_window(
+    records: memoryview, log_range: LogRange, position: int, *, log_start: int, owns_start: bool = True
+) -> BatchWindow:
     """Take the batches whose base offset is in `[position, end)` out of what a fetch at `position` brought.
 
     A batch that begins before the range belongs to the range before and is left out, unless the log itself starts
-    inside it (DeleteRecords cuts anywhere): then it belongs to the range that holds the log's start. A batch that
-    begins in the range but before `position` overlaps what was read already. Raises `DamagedBatch`,
-    `OldMessageFormat`.
+    inside it (DeleteRecords cuts anywhere), and no range before may have read it: with `owns_start` it then belongs to
+    the range that holds the log's start. A batch that begins in the range but before `position` overlaps what was read
+    already. Raises `DamagedBatch`, `OldMessageFormat`.
     """
     batches: Sequence[BatchHeader] = scan(records)
     if not batches:
-        return BatchWindow(chunk=None, next_offset=position)
+        return _nothing(position)
     next_offset = min(max(position, batches[-1].next_offset), log_range.end)
+    gap_start, gap_end = _gap(batches, position, log_range.end)
+    beyond, reaches_to = -1, max(position, batches[-1].next_offset)
     if batches[0].base_offset < position:
-        records = records[_bytes_before(batches, log_range, position, log_start) :]
+        records = records[_bytes_before(batches, log_range, position, log_start, owns_start=owns_start) :]
         batches = scan(records)
     if batches and batches[-1].base_offset >= log_range.end:
-        batches = batches[: bisect_left(batches, log_range.end, key=_BASE_OFFSET)]
+        inside = bisect_left(batches, log_range.end, key=_BASE_OFFSET)
+        beyond, reaches_to = batches[inside].base_offset, batches[inside - 1].next_offset if inside else gap_start
+        batches = batches[:inside]
     chunk = Chunk(data=records[: batches[-1].end_position], batches=batches) if batches else None
-    return BatchWindow(chunk=chunk, next_offset=next_offset)
+    return BatchWindow(
+        chunk=chunk,
+        next_offset=next_offset,
+        gap_start=gap_start,
+        gap_end=gap_end,
+        reaches_to=reaches_to,
+        beyond=beyond,
+    )
 
 
-def _bytes_before(batches: Sequence[BatchHeader], log_range: LogRange, position: int, log_start: int) -> int:
+def _nothing(position: int) -> BatchWindow:
+    return BatchWindow(
+        chunk=None, next_offset=position, gap_start=position, gap_end=position, reaches_to=position, beyond=-1
+    )
+
+
+def _gap(batches: Sequence[BatchHeader], position: int, end: int) -> tuple[int, int]:
+    """The offsets from `position`, or from where a batch that reaches over it ends, to the next batch."""
+    first = bisect_left(batches, position, key=_BASE_OFFSET)
+    start = max(position, batches[first - 1].next_offset) if first else position
+    following = batches[first].base_offset if first < len(batches) else start
+    return min(start, end), min(max(start, following), end)
+
+
+def _bytes_before(
+    batches: Sequence[BatchHeader], log_range: LogRange, position: int, log_start: int, *, owns_start: bool
+) -> int:
     """How many bytes at the beginning are of batches that do not belong to the range."""
     below = bisect_left(batches, position, key=_BASE_OFFSET)
-    if log_start == position and batches[below - 1].next_offset > position:
+    reaching = batches[below - 1]
+    is_owned = owns_start or reaching.base_offset >= log_range.start
+    if log_start == position and reaching.next_offset > position and is_owned:
         below -= 1
-    elif position > log_range.start:
+    elif reaching.base_offset >= log_range.start and reaching.next_offset > position:
         raise DamagedBatch(
-            f"{log_range}: the batch at offset {batches[0].base_offset} overlaps what was read up to {position}",
+            f"{log_range}: the batch at offset {reaching.base_offset} overlaps what was read up to {position}",
             hint="the log changed while it was read: run the backup again",
         )
     return batches[below].position if below < len(batches) else batches[-1].end_position

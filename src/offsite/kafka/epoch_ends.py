@@ -16,11 +16,15 @@ _OF_ANY_LEADER = -1
 _NO_TIME = -1
 
 
-def epoch_ends_request(epochs: Mapping[TopicPartition, int]) -> Request[Mapping[TopicPartition, ListedOffset]]:
-    """Partition → leader epoch. All must be led by the broker asked. Offset -1: it knows nothing of the epoch."""
+def epoch_ends_request(
+    epochs: Mapping[TopicPartition, int], *, led_in: Mapping[TopicPartition, int] | None = None
+) -> Request[Mapping[TopicPartition, ListedOffset]]:
+    """Partition → leader epoch. All must be led by the broker asked, in the epochs `led_in`, if given. Offset -1: it
+    knows nothing of the epoch."""
+    known = led_in or {}
 
     def put_partition(out: Encoder, item: tuple[TopicPartition, int]) -> None:
-        out.i32(item[0].partition).i32(_OF_ANY_LEADER).i32(item[1])
+        out.i32(item[0].partition).i32(known.get(item[0], _OF_ANY_LEADER)).i32(item[1])
 
     def put_topic(out: Encoder, topic: tuple[str, list[tuple[TopicPartition, int]]]) -> None:
         out.string(topic[0]).array(topic[1], put_partition)

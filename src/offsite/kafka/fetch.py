@@ -19,23 +19,27 @@ _CONSUMER = -1
 _READ_UNCOMMITTED = 0
 _NO_SESSION = 0
 _FULL_FETCH = -1
-_NO_EPOCH = -1
+NO_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchQuery:
-    """What one fetch asks for. With `min_bytes` 0 the broker answers at once, even with nothing."""
+    """What one fetch asks for. With `min_bytes` 0 the broker answers at once, even with nothing. `leader_epoch`: the
+    broker refuses the fetch unless it leads, or follows, in that very epoch (KIP-320); -1 where it is not known."""
 
     offset: int
     max_bytes: int
     max_wait_ms: int
     min_bytes: int
+    leader_epoch: int = NO_EPOCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchAnswer:
-    """`preferred_replica` is -1, or the broker to ask instead. `records` may end in a torn batch."""
+    """`preferred_replica` is -1, or the broker to ask instead. `records` may end in a torn batch. `held`: the partition
+    is in the answer; a broker that enforces a quota leaves it out (KIP-219), and then nothing is known of it."""
 
+    held: bool
     throttle_ms: int
     error_code: int
     high_watermark: int
@@ -70,11 +74,20 @@ class FetchFormat:
         answer.i32()  # session id
         if error_code or not answer.count():
             return _nothing(throttle_ms, error_code)
+        self._check_topic(answer)
+        if not answer.count():
+            return _nothing(throttle_ms, error_code)
+        if (partition := answer.i32()) != self._topic_partition.partition:
+            raise IndexError(f"an answer about partition {partition}")
+        return _partition(answer, throttle_ms)
+
+    def _check_topic(self, answer: Decoder) -> None:
         if self._topic_id is None:
-            answer.string()
+            answered, asked = answer.string(), self._topic_partition.topic
         else:
-            answer.uuid()
-        return _partition(answer, throttle_ms) if answer.count() else _nothing(throttle_ms, error_code)
+            answered, asked = str(answer.uuid()), str(self._topic_id)
+        if answered != asked:
+            raise IndexError(f"an answer about topic {answered}")
 
     def _put_topic(self, out: Encoder, query: FetchQuery) -> None:
         if self._topic_id is None:
@@ -84,14 +97,13 @@ class FetchFormat:
         out.array([query], self._put_partition).end()
 
     def _put_partition(self, out: Encoder, query: FetchQuery) -> None:
-        out.i32(self._topic_partition.partition).i32(_NO_EPOCH).i64(query.offset)
+        out.i32(self._topic_partition.partition).i32(query.leader_epoch).i64(query.offset)
         if self.flexible:
-            out.i32(_NO_EPOCH)  # last fetched epoch, for followers
+            out.i32(NO_EPOCH)  # last fetched epoch, for followers
         out.i64(-1).i32(query.max_bytes).end()  # -1: log start, for followers
 
 
 def _partition(answer: Decoder, throttle_ms: int) -> FetchAnswer:
-    answer.i32()  # partition
     error_code, high_watermark = answer.i16(), answer.i64()
     answer.i64()  # last stable offset: aborted data and markers are copied as they are
     log_start = answer.i64()
@@ -99,6 +111,7 @@ def _partition(answer: Decoder, throttle_ms: int) -> FetchAnswer:
     preferred_replica = answer.i32()
     length = answer.blob_length()
     return FetchAnswer(
+        held=True,
         throttle_ms=throttle_ms,
         error_code=error_code,
         high_watermark=high_watermark,
@@ -116,6 +129,7 @@ def _aborted(answer: Decoder) -> None:
 
 def _nothing(throttle_ms: int, error_code: int) -> FetchAnswer:
     return FetchAnswer(
+        held=False,
         throttle_ms=throttle_ms,
         error_code=error_code,
         high_watermark=-1,

@@ -7,6 +7,7 @@ from offsite.model.size import KIB, MIB
 
 FIRST_FETCH_BYTES = 1 * MIB  # nothing is known of the records yet: a small range must not drag in its successor
 FETCH_BYTES = 8 * MIB  # measured: less costs round trips, more costs cache misses and memory
+LEAST_FETCH_BYTES = 16 * KIB  # under a quota: brokers before 2.6 give nothing at all when an answer would exceed it
 _SLACK_BYTES = 64 * KIB
 _SLACK_FACTOR = 1.05
 
@@ -17,12 +18,16 @@ class FetchSize:
     def __init__(self) -> None:
         self._bytes_per_offset = 0.0
         self._floor_bytes = 0
+        self._ceiling_bytes = FETCH_BYTES
 
     def ask_bytes(self, remaining_offsets: int) -> int:
+        return max(min(self._wanted_bytes(remaining_offsets), self._ceiling_bytes), self._floor_bytes)
+
+    def _wanted_bytes(self, remaining_offsets: int) -> int:
         if not self._bytes_per_offset:
-            return max(FIRST_FETCH_BYTES, self._floor_bytes)
+            return FIRST_FETCH_BYTES
         needed = int(remaining_offsets * self._bytes_per_offset * _SLACK_FACTOR) + _SLACK_BYTES
-        return max(min(FETCH_BYTES, needed), self._floor_bytes)
+        return min(FETCH_BYTES, needed)
 
     def learn(self, offsets: int, size_bytes: int) -> None:
         if offsets:
@@ -32,3 +37,7 @@ class FetchSize:
         """A batch did not fit: ask for twice as much from now on. False when the limit is reached."""
         self._floor_bytes = 2 * max(self._floor_bytes, FETCH_BYTES)
         return self._floor_bytes <= MAX_RESPONSE_BYTES
+
+    def shrink(self) -> None:
+        """A quota let nothing through: ask for half as much from now on."""
+        self._ceiling_bytes = max(LEAST_FETCH_BYTES, self._ceiling_bytes // 2)

@@ -30,12 +30,18 @@ class ListedOffset:
 
 
 def list_offsets_request(
-    partitions: Iterable[TopicPartition], timestamp_ms: int, *, isolation: int = READ_UNCOMMITTED
+    partitions: Iterable[TopicPartition],
+    timestamp_ms: int,
+    *,
+    isolation: int = READ_UNCOMMITTED,
+    epochs: Mapping[TopicPartition, int] | None = None,
 ) -> Request[Mapping[TopicPartition, ListedOffset]]:
-    """All `partitions` must be led by the broker asked. `timestamp_ms`: a time, `LATEST` or `EARLIEST`."""
+    """All `partitions` must be led by the broker asked, in the leader epochs given, if any: one that leads in another
+    epoch answers with an error instead. `timestamp_ms`: a time, `LATEST` or `EARLIEST`."""
+    known = epochs or {}
 
     def put_partition(out: Encoder, each: TopicPartition) -> None:
-        out.i32(each.partition).i32(_NO_EPOCH).i64(timestamp_ms)
+        out.i32(each.partition).i32(known.get(each, _NO_EPOCH)).i64(timestamp_ms)
 
     def put_topic(out: Encoder, topic: tuple[str, list[TopicPartition]]) -> None:
         out.string(topic[0]).array(topic[1], put_partition)

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 
-from offsite.kafka.broker_errors import broker_error
+from offsite.kafka.broker_errors import error_name
 from offsite.kafka.request import Api, Request
 from offsite.kafka.wire import Decoder, Encoder
 from offsite.log.range import TopicPartition
+from offsite.model.journal import decided
 
 VERSION = 1
 
 
 def log_dirs_request(partitions: Iterable[TopicPartition]) -> Request[Mapping[TopicPartition, int]]:
-    """Sizes of the replicas the asked broker holds. One it does not hold, or may not tell of, is absent from the
-    answer."""
+    """Sizes of the replicas the asked broker holds. One it does not hold, may not tell of, or has on a failed disk, is
+    absent from the answer."""
 
     def put_topic(out: Encoder, topic: tuple[str, list[int]]) -> None:
         out.string(topic[0]).array(topic[1], Encoder.i32)
@@ -36,7 +37,8 @@ def _directory(answer: Decoder) -> list[tuple[TopicPartition, int]]:
     code, name = answer.i16(), answer.string()
     topics = answer.array(_topic)
     if code:
-        raise broker_error(code, f"describing the log directory {name}")
+        decided("estimate", why=f"the log directory {name} has failed: {error_name(code)}")
+        return []
     return [item for topic in topics for item in topic]
 
 

@@ -44,7 +44,8 @@ def find_epoch_ends(router: Router, clock: Clock, epochs: Mapping[TopicPartition
     not know. Waits and raises as `find_offsets` does."""
 
     def request(share: list[TopicPartition]) -> Request[Mapping[TopicPartition, ListedOffset]]:
-        return epoch_ends_request({key: epochs[key] for key in share})
+        led_in = {key: router.leader(key).epoch for key in share}
+        return epoch_ends_request({key: epochs[key] for key in share}, led_in=led_in)
 
     return _find(router, clock, epochs, request)
 

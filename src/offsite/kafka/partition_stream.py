@@ -1,74 +1,106 @@
 """One connection's worth of reading a range: fetch, cut, check, hand out, with one fetch always under way.
 
-Holds the position, which moves only past batches that were checked, so that a new run goes on exactly there.
+Holds the position, which moves only as `evidence` allows, so that a new run goes on exactly there.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from uuid import UUID
 
-from offsite.kafka.batch_window import batch_window
+from offsite.kafka.backoff import Backoff
+from offsite.kafka.batch_window import BatchWindow, batch_window
 from offsite.kafka.broker_errors import NONE, OFFSET_OUT_OF_RANGE, broker_error
 from offsite.kafka.connection import Connection
+from offsite.kafka.evidence import CONFIRMATIONS, THROTTLED_MAX_S, Said, may_lose_its_tail, said
 from offsite.kafka.fetch import ID_VERSION, NAME_VERSION, FetchAnswer, FetchFormat, FetchQuery
 from offsite.kafka.fetch_size import FetchSize
-from offsite.kafka.list_offsets import EARLIEST, LATEST, list_offsets_request
+from offsite.kafka.leader_answers import LeaderAnswers
 from offsite.kafka.receive_buffer import ReceiveBuffer
 from offsite.kafka.request import Api
 from offsite.kafka.routing import Router
+from offsite.kafka.topic_config import topic_configs_request
 from offsite.log.batch import verify_crc
-from offsite.log.chunk import Chunk, Hole
+from offsite.log.chunk import Chunk, Evidence, Gap, Hole
 from offsite.log.range import LogRange
 from offsite.model.clock import Clock
-from offsite.model.errors import DamagedBatch, KafkaProtocolError, LeaderUnavailable, TopicReplaced
+from offsite.model.errors import (
+    DamagedBatch,
+    Denied,
+    KafkaProtocolError,
+    LeaderUnavailable,
+    NoEvidence,
+    SourceTruncated,
+    TopicReplaced,
+)
+from offsite.model.journal import decided
 
-# A leader elected anew learns its high watermark within replica.lag.time.max.ms (30 s): an end that stays above it for
-# longer was cut off by an unclean election.
-TRUNCATED_AFTER_S = 60.0
 _MAX_WAIT_MS = 500
-_EMPTY_ANSWERS = 2  # in a row, with the range's end below the high watermark: compaction took the rest
+_CONFIRM_AFTER_S = 0.1
+_THROTTLE_SLEEP_MAX_S = 30.0
+"""A broker that asks for a longer pause is asked again meanwhile: it answers when it likes."""
+
+Item = Chunk | Hole | Gap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadTask:
+    """What to read. `topic_id`: the incarnation expected. `planned_epoch`: the leader epoch in which the range's end
+    was told, -1 where it is not known. `was_compacted`: the topic's settings said so once. `owns_start`: the batch in
+    which the log starts is this range's, also when it begins before; `reach_back`: any batch that reaches into it."""
+
+    range: LogRange
+    topic_id: UUID | None = None
+    planned_epoch: int = -1
+    was_compacted: bool = False
+    owns_start: bool = True
+    reach_back: bool = False
 
 
 class PartitionStream:
-    """The state of one `PartitionReader.read`."""
+    """The state of one `PartitionReader.read`. `on_throttle` is told each pause that a quota asks for, in ms."""
 
-    def __init__(  # noqa: PLR0913  # the two ends of the line, and what to read
+    def __init__(  # noqa: PLR0913, PLR0917  # the two ends of the line, what to read, and how long to wait
         self,
         router: Router,
         clock: Clock,
         buffer: ReceiveBuffer,
-        log_range: LogRange,
-        topic_id: UUID | None,
-        *,
-        reach_back: bool = False,
+        task: ReadTask,
+        patience: Backoff,
+        on_throttle: Callable[[int], None],
     ) -> None:
-        self.position = log_range.start
-        self._reach_back = reach_back
+        self.position = task.range.start
+        self._task, self._range = task, task.range
         self._router = router
         self._clock = clock
         self._buffer = buffer
-        self._range = log_range
-        self._topic_id = topic_id
+        self._patience = patience
+        self._on_throttle = on_throttle
         self._size = FetchSize()
         self._rack_id = router.config.rack_id
         self._follower = -1
+        self._epoch = -1
+        self._checked_epoch = -2
         self._log_start = -1
         self._empty_answers = 0
-        self._waiting_since_s: float | None = None
+        self._throttled_since_s: float | None = None
+        self._waits = False
+        self._may_lose_its_tail: bool | None = None
 
     @property
     def done(self) -> bool:
         return self.position >= self._range.end
 
-    def run(self) -> Generator[Chunk | Hole, None, None]:
+    def run(self) -> Generator[Item, None, None]:
         """Read until the range ends, another replica is better, or something fails; then another run goes on."""
-        self._check_incarnation()
-        follower, self._follower = self._follower, -1
+        self._meet_leader()
+        follower, self._follower = self._follower if self._epoch == self._checked_epoch else -1, -1
         with self._lease(follower) as connection:
             self._format = self._choose_format(connection)
+            self._check_not_truncated(connection, follower)
             self._ask(connection, self.position)
             while not self.done and self._follower < 0:
                 answer = self._receive(connection)
@@ -78,78 +110,190 @@ class PartitionStream:
                     raise broker_error(answer.error_code, f"fetching {self._range.topic_partition}")
                 elif answer.preferred_replica >= 0 and follower < 0:
                     self._follower = answer.preferred_replica
-                else:
+                elif said(answer, end=self._range.end) is Said.SOMETHING:
                     yield from self._take(connection, answer)
+                elif follower >= 0:
+                    return  # whatever a follower does not know, the leader may
+                else:
+                    yield from self._nothing_new(connection, answer)
 
-    def _take(self, connection: Connection, answer: FetchAnswer) -> Iterator[Chunk | Hole]:
-        log_start = max(answer.log_start, self._log_start)
-        if self._reach_back and self.position == self._range.start:
-            log_start = self.position
-        window = batch_window(answer.records, self._range, self.position, log_start=log_start)
+    def _take(self, connection: Connection, answer: FetchAnswer) -> Iterator[Item]:
+        window = self._window(answer)
         if window.next_offset == self.position:
-            yield from self._nothing_new(connection, answer)
+            self._grow()
+            self._ask(connection, self.position)
             return
+        self._check_within(window, answer)
         self._size.learn(window.next_offset - self.position, len(answer.records))
         if window.next_offset < self._range.end:
             self._ask(connection, window.next_offset)
         if window.chunk:
             verify_crc(window.chunk.data, window.chunk.batches)
-        self.position = window.next_offset
-        self._empty_answers, self._waiting_since_s = 0, None
+        self._move_to(window.next_offset)
+        yield from self._items(window)
+
+    def _window(self, answer: FetchAnswer) -> BatchWindow:
+        log_start = max(answer.log_start, self._log_start)
+        if self._task.reach_back and self.position == self._range.start:
+            log_start = self.position
+        owns_start = self._task.owns_start or self._task.reach_back
+        return batch_window(answer.records, self._range, self.position, log_start=log_start, owns_start=owns_start)
+
+    def _check_within(self, window: BatchWindow, answer: FetchAnswer) -> None:
+        """A consumer is given no batch that reaches over the high watermark: one that does lies about its offsets."""
+        if window.reaches_to > answer.high_watermark:
+            told = f"a batch reaches to {window.reaches_to}, over the high watermark {answer.high_watermark}"
+            raise DamagedBatch(f"{self._range}: {told}", hint="read it again; is the broker's disk sound?")
+
+    def _items(self, window: BatchWindow) -> Iterator[Item]:
+        """What lies before the first batch, the batches, what lies behind the last one."""
+        if window.gap_start < window.gap_end:
+            at_end = window.gap_end == self._range.end and window.beyond >= 0
+            yield self._gap(window.gap_start, window.gap_end, window.beyond if at_end else window.gap_end)
         if window.chunk:
             yield window.chunk
+            if window.beyond >= 0 and window.reaches_to < self._range.end:
+                yield self._gap(window.reaches_to, self._range.end, window.beyond)
 
-    def _nothing_new(self, connection: Connection, answer: FetchAnswer) -> Iterator[Hole]:
-        """No whole batch came: it did not fit, there is none any more, or the leader does not know of it yet."""
-        if len(answer.records):
-            self._grow()
-        elif answer.high_watermark >= self._range.end:
-            self._empty_answers += 1
-        else:
-            self._waiting_since_s = self._waiting_since_s or self._clock.monotonic_s()
-            if self._clock.monotonic_s() - self._waiting_since_s > TRUNCATED_AFTER_S:
-                yield self._skip_to(self._range.end, "truncation")
-        if self._empty_answers >= _EMPTY_ANSWERS:
-            self.position = self._range.end
+    def _nothing_new(self, connection: Connection, answer: FetchAnswer) -> Iterator[Item]:
+        """The leader gave no byte. Only compaction makes that mean anything."""
+        self._waits = True
+        match said(answer, end=self._range.end):
+            case Said.THROTTLED:
+                self._endure_throttle(answer)
+            case Said.BEHIND:
+                self._wait(
+                    f"its leader's high watermark is {answer.high_watermark}, and the range was planned to its end"
+                )
+            case Said.EMPTY if self._is_confirmed(connection):
+                yield self._gap(self.position, self._range.end, answer.high_watermark, Evidence.COMPACTION)
+                self._move_to(self._range.end)
+            case Said.EMPTY | Said.SOMETHING:
+                pass  # asked again below
+            case Said.NOTHING:
+                self._wait("its leader leaves the partition out of its answers")
         if not self.done:
             self._ask(connection, self.position)
+
+    def _is_confirmed(self, connection: Connection) -> bool:
+        """Whether the log is known to hold nothing from the position on. Waits, or raises `NoEvidence`, when not."""
+        if self._may_lose_its_tail is None:
+            self._may_lose_its_tail = self._look_up_compaction()
+        if not self._may_lose_its_tail:
+            self._wait(
+                "its leader gives no records below its high watermark, and the topic is not compacted",
+                hint="slow remote storage? If the topic was compacted once, write one record into the partition",
+            )
+            return False
+        bounds = LeaderAnswers(connection, self._range.topic_partition, self._epoch).bounds()
+        if bounds.start > self.position or bounds.end < self._range.end:
+            self._empty_answers = 0
+            self._wait(f"its leader says that the log is [{bounds.start}, {bounds.end}), and gives nothing of it")
+            return False
+        self._empty_answers += 1
+        if self._empty_answers > CONFIRMATIONS:
+            return True
+        self._clock.sleep(_CONFIRM_AFTER_S * self._empty_answers)
+        return False
+
+    def _look_up_compaction(self) -> bool:
+        topic = self._range.topic
+        try:
+            configs = self._router.call(topic_configs_request([topic], with_defaults=True))[topic]
+        except Denied as error:
+            decided("unknown", why=error.message, topic=topic, setting="cleanup.policy")
+            configs = {}
+        return may_lose_its_tail(dict(configs), was_compacted=self._task.was_compacted)
+
+    def _endure_throttle(self, answer: FetchAnswer) -> None:
+        """`_receive` has slept already. It just takes longer, unless nothing ever comes through."""
+        now_s = self._clock.monotonic_s()
+        if self._throttled_since_s is None:
+            self._throttled_since_s = now_s
+            self._tell("throttle", f"held back by the cluster's quota for {answer.throttle_ms} ms")
+        elif now_s - self._throttled_since_s > THROTTLED_MAX_S:
+            raise NoEvidence(
+                f"{self._range.topic_partition}: the cluster's quota let nothing through from {self.position} on",
+                hint="raise consumer_byte_rate of this user or client id (kafka-configs), then run again",
+            )
+        self._size.shrink()
+
+    def _wait(self, why: str, *, hint: str = "look at the leader of this partition, then run again") -> None:
+        self._tell("wait", why)
+        self._patience.wait(
+            NoEvidence(f"{self._range.topic_partition} cannot be read on from {self.position}: {why}", hint=hint)
+        )
+
+    def _tell(self, event: str, why: str) -> None:
+        where = self._range
+        decided(event, why=why, topic=where.topic, partition=where.partition, position=self.position, end=where.end)
 
     def _grow(self) -> None:
         if not self._size.grow():
             raise DamagedBatch(f"{self._range}: the batch at {self.position} is never whole", hint="is it damaged?")
 
     def _hole(self, connection: Connection, follower: int) -> Hole:
-        """The log no longer has the position: find out why, and go on where it has something."""
+        """The log no longer has the position: ask the leader why, in the epoch we read in, and go on behind it."""
         if follower >= 0:
             raise LeaderUnavailable(f"replica {follower} does not have offset {self.position} of {self._range}")
-        earliest, latest = (self._bound(connection, which) for which in (EARLIEST, LATEST))
-        if self.position < earliest:
-            self._log_start = earliest
-            hole = self._skip_to(min(earliest, self._range.end), "retention")
-        elif self.position > latest:
-            hole = self._skip_to(self._range.end, "truncation")
-        else:
-            raise LeaderUnavailable(f"{self._range}: offset {self.position} is out of range, yet within the log")
+        bounds = LeaderAnswers(connection, self._range.topic_partition, self._epoch).bounds()
+        if self.position >= bounds.start:
+            raise LeaderUnavailable(
+                f"{self._range}: offset {self.position} is said to be out of range, of [{bounds.start}, {bounds.end})"
+            )
+        self._log_start = bounds.start
+        start, end = self.position, min(bounds.start, self._range.end)
+        self._tell("hole", f"the log starts at {bounds.start}")
+        self._move_to(end)
         if not self.done:
             self._ask(connection, self.position)
-        return hole
+        return Hole(topic=self._range.topic, partition=self._range.partition, start=start, end=end, reason="retention")
 
-    def _skip_to(self, offset: int, reason: str) -> Hole:
-        topic, partition, start = self._range.topic, self._range.partition, self.position
-        self.position = offset
-        return Hole(topic=topic, partition=partition, start=start, end=offset, reason=reason)
+    def _check_not_truncated(self, connection: Connection, follower: int) -> None:
+        """Did a new leader cut the log back below the range's end? Only leader epochs can say (KIP-101)."""
+        planned = self._task.planned_epoch
+        if follower >= 0 or self._checked_epoch == self._epoch:
+            return
+        if self._epoch < planned:
+            raise LeaderUnavailable(f"{self._range.topic_partition}: a broker still leads in epoch {self._epoch}")
+        is_new = 0 <= planned < self._epoch
+        end = LeaderAnswers(connection, self._range.topic_partition, self._epoch).end_of(planned) if is_new else 0
+        if end < 0:
+            raise LeaderUnavailable(f"{self._range.topic_partition}: its leader knows nothing of epoch {planned}")
+        if is_new and end < self._range.end:
+            raise SourceTruncated(
+                f"{self._range.topic_partition} was cut back to {end} by a new leader while it was copied",
+                hint="run again: what the cluster has now is planned anew",
+            )
+        self._checked_epoch = self._epoch
 
-    def _bound(self, connection: Connection, which: int) -> int:
-        key = self._range.topic_partition
-        listed = connection.call(list_offsets_request([key], which))[key]
-        if listed.error_code:
-            raise broker_error(listed.error_code, f"listing offsets of {key}")
-        return listed.offset
+    def _gap(self, start: int, end: int, seen_at: int, evidence: Evidence = Evidence.BATCH) -> Gap:
+        where = self._range
+        if evidence is not Evidence.BATCH:
+            decided(
+                "skip",
+                why=evidence.value,
+                topic=where.topic,
+                partition=where.partition,
+                start=start,
+                end=end,
+                at=seen_at,
+            )
+        return Gap(
+            topic=where.topic, partition=where.partition, start=start, end=end, evidence=evidence, seen_at=seen_at
+        )
 
-    def _check_incarnation(self) -> None:
-        found = self._router.leader(self._range.topic_partition).topic_id
-        if self._topic_id and found and found != self._topic_id:
-            raise TopicReplaced(f"{self._range.topic} is no longer the topic {self._topic_id}", hint="plan again")
+    def _move_to(self, position: int) -> None:
+        self.position = position
+        self._empty_answers, self._throttled_since_s, self._waits = 0, None, False
+
+    def _meet_leader(self) -> None:
+        """Check that it leads the topic expected, and remember since which epoch it leads."""
+        leader = self._router.leader(self._range.topic_partition)
+        self._epoch, self._empty_answers = leader.epoch, 0
+        expected, found = self._task.topic_id, leader.topic_id
+        if expected and found and found != expected:
+            raise TopicReplaced(f"{self._range.topic} is no longer the topic {expected}", hint="plan again")
 
     def _lease(self, follower: int) -> AbstractContextManager[Connection]:
         if follower < 0:
@@ -158,19 +302,20 @@ class PartitionStream:
         return self._router.lease_broker(follower)
 
     def _choose_format(self, connection: Connection) -> FetchFormat:
-        by_id = self._topic_id is not None and connection.has_version(Api.FETCH, ID_VERSION)
+        topic_id = self._task.topic_id
+        by_id = topic_id is not None and connection.has_version(Api.FETCH, ID_VERSION)
         if not by_id:
             connection.check_version(Api.FETCH, NAME_VERSION)
         key = self._range.topic_partition
-        return FetchFormat(key, topic_id=self._topic_id if by_id else None, rack_id=self._rack_id)
+        return FetchFormat(key, topic_id=topic_id if by_id else None, rack_id=self._rack_id)
 
     def _ask(self, connection: Connection, position: int) -> None:
-        waits = self._waiting_since_s is not None
         query = FetchQuery(
             offset=position,
             max_bytes=self._size.ask_bytes(self._range.end - position),
             max_wait_ms=_MAX_WAIT_MS,
-            min_bytes=1 if waits else 0,
+            min_bytes=1 if self._waits else 0,
+            leader_epoch=self._epoch,
         )
         connection.send(Api.FETCH, self._format.version, [self._format.encode(query)], flexible=self._format.flexible)
 
@@ -178,9 +323,10 @@ class PartitionStream:
         data = connection.receive(self._buffer)
         try:
             answer = self._format.decode(data)
-        except (struct.error, IndexError) as error:
+        except (struct.error, IndexError, UnicodeDecodeError) as error:
             connection.close()
             raise KafkaProtocolError(f"{connection.address} sent an unreadable answer to Fetch") from error
-        if answer.throttle_ms:
-            self._clock.sleep(answer.throttle_ms / 1000)
+        if answer.throttle_ms > 0:
+            self._on_throttle(answer.throttle_ms)
+            self._clock.sleep(min(answer.throttle_ms / 1000, _THROTTLE_SLEEP_MAX_S))
         return answer

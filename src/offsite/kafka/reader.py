@@ -2,61 +2,86 @@
 
 While the consumer works on a chunk, the broker already sends the next one into the socket's buffer. A reader goes on
 over leader changes, restarts and lost connections, for as long as its `Backoff` allows between two bits of progress.
-It commits nothing and joins no group.
+Its position moves by the rule in `evidence` and no other. It commits nothing and joins no group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from uuid import UUID
 
-from offsite.kafka.backoff import MISSING_TOPIC_MAX_S, Backoff
-from offsite.kafka.partition_stream import PartitionStream
+from offsite.kafka.backoff import LEADERLESS_MAX_S, MISSING_TOPIC_MAX_S, Backoff
+from offsite.kafka.evidence import UNANSWERED_MAX_S
+from offsite.kafka.partition_stream import Item, PartitionStream, ReadTask
 from offsite.kafka.receive_buffer import ReceiveBuffer
 from offsite.kafka.routing import Router
-from offsite.log.chunk import Chunk, Hole
 from offsite.log.range import LogRange
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import (
     DamagedBatch,
     KafkaTimeout,
+    KafkaUnavailable,
     KafkaUnreachable,
     LeaderUnavailable,
     NoSuchTopic,
     TopicReplaced,
 )
 
+GIVEN_UP_MAX_S = 5.0
+"""How long to wait for a partition that this process has waited for in vain already: its other ranges need not each
+take as long to fail."""
+
+
+def _unheard(_throttle_ms: int) -> None:
+    pass
+
 
 class PartitionReader:
     """Reads ranges one after the other through one reused buffer. Not for several threads."""
 
-    def __init__(self, router: Router, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, router: Router, *, clock: Clock | None = None, on_throttle: Callable[[int], None] = _unheard
+    ) -> None:
+        """`on_throttle` is told each pause that a quota asks for, in milliseconds."""
         self._router = router
         self._clock = clock or SystemClock()
+        self._on_throttle = on_throttle
         self._buffer = ReceiveBuffer()
 
-    def read(
-        self, log_range: LogRange, *, topic_id: UUID | None = None, reach_back: bool = False
-    ) -> Iterator[Chunk | Hole]:
-        """All batches whose base offset is in the range, in order, CRC32C and offsets checked; holes where the log no
-        longer has them. Ends even where compaction has taken the last offsets away.
+    def read(self, log_range: LogRange, *, topic_id: UUID | None = None, reach_back: bool = False) -> Iterator[Item]:
+        """`read_task` with defaults."""
+        return self.read_task(ReadTask(range=log_range, topic_id=topic_id, reach_back=reach_back))
 
-        A chunk is valid until the next one is asked for. `topic_id`: the incarnation expected. `reach_back`: the batch
-        that begins before the range and reaches into it is given too, whole.
-        Raises `TopicReplaced`, `NoSuchTopic`, `LeaderUnavailable`, `KafkaUnreachable`, `KafkaTimeout`, `DamagedBatch`
-        (after one more try), `OldMessageFormat`, `Denied`.
+    def read_task(self, task: ReadTask) -> Iterator[Item]:
+        """All batches whose base offset is in the range, in order, CRC32C and offsets checked; holes where the log no
+        longer has them; gaps where it is known to hold nothing, each with its evidence.
+
+        A chunk is valid until the next one is asked for. Raises `NoEvidence` when the leader neither gives records nor
+        shows that there are none, `SourceTruncated`, `TopicReplaced`, `NoSuchTopic`, `LeaderUnavailable`,
+        `KafkaUnreachable`, `KafkaTimeout`, `DamagedBatch` (after one more try), `OldMessageFormat`, `Denied`.
         """
-        stream = PartitionStream(self._router, self._clock, self._buffer, log_range, topic_id, reach_back=reach_back)
-        outage = Backoff(self._clock)
+        try:
+            yield from self._read(task)
+        except KafkaUnavailable:
+            self._router.given_up.add(task.range.topic_partition)
+            raise
+
+    def _read(self, task: ReadTask) -> Iterator[Item]:
+        key = task.range.topic_partition
+        is_known_sick = key in self._router.given_up
+        patience = Backoff(self._clock, limit_s=GIVEN_UP_MAX_S if is_known_sick else UNANSWERED_MAX_S)
+        outage = Backoff(self._clock, limit_s=GIVEN_UP_MAX_S if is_known_sick else LEADERLESS_MAX_S)
         absence = Backoff(self._clock, limit_s=MISSING_TOPIC_MAX_S)
+        stream = PartitionStream(self._router, self._clock, self._buffer, task, patience, self._on_throttle)
         damaged_at = -1
         while not stream.done:
             try:
                 with closing(stream.run()) as items:
                     for item in items:
-                        outage.reset()
-                        absence.reset()
+                        for waiting in (patience, outage, absence):
+                            waiting.reset()
+                        self._router.given_up.discard(key)
                         yield item
             except (KafkaUnreachable, KafkaTimeout, LeaderUnavailable) as error:
                 outage.wait(error)
@@ -66,4 +91,4 @@ class PartitionReader:
                 if damaged_at == stream.position:
                     raise
                 damaged_at = stream.position
-            self._router.forget(log_range.topic_partition)
+            self._router.forget(key)

@@ -27,10 +27,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leader:
-    """Who leads a partition, and of which topic incarnation."""
+    """Who leads a partition, since which leader epoch, and of which topic incarnation."""
 
     node_id: int
     address: Address
+    epoch: int
     topic_id: UUID | None
 
 
@@ -42,6 +43,8 @@ class Router:
         self._pool = pool
         self._brokers: dict[int, Address] = {}
         self._leaders: dict[TopicPartition, Leader] = {}
+        self.given_up: set[TopicPartition] = set()
+        """Partitions that were waited for in vain: who meets one of them again need not wait as long."""
 
     def metadata(self, topics: Sequence[str] | None, *, operations: bool = False) -> ClusterMetadata:
         """Fresh metadata from any broker, kept for `leader`. None asks for all topics. Raises `KafkaUnavailable`,
@@ -61,6 +64,10 @@ class Router:
         if known is None:
             raise broker_error(LEADER_NOT_AVAILABLE, f"{topic_partition} has no leader")
         return known
+
+    def known_leader(self, topic_partition: TopicPartition) -> Leader | None:
+        """The leader as the last metadata told it; asks nobody."""
+        return self._leaders.get(topic_partition)
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> Mapping[int, list[TopicPartition]]:
         """Leader's node id → its share of `partitions`; at most one request for metadata, however many there are.
@@ -138,7 +145,12 @@ class Router:
                 if address is None:
                     self._leaders.pop(key, None)
                 else:
-                    self._leaders[key] = Leader(node_id=partition.leader, address=address, topic_id=topic.topic_id)
+                    self._leaders[key] = Leader(
+                        node_id=partition.leader,
+                        address=address,
+                        epoch=partition.leader_epoch,
+                        topic_id=topic.topic_id,
+                    )
 
     def _check_exists(self, topic_partition: TopicPartition, metadata: ClusterMetadata) -> None:
         topic = metadata.topics.get(topic_partition.topic)

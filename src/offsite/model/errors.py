@@ -361,6 +361,12 @@ class JarsNotFetched(KafkaUnavailable):
     id = "OFF-1506"
 
 
+class NoEvidence(KafkaUnavailable):
+    """A leader gave no records and nothing that shows that there are none: the position stays where it is."""
+
+    id = "OFF-1507"
+
+
 # -- StoreUnavailable --------------------------------------------------------------------------------------------------
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from offsite.kafka.config import KafkaConfig
+from offsite.kafka.partition_stream import ReadTask
 from offsite.kafka.reader import PartitionReader
 from offsite.kafka.routing import shared_router
-from offsite.log.chunk import Hole
+from offsite.log.chunk import Chunk, Gap, Hole
 from offsite.pipeline import meter
 from offsite.pipeline.plan import CopyTask
 from offsite.repository.layout import BackupLayout
@@ -29,10 +31,12 @@ class BackupEnds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupReceipt:
-    """What one task did: durable segments, and holes met on the way. Void unless a commit lists the segments."""
+    """What one task did: durable segments, holes met on the way, and gaps in front of the first batch and behind the
+    last one, each with its evidence. Void unless a commit lists the segments."""
 
     segments: tuple[Segment, ...]
     holes: tuple[Hole, ...]
+    gaps: tuple[Gap, ...] = ()
 
 
 def copy_range(task: CopyTask, *, ends: BackupEnds) -> BackupReceipt:
@@ -40,8 +44,7 @@ def copy_range(task: CopyTask, *, ends: BackupEnds) -> BackupReceipt:
 
     Raises what the reader and the store raise; then nothing of the range is committed.
     """
-    holes: list[Hole] = []
-    reader = PartitionReader(shared_router(ends.kafka))
+    items = PartitionReader(shared_router(ends.kafka), on_throttle=meter.throttle).read_task(_reading(task))
     writer = SegmentWriter(
         store=ends.store,
         layout=ends.layout,
@@ -49,11 +52,36 @@ def copy_range(task: CopyTask, *, ends: BackupEnds) -> BackupReceipt:
         topic_id=task.topic_id,
         compression=ends.compression,
     )
+    holes: list[Hole] = []
+    gaps: list[Gap] = []
     with writer:
-        for item in reader.read(task.range, topic_id=UUID(task.topic_id) if task.topic_id else None):
-            if isinstance(item, Hole):
-                holes.append(item)
-                continue
-            writer.append(item)
-            meter.count(moved_bytes=len(item.data), records=sum(h.record_count for h in item.batches))
-        return BackupReceipt(segments=writer.close(), holes=tuple(holes))
+        for item in items:
+            match item:
+                case Hole():
+                    holes.append(item)
+                case Gap():
+                    gaps.append(item)
+                case Chunk():
+                    writer.append(item)
+                    meter.count(moved_bytes=len(item.data), records=sum(h.record_count for h in item.batches))
+        segments = writer.close()
+        return BackupReceipt(segments=segments, holes=tuple(holes), gaps=tuple(_outside(gaps, segments)))
+
+
+def _reading(task: CopyTask) -> ReadTask:
+    return ReadTask(
+        range=task.range,
+        topic_id=UUID(task.topic_id) if task.topic_id else None,
+        planned_epoch=task.leader_epoch,
+        was_compacted=task.was_compacted,
+        owns_start=task.is_first,
+    )
+
+
+def _outside(gaps: Sequence[Gap], segments: Sequence[Segment]) -> Iterator[Gap]:
+    """Gaps between batches of the segments are accounted for by these."""
+    if not segments:
+        yield from gaps
+        return
+    first, last = segments[0].first_offset, segments[-1].last_offset
+    yield from (gap for gap in gaps if gap.end <= first or gap.start > last)

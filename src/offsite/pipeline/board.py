@@ -60,6 +60,7 @@ class Board(Generic[ResultT]):
             tasks_failed=self._tasks_failed,
             moved_bytes=reading.moved_bytes,
             records=reading.records,
+            throttled_s=reading.throttled_ms / 1000,
             elapsed_s=elapsed_s,
             worker_peak_rss_bytes=self._worker_peak_rss_bytes,
         )

@@ -11,11 +11,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
+    """`throttled_ms`: how long the cluster's quotas asked to pause."""
+
     moved_bytes: int = 0
     records: int = 0
+    throttled_ms: int = 0
 
     def __add__(self, other: Reading) -> Reading:
-        return Reading(moved_bytes=self.moved_bytes + other.moved_bytes, records=self.records + other.records)
+        return Reading(
+            moved_bytes=self.moved_bytes + other.moved_bytes,
+            records=self.records + other.records,
+            throttled_ms=self.throttled_ms + other.throttled_ms,
+        )
 
 
 OnReading = Callable[[Reading], None]
@@ -32,7 +39,14 @@ class Meter:
 
     def count(self, *, moved_bytes: int, records: int) -> None:
         """Add to what the running task has moved. Cheap enough for each chunk, too dear for each record."""
-        self._reading += Reading(moved_bytes=moved_bytes, records=records)
+        self._add(Reading(moved_bytes=moved_bytes, records=records))
+
+    def throttle(self, pause_ms: int) -> None:
+        """A quota asks for a pause of that long, before it is taken."""
+        self._add(Reading(throttled_ms=pause_ms))
+
+    def _add(self, more: Reading) -> None:
+        self._reading += more
         if self._listener is not None:
             self._listener(self._reading)
 
@@ -42,4 +56,9 @@ class Meter:
 
 
 _process_meter = Meter()
-start, count, read = _process_meter.start, _process_meter.count, _process_meter.read
+start, count, read, throttle = (
+    _process_meter.start,
+    _process_meter.count,
+    _process_meter.read,
+    _process_meter.throttle,
+)

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise, zip_longest
 
 from offsite.log.chunk import Hole
 from offsite.log.range import LogRange
-from offsite.model.errors import SourceTruncated
+from offsite.model.errors import LeaderUnavailable, OffsiteError
+from offsite.model.journal import decided
 from offsite.model.size import MIB
 
 TASK_BYTES_MAX = 96 * MIB
 """Large enough that a task's fixed cost (about 10 ms) vanishes, small enough for smooth progress and cheap retries."""
 TASK_BYTES_MIN = 8 * MIB
 """Below this a segment's fixed costs (a put, a commit entry) outweigh the parallelism it buys."""
+TASK_OFFSETS_MAX = 4 << 20
+"""Where sizes are not known (no right to see them) or tell of a part only (remote storage): more records of ordinary
+size than a task should carry."""
 TASKS_PER_SLOT = 2
 """Small backups are cut so that each core gets this many tasks: one slow task then costs half a core, not all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionBounds:
-    """What the source says of one partition: offsets it holds are `[log_start, end)`; `end` is the high watermark.
-    `size_bytes` is its size on disk, only used for estimates (0 = unknown)."""
+    """What the source says of one partition: offsets it holds are `[log_start, end)`; `end` is the high watermark, told
+    in `leader_epoch` (-1: not known). `size_bytes` is its size on disk, only used for estimates (0 = unknown).
+    `was_compacted`: its topic's settings say so, or said so once."""
 
     topic: str
     topic_id: str
@@ -30,55 +35,101 @@ class PartitionBounds:
     log_start: int
     end: int
     size_bytes: int
+    leader_epoch: int = -1
+    was_compacted: bool = False
+
+    @property
+    def key(self) -> PositionKey:
+        return self.topic, self.topic_id, self.partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyTask:
-    """One range to copy, and about how many bytes that is."""
+    """One range to copy, and about how many bytes that is. `is_first`: no other task of this plan reads what lies
+    before it. The rest is what `PartitionBounds` says."""
 
     topic_id: str
     range: LogRange
     estimated_bytes: int
+    is_first: bool = True
+    leader_epoch: int = -1
+    was_compacted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SickPartition:
+    """A partition of the source that cannot be copied now, and why; the others can. Its position stays where it is."""
+
+    topic: str
+    partition: int
+    error: OffsiteError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyPlan:
-    """The ranges to copy, the holes already known, and where each partition will stand afterwards."""
+    """The ranges to copy, the holes already known, where each partition will stand afterwards, and which ones are left
+    out because they are sick."""
 
     tasks: tuple[CopyTask, ...]
     holes: tuple[Hole, ...]
     bounds: tuple[PartitionBounds, ...]
+    sick: tuple[SickPartition, ...] = ()
+    starts: Mapping[PositionKey, int] = field(default_factory=dict)
 
     @property
     def estimated_bytes(self) -> int:
         return sum(task.estimated_bytes for task in self.tasks)
 
 
-PositionKey = tuple[str, int]
-"""(topic id, partition): positions belong to a topic incarnation, never to a name."""
+PositionKey = tuple[str, str, int]
+"""(topic, topic id, partition): positions belong to a topic incarnation. The id alone would not do: brokers before 2.8
+have none."""
 
 
 def plan_copy(bounds: Sequence[PartitionBounds], positions: Mapping[PositionKey, int], *, slots: int) -> CopyPlan:
     """Cut what lies between the committed `positions` (next offset to read) and the current ends into tasks.
 
     `slots` is how many tasks can run at once. Tasks are ordered round-robin over partitions, so that leaders share
-    the load. Raises `SourceTruncated` for a partition that ends before its committed position.
+    the load. A partition that ends before its committed position is sick.
     """
-    pending = [_pending(b, positions.get((b.topic_id, b.partition))) for b in bounds]
+    sick = tuple(_ends_early(b, positions[b.key]) for b in bounds if positions.get(b.key, 0) > b.end)
+    sound = [b for b in bounds if positions.get(b.key, 0) <= b.end]
+    pending = [_pending(b, positions.get(b.key, b.log_start)) for b in sound]
     task_bytes = _task_bytes(sum(estimate for _, _, estimate in pending), slots)
-    per_partition = [_cut(b, r, estimate, task_bytes) for b, (r, _, estimate) in zip(bounds, pending, strict=True)]
+    per_partition = [_cut(b, r, estimate, task_bytes) for b, (r, _, estimate) in zip(sound, pending, strict=True)]
     tasks = tuple(t for t in chain.from_iterable(zip_longest(*per_partition)) if t is not None)
-    return CopyPlan(tasks=tasks, holes=tuple(h for _, h, _ in pending if h is not None), bounds=tuple(bounds))
+    return CopyPlan(
+        tasks=tasks,
+        holes=tuple(h for _, h, _ in pending if h is not None),
+        bounds=tuple(sound),
+        sick=sick,
+        starts={b.key: positions.get(b.key, b.log_start) for b in sound},
+    )
 
 
-def _pending(bounds: PartitionBounds, position: int | None) -> tuple[LogRange, Hole | None, int]:
+def without(plan: CopyPlan, sick: Sequence[SickPartition]) -> CopyPlan:
+    """`plan` without these partitions, each named once."""
+    left_out = {(each.topic, each.partition): each for each in (*plan.sick, *reversed(sick))}
+    return replace(
+        plan,
+        tasks=tuple(t for t in plan.tasks if (t.range.topic, t.range.partition) not in left_out),
+        holes=tuple(h for h in plan.holes if (h.topic, h.partition) not in left_out),
+        bounds=tuple(b for b in plan.bounds if (b.topic, b.partition) not in left_out),
+        sick=tuple(left_out[key] for key in sorted(left_out)),
+    )
+
+
+def _ends_early(bounds: PartitionBounds, committed: int) -> SickPartition:
+    """Maybe the leader is new and does not know its high watermark yet; maybe the log was cut back (see `lineage`)."""
+    error = LeaderUnavailable(
+        f"{bounds.topic}/{bounds.partition} ends at {bounds.end}, before the {committed} already backed up",
+        hint="run again: a new leader learns its high watermark within seconds; else look for an unclean election",
+    )
+    return SickPartition(topic=bounds.topic, partition=bounds.partition, error=error)
+
+
+def _pending(bounds: PartitionBounds, committed: int) -> tuple[LogRange, Hole | None, int]:
     """The range still to copy, the hole before it, the estimated bytes of the range."""
-    committed = bounds.log_start if position is None else position
-    if committed > bounds.end:
-        raise SourceTruncated(
-            f"{bounds.topic}/{bounds.partition} ends at {bounds.end}, before the {committed} already backed up",
-            hint="the source lost records (unclean leader election?): keep this backup and start a new one",
-        )
     start = max(committed, bounds.log_start)
     hole = _hole(bounds, committed, start) if start > committed else None
     pending = LogRange(topic=bounds.topic, partition=bounds.partition, start=start, end=bounds.end)
@@ -87,6 +138,15 @@ def _pending(bounds: PartitionBounds, position: int | None) -> tuple[LogRange, H
 
 
 def _hole(bounds: PartitionBounds, start: int, end: int) -> Hole:
+    decided(
+        "hole",
+        why=f"the log starts at {end}",
+        topic=bounds.topic,
+        partition=bounds.partition,
+        start=start,
+        end=end,
+        leader_epoch=bounds.leader_epoch,
+    )
     return Hole(topic=bounds.topic, partition=bounds.partition, start=start, end=end, reason="retention")
 
 
@@ -98,13 +158,16 @@ def _cut(bounds: PartitionBounds, pending: LogRange, estimated_bytes: int, task_
     """Equal shares of the range: records are assumed to be of like size, a wrong guess only makes tasks uneven."""
     if not pending:
         return []
-    count = min(len(pending), max(1, round(estimated_bytes / task_bytes)))
+    count = min(len(pending), max(1, round(estimated_bytes / task_bytes), len(pending) // TASK_OFFSETS_MAX))
     edges = [pending.start + len(pending) * i // count for i in range(count + 1)]
     return [
         CopyTask(
             topic_id=bounds.topic_id,
             range=LogRange(topic=bounds.topic, partition=bounds.partition, start=start, end=end),
             estimated_bytes=estimated_bytes // count,
+            is_first=start == pending.start,
+            leader_epoch=bounds.leader_epoch,
+            was_compacted=bounds.was_compacted,
         )
         for start, end in pairwise(edges)
     ]

@@ -21,7 +21,7 @@ SEND_EVERY_S = 0.25
 MAX_PULSES_AT_ONCE = 1000
 """What the driver takes in between two envelopes; the rest waits in the socket or is dropped by the kernel."""
 
-_DATAGRAM = struct.Struct(">16sQQQQ")
+_DATAGRAM = struct.Struct(">16sQQQQQ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +59,11 @@ class PulseReceiver:
                 return
             if len(datagram) != _DATAGRAM.size:
                 continue
-            token, of_job, index, moved_bytes, records = _DATAGRAM.unpack(datagram)
+            token, of_job, index, moved_bytes, records, throttled_ms = _DATAGRAM.unpack(datagram)
             if token == self.address.token and of_job == job:
-                yield Pulse(index=index, reading=Reading(moved_bytes=moved_bytes, records=records))
+                yield Pulse(
+                    index=index, reading=Reading(moved_bytes=moved_bytes, records=records, throttled_ms=throttled_ms)
+                )
 
     def close(self) -> None:
         self._socket.close()
@@ -75,18 +77,21 @@ class PulseSender:
         self._clock = clock or SystemClock()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._sent_s = self._clock.monotonic_s()
+        self._throttled_ms = 0
 
     def __call__(self, reading: Reading) -> None:
         now_s = self._clock.monotonic_s()
-        if now_s - self._sent_s >= SEND_EVERY_S:
-            self._sent_s = now_s
+        is_held_back = reading.throttled_ms != self._throttled_ms  # said at once: nothing follows while it lasts
+        if is_held_back or now_s - self._sent_s >= SEND_EVERY_S:
+            self._sent_s, self._throttled_ms = now_s, reading.throttled_ms
             self._send(reading)
 
     def close(self) -> None:
         self._socket.close()
 
     def _send(self, reading: Reading) -> None:
-        datagram = _DATAGRAM.pack(self._address.token, self._job, self._index, reading.moved_bytes, reading.records)
+        figures = (reading.moved_bytes, reading.records, reading.throttled_ms)
+        datagram = _DATAGRAM.pack(self._address.token, self._job, self._index, *figures)
         try:
             self._socket.sendto(datagram, (self._address.host, self._address.port))
         except OSError:

@@ -16,7 +16,7 @@ from offsite.kafka.config import KafkaConfig
 from offsite.kafka.reader import PartitionReader
 from offsite.kafka.routing import shared_router
 from offsite.log.batch import TRANSACTIONAL_BIT
-from offsite.log.chunk import Chunk, Hole
+from offsite.log.chunk import Chunk, Gap, Hole
 from offsite.log.range import LogRange
 from offsite.log.record import Record
 from offsite.log.records import decode
@@ -93,6 +93,7 @@ class ClusterRecords:
         for item in self._read(task, log_range):
             if isinstance(item, Hole):
                 yield item
+            if isinstance(item, Hole | Gap):
                 continue
             if outcomes is None and self.read_committed and _has_transactions(item):
                 outcomes = self._outcomes(task, replace(log_range, start=max(log_range.start, _first(item))))
@@ -118,7 +119,7 @@ class ClusterRecords:
                     break
         return CommittedView(indexer.markers, end_offset=behind.end)
 
-    def _read(self, task: ExportTask, log_range: LogRange) -> Iterator[Chunk | Hole]:
+    def _read(self, task: ExportTask, log_range: LogRange) -> Iterator[Chunk | Hole | Gap]:
         topic_id = UUID(task.topic_id) if task.topic_id else None
         reader = PartitionReader(shared_router(self.kafka))
         return reader.read(log_range, topic_id=topic_id, reach_back=True)

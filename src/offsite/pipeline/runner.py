@@ -33,7 +33,8 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunProgress:
-    """How far a run is. `moved_bytes` and `records` are what tasks counted (`meter.count`), running ones included."""
+    """How far a run is. `moved_bytes` and `records` are what tasks counted (`meter.count`), running ones included.
+    `throttled_s`: how long the cluster's quotas held tasks back, added up over them."""
 
     tasks_total: int
     tasks_done: int
@@ -42,6 +43,7 @@ class RunProgress:
     records: int
     elapsed_s: float
     worker_peak_rss_bytes: int
+    throttled_s: float = 0.0
 
 
 OnProgress = Callable[[RunProgress], None]

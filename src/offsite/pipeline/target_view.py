@@ -7,7 +7,7 @@ from collections.abc import Generator
 from offsite.kafka.reader import PartitionReader
 from offsite.kafka.routing import Router
 from offsite.log.batch import BatchHeader
-from offsite.log.chunk import Chunk, Hole
+from offsite.log.chunk import Chunk, Gap, Hole
 from offsite.log.range import LogRange
 from offsite.log.transactions import CommittedView, TransactionIndexer
 from offsite.pipeline.cutoff import Cutoff
@@ -32,6 +32,7 @@ class TargetView:
         for item in PartitionReader(self._router).read(self._range):
             if isinstance(item, Hole):
                 self.holes.append(item)
+            if isinstance(item, Hole | Gap):
                 continue
             for header in item.batches:
                 if not cutoff.takes_none(header) and self._is_visible(header):

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from offsite.model.errors import DamagedObject, NoSuchRestorePoint
+from offsite.model.errors import Bug, DamagedObject, NoSuchRestorePoint
 from offsite.model.time import format_time
 from offsite.repository.catalog import Catalog
 from offsite.repository.commit import Changes, Commit
 from offsite.repository.commit_log import CommitLog
+from offsite.repository.coverage import unaccounted
 from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.layout import BackupLayout, index_key, parse_groups_key, parse_metadata_key
 from offsite.repository.segment import Segment
@@ -78,6 +79,8 @@ class Backup:
             committed_at_ms=max(self.store.now_ms(), base.committed_at_ms),
             changes=_news(changes, base),
         )
+        for left in unaccounted(commit.changes, base.positions) if changes.accounted else ():
+            raise Bug(f"commit {commit.seq} of {commit.backup} would pass over {left} without saying what is there")
         fold(base, [self.log.sealed(commit)])  # what a reader would refuse must not be written
         return fold(base, [self.log.append(commit)])
 

@@ -12,6 +12,7 @@ from offsite.model.check import check
 from offsite.repository.segment import Segment
 
 NO_PREVIOUS = ""
+NO_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -59,12 +60,14 @@ class TopicShape:
 class Position:
     """How far a partition is backed up: everything below `end` is in segments, in holes, or never existed.
 
-    `log_start` is the first offset the source still had; `end` the next offset to read.
+    `log_start` is the first offset the source still had; `end` the next offset to read. `leader_epoch`: that in which
+    the source's leader told its end; -1 where it is not known.
     """
 
     partition_id: PartitionId
     log_start: int
     end: int
+    leader_epoch: int = NO_EPOCH
 
     def __post_init__(self) -> None:
         check(self.log_start >= 0 and self.end >= 0, f"position of {self.partition_id}")
@@ -78,6 +81,18 @@ class RecordedHole:
     start: int
     end: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvenGap:
+    """Offsets `[start, end)` outside the segments that hold no record. `evidence` says by what that is known, `seen_at`
+    where (see `offsite.log.chunk.Gap`)."""
+
+    partition_id: PartitionId
+    start: int
+    end: int
+    evidence: str
+    seen_at: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,12 +121,15 @@ class Changes:
     Full lists of `topics` and `positions` may be given: those that did not change are left out.
     `removed` are keys of live segments; `forgotten` are half-open ranges of commit numbers that stop being restore
     points. `groups` is the key of a group snapshot that is already stored; `metadata` names the cluster's settings,
-    which are stored already too.
+    which are stored already too. `gaps` complete what `segments` and `holes` account for of the moved positions;
+    `accounted`: together they account for every offset. Commits of earlier versions did not say so.
     """
 
     segments: tuple[Segment, ...] = ()
     removed: tuple[str, ...] = ()
     holes: tuple[RecordedHole, ...] = ()
+    gaps: tuple[ProvenGap, ...] = ()
+    accounted: bool = False
     positions: tuple[Position, ...] = ()
     topics: tuple[TopicShape, ...] = ()
     forgotten: tuple[tuple[int, int], ...] = ()

@@ -6,11 +6,13 @@ import hashlib
 
 from offsite.model.errors import DamagedCommit, OffsiteError
 from offsite.repository.commit import (
+    NO_EPOCH,
     Changes,
     Checkpoint,
     Commit,
     PartitionId,
     Position,
+    ProvenGap,
     RecordedHole,
     SnapshotRef,
     TopicShape,
@@ -85,12 +87,21 @@ def topic_from_json(item: JsonObject) -> TopicShape:
 
 
 def position_to_json(position: Position) -> dict[str, JsonValue]:
-    return {**_partition_to_json(position.partition_id), "log_start": position.log_start, "end": position.end}
+    known: dict[str, JsonValue] = {
+        **_partition_to_json(position.partition_id),
+        "log_start": position.log_start,
+        "end": position.end,
+    }
+    return known | ({} if position.leader_epoch == NO_EPOCH else {"leader_epoch": position.leader_epoch})
 
 
 def position_from_json(item: JsonObject) -> Position:
+    epoch = item.optional_integer("leader_epoch")
     return Position(
-        partition_id=_partition_from_json(item), log_start=item.integer("log_start"), end=item.integer("end")
+        partition_id=_partition_from_json(item),
+        log_start=item.integer("log_start"),
+        end=item.integer("end"),
+        leader_epoch=NO_EPOCH if epoch is None else epoch,
     )
 
 
@@ -104,6 +115,26 @@ def hole_from_json(item: JsonObject) -> RecordedHole:
         start=item.integer("start"),
         end=item.integer("end"),
         reason=item.text("reason"),
+    )
+
+
+def _gap_to_json(gap: ProvenGap) -> dict[str, JsonValue]:
+    return {
+        **_partition_to_json(gap.partition_id),
+        "start": gap.start,
+        "end": gap.end,
+        "evidence": gap.evidence,
+        "seen_at": gap.seen_at,
+    }
+
+
+def _gap_from_json(item: JsonObject) -> ProvenGap:
+    return ProvenGap(
+        partition_id=_partition_from_json(item),
+        start=item.integer("start"),
+        end=item.integer("end"),
+        evidence=item.text("evidence"),
+        seen_at=item.integer("seen_at"),
     )
 
 
@@ -146,6 +177,8 @@ def _changes_to_json(changes: Changes) -> dict[str, JsonValue]:
         "segments": [segment_to_json(segment) for segment in changes.segments],
         "removed": list(changes.removed),
         "holes": [hole_to_json(hole) for hole in changes.holes],
+        "gaps": [_gap_to_json(gap) for gap in changes.gaps],
+        "accounted": changes.accounted,
         "positions": [position_to_json(position) for position in changes.positions],
         "topics": [topic_to_json(shape) for shape in changes.topics],
         "forgotten": [{"start": start, "end": end} for start, end in changes.forgotten],
@@ -173,6 +206,8 @@ def _changes_from_json(item: JsonObject) -> Changes:
         segments=tuple(segment_from_json(segment) for segment in item.children("segments")),
         removed=item.texts("removed"),
         holes=tuple(hole_from_json(hole) for hole in item.children("holes")),
+        gaps=tuple(_gap_from_json(gap) for gap in item.children("gaps")),
+        accounted="accounted" in item.fields and item.flag("accounted"),
         positions=tuple(position_from_json(position) for position in item.children("positions")),
         topics=tuple(topic_from_json(shape) for shape in item.children("topics")),
         forgotten=tuple((span.integer("start"), span.integer("end")) for span in item.children("forgotten")),

@@ -15,7 +15,7 @@ from offsite.model.errors import BackupExists, BackupNotFound, BadOption, OtherC
 from offsite.model.group_patterns import ALL_GROUPS, GroupPatterns
 from offsite.model.selection import TopicSelection
 from offsite.pipeline.backup_copy import BackupEnds, copy_range
-from offsite.pipeline.plan import CopyPlan, plan_copy
+from offsite.pipeline.plan import CopyPlan, plan_copy, without
 from offsite.pipeline.runner import OnProgress, Runner, RunProgress
 from offsite.repository.attempt import random_attempt
 from offsite.repository.backup import Backup
@@ -29,7 +29,7 @@ from offsite.services.group_history import decide_history, history_options
 from offsite.services.group_snapshots import GroupsSaved, read_groups, save_groups
 from offsite.services.hole_report import HoleReport, hole_reports
 from offsite.services.import_origin import import_origin
-from offsite.services.lineage import check_lineage
+from offsite.services.lineage import cut_back
 from offsite.services.metadata import FoundSettings, read_cluster_settings
 from offsite.services.schemas_topic import decide_schemas_topic, schemas_options
 from offsite.services.settlement import PartitionFailure, Settlement, settle
@@ -96,7 +96,8 @@ class BackupResult:
 def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequest, *, slots: int) -> BackupPlan:
     """Decide what a run would copy. Changes nothing.
 
-    Raises `NoSuchTopic`, `OtherCluster`, `BackupExists` (another selection), `SourceTruncated`, and more from the ends.
+    Raises `NoSuchTopic`, `OtherCluster`, `BackupExists` (another selection), and more from the ends. A partition that
+    cannot be copied now is listed as sick in the plan, unless all are.
     """
     known = _existing(repository, request.backup)
     selection = _selection(request, known)
@@ -105,17 +106,18 @@ def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequ
     schemas_topic = decide_schemas_topic(request.schemas_topic, known.descriptor if known else None)
     history = decide_history(asked=request.group_history, known=known.descriptor if known else None)
     groups = read_groups(admin.groups, request.groups)  # before the end offsets: no commit lies beyond the cut
+    base = known.state() if known else BackupState(backup=BackupLayout(backup=request.backup).backup)
     source = read_source(
         admin,
         selection,
         missing_topics=request.missing_topics,
         schemas_topic=schemas_topic,
         group_history=history,
+        known=base.topics.values(),
     )
-    base = known.state() if known else BackupState(backup=BackupLayout(backup=request.backup).backup)
-    positions = {(each.topic_id, each.partition): position.end for each, position in base.positions.items()}
-    copy = plan_copy(source.bounds, positions, slots=slots)
-    check_lineage(admin, base, source.bounds)
+    positions = {(each.topic, each.topic_id, each.partition): found.end for each, found in base.positions.items()}
+    sick = [*source.sick, *cut_back(admin, base, source.bounds)]
+    copy = without(plan_copy(source.bounds, positions, slots=slots), sick)
     return BackupPlan(
         backup=request.backup,
         selection=selection,
@@ -164,6 +166,8 @@ def _commit(backup: Backup, plan: BackupPlan, settlement: Settlement, group_snap
     changes = Changes(
         segments=settlement.segments,
         holes=settlement.holes,
+        gaps=settlement.gaps,
+        accounted=True,
         positions=settlement.positions,
         topics=plan.source.shapes,
         groups=group_snapshot,

@@ -11,7 +11,8 @@ from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.list_offsets import READ_COMMITTED
 from offsite.log.group_offsets import on_topics
 from offsite.log.range import TopicPartition
-from offsite.pipeline.plan import CopyTask, PartitionBounds, plan_copy
+from offsite.model.errors import SourceTruncated
+from offsite.pipeline.plan import CopyTask, PartitionBounds, SickPartition, plan_copy
 from offsite.pipeline.record_source import ExportTask
 from offsite.services.export_plan import Ends, ExportPlan, ExportRequest, archive_topic, check_same_topics, in_turn
 from offsite.services.group_snapshots import read_groups
@@ -36,8 +37,10 @@ def plan_cluster_export(
     check_same_topics(writer, topics)
     chosen = [b for b in source.bounds if request.point.partitions.includes(b.topic, b.partition)]
     bounds = list(_to_stable(admin, chosen, ends)) if request.read_committed else chosen
-    positions = {(b.topic_id, b.partition): ends[_key(b)] for b in bounds if _key(b) in ends}
+    positions = {b.key: ends[_key(b)] for b in bounds if _key(b) in ends}
     copy = plan_copy(bounds, positions, slots=slots)
+    if copy.sick:
+        raise _cut_back(copy.sick[0])
     high_watermarks = {_key(each): each.end for each in source.bounds}
     ids = {shape.topic: shape.topic_id for shape in source.shapes}
     return ExportPlan(
@@ -51,7 +54,12 @@ def plan_cluster_export(
         groups=on_topics(fetched.groups, ids) if fetched else {},
         ends=ends,
         notes=tuple(f"group {each.group} was not read: {each.message}" for each in fetched.failed) if fetched else (),
+        sick=tuple(f"{each.topic}/{each.partition}: {each.error.message}" for each in source.sick),
     )
+
+
+def _cut_back(sick: SickPartition) -> SourceTruncated:
+    return SourceTruncated(sick.error.message, hint="was the topic made anew? Then export it into another place")
 
 
 def _to_stable(admin: ClusterAdmin, bounds: Sequence[PartitionBounds], ends: Ends) -> Iterator[PartitionBounds]:

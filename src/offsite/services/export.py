@@ -39,7 +39,7 @@ class Postponed:
 class ExportResult:
     """What a run added. `bytes` of records, `size_bytes` of the files they are in. `losses`: what records had to leave
     behind, in how many (`--lossy`); `not_held`: what else the format has no place for. `postponed` partitions go on
-    with the next run."""
+    with the next run; `sick` ones could not be read, each with its reason."""
 
     format: str
     archive: str
@@ -56,10 +56,11 @@ class ExportResult:
     not_held: tuple[str, ...]
     postponed: tuple[Postponed, ...]
     notes: tuple[str, ...]
+    sick: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
-        return not self.holes
+        return not self.holes and not self.sick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +151,7 @@ def _result(
             if r.undecided_from >= 0
         ),
         notes=plan.notes,
+        sick=plan.sick,
     )
 
 
@@ -185,4 +187,5 @@ def _sum(before: RunProgress, now: RunProgress) -> RunProgress:
         records=before.records + now.records,
         elapsed_s=before.elapsed_s + now.elapsed_s,
         worker_peak_rss_bytes=max(before.worker_peak_rss_bytes, now.worker_peak_rss_bytes),
+        throttled_s=before.throttled_s + now.throttled_s,
     )

@@ -49,7 +49,7 @@ class ExportRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportPlan:
     """A decided export: nothing was written yet. `source` names it for people. `tasks` of one partition rise. `ends`:
-    how far the archive reaches already. `holes` are new ones."""
+    how far the archive reaches already. `holes` are new ones; `sick` partitions cannot be read now and are left out."""
 
     source: str
     topics: tuple[ArchiveTopic, ...]
@@ -58,6 +58,7 @@ class ExportPlan:
     groups: Mapping[str, GroupOffsets]
     ends: Ends
     notes: tuple[str, ...]
+    sick: tuple[str, ...] = ()
 
     @property
     def estimated_bytes(self) -> int:

@@ -19,6 +19,7 @@ from offsite.archives.archive import (
     collect_damage,
 )
 from offsite.kafka.groups import FetchedGroups
+from offsite.log.chunk import Evidence
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BackupExists, BackupNotFound, NoSuchTopic
 from offsite.model.selection import TopicSelection
@@ -26,7 +27,8 @@ from offsite.pipeline.import_copy import ImportEnds, ImportReceipt, ImportTask, 
 from offsite.pipeline.runner import OnProgress, Runner
 from offsite.repository.attempt import random_attempt
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, PartitionId, Position, RecordedHole, TopicShape
+from offsite.repository.commit import Changes, PartitionId, Position, ProvenGap, RecordedHole, TopicShape
+from offsite.repository.coverage import unaccounted
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
@@ -235,13 +237,26 @@ def _changes(plan: ImportPlan, receipts: Sequence[ImportReceipt], group_snapshot
         for h in plan.contents.holes
         if h.range.topic in chosen
     )
-    return Changes(
+    changes = Changes(
         segments=tuple(segment for receipt in receipts for segment in receipt.segments),
         holes=tuple(hole for hole in holes if hole not in recorded),
         positions=tuple(_positions(plan.base, receipts)),
         topics=plan.shapes,
         groups=group_snapshot,
     )
+    return replace(changes, gaps=tuple(_held_nothing(changes, plan.base)), accounted=True)
+
+
+def _held_nothing(changes: Changes, base: BackupState) -> Iterator[ProvenGap]:
+    """An archive is read from its beginning to its end: where no record came of it, it has none."""
+    for each in unaccounted(changes, base.positions):
+        yield ProvenGap(
+            partition_id=each.partition_id,
+            start=each.start,
+            end=each.end,
+            evidence=Evidence.ARCHIVE.value,
+            seen_at=each.end,
+        )
 
 
 def _positions(base: BackupState, receipts: Sequence[ImportReceipt]) -> Iterator[Position]:

@@ -1,39 +1,59 @@
-"""What of a finished copy may be committed: for each partition the unbroken beginning of what was planned. Pure.
+"""What of a finished copy may be committed: for each partition the unbroken beginning that is accounted for. Pure.
 
-A range that failed ends its partition's progress there; later ranges of that partition become orphans, other partitions
-are not held back.
+A position moves as far as segments, holes and proven gaps follow each other without a break, and no further. A range
+that failed ends its partition's progress there; what later ranges of it brought become orphans, other partitions are
+not held back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from offsite.log.chunk import Hole
+from offsite.log.chunk import Gap, Hole
+from offsite.model.errors import (
+    DamagedBatch,
+    LeaderUnavailable,
+    NoEvidence,
+    NoSuchTopic,
+    OffsiteError,
+    SourceTruncated,
+    TopicReplaced,
+)
+from offsite.model.journal import warned
 from offsite.pipeline.backup_copy import BackupReceipt
-from offsite.pipeline.plan import CopyPlan, CopyTask, PartitionBounds
+from offsite.pipeline.plan import CopyPlan, CopyTask, PartitionBounds, SickPartition
 from offsite.pipeline.runner import Done, Failed
-from offsite.repository.commit import PartitionId, Position, RecordedHole
+from offsite.repository.commit import PartitionId, Position, ProvenGap, RecordedHole
+from offsite.repository.coverage import Span, frontier, segment_span
 from offsite.repository.segment import Segment
 
 Outcome = Done[BackupReceipt] | Failed
 
+NOT_JOINED = "OFF-1408"
+"""The id under which a break between two ranges is reported: the log changed while they were read."""
+
+_OF_ONE_PARTITION = (NoEvidence, LeaderUnavailable, SourceTruncated, TopicReplaced, NoSuchTopic, DamagedBatch)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFailure:
-    """A partition whose copy stopped at offset `start`, and why."""
+    """A partition whose copy stopped at offset `start`, -1 when it did not even begin, and why; `hint` says what to do
+    next."""
 
     topic: str
     partition: int
     start: int
     error: str
     message: str
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
     segments: tuple[Segment, ...]
     holes: tuple[RecordedHole, ...]
+    gaps: tuple[ProvenGap, ...]
     positions: tuple[Position, ...]
     failed: tuple[PartitionFailure, ...]
 
@@ -41,63 +61,142 @@ class Settlement:
 def settle(plan: CopyPlan, outcomes: Sequence[Outcome]) -> Settlement:
     """Sort outcomes (in the order of `plan.tasks`) into what counts and what failed.
 
-    Raises the first failure when nothing at all was copied: there is nothing to report but the error.
+    Raises the first failure when nothing could be copied at all: there is nothing to report but the error.
     """
-    failures = [outcome for outcome in outcomes if isinstance(outcome, Failed)]
-    if failures and len(failures) == len(outcomes):
-        raise failures[0].error
-    stops = _stops(plan.tasks, outcomes)
-    receipts = [
-        outcome.value
-        for task, outcome in zip(plan.tasks, outcomes, strict=True)
-        if isinstance(outcome, Done) and not _is_beyond(task, stops)
-    ]
-    ids = {(b.topic, b.partition): _partition_id(b) for b in plan.bounds}
-    holes = [*plan.holes, *(hole for receipt in receipts for hole in receipt.holes)]
+    failures = [outcome.error for outcome in outcomes if isinstance(outcome, Failed)]
+    if len(failures) == len(outcomes):
+        _check_some_are_sound(plan, failures)
+    settled = [_settled(bounds, plan, own) for bounds, own in _by_partition(plan, outcomes)]
     return Settlement(
-        segments=tuple(segment for receipt in receipts for segment in receipt.segments),
-        holes=tuple(_recorded(hole, ids[hole.topic, hole.partition]) for hole in holes),
-        positions=tuple(_position(b, stops.get(_partition_id(b))) for b in plan.bounds),
-        failed=tuple(stops.values()),
+        segments=tuple(segment for each in settled for segment in each.segments),
+        holes=tuple(hole for each in settled for hole in each.holes),
+        gaps=tuple(gap for each in settled for gap in each.gaps),
+        positions=tuple(each.position for each in settled),
+        failed=(*_sick(plan.sick), *(each.failure for each in settled if each.failure is not None)),
     )
 
 
-def _stops(tasks: Sequence[CopyTask], outcomes: Sequence[Outcome]) -> dict[PartitionId, PartitionFailure]:
-    """The first failed range of each partition that has one. Tasks of a partition come in rising order."""
-    stops: dict[PartitionId, PartitionFailure] = {}
-    for task, outcome in zip(tasks, outcomes, strict=True):
+def _check_some_are_sound(plan: CopyPlan, failures: Sequence[OffsiteError]) -> None:
+    """Partitions without news are sound, where all failures are of single partitions."""
+    without_news = {bounds.key for bounds in plan.bounds} - {_key(task) for task in plan.tasks}
+    of_all = [error for error in failures if not isinstance(error, _OF_ONE_PARTITION)]
+    if of_all or not without_news:
+        errors = [*of_all, *failures, *(each.error for each in plan.sick)]
+        if errors:
+            raise errors[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Settled:
+    """What becomes of one partition."""
+
+    segments: tuple[Segment, ...]
+    holes: tuple[RecordedHole, ...]
+    gaps: tuple[ProvenGap, ...]
+    position: Position
+    failure: PartitionFailure | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Own:
+    """The tasks of one partition with their outcomes, in rising order, and the holes that its plan knew."""
+
+    outcomes: Sequence[tuple[CopyTask, Outcome]]
+    holes: Sequence[Hole]
+
+
+def _by_partition(plan: CopyPlan, outcomes: Sequence[Outcome]) -> Iterator[tuple[PartitionBounds, _Own]]:
+    tasks: dict[tuple[str, int], list[tuple[CopyTask, Outcome]]] = {}
+    for task, outcome in zip(plan.tasks, outcomes, strict=True):
+        tasks.setdefault((task.range.topic, task.range.partition), []).append((task, outcome))
+    holes: dict[tuple[str, int], list[Hole]] = {}
+    for hole in plan.holes:
+        holes.setdefault((hole.topic, hole.partition), []).append(hole)
+    for bounds in plan.bounds:
+        key = (bounds.topic, bounds.partition)
+        yield bounds, _Own(outcomes=tasks.get(key, ()), holes=holes.get(key, ()))
+
+
+def _settled(bounds: PartitionBounds, plan: CopyPlan, own: _Own) -> _Settled:
+    known = PartitionId(topic=bounds.topic, topic_id=bounds.topic_id, partition=bounds.partition)
+    start = plan.starts.get(bounds.key, bounds.log_start)
+    receipts = list(_before_failure(own.outcomes))
+    segments = [segment for receipt in receipts for segment in receipt.segments]
+    holes = [*own.holes, *_holes(receipts)]
+    gaps = [gap for receipt in receipts for gap in receipt.gaps]
+    spans = [segment_span(segment) for segment in segments]
+    end = min(bounds.end, frontier(start, [*spans, *map(_span, holes), *map(_span, gaps)]))
+    return _Settled(
+        segments=tuple(segment for segment in segments if segment_span(segment)[0] < end),
+        holes=tuple(_recorded(hole, known) for hole in holes if hole.start < end),
+        gaps=tuple(_proven(gap, known) for gap in gaps if gap.start < end),
+        position=Position(partition_id=known, log_start=bounds.log_start, end=end, leader_epoch=bounds.leader_epoch),
+        failure=_failure(bounds, own.outcomes, end),
+    )
+
+
+def _before_failure(outcomes: Iterable[tuple[CopyTask, Outcome]]) -> Iterator[BackupReceipt]:
+    for _, outcome in outcomes:
         if isinstance(outcome, Failed):
-            stops.setdefault(_task_partition(task), _failure(task, outcome))
-    return stops
+            return
+        yield outcome.value
 
 
-def _failure(task: CopyTask, outcome: Failed) -> PartitionFailure:
+def _failure(
+    bounds: PartitionBounds, outcomes: Sequence[tuple[CopyTask, Outcome]], end: int
+) -> PartitionFailure | None:
+    """Why the position does not stand at the end that was planned, if so."""
+    if end >= bounds.end:
+        return None
+    failed = next((outcome for _, outcome in outcomes if isinstance(outcome, Failed)), None)
+    if failed is not None:
+        error, message, hint = failed.error.id, failed.error.message, failed.error.hint
+    else:
+        error, hint = NOT_JOINED, "run again: it goes on from there"
+        message = f"the log was cut while it was read: what was read does not join at offset {end}"
+    warned("stop", why=message, topic=bounds.topic, partition=bounds.partition, position=end, end=bounds.end)
     return PartitionFailure(
-        topic=task.range.topic,
-        partition=task.range.partition,
-        start=task.range.start,
-        error=outcome.error.id,
-        message=outcome.error.message,
+        topic=bounds.topic, partition=bounds.partition, start=end, error=error, message=message, hint=hint
     )
 
 
-def _is_beyond(task: CopyTask, stops: Mapping[PartitionId, PartitionFailure]) -> bool:
-    stop = stops.get(_task_partition(task))
-    return stop is not None and task.range.start >= stop.start
+def _sick(partitions: Iterable[SickPartition]) -> Iterator[PartitionFailure]:
+    for each in partitions:
+        error = each.error
+        warned("skip", why=error.message, topic=each.topic, partition=each.partition)
+        yield PartitionFailure(
+            topic=each.topic,
+            partition=each.partition,
+            start=-1,
+            error=error.id,
+            message=error.message,
+            hint=error.hint,
+        )
 
 
-def _position(bounds: PartitionBounds, stop: PartitionFailure | None) -> Position:
-    end = bounds.end if stop is None else stop.start
-    return Position(partition_id=_partition_id(bounds), log_start=bounds.log_start, end=end)
+def _span(stretch: Hole | Gap) -> Span:
+    return stretch.start, stretch.end
+
+
+def _holes(receipts: Iterable[BackupReceipt]) -> Iterator[Hole]:
+    """Those that were met on the way, without what a range before had read: its last batch may reach into them."""
+    reached = 0
+    for receipt in receipts:
+        for hole in receipt.holes:
+            if reached < hole.end:
+                yield replace(hole, start=max(hole.start, reached))
+        reached = max([reached, *(segment.last_offset + 1 for segment in receipt.segments)])
 
 
 def _recorded(hole: Hole, partition_id: PartitionId) -> RecordedHole:
     return RecordedHole(partition_id=partition_id, start=hole.start, end=hole.end, reason=hole.reason)
 
 
-def _partition_id(bounds: PartitionBounds) -> PartitionId:
-    return PartitionId(topic=bounds.topic, topic_id=bounds.topic_id, partition=bounds.partition)
+def _proven(gap: Gap, partition_id: PartitionId) -> ProvenGap:
+    return ProvenGap(
+        partition_id=partition_id, start=gap.start, end=gap.end, evidence=gap.evidence.value, seen_at=gap.seen_at
+    )
 
 
-def _task_partition(task: CopyTask) -> PartitionId:
-    return PartitionId(topic=task.range.topic, topic_id=task.topic_id, partition=task.range.partition)
+def _key(task: CopyTask) -> tuple[str, str, int]:
+    return task.range.topic, task.topic_id, task.range.partition

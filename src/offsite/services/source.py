@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.log_bounds import FoundBounds
 from offsite.kafka.metadata import TopicMetadata
 from offsite.log.range import TopicPartition
 from offsite.model.errors import NoSuchTopic
 from offsite.model.selection import TopicSelection, no_topics
-from offsite.pipeline.plan import PartitionBounds
-from offsite.repository.commit import TopicShape
+from offsite.pipeline.plan import PartitionBounds, SickPartition
+from offsite.repository.commit import TopicIncarnation, TopicShape
 from offsite.services.group_history import with_history
 from offsite.services.schemas_topic import with_schemas
+
+POLICY = "cleanup.policy"
 
 
 class MissingTopics(StrEnum):
@@ -26,45 +29,58 @@ class MissingTopics(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The selected topics of a cluster at one moment. `missing` were named literally and do not exist."""
+    """The selected topics of a cluster at one moment. `missing` were named literally and do not exist; of `sick`
+    partitions the cluster could not say where they begin and end."""
 
     cluster_id: str
     shapes: tuple[TopicShape, ...]
     bounds: tuple[PartitionBounds, ...]
     missing: tuple[str, ...]
+    sick: tuple[SickPartition, ...] = ()
 
 
-def read_source(
+def read_source(  # noqa: PLR0913  # all by keyword, most with a default
     admin: ClusterAdmin,
     selection: TopicSelection,
     *,
     missing_topics: MissingTopics,
     schemas_topic: str = "",
     group_history: bool = False,
+    known: Iterable[TopicShape] = (),
 ) -> Source:
-    """Ask the cluster. Raises `NoSuchTopic` when nothing matches, and for a missing topic unless that is to warn.
+    """Ask the cluster. Raises `NoSuchTopic` when nothing matches, and for a missing topic unless that is to warn; and
+    what the first partition suffers from when all are sick.
 
     `schemas_topic` is taken along where it exists, with `group_history` the topic that groups live in as well.
+    `known`: shapes that topics had earlier.
     """
     cluster_id = admin.cluster().cluster_id
-    known = admin.topics()
-    missing = selection.missing(known)
+    there = admin.topics()
+    missing = selection.missing(there)
     if missing and missing_topics is MissingTopics.FAIL:
         raise NoSuchTopic(
             f"topic {', '.join(missing)} does not exist on cluster {cluster_id}",
             hint="check the name, or go on without it: --missing-topics warn",
         )
-    names = selection.select(known, internal=frozenset(name for name, topic in known.items() if topic.internal))
+    names = selection.select(there, internal=frozenset(name for name, topic in there.items() if topic.internal))
     if not names:
         raise no_topics(selection)
-    names = with_schemas(names, schemas_topic, known=known, selection=selection)
-    names = with_history(names, wanted=group_history, known=known)
-    topics = [known[name] for name in names]
+    names = with_schemas(names, schemas_topic, known=there, selection=selection)
+    names = with_history(names, wanted=group_history, known=there)
+    topics = [there[name] for name in names]
+    shapes = _shapes(topics, admin.topic_configs(names), schemas_topic)
+    found = admin.bounds(TopicPartition(topic=t.name, partition=p.partition) for t in topics for p in t.partitions)
+    if found.failed and not found.bounds:
+        raise found.failed[min(found.failed)]
     return Source(
         cluster_id=cluster_id,
-        shapes=_shapes(topics, admin.topic_configs(names), schemas_topic),
-        bounds=_bounds(admin, topics),
+        shapes=shapes,
+        bounds=_bounds(admin, found, shapes, known),
         missing=missing,
+        sick=tuple(
+            SickPartition(topic=each.topic, partition=each.partition, error=error)
+            for each, error in sorted(found.failed.items())
+        ),
     )
 
 
@@ -84,21 +100,24 @@ def _shapes(
     )
 
 
-def _bounds(admin: ClusterAdmin, topics: Sequence[TopicMetadata]) -> tuple[PartitionBounds, ...]:
-    ids = {topic.name: _topic_id(topic) for topic in topics}
-    partitions = [TopicPartition(topic=t.name, partition=p.partition) for t in topics for p in t.partitions]
-    starts, ends = admin.start_offsets(partitions), admin.end_offsets(partitions)
-    sizes = admin.sizes_bytes(partitions)
+def _bounds(
+    admin: ClusterAdmin, found: FoundBounds, shapes: Iterable[TopicShape], known: Iterable[TopicShape]
+) -> tuple[PartitionBounds, ...]:
+    sizes = admin.sizes_bytes(found.bounds)
+    ids = {shape.topic: shape.topic_id for shape in shapes}
+    compacted = {shape.incarnation for shape in (*shapes, *known) if "compact" in dict(shape.configs).get(POLICY, "")}
     return tuple(
         PartitionBounds(
             topic=each.topic,
             topic_id=ids[each.topic],
             partition=each.partition,
-            log_start=starts[each],
-            end=max(starts[each], ends[each]),
+            log_start=bounds.start,
+            end=bounds.end,
             size_bytes=sizes.get(each, 0),
+            leader_epoch=bounds.leader_epoch,
+            was_compacted=TopicIncarnation(topic=each.topic, topic_id=ids[each.topic]) in compacted,
         )
-        for each in sorted(partitions)
+        for each, bounds in sorted(found.bounds.items())
     )
 
 

@@ -18,6 +18,7 @@ from offsite.repository.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.repository.store import Store
 from offsite.services.compare import CompareResult
+from offsite.services.verify_coverage import PassedOver, passed_over
 from offsite.services.verify_snapshots import SnapshotDamage, look_up_snapshots, read_snapshots
 
 HEADS_AT_ONCE = 16
@@ -41,7 +42,11 @@ class Damage:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyResult:
     """`ok` means: everything listed is there and whole, as far as this depth can tell; and the cluster that it was
-    compared with holds what it says, if there was one (`against`). Damaged snapshots cost no records."""
+    compared with holds what it says, if there was one (`against`). Damaged snapshots cost no records.
+
+    `unaccounted`: offsets that commits moved past without saying what is there, so the backup does not hold what it
+    claims. `unproven`: the same in commits of earlier versions, which did not keep the evidence: compaction, most
+    likely; it does not count against the backup."""
 
     ok: bool
     backup: str
@@ -51,8 +56,16 @@ class VerifyResult:
     records: int
     bytes: int
     damaged: tuple[Damage, ...]
+    unaccounted: tuple[PassedOver, ...] = ()
+    unproven: tuple[PassedOver, ...] = ()
     damaged_snapshots: tuple[SnapshotDamage, ...] = ()
     against: CompareResult | None = None
+
+    def and_coverage(self, passed: Sequence[tuple[PassedOver, bool]]) -> VerifyResult:
+        """The same result with what commits passed over, and whether they promised not to."""
+        unaccounted = tuple(each for each, promised in passed if promised)
+        unproven = tuple(each for each, promised in passed if not promised)
+        return replace(self, ok=self.ok and not unaccounted, unaccounted=unaccounted, unproven=unproven)
 
     def and_of(self, snapshots: tuple[SnapshotDamage, ...]) -> VerifyResult:
         """The same result with what is wrong with snapshots."""
@@ -66,7 +79,8 @@ def verify_quick(backup: Backup) -> VerifyResult:
     with ThreadPoolExecutor(max_workers=HEADS_AT_ONCE, thread_name_prefix="verify") as pool:
         problems = tuple(pool.map(partial(_look_up, backup.store), segments))
     findings = (SegmentFinding(segment=s, problem=p) for s, p in zip(segments, problems, strict=True))
-    return _result(backup, head, "quick", segments, findings).and_of(look_up_snapshots(backup, head))
+    found = _result(backup, head, "quick", segments, findings).and_of(look_up_snapshots(backup, head))
+    return found.and_coverage(list(passed_over(backup)))
 
 
 def verify_deep(backup: Backup, runner: Runner, *, on_progress: OnProgress | None = None) -> VerifyResult:
@@ -76,7 +90,8 @@ def verify_deep(backup: Backup, runner: Runner, *, on_progress: OnProgress | Non
     findings: Sequence[SegmentFinding] = ()
     if segments:
         findings = runner.run(segments, partial(verify_segment, store=backup.store), on_progress=on_progress)
-    return _result(backup, head, "deep", segments, findings).and_of(read_snapshots(backup, head))
+    found = _result(backup, head, "deep", segments, findings).and_of(read_snapshots(backup, head))
+    return found.and_coverage(list(passed_over(backup)))
 
 
 def _look_up(store: Store, segment: Segment) -> str:

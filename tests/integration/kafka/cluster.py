@@ -15,7 +15,7 @@ from offsite.kafka.reader import PartitionReader
 from offsite.kafka.routing import Router
 from offsite.kafka.topic_changes import NewTopic
 from offsite.log.batch import BatchHeader, scan
-from offsite.log.chunk import Chunk, Hole
+from offsite.log.chunk import Chunk, Gap, Hole
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.record import Record
 from offsite.log.records import decode
@@ -70,8 +70,10 @@ class Cluster:
         return [record for batch in self.read(self.whole(topic)) for record in batch.records()]
 
 
-def batches_of(items: Iterator[Chunk | Hole]) -> Iterator[Batch]:
+def batches_of(items: Iterator[Chunk | Hole | Gap]) -> Iterator[Batch]:
     for item in items:
+        if isinstance(item, Gap):
+            continue
         assert isinstance(item, Chunk), item
         for header in item.batches:
             data = bytes(item.data[header.position : header.position + header.size_bytes])

@@ -12,7 +12,7 @@ from offsite.kafka.reader import PartitionReader
 from offsite.kafka.routing import Router
 from offsite.log.chunk import Chunk, Hole
 from offsite.log.range import LogRange, TopicPartition
-from offsite.model.errors import NoSuchTopic, TopicReplaced
+from offsite.model.errors import NoEvidence, NoSuchTopic, TopicReplaced
 from offsite.model.size import MIB
 from tests.integration.kafka.cluster import Cluster, batches_of, numbered, wait_until
 
@@ -113,13 +113,14 @@ def test_a_range_wholly_below_the_log_start_is_one_hole(cluster: Cluster) -> Non
     ]
 
 
-def test_a_range_beyond_the_end_was_truncated(cluster: Cluster) -> None:
+def test_a_range_beyond_the_end_is_waited_for_and_then_fails(cluster: Cluster) -> None:
     topic = cluster.make_topic()
     cluster.produce(topic, numbered(10))
-    log_range = LogRange(topic=topic, partition=0, start=100, end=200)
-    assert list(PartitionReader(cluster.router).read(log_range)) == [
-        Hole(topic=topic, partition=0, start=100, end=200, reason="truncation")
-    ]
+    log_range = LogRange(topic=topic, partition=0, start=5, end=200)
+    router = Router(cluster.config)
+    router.given_up.add(log_range.topic_partition)  # so that it is not waited for as long
+    with pytest.raises(NoEvidence, match="high watermark is 10"):
+        list(PartitionReader(router).read(log_range))
 
 
 def test_a_topic_made_anew_is_not_read_as_the_one_planned(cluster: Cluster) -> None:

@@ -1,12 +1,20 @@
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.model.errors import SourceTruncated
 from offsite.model.size import MIB
-from offsite.pipeline.plan import TASK_BYTES_MAX, PartitionBounds, plan_copy
+from offsite.pipeline.plan import (
+    TASK_BYTES_MAX,
+    TASK_OFFSETS_MAX,
+    PartitionBounds,
+    SickPartition,
+    plan_copy,
+    without,
+)
 
 
 def bounds(*, log_start: int = 0, end: int = 1000, size_bytes: int = 0, partition: int = 0) -> PartitionBounds:
@@ -21,30 +29,52 @@ def test_a_new_partition_is_copied_from_its_log_start() -> None:
 
 
 def test_a_partition_continues_at_its_committed_position() -> None:
-    (task,) = plan_copy([bounds()], {("id", 0): 400}, slots=2).tasks
+    (task,) = plan_copy([bounds()], {("t", "id", 0): 400}, slots=2).tasks
     assert (task.range.start, task.range.end) == (400, 1000)
 
 
 def test_a_partition_without_news_gives_no_task() -> None:
-    plan = plan_copy([bounds()], {("id", 0): 1000}, slots=2)
+    plan = plan_copy([bounds()], {("t", "id", 0): 1000}, slots=2)
     assert plan.tasks == ()
     assert len(plan.bounds) == 1
 
 
 def test_what_retention_took_is_a_named_hole() -> None:
-    plan = plan_copy([bounds(log_start=700)], {("id", 0): 400}, slots=2)
+    plan = plan_copy([bounds(log_start=700)], {("t", "id", 0): 400}, slots=2)
     (hole,) = plan.holes
     assert (hole.start, hole.end, hole.reason) == (400, 700, "retention")
     assert plan.tasks[0].range.start == 700
 
 
-def test_a_source_that_lost_records_is_refused() -> None:
-    with pytest.raises(SourceTruncated, match="t/0 ends at 1000"):
-        plan_copy([bounds()], {("id", 0): 1001}, slots=2)
+def test_a_partition_that_ends_before_its_position_is_sick_and_holds_no_other_back() -> None:
+    plan = plan_copy([bounds(), bounds(partition=1)], {("t", "id", 0): 1001}, slots=2)
+    assert [(each.partition, "t/0 ends at 1000" in each.error.message) for each in plan.sick] == [(0, True)]
+    assert [task.range.partition for task in plan.tasks] == [1]
+    assert [each.partition for each in plan.bounds] == [1]
+
+
+def test_topics_of_brokers_without_topic_ids_have_positions_of_their_own() -> None:
+    nameless = [replace(bounds(), topic=topic, topic_id="") for topic in ("a", "b")]
+    plan = plan_copy(nameless, {("a", "", 0): 900, ("b", "", 0): 100}, slots=1)
+    assert {task.range.topic: task.range.start for task in plan.tasks} == {"a": 900, "b": 100}
+
+
+def test_a_large_partition_of_unknown_size_is_cut_by_offsets() -> None:
+    plan = plan_copy([bounds(end=10 * TASK_OFFSETS_MAX)], {}, slots=2)
+    assert len(plan.tasks) == 10
+    assert [task.is_first for task in plan.tasks] == [True] + [False] * 9
+
+
+def test_partitions_left_out_afterwards_are_named_once() -> None:
+    plan = plan_copy([bounds(), bounds(partition=1)], {("t", "id", 0): 1001}, slots=2)
+    cut_back = [SickPartition(topic="t", partition=n, error=SourceTruncated("cut back")) for n in (0, 1)]
+    left = without(plan, cut_back)
+    assert (left.tasks, left.bounds) == ((), ())
+    assert [(each.partition, each.error.message) for each in left.sick] == [(0, "cut back"), (1, "cut back")]
 
 
 def test_another_incarnation_does_not_inherit_the_position() -> None:
-    (task,) = plan_copy([bounds()], {("old-id", 0): 900}, slots=2).tasks
+    (task,) = plan_copy([bounds()], {("t", "old-id", 0): 900}, slots=2).tasks
     assert task.range.start == 0
 
 

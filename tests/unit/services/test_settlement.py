@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from offsite.log.chunk import Hole
-from offsite.model.errors import StoreUnreachable, TopicReplaced
+from offsite.log.chunk import Evidence, Gap, Hole
+from offsite.model.errors import LeaderUnavailable, StoreUnreachable, TopicReplaced
 from offsite.pipeline.backup_copy import BackupReceipt
-from offsite.pipeline.plan import CopyPlan, CopyTask, PartitionBounds, plan_copy
+from offsite.pipeline.plan import CopyPlan, CopyTask, PartitionBounds, SickPartition, plan_copy, without
 from offsite.pipeline.runner import Done, Failed
 from offsite.repository.segment import Segment
 from offsite.services.settlement import Settlement, settle
@@ -22,6 +24,20 @@ def bounds(topic: str, *, end: int = 100, log_start: int = 0) -> PartitionBounds
 def copied(task: CopyTask, *holes: Hole) -> Done[BackupReceipt]:
     written = segment(partition(task.range.topic, 0), task.range.start, task.range.end)
     return Done(value=BackupReceipt(segments=(written,), holes=holes))
+
+
+def receipt(
+    *spans: tuple[int, int], holes: Sequence[tuple[int, int]] = (), gaps: Sequence[tuple[int, int]] = ()
+) -> Done[BackupReceipt]:
+    """Segments whose batches cover `spans`; the range that a task read may be another one."""
+    where = {"topic": "a", "partition": 0}
+    return Done(
+        value=BackupReceipt(
+            segments=tuple(segment(partition("a", 0), start, end) for start, end in spans),
+            holes=tuple(Hole(**where, start=start, end=end, reason="retention") for start, end in holes),
+            gaps=tuple(Gap(**where, start=start, end=end, evidence=Evidence.BATCH, seen_at=end) for start, end in gaps),
+        )
+    )
 
 
 def failed(error: Exception | None = None) -> Failed:
@@ -69,12 +85,67 @@ def test_when_nothing_was_copied_the_error_itself_is_raised() -> None:
 
 
 def test_holes_of_the_plan_and_of_the_copy_are_recorded_with_their_incarnation() -> None:
-    plan = plan_copy([bounds("a", log_start=10)], {("id-1", 0): 5}, slots=1)
+    plan = plan_copy([bounds("a", log_start=10)], {("a", "id-1", 0): 5}, slots=1)
     found = Hole(topic="a", partition=0, start=20, end=30, reason="retention")
     settled = settle(plan, [copied(task, found) if n == 0 else copied(task) for n, task in enumerate(plan.tasks)])
     assert [(h.start, h.end, h.partition_id.topic_id) for h in settled.holes] == [(5, 10, "id-1"), (20, 30, "id-1")]
 
 
 def test_a_run_without_tasks_still_settles_positions() -> None:
-    plan = plan_copy([bounds("a")], {("id-1", 0): 100}, slots=1)
+    plan = plan_copy([bounds("a")], {("a", "id-1", 0): 100}, slots=1)
     assert [p.end for p in settle(plan, []).positions] == [100]
+
+
+TWO = plan_copy([bounds("a")], {}, slots=1)  # [0, 50) and [50, 100)
+
+
+def test_a_gap_counts_where_its_evidence_is() -> None:
+    settled = settle(TWO, [receipt((0, 40), gaps=[(40, 50)]), receipt((60, 100), gaps=[(50, 60)])])
+    assert [p.end for p in settled.positions] == [100]
+    assert [(g.start, g.end, g.evidence) for g in settled.gaps] == [(40, 50, "batch"), (50, 60, "batch")]
+
+
+def test_offsets_that_nothing_accounts_for_stop_the_position() -> None:
+    settled = settle(TWO, [receipt((0, 40)), receipt((50, 100))])
+    assert [p.end for p in settled.positions] == [40]
+    assert [(f.start, f.error) for f in settled.failed] == [(40, "OFF-1408")]
+    assert [s.start for s in settled.segments] == [0], "what does not join is an orphan"
+
+
+def test_a_batch_over_the_border_is_accounted_for_by_the_range_it_begins_in() -> None:
+    settled = settle(TWO, [receipt((0, 55)), receipt((55, 100))])
+    assert ([p.end for p in settled.positions], settled.failed) == ([100], ())
+
+
+def test_a_batch_over_the_border_that_was_deleted_before_its_range_read_it_is_read_by_the_next_run() -> None:
+    """DeleteRecords up to 52, inside a batch [45, 55), when the second range had left that batch to the first."""
+    settled = settle(TWO, [receipt((0, 45), holes=[(45, 50)]), receipt((55, 100))])
+    assert [p.end for p in settled.positions] == [50]
+    assert [(h.start, h.end) for h in settled.holes] == [(45, 50)]
+
+
+def test_a_batch_over_the_border_that_was_read_before_it_was_deleted_is_no_hole() -> None:
+    settled = settle(TWO, [receipt((0, 55)), receipt((55, 100), holes=[(50, 52)])])
+    assert ([p.end for p in settled.positions], settled.holes) == ([100], ())
+
+
+def test_a_sick_partition_is_listed_and_keeps_its_position() -> None:
+    plan = plan_copy([bounds("a"), bounds("b")], {}, slots=1)
+    left = without(plan, [SickPartition(topic="b", partition=0, error=LeaderUnavailable("no leader", hint="look"))])
+    settled = settle(left, [copied(task) for task in left.tasks])
+    assert [p.partition_id.topic for p in settled.positions] == ["a"]
+    assert [(f.topic, f.start, f.error, f.hint) for f in settled.failed] == [("b", -1, "OFF-1503", "look")]
+
+
+def test_partitions_without_news_are_sound_where_another_one_is_sick() -> None:
+    plan = plan_copy([bounds("a"), bounds("b")], {("a", "id-1", 0): 100}, slots=1)
+    settled = settle(plan, [failed(LeaderUnavailable("gone")) for _ in plan.tasks])
+    assert {p.partition_id.topic: p.end for p in settled.positions} == {"a": 100, "b": 0}
+    with pytest.raises(StoreUnreachable):
+        settle(plan, [failed(StoreUnreachable("down")) for _ in plan.tasks])
+
+
+def test_where_every_partition_is_sick_the_error_itself_is_raised() -> None:
+    plan = plan_copy([bounds("a")], {}, slots=1)
+    with pytest.raises(LeaderUnavailable):
+        settle(without(plan, [SickPartition(topic="a", partition=0, error=LeaderUnavailable("no leader"))]), [])

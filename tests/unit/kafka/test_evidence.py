@@ -1,0 +1,130 @@
+"""A position moves on positive evidence only: what a leader does not say is never taken for an answer."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+
+from offsite.kafka.evidence import CONFIRMATIONS
+from offsite.kafka.fetch_size import FIRST_FETCH_BYTES
+from offsite.model.errors import DamagedBatch, NoEvidence, SourceTruncated
+from tests.batches import make_batch
+from tests.unit.kafka.scripted_leader import BEHIND, BLANK, LEFT_OUT, THROTTLED, Reading, ScriptedLeader, read
+
+COMPACTED = {"cleanup.policy": "compact"}
+TIERED = {"cleanup.policy": "compact", "remote.storage.enable": "true"}
+
+
+def log(*bases: int) -> list[bytes]:
+    return [make_batch(base) for base in bases]
+
+
+@pytest.mark.parametrize("silence", [BLANK, THROTTLED, LEFT_OUT, BEHIND])
+@pytest.mark.parametrize("times", [2, 5, 40])
+def test_silence_in_the_middle_of_a_log_only_costs_time(silence: str, times: int) -> None:
+    leader = ScriptedLeader(
+        log(0, 10, 20), script=deque(["", *[silence] * times]), configs={"cleanup.policy": "delete"}
+    )
+    assert read(leader, 0, 30) == Reading(bases=[0, 10, 20], throttles_ms=[2000] * (times * (silence == THROTTLED)))
+
+
+@pytest.mark.parametrize("silence", [BLANK, THROTTLED, LEFT_OUT, BEHIND])
+def test_silence_for_ever_fails_the_range_and_moves_nothing(silence: str) -> None:
+    leader = ScriptedLeader(log(0, 10, 20), script=deque([""]), forever=silence)
+    found = Reading()
+    with pytest.raises(NoEvidence, match="from 10"):
+        read(leader, 0, 30, into=found)
+    assert (found.bases, found.others) == ([0], [])
+
+
+def test_remote_storage_that_answers_late_is_not_taken_for_a_compacted_tail() -> None:
+    leader = ScriptedLeader(log(0, 10), forever=BLANK, configs=TIERED)
+    with pytest.raises(NoEvidence, match="not compacted"):
+        read(leader, 0, 20, was_compacted=True)
+
+
+def test_a_compacted_tail_is_a_gap_once_it_was_asked_for_again() -> None:
+    leader = ScriptedLeader(log(0, 10), high_watermark=40, configs=COMPACTED)
+    assert read(leader, 0, 40) == Reading(bases=[0, 10], others=[("compaction", 20, 40)])
+    assert leader.asked.count(20) == 1 + CONFIRMATIONS
+
+
+def test_a_compacted_topic_may_be_silent_for_a_moment() -> None:
+    leader = ScriptedLeader(log(0, 10, 20), script=deque(["", *[BLANK] * CONFIRMATIONS]), configs=COMPACTED)
+    assert read(leader, 0, 30) == Reading(bases=[0, 10, 20])
+
+
+def test_a_topic_that_was_compacted_once_may_lack_its_tail() -> None:
+    leader = ScriptedLeader(log(0), high_watermark=15, configs={"cleanup.policy": "delete"})
+    assert read(leader, 0, 15, was_compacted=True).others == [("compaction", 10, 15)]
+
+
+def test_a_gap_is_known_by_the_batch_behind_it() -> None:
+    leader = ScriptedLeader(log(20, 70, 120))
+    assert read(leader, 0, 100) == Reading(
+        bases=[20, 70], others=[("batch", 0, 20), ("batch", 30, 70), ("batch", 80, 100)]
+    )
+
+
+def test_a_range_in_which_there_is_nothing_is_known_by_the_batch_behind_it() -> None:
+    assert read(ScriptedLeader(log(0, 200)), 50, 100) == Reading(others=[("batch", 50, 100)])
+
+
+def test_what_the_leader_deleted_is_a_hole_up_to_the_log_start_it_tells() -> None:
+    leader = ScriptedLeader(log(0, 10, 20), log_start=15)
+    assert read(leader, 0, 30) == Reading(bases=[10, 20], others=[("retention", 0, 15)])
+
+
+def test_the_batch_that_the_log_starts_in_belongs_to_the_range_before_where_that_may_have_read_it() -> None:
+    leader = ScriptedLeader(log(0, 10, 20), log_start=15)
+    assert read(leader, 12, 30, owns_start=False) == Reading(bases=[20], others=[("retention", 12, 15)])
+
+
+def test_an_end_that_is_not_there_is_waited_for_and_never_a_hole() -> None:
+    with pytest.raises(NoEvidence, match="high watermark is 10"):
+        read(ScriptedLeader(log(0)), 0, 100)
+
+
+def test_a_log_that_a_new_leader_cut_back_is_known_by_its_epochs() -> None:
+    leader = ScriptedLeader(log(0, 10), epoch=7, epoch_ends={5: 13})
+    with pytest.raises(SourceTruncated, match="cut back to 13"):
+        read(leader, 0, 20, planned_epoch=5)
+
+
+def test_a_new_leader_that_has_all_of_it_is_read_from() -> None:
+    leader = ScriptedLeader(log(0, 10), epoch=7, epoch_ends={5: 20})
+    assert read(leader, 0, 20, planned_epoch=5) == Reading(bases=[0, 10])
+
+
+def test_a_batch_beyond_the_high_watermark_is_damage() -> None:
+    with pytest.raises(DamagedBatch, match="high watermark 12"):
+        read(ScriptedLeader(log(0, 10), high_watermark=12), 0, 12)
+
+
+def test_under_a_quota_less_is_asked_for_at_once() -> None:
+    leader = ScriptedLeader(log(0, 10), script=deque([THROTTLED] * 5))
+    read(leader, 0, 20)
+    assert leader.asked_bytes[0] == FIRST_FETCH_BYTES
+    assert leader.asked_bytes[5] < FIRST_FETCH_BYTES / 3
+
+
+def test_a_partition_that_was_waited_for_in_vain_is_not_waited_for_as_long_again() -> None:
+    from typing import Any
+
+    from offsite.kafka.partition_stream import ReadTask
+    from offsite.kafka.reader import GIVEN_UP_MAX_S, PartitionReader
+    from offsite.log.range import LogRange
+    from tests.unit.kafka.scripted_leader import TOPIC, ScriptedRouter
+    from tests.unit.kafka.test_backoff import StepClock
+
+    router: Any = ScriptedRouter(ScriptedLeader(log(0), forever=BLANK, high_watermark=100))
+    task = ReadTask(range=LogRange(topic=TOPIC.topic, partition=TOPIC.partition, start=0, end=100))
+    waited_s = []
+    for _ in range(2):
+        clock = StepClock()
+        with pytest.raises(NoEvidence):
+            list(PartitionReader(router, clock=clock).read_task(task))
+        waited_s.append(clock.passed_s)
+    assert waited_s[0] > 100
+    assert waited_s[1] < GIVEN_UP_MAX_S + 3

@@ -1,0 +1,105 @@
+"""A commit accounts for every offset it moves a position past, or is not written; verify reckons it again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offsite.model.errors import Bug
+from offsite.repository.backup import Backup
+from offsite.repository.commit import Changes, PartitionId, Position, ProvenGap, RecordedHole
+from offsite.repository.commit_json import decode_commit, encode_commit
+from offsite.repository.coverage import Span, frontier, unaccounted
+from offsite.repository.posix_store import open_folder
+from offsite.services.verify import verify_quick
+from offsite.services.verify_coverage import passed_over
+from tests.backups import PARTITIONS, SHAPES, commit_next, new_backup, write_segment
+
+WHERE = PARTITIONS[0]
+
+
+@pytest.fixture
+def backup(tmp_path: Path) -> Backup:
+    return new_backup(open_folder(tmp_path / "repository"))
+
+
+def moved(start: int, end: int, *, holes: tuple[Span, ...] = (), gaps: tuple[Span, ...] = ()) -> Changes:
+    return Changes(
+        positions=(Position(partition_id=WHERE, log_start=start, end=end),),
+        holes=tuple(RecordedHole(partition_id=WHERE, start=low, end=high, reason="retention") for low, high in holes),
+        gaps=tuple(gap(*span) for span in gaps),
+        accounted=True,
+        topics=SHAPES,
+    )
+
+
+def gap(start: int, end: int) -> ProvenGap:
+    return ProvenGap(partition_id=WHERE, start=start, end=end, evidence="batch", seen_at=end)
+
+
+def left_over(changes: Changes, before: dict[PartitionId, Position] | None = None) -> list[Span]:
+    return [(each.start, each.end) for each in unaccounted(changes, before or {})]
+
+
+def test_what_lies_between_holes_and_gaps_is_left_over() -> None:
+    changes = moved(0, 100, holes=((10, 20), (30, 40)), gaps=((20, 25), (60, 90)))
+    assert left_over(changes) == [(0, 10), (25, 30), (40, 60), (90, 100)]
+
+
+def test_a_partition_goes_on_where_its_position_stood() -> None:
+    before = {WHERE: Position(partition_id=WHERE, log_start=0, end=60)}
+    assert left_over(moved(0, 100, gaps=((60, 100),)), before) == []
+
+
+def test_a_segment_accounts_for_its_batches_and_not_for_its_range(backup: Backup) -> None:
+    segment = replace(write_segment(backup.store, backup, WHERE, 20, 40), start=10, end=50)
+    changes = replace(moved(10, 50), segments=(segment,))
+    assert left_over(changes) == [(10, 20), (40, 50)]
+    assert left_over(replace(changes, gaps=(gap(10, 20), gap(40, 50)))) == []
+
+
+def test_a_commit_that_passes_over_offsets_is_not_written(backup: Backup) -> None:
+    base = backup.state()
+    with pytest.raises(Bug, match=r"orders/0 \[25, 30\)"):
+        backup.commit(moved(0, 30, gaps=((0, 25),)), base=base, writer="w")
+    assert backup.state() == base
+    assert backup.commit(moved(0, 30, gaps=((0, 30),)), base=base, writer="w").seq == 1
+
+
+def test_verify_finds_what_a_commit_passed_over(backup: Backup) -> None:
+    """The second commit is written past the check, as a faulty writer would."""
+    first = backup.commit(moved(0, 30, gaps=((0, 30),)), base=backup.state(), writer="w")
+    honest = moved(0, 50, gaps=((30, 50),))
+    backup.commit(replace(honest, accounted=False, gaps=()), base=first, writer="w")
+    key = backup.layout.commit_key(2)
+    stored = decode_commit(backup.store.get(key) or b"", key=key)
+    lying = replace(stored, changes=replace(stored.changes, accounted=True))
+    path = Path(backup.store.url) / key
+    path.chmod(0o600)
+    path.write_bytes(encode_commit(lying))
+    result = verify_quick(backup)
+    assert not result.ok
+    assert [(each.topic, each.partition, each.start, each.end, each.commit) for each in result.unaccounted] == [
+        ("orders", 0, 30, 50, 2)
+    ]
+
+
+def test_commits_of_earlier_versions_are_told_apart_and_stay_sound(backup: Backup) -> None:
+    state = commit_next(backup, backup.state())
+    later = Changes(positions=(Position(partition_id=WHERE, log_start=0, end=50),))
+    backup.commit(later, base=state, writer="w")
+    assert [(each.start, each.end, promised) for each, promised in passed_over(backup)] == [(20, 50, False)]
+    result = verify_quick(backup)
+    assert (result.ok, result.unaccounted, len(result.unproven)) == (True, (), 1)
+
+
+@given(spans=st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), max_size=12), start=st.integers(0, 30))
+def test_the_frontier_is_the_first_offset_that_is_left_over(spans: list[Span], start: int) -> None:
+    given_spans = [(low, low + length) for low, length in spans]
+    end = 100
+    left = left_over(moved(start, end, gaps=tuple(given_spans)))
+    assert min(end, frontier(start, given_spans)) == (left[0][0] if left else end)
