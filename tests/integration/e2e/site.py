@@ -16,7 +16,7 @@ from offsite.model.selection import parse_selection
 from offsite.pipeline.runner import Runner
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
-from offsite.services.backup import BackupRequest, BackupResult, plan_backup, run_backup
+from offsite.services.backup import BackupPlan, BackupRequest, BackupResult, plan_backup, run_backup
 from offsite.services.demo.data import Message, produce
 from offsite.services.demo.truth import Reading, compare, read_topic
 from offsite.services.planned_restore import PlannedRestore, prepare_restore
@@ -57,10 +57,13 @@ class Site:
 
     def back_up(self, *topics: str, missing: MissingTopics = MissingTopics.FAIL) -> BackupResult:
         """One run; without topics the next run of the same backup."""
+        plan = self.plan(*topics, missing=missing)
+        return run_backup(plan, repository=self.repository, kafka=self.cluster.config, runner=self.spark)
+
+    def plan(self, *topics: str, missing: MissingTopics = MissingTopics.FAIL) -> BackupPlan:
         selection = parse_selection(list(topics)) if topics else None
         request = BackupRequest(backup=BACKUP, selection=selection, missing_topics=missing)
-        plan = plan_backup(self.repository, self.cluster.admin, request, slots=SLOTS)
-        return run_backup(plan, repository=self.repository, kafka=self.cluster.config, runner=self.spark)
+        return plan_backup(self.repository, self.cluster.admin, request, slots=SLOTS)
 
     def prepare(
         self, topic: str, target: str, *, isolation: str = "read_committed", commit: int | None = None
