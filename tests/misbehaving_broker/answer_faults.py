@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from offsite.kafka.list_offsets import LATEST
 from offsite.kafka.request import Api
 from offsite.log.batch import CRC_START, scan
 from tests.misbehaving_broker.exchange import Exchange
@@ -141,9 +142,15 @@ class StaleOffsets:
     """ListOffsets tells of an earlier time: an end, or a start, that lies so much before the real one."""
 
     by: int = 1
+    ends_only: bool = False
 
     def __call__(self, exchange: Exchange) -> None:
-        exchange.change(self._go_back)
+        topics = exchange.request.message.topics
+        asks_for_ends = any(each.timestamp == LATEST for topic in topics for each in topic.partitions)
+        if self.ends_only and not asks_for_ends:
+            exchange.reply(exchange.ask())
+        else:
+            exchange.change(self._go_back)
 
     def _go_back(self, body: Any) -> None:
         for each in partitions_of(body):

@@ -42,10 +42,10 @@ class CutWithin:
 
 @dataclass(frozen=True)
 class Swallowed:
-    """The request is neither passed on nor answered; those behind it are."""
+    """The request is neither passed on nor answered, and so are those behind it: a broker takes them one by one."""
 
     def __call__(self, exchange: Exchange) -> None:
-        """Nothing at all."""
+        exchange.link.dead = True
 
 
 @dataclass(frozen=True)

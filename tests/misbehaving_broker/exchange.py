@@ -17,13 +17,16 @@ AfterAsking = Callable[[Request, bytes], bytes]
 
 class Link:
     """A client's connection and the proxy's own to the broker. `deaf`: whatever comes from now on is passed on, and
-    never answered. `held` goes out behind the next answer."""
+    never answered; `dead`: it is not even passed on. `held` goes out behind the next answer. `fetch_bytes`: no Fetch is allowed more, if given."""
 
-    def __init__(self, client: socket.socket, server: socket.socket, *, ended: threading.Event) -> None:
+    def __init__(
+        self, client: socket.socket, server: socket.socket, *, ended: threading.Event, fetch_bytes: int | None = None
+    ) -> None:
+        self.fetch_bytes = fetch_bytes
         self.client = client
         self.server = server
         self.ended = ended
-        self.deaf = False
+        self.deaf = self.dead = False
         self.held: bytes | None = None
 
     def send(self, data: bytes) -> None:
@@ -57,7 +60,8 @@ class Exchange:
 
     def pass_on(self) -> None:
         try:
-            self.link.server.sendall(framed(self.request.payload))
+            limit = self.link.fetch_bytes
+            self.link.server.sendall(framed(self.request.capped(limit) if limit else self.request.payload))
         except OSError as error:
             raise HungUpError from error
 

@@ -86,15 +86,24 @@ class Request:
     @cached_property
     def message(self) -> Any:
         """The decoded body."""
-        kind = REQUESTS[self.api]
-        stream = io.BytesIO(self.payload)
-        RequestHeader.decode(stream, flexible=kind.flexible_version_q(self.version))
-        return kind.decode(stream.read(), version=self.version)
+        return REQUESTS[self.api].decode(self.payload[self._body_at :], version=self.version)
 
     @cached_property
     def partitions(self) -> tuple[TopicPartition, ...]:
         """What it is about, for the APIs that carry or place data; else nothing."""
         return tuple(self._partitions())
+
+    def capped(self, limit_bytes: int) -> bytes:
+        """The same Fetch, asking for no more than that: a broker still gives the first batch whole."""
+        if self.api != Api.FETCH:
+            return self.payload
+        body = REQUESTS[self.api].decode(self.payload[self._body_at :], version=self.version)
+        body._header = None
+        body.max_bytes = min(body.max_bytes, limit_bytes)
+        for topic in body.topics:
+            for each in topic.partitions:
+                each.partition_max_bytes = min(each.partition_max_bytes, limit_bytes)
+        return self.payload[: self._body_at] + bytes(body.encode(version=self.version))
 
     @property
     def is_answered(self) -> bool:
@@ -114,6 +123,12 @@ class Request:
         """Of an answer that the broker did not give."""
         (correlation,) = _CORRELATION.unpack_from(self.payload, _KEY_AND_VERSION.size)
         return _CORRELATION.pack(correlation) + bytes(self._header_bytes - _CORRELATION.size)
+
+    @cached_property
+    def _body_at(self) -> int:
+        stream = io.BytesIO(self.payload)
+        RequestHeader.decode(stream, flexible=REQUESTS[self.api].flexible_version_q(self.version))
+        return stream.tell()
 
     @property
     def _header_bytes(self) -> int:

@@ -28,9 +28,11 @@ _NO_TOPIC = UUID(int=0)
 
 
 class MisbehavingBrokers:
-    """`bootstrap` (`host:port,…`) is where the real brokers are. Behaves until `misbehave` is called."""
+    """`bootstrap` (`host:port,…`) is where the real brokers are. Behaves until `misbehave` is called. `fetch_bytes`: no
+    Fetch brings more than that, or one batch, so that small topics take many fetches as well."""
 
-    def __init__(self, bootstrap: str, *, seed: int = 0) -> None:
+    def __init__(self, bootstrap: str, *, seed: int = 0, fetch_bytes: int | None = None) -> None:
+        self._fetch_bytes = fetch_bytes
         self._book = Rulebook(seed)
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -112,7 +114,7 @@ class MisbehavingBrokers:
             return
         server.settimeout(None)
         server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        link = Link(client, server, ended=self._ended)
+        link = Link(client, server, ended=self._ended, fetch_bytes=self._fetch_bytes)
         with self._lock:
             self._links.add(link)
         try:
@@ -130,6 +132,8 @@ class MisbehavingBrokers:
         while not self._ended.is_set():
             request = Request(read_frame(link.client), self._topic_names)
             exchange = Exchange(link, request, random=self._book.draw(), after_asking=self._rewritten)
+            if link.dead:
+                continue
             if not request.is_answered:
                 exchange.pass_on()
             elif link.deaf:
