@@ -17,7 +17,8 @@ AfterAsking = Callable[[Request, bytes], bytes]
 
 class Link:
     """A client's connection and the proxy's own to the broker. `deaf`: whatever comes from now on is passed on, and
-    never answered; `dead`: it is not even passed on. `held` goes out behind the next answer. `fetch_bytes`: no Fetch is allowed more, if given."""
+    never answered; `dead`: it is not even passed on. `held` goes out behind the next answer. `fetch_bytes`: no Fetch
+    is allowed more, if given."""
 
     def __init__(
         self, client: socket.socket, server: socket.socket, *, ended: threading.Event, fetch_bytes: int | None = None

@@ -1,7 +1,9 @@
 """One blocking connection to one broker: TCP, TLS, SASL, framing. Knows no partitions and never retries.
 
 Requests may be pipelined: each `send` is answered by one `receive`, in order. After any error the connection is closed
-and must be thrown away (`usable` is false); an answer that was lost with it is the caller's to think about.
+and must be thrown away (`usable` is false); an answer that was lost with it is the caller's to think about. An answer
+that fits no request of ours (correlation id), is shorter or longer than its schema, or cannot be read is an error of
+the connection as well: what comes behind it would be no better.
 """
 
 from __future__ import annotations
@@ -11,13 +13,14 @@ import struct
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from offsite.kafka.broker_errors import error_name
 from offsite.kafka.config import Address, KafkaConfig
 from offsite.kafka.receive_buffer import ReceiveBuffer
 from offsite.kafka.request import Api, Request, request_header
-from offsite.kafka.wire import Decoder, Encoder
+from offsite.kafka.wire import UNREADABLE, Decoder, Encoder
 from offsite.model.errors import KafkaProtocolError, KafkaTimeout, KafkaUnreachable
 from offsite.model.size import KIB, MIB
 
@@ -32,6 +35,10 @@ Buffer = bytes | bytearray | memoryview
 CONNECT_TIMEOUT_S = 10.0  # a broker that needs longer to accept is as good as down; the router tries another
 SOCKET_BUFFER_BYTES = 4 * MIB  # the kernel clamps it to its own limit; more lets the broker run ahead of us
 KEEPALIVE_IDLE_S = 60  # load balancers drop silent connections after minutes
+PROGRESS_BYTES = 1 * MIB
+"""An answer has `request.timeout.ms` from the first look for it until it is whole, and as much again for each of these
+many bytes that came: a slow line is no dead broker, a byte now and then is."""
+_TIMEOUT_SLACK = 0.1  # a socket's own timeout may be off by so much of it: setting it anew is a system call
 _SIZE = struct.Struct(">i")
 _CORRELATION_BYTES = 4
 _MAX_CORRELATION = 2**31
@@ -48,6 +55,8 @@ class Connection:
         self.usable = True
         self._sock = sock
         self._client_id = config.client_id
+        self._timeout_s = config.request_timeout_ms / 1000
+        self._set_timeout(self._timeout_s)
         self._gathers = config.tls is None  # SSL sockets have no sendmsg
         self._correlation = 0
         self._unanswered: deque[int] = deque()
@@ -83,7 +92,7 @@ class Connection:
             return not isinstance(error, BlockingIOError) and type(error).__name__ != "SSLWantReadError"
         finally:
             with suppress(OSError):
-                self._sock.settimeout(self._timeout_s)
+                self._set_timeout(self._timeout_s)
 
     def call(self, request: Request[T]) -> T:
         """Send one request and read its answer. Errors as for `send` and `receive`."""
@@ -106,10 +115,13 @@ class Connection:
         flexible = bool(message.flexible_version_q(message.API_VERSION))
         self.send(key, message.API_VERSION, [message.encode()], flexible=flexible)
         decoder = Decoder(self.receive(), flexible=flexible)
-        decoder.end()
         message.with_header()
         response = message.header.get_response_class()
-        return response.decode(bytes(decoder.data[decoder.position :]), version=message.API_VERSION)
+        try:
+            decoder.end()
+            return response.decode(bytes(decoder.data[decoder.position :]), version=message.API_VERSION)
+        except Exception as error:  # a decoder of others: no telling what it raises on bytes that are no answer
+            raise self._unreadable(message.name) from error
 
     def send(self, api: int, version: int, parts: Sequence[Buffer], *, flexible: bool = False) -> None:
         """Send a request whose body is `parts` back to back, without joining them. The parts may be reused on
@@ -119,19 +131,21 @@ class Connection:
         size = len(header) + sum(len(part) for part in parts)
         self._unanswered.append(self._correlation)
         try:
+            self._allow(self._timeout_s)
             self._send_all([_SIZE.pack(size) + header, *parts])
         except OSError as error:
             raise self._lost(error) from error
 
     def receive(self, buffer: ReceiveBuffer | None = None) -> memoryview:
         """The next answer, after its correlation id, in `buffer` (or one of the connection's own), valid until it is
-        used again. Raises `KafkaTimeout`, `KafkaUnreachable`, `KafkaProtocolError`."""
+        used again. Raises `KafkaTimeout` (see `PROGRESS_BYTES`), `KafkaUnreachable`, `KafkaProtocolError`."""
+        deadline_s = monotonic() + self._timeout_s
         try:
             head = memoryview(bytearray(_SIZE.size + _CORRELATION_BYTES))
-            self._receive_exactly(head)
+            self._receive_exactly(head, deadline_s)
             size = self._checked_size(head)
             view = (buffer or self._buffer).reserve(size - _CORRELATION_BYTES)
-            self._receive_exactly(view)
+            self._receive_exactly(view, deadline_s)
         except OSError as error:
             raise self._lost(error) from error
         except KafkaProtocolError:
@@ -165,8 +179,6 @@ class Connection:
             self._sock.close()
 
     def _greet(self, config: KafkaConfig) -> None:
-        self._timeout_s = config.request_timeout_ms / 1000
-        self._sock.settimeout(self._timeout_s)
         self._versions = self.call(_api_versions())
         if config.sasl is not None:
             from offsite.kafka.sasl import authenticate
@@ -184,20 +196,34 @@ class Connection:
                 self._sock.sendall(memoryview(part)[sent:])
             sent = max(0, sent - len(part))
 
-    def _receive_exactly(self, view: memoryview) -> None:
-        receive, position, size = self._sock.recv_into, 0, len(view)
+    def _receive_exactly(self, view: memoryview, deadline_s: float) -> None:
+        receive, position, size, progress = self._sock.recv_into, 0, len(view), PROGRESS_BYTES
         while position < size:
+            self._allow(deadline_s - monotonic())
             count = receive(view[position:])
             if not count:
                 raise ConnectionResetError("the broker closed the connection")
             position += count
+            if position >= progress:
+                progress, deadline_s = position + PROGRESS_BYTES, monotonic() + self._timeout_s
+
+    def _allow(self, left_s: float) -> None:
+        """The next call of the socket may take so long, more or less."""
+        if left_s <= 0:
+            raise TimeoutError
+        if abs(left_s - self._set_s) > _TIMEOUT_SLACK * min(left_s, self._set_s):
+            self._set_timeout(left_s)
+
+    def _set_timeout(self, timeout_s: float) -> None:
+        self._set_s = timeout_s
+        self._sock.settimeout(timeout_s)
 
     def _checked_size(self, head: memoryview) -> int:
         size, correlation = struct.unpack(">ii", head)
         if bytes(head[:2]) == _TLS_ALERT:
             raise KafkaProtocolError(f"{self.address} speaks TLS", hint="use security.protocol=SSL or SASL_SSL")
         if size < _MIN_RESPONSE_BYTES or not self._unanswered or correlation != self._unanswered.popleft():
-            raise KafkaProtocolError(f"{self.address} sent an answer that fits no request of ours")
+            raise KafkaProtocolError(f"{self.address} sent an answer that fits no request of ours", hint=_GARBLED_HINT)
         return int(size)
 
     def _parse(self, request: Request[T], answer: memoryview) -> T:
@@ -205,11 +231,15 @@ class Connection:
         try:
             decoder.end()
             parsed = request.parse(decoder)
-        except (struct.error, IndexError, UnicodeDecodeError) as error:
-            self.close()
-            raise KafkaProtocolError(f"{self.address} sent an unreadable answer to {request.api.name}") from error
+            decoder.done()
+        except UNREADABLE as error:
+            raise self._unreadable(request.api.name) from error
         self._welcome = request.api is not Api.API_VERSIONS
         return parsed
+
+    def _unreadable(self, asked: str) -> KafkaProtocolError:
+        self.close()
+        return KafkaProtocolError(f"{self.address} sent an unreadable answer to {asked}", hint=_GARBLED_HINT)
 
     def _lost(self, error: OSError) -> KafkaTimeout | KafkaUnreachable:
         self.close()
@@ -219,6 +249,7 @@ class Connection:
         return KafkaUnreachable(f"connection to {self.address} lost: {error}", hint=hint)
 
 
+_GARBLED_HINT = "is it a Kafka broker, and is nothing in between that changes what it says? Run the command again"
 _TIMEOUT_HINT = "check the network, or raise request.timeout.ms"
 
 

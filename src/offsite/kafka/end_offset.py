@@ -5,6 +5,7 @@ from __future__ import annotations
 from offsite.kafka.backoff import MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.broker_errors import broker_error
 from offsite.kafka.list_offsets import LATEST, list_offsets_request
+from offsite.kafka.offsets import not_told
 from offsite.kafka.routing import Router
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock, SystemClock
@@ -19,11 +20,16 @@ PROMISED_MAX_S = 120.0
 
 
 def high_watermark(router: Router, topic_partition: TopicPartition) -> int:
-    """The partition's end as its leader tells it now. Raises `KafkaUnavailable`, `NoSuchTopic`; never tries twice."""
+    """The partition's end as its leader tells it now. Raises `KafkaUnavailable`, `NoSuchTopic`; never tries twice.
+
+    An answer without the partition, or without an end, is `LeaderUnavailable`: it tells nothing, least of all an end.
+    """
     with router.lease_leader(topic_partition) as connection:
-        listed = connection.call(list_offsets_request([topic_partition], LATEST))[topic_partition]
-    if listed.error_code:
+        listed = connection.call(list_offsets_request([topic_partition], LATEST)).get(topic_partition)
+    if listed is not None and listed.error_code:
         raise broker_error(listed.error_code, f"listing the end of {topic_partition}")
+    if listed is None or listed.offset < 0:
+        raise not_told([topic_partition])
     return listed.offset
 
 

@@ -1,8 +1,10 @@
-"""Offsets of many partitions at once: one request per broker, repeated only for partitions whose leader moved."""
+"""Offsets of many partitions at once: one request per broker, repeated only for partitions whose leader moved, or whose
+leader left them out of its answer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import islice
 from typing import TypeAlias
 
 from offsite.kafka.backoff import MISSING_TOPIC_MAX_S, Backoff
@@ -14,9 +16,11 @@ from offsite.kafka.routing import Router
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock
 from offsite.model.errors import KafkaTimeout, KafkaUnreachable, LeaderUnavailable, NoSuchTopic
+from offsite.model.journal import decided
 
 RequestFor: TypeAlias = Callable[[list[TopicPartition]], Request[Mapping[TopicPartition, ListedOffset]]]
 """What a broker is asked about the partitions it leads."""
+_NAMED_MAX = 5  # partitions in one message: a broker that leaves out all of its thousands must not fill the screen
 
 
 def find_offsets(
@@ -29,8 +33,8 @@ def find_offsets(
 ) -> Mapping[TopicPartition, int]:
     """The offset of each partition for a time, `LATEST` or `EARLIEST`; -1 where no record is that late.
 
-    Waits for partitions without leader as `Backoff` allows, then raises `LeaderUnavailable`; also `NoSuchTopic`,
-    `Denied`.
+    Waits for partitions without leader, and for those that answers leave out, as `Backoff` allows, then raises
+    `LeaderUnavailable`; also `NoSuchTopic`, `Denied`.
     """
 
     def request(share: list[TopicPartition]) -> Request[Mapping[TopicPartition, ListedOffset]]:
@@ -50,6 +54,18 @@ def find_epoch_ends(router: Router, clock: Clock, epochs: Mapping[TopicPartition
     return _find(router, clock, epochs, request)
 
 
+def not_told(partitions: Collection[TopicPartition]) -> LeaderUnavailable:
+    """The error for an answer that leaves out what it was asked about: worth another try, and evidence of nothing."""
+    for each in partitions:
+        decided("retry", why="the answer left out its offset", topic=each.topic, partition=each.partition)
+    named = ", ".join(str(each) for each in islice(sorted(partitions), _NAMED_MAX))
+    more = "" if len(partitions) <= _NAMED_MAX else f" and {len(partitions) - _NAMED_MAX} more"
+    return LeaderUnavailable(
+        f"the leader's answer left out the offset of {named}{more}",
+        hint="run the command again; if that does not help, look at the broker's log",
+    )
+
+
 def _find(
     router: Router, clock: Clock, partitions: Iterable[TopicPartition], request: RequestFor
 ) -> Mapping[TopicPartition, int]:
@@ -62,6 +78,8 @@ def _find(
                 if listed.error_code:
                     raise broker_error(listed.error_code, f"listing offsets of {key}")
                 found[key] = listed.offset
+            if left_out := [key for key in missing if key not in found]:
+                raise not_told(left_out)
         except (KafkaUnreachable, KafkaTimeout, LeaderUnavailable) as error:
             outage.wait(error)
         except NoSuchTopic as error:
@@ -75,7 +93,8 @@ def _find(
 def _ask(
     router: Router, partitions: Iterable[TopicPartition], request: RequestFor
 ) -> Iterable[tuple[TopicPartition, ListedOffset]]:
-    """All answers, those that count first, so that one error does not hide what the others said."""
-    requests = {node_id: request(share) for node_id, share in router.by_leader(partitions).items()}
-    answers = [item for answer in router.call_each(requests).values() for item in answer.items()]
+    """All answers about `partitions`, those that count first, so that one error does not hide what the others said."""
+    shares = router.by_leader(partitions)
+    told = router.call_each({node_id: request(share) for node_id, share in shares.items()})
+    answers = [(key, told[node_id][key]) for node_id, share in shares.items() for key in share if key in told[node_id]]
     return sorted(answers, key=lambda item: item[1].error_code != 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from offsite.kafka.wire import Decoder, Encoder
+from offsite.kafka.wire import Decoder, Encoder, bounded_throttle_ms
 from offsite.log.range import TopicPartition
 
 VERSION = 8  # Kafka 2.4; the last one without the compact encoding, the first one that says what is wrong with a record
@@ -43,7 +43,9 @@ class ProduceFormat:
         """Raises `struct.error` or `IndexError` on an answer that is not one."""
         if len(data) == self._result + _PLAIN_RESULT.size:
             error_code, base_offset, throttle_ms = _PLAIN_RESULT.unpack_from(data, self._result)
-            return ProduceAnswer(error_code=error_code, base_offset=base_offset, throttle_ms=throttle_ms, detail="")
+            return ProduceAnswer(
+                error_code=error_code, base_offset=base_offset, throttle_ms=bounded_throttle_ms(throttle_ms), detail=""
+            )
         return _decode_detailed(data)
 
 
@@ -58,7 +60,7 @@ def _decode_detailed(data: memoryview) -> ProduceAnswer:
     answer.i64()  # log start
     record_errors = answer.array(_record_error)
     message = answer.string()
-    throttle_ms = answer.i32()
+    throttle_ms = answer.throttle_ms()
     detail = "; ".join(text for text in [message, *record_errors] if text)
     return ProduceAnswer(error_code=error_code, base_offset=base_offset, throttle_ms=throttle_ms, detail=detail)
 

@@ -1,8 +1,9 @@
 """Kafka's request and response encoding: what a field looks like in bytes. Pure.
 
 Source: the protocol guide and KIP-482. `flexible` chooses the compact encoding of lengths and the tagged fields that
-end each structure. Reading past the end raises `struct.error` or `IndexError`, which the connection turns into an
-error of ours.
+end each structure. Reading what cannot be an answer (past its end, a length beyond it or below null, broken UTF-8)
+raises one of `UNREADABLE`, which the connection turns into an error of ours. No length is believed before it is seen
+to fit into what has arrived: nothing is allocated for it, and no loop runs after it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,24 @@ _F64 = struct.Struct(">d")
 _UUID_BYTES = 16
 _VARINT_MORE = 0x80
 _VARINT_BITS = 0x7F
+_VARINT_SHIFT_MAX = 28  # five bytes: lengths and counts are of 32 bits
+_NULL = -1
+
+UNREADABLE = (struct.error, LookupError, ValueError, OverflowError)
+"""What decoding raises on bytes that are no such answer."""
+
+MAX_THROTTLE_MS = 60_000
+"""The longest that we wait because an answer says so. Brokers under a quota hold the connection back themselves
+(KIP-219), so to ask again earlier than told does no harm; to believe a broken number would stop a run for weeks."""
+
+
+class UnreadableError(struct.error):
+    """The bytes are no such answer: a length or a text that cannot be."""
+
+
+def bounded_throttle_ms(told_ms: int) -> int:
+    """What a broker says we should wait, within 0 and `MAX_THROTTLE_MS`."""
+    return min(max(told_ms, 0), MAX_THROTTLE_MS)
 
 
 class Encoder:
@@ -141,7 +160,12 @@ class Decoder:
 
     def nullable_string(self) -> str | None:
         length = self._length(_I16)
-        return None if length < 0 else str(self._take(length), "utf-8")
+        if length < 0:
+            return None
+        try:
+            return str(self._take(length), "utf-8")
+        except UnicodeDecodeError as error:
+            raise UnreadableError("a text that is no UTF-8") from error
 
     def string(self) -> str:
         return self.nullable_string() or ""
@@ -157,10 +181,19 @@ class Decoder:
         """The length of a bytes field whose content the caller takes at `position` itself; null counts as 0."""
         return max(0, self._length(_I32))
 
+    def throttle_ms(self) -> int:
+        """The field of that name, within what we are ready to wait."""
+        return bounded_throttle_ms(self.i32())
+
     def array(self, read: Callable[[Decoder], T]) -> list[T]:
         """`read` takes one item and, where it is a structure of a flexible message, ends it with `end()`. Null:
         empty."""
         return [read(self) for _ in range(self._length(_I32))]
+
+    def done(self) -> None:
+        """The body ends here. Raises one of `UNREADABLE` when there is more of it."""
+        if left := len(self.data) - self.position:
+            raise UnreadableError(f"{left} bytes behind the answer's end")
 
     def end(self) -> None:
         """End a structure: tagged fields are skipped."""
@@ -183,14 +216,19 @@ class Decoder:
         return taken
 
     def _length(self, plain: struct.Struct) -> int:
-        return self._uvarint() - 1 if self.flexible else self._unpack(plain)
+        """Of bytes, or a number of items, each of which takes a byte at least; -1 for null."""
+        length = self._uvarint() - 1 if self.flexible else self._unpack(plain)
+        if not _NULL <= length <= len(self.data) - self.position:
+            raise UnreadableError(f"a length of {length} at {self.position} of {len(self.data)} bytes")
+        return length
 
     def _uvarint(self) -> int:
         value = shift = 0
-        while True:
+        while shift <= _VARINT_SHIFT_MAX:
             byte = self.data[self.position]
             self.position += 1
             value |= (byte & _VARINT_BITS) << shift
             if byte < _VARINT_MORE:
                 return value
             shift += 7
+        raise UnreadableError("a varint of more than five bytes")
