@@ -79,7 +79,7 @@ class Backup:
             committed_at_ms=max(self.store.now_ms(), base.committed_at_ms),
             changes=_news(changes, base),
         )
-        for left in unaccounted(commit.changes, base.positions) if changes.accounted else ():
+        for left in unaccounted(commit.changes, base.reached()) if changes.accounted else ():
             raise Bug(f"commit {commit.seq} of {commit.backup} would pass over {left} without saying what is there")
         fold(base, [self.log.sealed(commit)])  # what a reader would refuse must not be written
         return fold(base, [self.log.append(commit)])

@@ -72,6 +72,11 @@ class Position:
     def __post_init__(self) -> None:
         check(self.log_start >= 0 and self.end >= 0, f"position of {self.partition_id}")
 
+    @property
+    def is_exact(self) -> bool:
+        """Nothing that is backed up reaches over it: so it is since positions know their leader epoch."""
+        return self.leader_epoch != NO_EPOCH
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedHole:

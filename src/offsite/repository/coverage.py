@@ -44,13 +44,17 @@ def frontier(start: int, spans: Iterable[Span]) -> int:
     return start
 
 
-def unaccounted(changes: Changes, before: Mapping[PartitionId, Position]) -> Iterator[Unaccounted]:
-    """Where `changes` move positions over offsets that nothing in them accounts for. `before`: the positions that they
-    start from; a new partition starts at its log start."""
+def reached(position: Position, last: Segment | None) -> int:
+    """How far a partition is accounted for: to its position. Those of earlier versions may lie inside the last batch."""
+    return position.end if last is None else max(position.end, last.last_offset + 1)
+
+
+def unaccounted(changes: Changes, before: Mapping[PartitionId, int]) -> Iterator[Unaccounted]:
+    """Where `changes` move positions over offsets that nothing in them accounts for. `before`: how far partitions were
+    accounted for already (see `reached`); a new one starts at its log start."""
     spans = _spans(changes)
     for position in changes.positions:
-        known = before.get(position.partition_id)
-        start = position.log_start if known is None else known.end
+        start = before.get(position.partition_id, position.log_start)
         for low, high in _breaks(start, position.end, spans.get(position.partition_id, [])):
             yield Unaccounted(partition_id=position.partition_id, start=low, end=high)
 

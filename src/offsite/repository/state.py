@@ -18,6 +18,7 @@ from offsite.repository.commit import (
     TopicShape,
 )
 from offsite.repository.commit_json import damaged_commit
+from offsite.repository.coverage import reached
 from offsite.repository.history import History, HistoryBuilder
 from offsite.repository.layout import parse_segment_key
 from offsite.repository.segment import Segment
@@ -56,6 +57,14 @@ class BackupState:
         """Every live segment, partition by partition in sorted order, each in offset order."""
         for partition_id in sorted(self.segments):
             yield from self.segments[partition_id]
+
+    def reached(self) -> dict[PartitionId, int]:
+        """How far each partition is accounted for."""
+        return {known: each.end if each.is_exact else self._reached(each) for known, each in self.positions.items()}
+
+    def _reached(self, position: Position) -> int:
+        found = self.segments.get(position.partition_id)
+        return reached(position, found.last if found else None)
 
     def checkpoint(self, checkpoint_id: int) -> Checkpoint | None:
         return next((taken for taken in self.checkpoints if taken.id == checkpoint_id), None)

@@ -115,7 +115,7 @@ def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequ
         group_history=history,
         known=base.topics.values(),
     )
-    positions = {(each.topic, each.topic_id, each.partition): found.end for each, found in base.positions.items()}
+    positions = {(each.topic, each.topic_id, each.partition): end for each, end in base.reached().items()}
     sick = [*source.sick, *cut_back(admin, base, source.bounds)]
     copy = without(plan_copy(source.bounds, positions, slots=slots), sick)
     return BackupPlan(

@@ -249,7 +249,7 @@ def _changes(plan: ImportPlan, receipts: Sequence[ImportReceipt], group_snapshot
 
 def _held_nothing(changes: Changes, base: BackupState) -> Iterator[ProvenGap]:
     """An archive is read from its beginning to its end: where no record came of it, it has none."""
-    for each in unaccounted(changes, base.positions):
+    for each in unaccounted(changes, base.reached()):
         yield ProvenGap(
             partition_id=each.partition_id,
             start=each.start,

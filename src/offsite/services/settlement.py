@@ -125,7 +125,7 @@ def _settled(bounds: PartitionBounds, plan: CopyPlan, own: _Own) -> _Settled:
     holes = [*own.holes, *_holes(receipts)]
     gaps = [gap for receipt in receipts for gap in receipt.gaps]
     spans = [segment_span(segment) for segment in segments]
-    end = min(bounds.end, frontier(start, [*spans, *map(_span, holes), *map(_span, gaps)]))
+    end = frontier(start, [*spans, *map(_span, holes), *map(_span, gaps)])  # a batch may reach over the planned end
     return _Settled(
         segments=tuple(segment for segment in segments if segment_span(segment)[0] < end),
         holes=tuple(_recorded(hole, known) for hole in holes if hole.start < end),

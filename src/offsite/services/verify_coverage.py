@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, PartitionId, Position, ProvenGap
+from offsite.repository.commit import Changes, PartitionId, ProvenGap
 from offsite.repository.coverage import unaccounted
+from offsite.repository.state import segment_partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,11 +27,11 @@ def passed_over(backup: Backup) -> Iterator[tuple[PassedOver, bool]]:
 
     Raises `DamagedCommit`.
     """
-    positions: dict[PartitionId, Position] = {}
+    before: dict[PartitionId, int] = {}
     for stored in backup.log.read(after=0):
         changes = stored.commit.changes
         judged = changes if changes.accounted else _as_earlier_versions_meant(changes)
-        for left in unaccounted(judged, positions):
+        for left in unaccounted(judged, before):
             where = left.partition_id
             found = PassedOver(
                 topic=where.topic,
@@ -40,14 +41,18 @@ def passed_over(backup: Backup) -> Iterator[tuple[PassedOver, bool]]:
                 commit=stored.commit.seq,
             )
             yield found, changes.accounted
-        positions.update({position.partition_id: position for position in changes.positions})
+        for segment in changes.segments:
+            known = segment_partition(segment)
+            before[known] = max(before.get(known, 0), segment.last_offset + 1)
+        for position in changes.positions:
+            before[position.partition_id] = max(before.get(position.partition_id, 0), position.end)
 
 
 def _as_earlier_versions_meant(changes: Changes) -> Changes:
     """They took a segment's whole range for accounted for."""
     meant = tuple(
         ProvenGap(
-            partition_id=PartitionId(topic=each.topic, topic_id=each.topic_id, partition=each.partition),
+            partition_id=segment_partition(each),
             start=each.start,
             end=each.end,
             evidence="",

@@ -41,7 +41,7 @@ def gap(start: int, end: int) -> ProvenGap:
     return ProvenGap(partition_id=WHERE, start=start, end=end, evidence="batch", seen_at=end)
 
 
-def left_over(changes: Changes, before: dict[PartitionId, Position] | None = None) -> list[Span]:
+def left_over(changes: Changes, before: dict[PartitionId, int] | None = None) -> list[Span]:
     return [(each.start, each.end) for each in unaccounted(changes, before or {})]
 
 
@@ -51,8 +51,19 @@ def test_what_lies_between_holes_and_gaps_is_left_over() -> None:
 
 
 def test_a_partition_goes_on_where_its_position_stood() -> None:
-    before = {WHERE: Position(partition_id=WHERE, log_start=0, end=60)}
-    assert left_over(moved(0, 100, gaps=((60, 100),)), before) == []
+    assert left_over(moved(0, 100, gaps=((60, 100),)), {WHERE: 60}) == []
+
+
+def test_a_batch_that_reached_over_a_position_is_accounted_for(backup: Backup) -> None:
+    """As earlier versions left it where a range failed that began inside a batch."""
+    segment = replace(write_segment(backup.store, backup, WHERE, 0, 30), end=25)
+    changes = Changes(
+        segments=(segment,), positions=(Position(partition_id=WHERE, log_start=0, end=25),), topics=SHAPES
+    )
+    base = backup.commit(changes, base=backup.state(), writer="w")
+    assert base.reached() == {WHERE: 30}
+    assert backup.commit(moved(0, 40, gaps=((30, 40),)), base=base, writer="w").seq == 2
+    assert verify_quick(backup).ok
 
 
 def test_a_segment_accounts_for_its_batches_and_not_for_its_range(backup: Backup) -> None:

@@ -112,6 +112,11 @@ def test_offsets_that_nothing_accounts_for_stop_the_position() -> None:
     assert [s.start for s in settled.segments] == [0], "what does not join is an orphan"
 
 
+def test_a_batch_that_reaches_over_the_planned_end_takes_the_position_along() -> None:
+    settled = settle(TWO, [receipt((0, 50)), receipt((50, 105))])
+    assert ([p.end for p in settled.positions], settled.failed) == ([105], ())
+
+
 def test_a_batch_over_the_border_is_accounted_for_by_the_range_it_begins_in() -> None:
     settled = settle(TWO, [receipt((0, 55)), receipt((55, 100))])
     assert ([p.end for p in settled.positions], settled.failed) == ([100], ())
