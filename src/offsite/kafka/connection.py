@@ -231,6 +231,7 @@ class Connection:
         try:
             decoder.end()
             parsed = request.parse(decoder)
+            decoder.end()
             decoder.done()
         except UNREADABLE as error:
             raise self._unreadable(request.api.name) from error

@@ -92,6 +92,7 @@ def _cluster(answer: Decoder, version: int) -> ClusterMetadata:
     brokers = answer.array(_broker)
     cluster_id, controller_id = answer.string(), answer.i32()
     topics = answer.array(lambda each: _topic(each, version))
+    answer.i32()  # what we may do on the cluster: not asked
     return ClusterMetadata(
         cluster_id=cluster_id,
         controller_id=controller_id,

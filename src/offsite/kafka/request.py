@@ -51,8 +51,9 @@ class Api(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request(Generic[T]):
-    """`parse` gets a decoder that stands at the beginning of the answer's body. `flexible` as KIP-482 says for the
-    version."""
+    """`parse` gets a decoder that stands at the beginning of the answer's body, and reads the whole of it but for the
+    body's own tagged fields: what is left is taken for damage. It may raise `UNREADABLE`, or errors of ours. `flexible`
+    as KIP-482 says for the version."""
 
     api: Api
     version: int

@@ -87,7 +87,9 @@ def _handshake(mechanism: str) -> Request[_Handshake]:
 
 def _round(data: bytes) -> Request[_Round]:
     def parse(answer: Decoder) -> _Round:
-        return _Round(code=answer.i16(), message=answer.string(), data=answer.blob())
+        told = _Round(code=answer.i16(), message=answer.string(), data=answer.blob())
+        answer.i64()  # how long the session may last: ours are shorter
+        return told
 
     body = Encoder().blob(data).done()
     return Request(api=Api.SASL_AUTHENTICATE, version=_AUTHENTICATE_VERSION, body=body, parse=parse)

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.kafka.wire import Decoder, Encoder
+from offsite.kafka.wire import MAX_THROTTLE_MS, UNREADABLE, Decoder, Encoder, bounded_throttle_ms
 
 TEXTS = st.text(max_size=300)
 
@@ -61,3 +62,39 @@ def test_a_cut_answer_is_noticed(size: int) -> None:
     answer = Decoder(memoryview(whole)[:size])
     with pytest.raises((IndexError, struct.error)):
         answer.i32() and answer.string()
+
+
+@pytest.mark.parametrize("length", [-(2**31), -2, 5, 2**31 - 1])
+@pytest.mark.parametrize(
+    "read", [Decoder.blob, Decoder.count, Decoder.blob_length, lambda each: each.array(Decoder.i8)]
+)
+def test_a_length_that_does_not_fit_into_what_came_is_refused(read: Callable[[Decoder], object], length: int) -> None:
+    with pytest.raises(UNREADABLE):
+        read(Decoder(memoryview(struct.pack(">i", length) + bytes(4))))
+
+
+def test_a_compact_length_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(UNREADABLE):
+        Decoder(memoryview(b"\x06" + bytes(4)), flexible=True).blob_length()
+
+
+def test_a_varint_without_end_is_refused() -> None:
+    with pytest.raises(UNREADABLE):
+        Decoder(memoryview(b"\xff" * 1000), flexible=True).count()
+
+
+def test_a_text_that_is_none_is_refused() -> None:
+    with pytest.raises(UNREADABLE):
+        Decoder(memoryview(b"\0\2\xc3\x28")).string()
+
+
+def test_bytes_behind_the_end_are_refused() -> None:
+    answer = Decoder(memoryview(b"\0\7\0"))
+    assert answer.i16() == 7
+    with pytest.raises(UNREADABLE):
+        answer.done()
+
+
+def test_a_throttle_time_is_neither_negative_nor_without_end() -> None:
+    assert [bounded_throttle_ms(told) for told in (-(2**31), -1, 0, 20, 2**31 - 1)] == [0, 0, 0, 20, MAX_THROTTLE_MS]
+    assert Decoder(memoryview(struct.pack(">i", 2**31 - 1))).throttle_ms() == MAX_THROTTLE_MS

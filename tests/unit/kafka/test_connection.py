@@ -1,0 +1,206 @@
+"""What a connection makes of answers that are late, cut, too long, garbled, or of another request."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from offsite.kafka import connection as module
+from offsite.kafka.config import Address, KafkaConfig
+from offsite.kafka.connection import Connection
+from offsite.kafka.delete_records import delete_records_request
+from offsite.kafka.epoch_ends import epoch_ends_request
+from offsite.kafka.group_requests import find_coordinators_request
+from offsite.kafka.list_offsets import LATEST, list_offsets_request
+from offsite.kafka.log_dirs import log_dirs_request
+from offsite.kafka.metadata import metadata_request
+from offsite.kafka.quotas import describe_quotas_request
+from offsite.kafka.receive_buffer import MAX_RESPONSE_BYTES
+from offsite.kafka.request import Api, Request
+from offsite.kafka.topic_config import topic_configs_request
+from offsite.kafka.transaction_requests import describe_producers_request, describe_transaction_request
+from offsite.kafka.wire import Encoder
+from offsite.log.range import TopicPartition
+from offsite.model.errors import KafkaProtocolError, KafkaTimeout, KafkaUnreachable, OffsiteError
+
+BROKER = Address(host="broker", port=9092)
+PARTITION = TopicPartition(topic="orders", partition=3)
+TIMEOUT_MS = 300
+FRAME = struct.Struct(">ii")
+REQUESTS: list[Request[object]] = [
+    list_offsets_request([PARTITION], LATEST),
+    epoch_ends_request({PARTITION: 1}),
+    metadata_request(None, version=8),
+    metadata_request(None, version=10),
+    find_coordinators_request(["group"]),
+    log_dirs_request([PARTITION]),
+    topic_configs_request(["orders"], with_defaults=True),
+    describe_quotas_request(),
+    delete_records_request({PARTITION: 1}, timeout_ms=1),
+    describe_transaction_request("id"),
+    describe_producers_request(PARTITION),
+]
+
+
+class Broker:
+    """The other end of a connection, played by the test. The first correlation id is 1."""
+
+    def __init__(self, *, timeout_ms: int = TIMEOUT_MS) -> None:
+        self.socket, ours = socket.socketpair()
+        config = KafkaConfig(bootstrap=(BROKER,), request_timeout_ms=timeout_ms)
+        self.connection = Connection(ours, config, BROKER)
+
+    def answers(self, body: bytes, *, correlation: int = 1, size: int | None = None) -> None:
+        claimed = len(body) + 4 if size is None else size
+        self.socket.sendall(FRAME.pack(claimed, correlation) + body)
+
+    def close(self) -> None:
+        self.connection.close()
+        self.socket.close()
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    broker = Broker()
+    yield broker
+    broker.close()
+
+
+def number() -> Request[int]:
+    return Request(api=Api.END_TXN, version=1, body=b"", parse=lambda answer: answer.i32())
+
+
+def failure(broker: Broker, kind: type[OffsiteError]) -> OffsiteError:
+    """What the answer that is there is called; the connection is then of no more use."""
+    with pytest.raises(kind) as caught:
+        broker.connection.call(number())
+    assert not broker.connection.usable
+    return caught.value
+
+
+def test_an_answer_is_read(broker: Broker) -> None:
+    broker.answers(struct.pack(">i", 7))
+    assert broker.connection.call(number()) == 7
+    assert broker.connection.usable
+
+
+@pytest.mark.parametrize("correlation", [0, 2, -1, 2**31 - 1])
+def test_an_answer_to_another_request_is_refused(broker: Broker, correlation: int) -> None:
+    broker.answers(struct.pack(">i", 7), correlation=correlation)
+    assert "fits no request" in failure(broker, KafkaProtocolError).message
+
+
+def test_answers_in_another_order_are_refused(broker: Broker) -> None:
+    for _ in range(2):
+        broker.connection.post(number())
+    broker.answers(struct.pack(">i", 7), correlation=2)
+    broker.answers(struct.pack(">i", 7), correlation=1)
+    with pytest.raises(KafkaProtocolError, match="fits no request"):
+        broker.connection.collect(number())
+    assert not broker.connection.usable
+
+
+@pytest.mark.parametrize("size", [-(2**31), -1, 0, 3, MAX_RESPONSE_BYTES + 5, 2**31 - 1])
+def test_an_impossible_length_is_refused_before_anything_is_allocated(broker: Broker, size: int) -> None:
+    broker.answers(struct.pack(">i", 7), size=size)
+    failure(broker, KafkaProtocolError)
+
+
+@pytest.mark.parametrize("body", [b"", b"\0", b"\0\0\0", b"\0\0\0\7\0", b"\0\0\0\7" * 2])
+def test_an_answer_shorter_or_longer_than_its_schema_is_refused(broker: Broker, body: bytes) -> None:
+    broker.answers(body)
+    assert "unreadable answer to END_TXN" in failure(broker, KafkaProtocolError).message
+
+
+def test_a_connection_that_ends_within_an_answer_is_lost(broker: Broker) -> None:
+    broker.answers(b"\0\0", size=8)
+    broker.socket.shutdown(socket.SHUT_WR)
+    failure(broker, KafkaUnreachable)
+
+
+def test_no_answer_at_all_is_a_timeout(broker: Broker) -> None:
+    failure(broker, KafkaTimeout)
+
+
+def trickling(broker: Broker, data: bytes, *, at_once: int, every_s: float) -> threading.Thread:
+    def trickle() -> None:
+        for start in range(0, len(data), at_once):
+            try:
+                broker.socket.sendall(data[start : start + at_once])
+            except OSError:
+                return
+            time.sleep(every_s)
+
+    thread = threading.Thread(target=trickle)
+    thread.start()
+    return thread
+
+
+def test_a_byte_now_and_then_runs_into_the_timeout_of_the_whole_answer(broker: Broker) -> None:
+    data = FRAME.pack(1000, 1) + bytes(996)
+    began_s = time.monotonic()
+    thread = trickling(broker, data, at_once=1, every_s=0.05)
+    failure(broker, KafkaTimeout)
+    assert time.monotonic() - began_s < 2 * TIMEOUT_MS / 1000
+    thread.join(10)
+
+
+def test_a_large_answer_over_a_slow_line_may_take_longer(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PROGRESS_BYTES", 1000)
+    broker.connection.post(number())
+    thread = trickling(broker, FRAME.pack(10_004, 1) + bytes(10_000), at_once=500, every_s=0.03)  # 0.6 s
+    assert len(broker.connection.receive()) == 10_000
+    thread.join(10)
+
+
+def test_after_a_slow_answer_the_next_one_has_all_of_its_time(broker: Broker) -> None:
+    data = FRAME.pack(8, 1) + struct.pack(">i", 7)
+    thread = trickling(broker, data, at_once=2, every_s=0.04)  # leaves a few hundredths of a second
+    assert broker.connection.call(number()) == 7
+    thread.join(10)
+    late = threading.Timer(0.2, lambda: broker.answers(struct.pack(">i", 8), correlation=2))
+    late.start()
+    assert broker.connection.call(number()) == 8
+    late.join(10)
+
+
+@given(st.sampled_from(range(len(REQUESTS))), st.binary(max_size=200), st.integers(0, 2**32))
+@settings(max_examples=300)
+def test_noise_is_an_error_of_ours_whatever_was_asked(which: int, noise: bytes, seed: int) -> None:
+    _noise(REQUESTS[which], noise)
+    _noise(REQUESTS[which], bytes(6) + random.Random(seed).randbytes(seed % 300))  # past throttle time and error code
+
+
+def _noise(request: Request[object], noise: bytes) -> None:
+    broker = Broker()
+    broker.answers(noise)
+    with suppress(OffsiteError):  # nothing else may come out
+        broker.connection.call(request)
+    broker.close()
+
+
+def test_a_count_that_cannot_be_is_refused_before_any_loop(broker: Broker) -> None:
+    broker.answers(Encoder().i32(0).i32(2**31 - 1).done() + bytes(20))
+    began_s = time.monotonic()
+    with pytest.raises(KafkaProtocolError):
+        broker.connection.call(list_offsets_request([PARTITION], LATEST))
+    assert time.monotonic() - began_s < 1
+
+
+def test_an_answer_of_others_schemas_that_cannot_be_read_is_an_error_of_ours(broker: Broker) -> None:
+    from kafka.protocol.metadata import FindCoordinatorRequest
+
+    broker.connection._versions = {10: (0, 4)}
+    broker.answers(b"\0" + b"\xff" * 20)
+    with pytest.raises(KafkaProtocolError, match="unreadable answer"):
+        broker.connection.call_message(FindCoordinatorRequest(key_type=0, coordinator_keys=["group"]))
+    assert not broker.connection.usable
