@@ -45,7 +45,7 @@ def frontier(start: int, spans: Iterable[Span]) -> int:
 
 
 def reached(position: Position, last: Segment | None) -> int:
-    """How far a partition is accounted for: to its position. Those of earlier versions may lie inside the last batch."""
+    """How far a partition is accounted for. Positions of earlier versions may lie inside the last batch."""
     return position.end if last is None else max(position.end, last.last_offset + 1)
 
 
