@@ -23,6 +23,7 @@ from offsite.cli import (
     search,
     verify,
 )
+from offsite.cli.logs import log_everywhere
 from offsite.cli.output import OutputFormat, emit_error
 from offsite.model.errors import OffsiteError
 
@@ -50,6 +51,7 @@ app.command()(export.export)
 app.command(name="import")(import_.import_)
 app.add_typer(archive.app, name="archive")
 app.add_typer(sandbox.app, name="sandbox")
+log_everywhere(app)
 
 EXIT_INTERRUPTED = 130
 

@@ -3,30 +3,76 @@
 A decision is what moves, keeps back, repeats or refuses records: a hole, a skip, a retry, a throttle, a fence, a fall
 back to another way. Lines go to the standard logger `offsite.journal`; who reads them is decided elsewhere (the command
 line, the host program). Must never carry a payload, a key, a header or a secret.
+
+The form of a line: `event field=value … why="…"`. A value that is not plain is quoted as in JSON, so that a line can be
+taken apart again, and whatever could move a terminal's cursor or begin another line is shown as an escape.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 
 JOURNAL = logging.getLogger("offsite.journal")
 
+_LONGEST_VALUE = 1000
+"""Characters: enough for any name and any message of ours; an unknown text from outside is cut there."""
 
-def decided(event: str, *, why: str, **fields: object) -> None:
+_PLAIN = re.compile(r"[\w.,:;/+*@%()<>\[\]~-]+")
+
+
+def decided(event: str, *, why: str, trace: str = "", **fields: object) -> None:
     """Write one line `event field=value … why="…"` at level INFO.
 
-    `event` is a short stable word (`hole`, `retry`, `throttle`, `fence`); `fields` say where: topic, partition.
-    Safe to call anywhere and cheap when nobody listens.
+    `event` is a short stable word (`hole`, `retry`, `throttle`, `fence`); `fields` say where: topic, partition. Those
+    that are None are left out. `trace` (see `model.trace`) is shown below. Safe to call anywhere and cheap when nobody
+    listens.
     """
-    _write(logging.INFO, event, why, fields)
+    _write(logging.INFO, event, why, trace, fields)
 
 
 def warned(event: str, *, why: str, **fields: object) -> None:
-    """The same at level WARNING: somebody should look at it."""
-    _write(logging.WARNING, event, why, fields)
+    """The same at level WARNING: somebody should look at it, and nothing else tells."""
+    _write(logging.WARNING, event, why, "", fields)
 
 
-def _write(level: int, event: str, why: str, fields: dict[str, object]) -> None:
+def failed(event: str, *, why: str, trace: str = "", **fields: object) -> None:
+    """The same at level ERROR: what the command itself tells as well, and here with the place in the code."""
+    _write(logging.ERROR, event, why, trace, fields)
+
+
+def noted(event: str, **fields: object) -> None:
+    """A line at level INFO about what needs no reason: the begin and the end of a command."""
+    _write(logging.INFO, event, None, "", fields)
+
+
+def write(level: int, line: str, *, at_s: float | None = None, trace: str = "") -> None:
+    """Write a finished line, such as one that was decided in another process at `at_s` (seconds since the epoch)."""
+    if not JOURNAL.isEnabledFor(level):
+        return
+    record = JOURNAL.makeRecord(JOURNAL.name, level, "", 0, line, (), None)
+    record.exc_text = trace or None  # what formatters show below the line
+    if at_s is not None:
+        record.created, record.msecs = at_s, (at_s % 1) * 1000
+    JOURNAL.handle(record)
+
+
+def printable(text: str) -> str:
+    """`text` in one line, with escapes for all that is not a visible character or a space."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def _write(level: int, event: str, why: str | None, trace: str, fields: dict[str, object]) -> None:
     if JOURNAL.isEnabledFor(level):
-        told = "".join(f" {name}={value}" for name, value in fields.items())
-        JOURNAL.log(level, "%s%s why=%s", event, told, why)
+        told = {name: value for name, value in {**fields, "why": why}.items() if value is not None}
+        write(level, " ".join([event, *(f"{name}={_value(value)}" for name, value in told.items())]), trace=trace)
+
+
+def _value(value: object) -> str:
+    text = f"{value:.3f}" if isinstance(value, float) else str(value)
+    if len(text) > _LONGEST_VALUE:
+        text = f"{text[:_LONGEST_VALUE]}… ({len(text)} characters)"
+    if _PLAIN.fullmatch(text):
+        return text
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{printable(quoted)}"'

@@ -13,8 +13,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
+from offsite.model.journal import JOURNAL
 from offsite.pipeline import meter
 from offsite.pipeline.attempt import Envelope, attempt
+from offsite.pipeline.attempt_note import NoteAddress, NoteReceiver, NoteSender
 from offsite.pipeline.pulse import Pulse, PulseAddress, PulseReceiver, PulseSender
 from offsite.pipeline.runner import ResultT, TaskT
 from offsite.pipeline.settings import LOOPBACK
@@ -36,7 +38,8 @@ class Mailbox:
 
     def __init__(self, context: SparkContext) -> None:
         self.accumulator: Accumulator[Any] = context.accumulator((), _Gathering(self._deliver))  # type: ignore[arg-type]
-        self.pulses = PulseReceiver(context.getConf().get("spark.driver.host") or LOOPBACK)
+        host = context.getConf().get("spark.driver.host") or LOOPBACK
+        self.pulses, self.notes = PulseReceiver(host), NoteReceiver(host)
         self._job = 0
         self._inbox: queue.SimpleQueue[Envelope[Any] | _End] = queue.SimpleQueue()
 
@@ -44,6 +47,10 @@ class Mailbox:
         """A job number never used before, and the queue that its envelopes go to from now on."""
         self._job, self._inbox = self._job + 1, queue.SimpleQueue()
         return self._job, self._inbox
+
+    def close(self) -> None:
+        self.pulses.close()
+        self.notes.close()
 
     def _deliver(self, job: int, envelope: Envelope[Any]) -> None:
         if job == self._job:
@@ -61,7 +68,7 @@ class SparkJob(Generic[TaskT, ResultT]):
         max_attempts: int,
     ) -> None:
         self._job, self._inbox = mailbox.open()
-        self._pulses = mailbox.pulses
+        self._pulses, self._notes = mailbox.pulses, mailbox.notes
         self._context = context
         self._tasks = tasks
         self._group = f"offsite-{self._job}"
@@ -70,6 +77,8 @@ class SparkJob(Generic[TaskT, ResultT]):
             function=function,
             home=mailbox.accumulator,
             pulses=mailbox.pulses.address,
+            notes=mailbox.notes.address,
+            journal_level=JOURNAL.getEffectiveLevel(),
             max_attempts=max_attempts,
         )
         self._thread = threading.Thread(target=self._submit, name=self._group, daemon=True)
@@ -84,6 +93,8 @@ class SparkJob(Generic[TaskT, ResultT]):
                 yield from self._pulses.take(self._job)
                 yield None
                 continue
+            finally:
+                self._notes.write(self._job)
             if isinstance(arrived, Envelope):
                 yield arrived
             elif arrived.error is not None:
@@ -140,16 +151,26 @@ class _Work(Generic[TaskT, ResultT]):
     function: Callable[[TaskT], ResultT]
     home: Any
     pulses: PulseAddress
+    notes: NoteAddress
+    journal_level: int
     max_attempts: int
 
     def __call__(self, tasks: Iterable[tuple[int, TaskT]]) -> Iterator[None]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        is_last_attempt = context is None or context.attemptNumber() + 1 >= self.max_attempts
+        number = 1 if context is None else context.attemptNumber() + 1
         for index, task in tasks:
             with closing(PulseSender(self.pulses, job=self.job, index=index)) as sender:
                 meter.start(sender)
-                envelope = attempt(index, task, self.function, is_last_attempt=is_last_attempt)
+                envelope = attempt(
+                    index,
+                    task,
+                    self.function,
+                    is_last_attempt=context is None or number >= self.max_attempts,
+                    number=number,
+                    journal_level=self.journal_level,
+                    on_retry=NoteSender(address=self.notes, job=self.job),
+                )
             self.home.add(((self.job, envelope),))
         return iter(())

@@ -8,11 +8,13 @@ from typing import Generic
 
 from offsite.model.clock import Clock
 from offsite.model.errors import SparkFailed
+from offsite.model.journal import decided, failed
 from offsite.pipeline.attempt import Envelope
 from offsite.pipeline.board import Board
 from offsite.pipeline.job import SparkJob
 from offsite.pipeline.pulse import Pulse
-from offsite.pipeline.runner import OnProgress, ResultT, TaskT
+from offsite.pipeline.runner import Failed, OnProgress, ResultT, TaskT
+from offsite.pipeline.task_journal import write_lines
 
 _POISONED_TASK = re.compile(r"Task (\d+) in stage \S+ failed \d+ times")
 _EXCEPTION_LINE = re.compile(r"^[:\s]*(?:[\w.]+(?:Error|Exception)|Reason|ExecutorLostFailure)\b.*", re.MULTILINE)
@@ -60,6 +62,7 @@ class TaskJobs(Generic[TaskT, ResultT]):
     def _follow(self, job: SparkJob[TaskT, ResultT]) -> None:
         for event in job.events():
             if isinstance(event, Envelope):
+                _tell(event)
                 self._board.take(event)
             elif isinstance(event, Pulse):
                 self._board.feel(event)
@@ -77,7 +80,11 @@ class TaskJobs(Generic[TaskT, ResultT]):
         poisoned = _POISONED_TASK.search(str(error))
         if poisoned is None:
             raise failure
-        self._board.give_up(tasks[int(poisoned.group(1))][0], failure)
+        index = tasks[int(poisoned.group(1))][0]
+        self._board.give_up(index, failure)
+        failed("task_failed", task=index, error=failure.id, why=f"it ended its worker every time: {failure.message}")
+        if left := self._board.open_tasks():
+            decided("job_repeated", tasks=len(left), why=f"Spark gave them up together with task {index}")
         self._show()
 
     def _is_over(self) -> bool:
@@ -86,6 +93,18 @@ class TaskJobs(Generic[TaskT, ResultT]):
     def _show(self) -> None:
         if self._on_progress is not None:
             self._on_progress(self._board.progress(elapsed_s=self._clock.monotonic_s() - self._started_s))
+
+
+def _tell(envelope: Envelope[ResultT]) -> None:
+    """Write what the attempt wrote in its worker, and how it ended where that was not well at once."""
+    write_lines(envelope.journal, task=envelope.index)
+    if isinstance(envelope.outcome, Failed):
+        error, trace = envelope.outcome.error, envelope.outcome.trace
+        why = trace.rpartition("\n")[2]
+        failed("task_failed", task=envelope.index, attempts=envelope.number, error=error.id, why=why, trace=trace)
+    elif envelope.number > 1:
+        why = "an attempt before it failed or lost its worker"
+        decided("task_repeated", task=envelope.index, attempts=envelope.number, why=why)
 
 
 def _reason(error: Exception) -> str:

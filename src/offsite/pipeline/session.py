@@ -135,7 +135,7 @@ class _Session(ABC):
         self._starter.join()
         self._stop()
         if self._mailbox is not None:
-            self._mailbox.pulses.close()
+            self._mailbox.close()
 
     def _give_up_start(self) -> None:  # noqa: B027  # where nothing can be given up, it is waited for
         """Let a start that is still under way end soon. An error of the command should not wait for Spark."""

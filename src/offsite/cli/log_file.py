@@ -1,0 +1,88 @@
+"""A log file that several commands may write at the same time, and that never grows beyond what was promised.
+
+Each line is written whole, under a lock, into the file that has the name at that moment. So two runs may share a file,
+and whoever turns it over (a run, or a tool of the system) loses nobody's lines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import stat
+from pathlib import Path
+
+from offsite.cli.output import note
+
+MAX_BYTES = 10 << 20
+"""Size at which a log file is turned over: some 60,000 lines, opened at once by any editor."""
+
+KEPT_FILES = 4
+"""Older files beside it, named FILE.1 (the newest) to FILE.4: 50 MiB together with the current one."""
+
+_MODE = 0o640
+_REOPENINGS = 10
+
+
+class LogFile(logging.Handler):
+    """Appends to the file `path`. A write that fails is told once on stderr and stops no command."""
+
+    def __init__(self, path: Path, *, max_bytes: int = MAX_BYTES, kept_files: int = KEPT_FILES) -> None:
+        """Raises `OSError` when the file cannot be written."""
+        super().__init__()
+        self._path = path.resolve()
+        self._max_bytes = max_bytes
+        self._kept_files = kept_files
+        self._is_broken = False
+        os.close(self._open())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        data = f"{self.format(record)}\n".encode(errors="backslashreplace")
+        try:
+            self._append(data)
+        except OSError as error:
+            if not self._is_broken:
+                note(f"warning: log lines are lost: cannot write {self._path}: {error.strerror}")
+            self._is_broken = True
+
+    def _append(self, data: bytes) -> None:
+        for _ in range(_REOPENINGS):
+            fd = self._open()
+            try:
+                if self._is_current(fd) and not self._turned_over(fd, len(data)):
+                    _write_all(fd, data)
+                    return
+            finally:
+                os.close(fd)
+        raise OSError(0, "others turn it over all the time")
+
+    def _open(self) -> int:
+        """The file, locked until it is closed; without a lock where the file system has none."""
+        fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
+        with contextlib.suppress(OSError):
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        return fd
+
+    def _is_current(self, fd: int) -> bool:
+        """Whether the file still has the name, now that it is locked."""
+        try:
+            return os.path.samestat(os.fstat(fd), self._path.stat())
+        except FileNotFoundError:
+            return False
+
+    def _turned_over(self, fd: int, more_bytes: int) -> bool:
+        """Give the file another name if it is full. Pipes and terminals never are."""
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or not status.st_size or status.st_size + more_bytes <= self._max_bytes:
+            return False
+        names = [self._path, *(Path(f"{self._path}.{number}") for number in range(1, self._kept_files + 1))]
+        for older, newer in reversed(list(zip(names[1:], names[:-1], strict=True))):
+            with contextlib.suppress(FileNotFoundError):
+                newer.replace(older)
+        return True
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]

@@ -1,0 +1,145 @@
+"""`--verbose` and `--log-file`, which every command has: who reads the journal while a command runs, and in what form.
+
+A line is `2026-01-31T01:02:03.456Z INFO event field=value … why="…"`; a traceback follows its line, indented. stdout is
+never touched, and the error document stays the last line of stderr: what is shown there ends before it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from offsite.cli.log_file import LogFile
+from offsite.cli.output import note
+from offsite.model.errors import BadOption, OffsiteError
+from offsite.model.journal import failed, noted, printable
+from offsite.model.time import format_time
+from offsite.model.trace import safe_line, safe_trace
+from offsite.model.version import __version__
+
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show on stderr what is decided, and tracebacks of what failed.")
+]
+LogFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--log-file",
+        metavar="FILE",
+        envvar="OFFSITE_LOG_FILE",
+        show_envvar=True,
+        help="Append the same to this file; at 10 MiB it becomes FILE.1, of which there are up to 4.",
+    ),
+]
+
+_ROOT = logging.getLogger("offsite")
+
+
+def log_everywhere(app: typer.Typer, path: str = "offsite") -> None:
+    """Give every command of `app` the options, and let its run be logged under its name."""
+    for command in app.registered_commands:
+        if command.callback is not None:
+            name = command.name or command.callback.__name__
+            command.callback = _logged(command.callback, f"{path} {name}")
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            log_everywhere(group.typer_instance, f"{path} {group.name}")
+
+
+@contextmanager
+def logs(command: str, *, verbose: bool, log_file: Path | None) -> Iterator[None]:
+    """Read the journal until the block ends. Warnings go to stderr in any case. Raises `BadOption`."""
+    handlers = [_Terminal(verbose=verbose), *([_opened(log_file)] if log_file is not None else [])]
+    level_before = _ROOT.level
+    _ROOT.setLevel(logging.INFO if verbose or log_file is not None else logging.WARNING)
+    for handler in handlers:
+        handler.setFormatter(_Form())
+        _ROOT.addHandler(handler)
+    try:
+        with _told(command):
+            yield
+    finally:
+        for handler in handlers:
+            _ROOT.removeHandler(handler)
+        _ROOT.setLevel(level_before)
+
+
+class _Form(logging.Formatter):
+    """One line for each record, in UTC; the lines of a traceback are indented."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = f"{format_time(int(record.created * 1000))} {record.levelname} {printable(record.getMessage())}"
+        trace = (record.exc_text or "").splitlines()
+        return "\n".join([line, *(f"    {printable(each)}" for each in trace)])
+
+
+class _Terminal(logging.Handler):
+    """stderr as it is at the moment, since a progress bar puts itself in between."""
+
+    def __init__(self, *, verbose: bool) -> None:
+        super().__init__(logging.INFO if verbose else logging.WARNING)
+        if not verbose:  # a command tells its errors itself
+            self.addFilter(lambda record: record.levelno == logging.WARNING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(OSError, ValueError):  # nobody reads stderr any more
+            note(self.format(record))
+
+
+@contextmanager
+def _told(command: str) -> Iterator[None]:
+    """The begin and the end of a command, as lines. Its arguments are not: names of places may be nobody's business."""
+    began_s = time.monotonic()
+    noted("began", command=command, version=__version__, pid=os.getpid())
+    try:
+        yield
+    except typer.Exit as end:
+        noted("ended", exit_code=end.exit_code, took_s=time.monotonic() - began_s)
+        raise
+    except OffsiteError as error:
+        failed("ended", exit_code=error.exit_code, error=error.id, why=error.message, trace=safe_trace(error))
+        raise
+    except BaseException as error:
+        failed("ended", why=safe_line(error), trace=safe_trace(error))
+        raise
+    noted("ended", exit_code=0, took_s=time.monotonic() - began_s)
+
+
+def _opened(path: Path) -> LogFile:
+    try:
+        return LogFile(path)
+    except OSError as error:
+        raise BadOption(
+            f"cannot write the log file {path}: {error.strerror}", hint="name another one with --log-file"
+        ) from error
+
+
+def _logged(command: Callable[..., Any], name: str) -> Callable[..., Any]:
+    @functools.wraps(command)
+    def run(*, verbose: bool, log_file: Path | None, **given: Any) -> None:  # noqa: ANN401  # whatever typer parsed
+        with logs(name, verbose=verbose, log_file=log_file):
+            command(**given)
+
+    own = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in _parameters_of(command)]
+    added = [_parameter("verbose", Verbose, default=False), _parameter("log_file", LogFileOption, default=None)]
+    run.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]  # read by inspect
+    run.__annotations__ = {each.name: each.annotation for each in (*own, *added)}
+    del run.__wrapped__  # its parameters are not all of the command's
+    return run
+
+
+def _parameters_of(command: Callable[..., Any]) -> Sequence[inspect.Parameter]:
+    return list(inspect.signature(command, eval_str=True).parameters.values())
+
+
+def _parameter(name: str, annotation: object, *, default: object) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
