@@ -6,6 +6,7 @@ import random
 
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
+from offsite.model.journal import decided
 
 # A rolling restart of a large cluster leaves a partition without leader for well under this; beyond it a person must
 # look.
@@ -31,12 +32,16 @@ class Backoff:
         self._deadline_s: float | None = None
 
     def wait(self, error: OffsiteError) -> None:
-        """Sleep before another attempt, or raise `error` when the time is used up."""
+        """Sleep before another attempt, or raise `error` when the time is used up. Both are lines of the journal."""
         now_s = self._clock.monotonic_s()
         if self._deadline_s is None:
             self._deadline_s = now_s + self._limit_s
+        failing_s = now_s - self._deadline_s + self._limit_s
         if now_s >= self._deadline_s:
+            decided("gave_up", attempts=self._attempts, failing_s=failing_s, error=error.id, why=error.message)
             raise error
         longest_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** min(self._attempts, _MAX_DOUBLINGS))
+        wait_s = random.uniform(longest_s / 2, longest_s)  # noqa: S311  (jitter, not cryptography)
         self._attempts += 1
-        self._clock.sleep(random.uniform(longest_s / 2, longest_s))  # noqa: S311  (jitter, not cryptography)
+        decided("retry", attempt=self._attempts, wait_s=wait_s, failing_s=failing_s, error=error.id, why=error.message)
+        self._clock.sleep(wait_s)

@@ -28,6 +28,7 @@ from offsite.kafka.routing import Router
 from offsite.log.group_offsets import GroupOffsets, GroupTable
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import KafkaProtocolError, KafkaUnavailable, OffsiteError
+from offsite.model.journal import decided
 
 FETCH_GROUPS_MAX = 100
 """Groups in one OffsetFetch request: with 1,000 partitions each the answer has some 2 MB."""
@@ -85,6 +86,8 @@ class GroupClient:
             unstable = [name for name, each in answers.items() if each.error_code == _UNSTABLE_OFFSET_COMMIT]
             if not unstable:
                 break
+            why = "a commit of these groups is under way in a transaction"
+            decided("retry", groups=len(unstable), first=unstable[0], wait_s=STABLE_WAIT_S, why=why)
             self._clock.sleep(STABLE_WAIT_S)
             answers |= self._fetch(unstable, stable=attempt + 1 < STABLE_ATTEMPTS)
         found = {

@@ -7,11 +7,11 @@ any the whole log is folded.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from offsite.model.errors import Damaged, OffsiteError
+from offsite.model.journal import warned
 from offsite.repository.catalog_table import damaged_catalog, decode_history, decode_state, encode_history, encode_state
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.json_object import FORMAT, encode_canonical, parse_json_object
@@ -21,8 +21,6 @@ from offsite.repository.state import FIRST_SEQ, BackupState, fold
 from offsite.repository.store import PutResult
 
 COMMITS_PER_CATALOG = 100
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +75,7 @@ class Catalog:
             try:
                 return self.read(seq)
             except Damaged as error:
-                _log.warning("catalog_unusable", extra={"backup": self.log.layout.backup, "reason": error.message})
+                warned("catalog_unusable", backup=self.log.layout.backup, commit=seq, why=error.message)
         return BackupState(backup=self.log.layout.backup)
 
     def _candidates(self, upto: int | None) -> Iterator[int]:
@@ -95,5 +93,5 @@ class Catalog:
         try:
             return None if data is None else parse_json_object(data, source=key, damaged=damaged_catalog).integer("seq")
         except OffsiteError as error:
-            _log.warning("hint_unusable", extra={"key": key, "reason": error.message})
+            warned("hint_unusable", key=key, why=error.message)
             return None

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from offsite.log.buffer import Buffer
 from offsite.model.check import check
 from offsite.model.errors import BadRepositoryUrl, OffsiteError, PutOutcomeUnknown, StoreUnreachable
+from offsite.model.journal import decided
 from offsite.model.version import __version__
 from offsite.repository.layout import CLOCK_KEY
 from offsite.repository.object_errors import is_taken, is_unclear, store_error, wrapped
@@ -59,7 +60,10 @@ class CloudStore:
         for attempt in range(_PUT_ATTEMPTS):
             if (result := self._create(check_key(key), body)) is not None:
                 return result
-            time.sleep(_PUT_PAUSE_S * (attempt + 1))
+            pause_s = _PUT_PAUSE_S * (attempt + 1)
+            why = "the store says that it exists, and has it not: another put of it is under way, or was given up"
+            decided("retry", attempt=attempt + 1, wait_s=pause_s, key=key, why=why)
+            time.sleep(pause_s)
         raise PutOutcomeUnknown(
             f"{self._place(key)}: the store says both that it exists and that it does not",
             hint="run the command again: it finds out what was stored",
@@ -160,7 +164,10 @@ class CloudStore:
                 raise store_error("write", self._place(key), error) from error
             if existing is None:
                 return None
-            return PutResult.SAME if existing == body else PutResult.OTHER
+            result = PutResult.SAME if existing == body else PutResult.OTHER
+            if is_unclear(error):
+                decided("put_settled", key=key, holds=result.name, why="the answer to a put was lost: it was read back")
+            return result
         return PutResult.CREATED
 
     def _read_back(self, key: str, error: Exception) -> bytes | None:

@@ -6,7 +6,6 @@ segment that is read as a whole its hash. Memory: a few pieces of about 4 MiB, o
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from crc32c import crc32c
 from offsite.log.batch import scan, verify_crc
 from offsite.log.chunk import Chunk
 from offsite.model.errors import Damaged, DamagedObject
+from offsite.model.journal import warned
 from offsite.model.size import MIB
 from offsite.repository.segment import Compression, Segment
 from offsite.repository.segment_body import HASH_NAME, content_hash
@@ -27,9 +27,6 @@ from offsite.repository.store import Store
 _PIECE_BYTES = 4 * MIB
 _READ_AHEAD = 3
 """Pieces under way at once: hides the latency of an object store, bounds the memory."""
-
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +86,7 @@ class SegmentReader:
         try:
             index = self.index()
         except DamagedObject as error:
-            _log.warning("index_unusable", extra={"key": self.segment.index_key, "reason": error.message})
+            warned("index_unusable", key=self.segment.index_key, why=error.message)
             return None
         return index if index.frames else None
 

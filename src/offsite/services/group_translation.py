@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,6 +16,7 @@ from typing import Protocol
 from offsite.log.group_offsets import GroupTable, TopicOffsets
 from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
 from offsite.log.range import TopicPartition
+from offsite.model.journal import decided
 
 MATCHES = ("exact", "gap", "end", "below", "above", "missing")
 """How an offset was found: the words of `MappedOffset`, and `missing` for a partition that the target has not."""
@@ -106,12 +108,29 @@ def _translate_topic(
         if offset_map is not None:
             for draft in drafts:
                 _translate_row(draft, partition, offset_map)
+            _tell(topic, partition, drafts)
     return drafts
 
 
-def _translate_row(draft: Translated, partition: int, offset_map: OffsetMap) -> None:
+def _tell(topic: str, partition: int, drafts: Sequence[Translated]) -> None:
+    """A line for each way in which offsets on the partition had to be moved into the log, however many groups."""
+    rows = ((draft, _row(draft, partition)) for draft in drafts)
+    for match, count in Counter(draft.matches[row] for draft, row in rows if row is not None).items():
+        if match in CLAMPED:
+            how = MATCHES[match]
+            why = f"committed {how} what the target holds: they go to its {'start' if how == 'below' else 'end'}"
+            decided("clamp", topic=topic, partition=partition, groups=count, how=how, why=why)
+
+
+def _row(draft: Translated, partition: int) -> int | None:
+    """Where the group's offset on `partition` stands."""
     partitions = draft.source.partitions
     row = bisect_left(partitions, partition)
-    if row < len(partitions) and partitions[row] == partition:
+    return row if row < len(partitions) and partitions[row] == partition else None
+
+
+def _translate_row(draft: Translated, partition: int, offset_map: OffsetMap) -> None:
+    row = _row(draft, partition)
+    if row is not None:
         found = offset_map.lookup(draft.source.offsets[row])
         draft.offsets[row], draft.matches[row] = found.target, _CODES[found.match]

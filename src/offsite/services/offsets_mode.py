@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from offsite.log.range import TopicPartition
 from offsite.model.errors import RestoreRefused
+from offsite.model.journal import decided
 from offsite.model.time import format_duration
 from offsite.pipeline.point_in_time import PointInTime, is_open
 from offsite.pipeline.preserve_copy import PreserveTask
@@ -53,6 +54,10 @@ def decide_offsets(
             "; ".join(f"{each.source} cannot keep its offsets: {each.reason}" for each in refused),
             hint="use --offsets auto, which keeps them where it can and stores a map from old to new offsets elsewhere",
         )
+    if request.offsets == AUTO:
+        for each in judged:
+            if not each.preserve:
+                decided("fall_back", to=TRANSLATE, topic=each.source, target=each.target, why=each.reason)
     return tuple(judged)
 
 
