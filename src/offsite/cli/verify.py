@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from offsite.cli.leftovers_view import render_leftovers, render_leftovers_count
 from offsite.cli.option_group import takes
 from offsite.cli.options import BackupName, KafkaConfigFile, Output, Repo, SparkMaster
 from offsite.cli.output import OutputFormat, emit
@@ -42,6 +44,10 @@ Exact = Annotated[
     typer.Option("--exact", help="With --against: what the cluster wrote or deleted since is a difference as well."),
 ]
 
+ListLeftovers = Annotated[
+    bool, typer.Option("--leftovers", help="Also list what runs that never ended left behind. Deletes nothing.")
+]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyOptions:
@@ -58,6 +64,7 @@ class VerifyOptions:
     isolation: Isolation = IsolationOption.READ_COMMITTED
     exact: Exact = False
     kafka_config: KafkaConfigFile = None
+    leftovers: ListLeftovers = False
 
 
 @takes(VerifyOptions)
@@ -66,9 +73,13 @@ def verify(options: VerifyOptions, spark_master: SparkMaster = None, output: Out
 
     What is damaged is named; the rest stays restorable. What is different is named by topic, partition and offset.
     """
-    opened, request = open_repository(options.repo).backup(options.backup), _request(options)
+    from offsite.services.leftovers import find_leftovers
+
+    repository, request = open_repository(options.repo), _request(options)
+    opened = repository.backup(options.backup)
     result = _check(opened, request, options, spark_master)
-    emit(result, output=output, render=_render)
+    result = replace(result, leftovers=find_leftovers(repository, opened, listed=options.leftovers))
+    emit(result, output=output, render=partial(_render, listed=options.leftovers))
     if not result.ok:
         raise typer.Exit(Damaged.exit_code)
 
@@ -130,7 +141,7 @@ def _compare(opened: Backup, request: CompareRequest, options: VerifyOptions, ru
         )
 
 
-def _render(console: Console, result: VerifyResult) -> None:
+def _render(console: Console, result: VerifyResult, *, listed: bool) -> None:
     verdict = f"{len(result.damaged)} of {result.segments} segments are DAMAGED" if result.damaged else "ok"
     console.print(
         f"backup {result.backup}, {result.depth} check: {verdict} "
@@ -146,6 +157,8 @@ def _render(console: Console, result: VerifyResult) -> None:
     _render_coverage(console, result)
     for snapshot in result.damaged_snapshots:
         console.print(f"  DAMAGED snapshot of commit {snapshot.first_commit}: {snapshot.problem}", markup=False)
+    if result.leftovers is not None:
+        (render_leftovers if listed else render_leftovers_count)(console, result.leftovers)
     if result.against is not None:
         _render_comparison(console, result.against)
     elif result.ok and result.depth == "quick":

@@ -1,25 +1,26 @@
-"""One backup of a repository: its state, the way to commit to it, and what it left lying about."""
+"""One backup of a repository: its state, and the way to commit to it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from offsite.model.errors import Bug, DamagedObject, NoSuchRestorePoint
+from offsite.model.errors import Bug, DamagedObject, NoSuchRestorePoint, OffsiteError
+from offsite.model.journal import decided, warned
 from offsite.model.time import format_time
 from offsite.repository.catalog import Catalog
 from offsite.repository.commit import Changes, Commit
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.coverage import unaccounted
 from offsite.repository.descriptor import BackupDescriptor
-from offsite.repository.layout import BackupLayout, index_key, parse_groups_key, parse_metadata_key
+from offsite.repository.layout import BackupLayout
 from offsite.repository.segment import Segment
 from offsite.repository.state import BackupState, fold
-from offsite.repository.store import ObjectInfo, Store
+from offsite.repository.store import Store
 
-ORPHAN_AGE_MS = 24 * 3_600_000
-"""How old an uncommitted object must be, by the store's clock, before it may go: longer than a run takes."""
+UNFINISHED_AFTER_MS = 24 * 3_600_000
+"""How long nothing was written to a temporary file, by the store's clock, before it is nobody's: a writer adds to it
+every moment."""
 
 _CHECKERS = 16
 
@@ -66,50 +67,37 @@ class Backup:
         Topics, positions and settings that `base` has already are left out. `writer` must be unique to the run. Every
         segment is looked up first: one that cannot be seen from here (a folder that is not shared) must not be listed.
         Raises `CommitLost` when somebody was faster, `PutOutcomeUnknown` when nobody knows: both ask for a new run.
-        A crash before the commit leaves orphans, a crash after it nothing.
+        A crash before the commit leaves orphans (see `leftovers`), a crash after it nothing. Temporary files that
+        killed processes left behind are swept at the end.
         """
         self._check_stored(changes.segments)
         if self.catalog.is_due(base):
             self.catalog.write(base)
+        now_ms = self.store.now_ms()
         commit = Commit(
             backup=self.descriptor.name,
             seq=base.seq + 1,
             previous=base.head_hash,
             writer=writer,
-            committed_at_ms=max(self.store.now_ms(), base.committed_at_ms),
+            committed_at_ms=max(now_ms, base.committed_at_ms),
             changes=_news(changes, base),
         )
         for left in unaccounted(commit.changes, base.reached()) if changes.accounted else ():
             raise Bug(f"commit {commit.seq} of {commit.backup} would pass over {left} without saying what is there")
         fold(base, [self.log.sealed(commit)])  # what a reader would refuse must not be written
-        return fold(base, [self.log.append(commit)])
+        state = fold(base, [self.log.append(commit)])
+        self._sweep(before_ms=now_ms - UNFINISHED_AFTER_MS)
+        return state
 
-    def orphans(self, *, head: BackupState | None = None) -> Iterator[ObjectInfo]:
-        """Objects below `topics/`, `groups/` and `metadata/` that no commit lists and that are older than 24 hours."""
-        head = head or self.state()
-        before_ms = self.store.now_ms() - ORPHAN_AGE_MS
-        listed = {key for segment in head.all_segments() for key in (segment.key, index_key(segment.key))}
-        for info in self.store.list(self.layout.topics_prefix):
-            if info.modified_ms < before_ms and info.key not in listed:
-                yield info
-        for info in self.store.list(self.layout.groups_prefix):
-            if info.modified_ms < before_ms and not self._lists_groups(info.key):
-                yield info
-        for info in self.store.list(self.layout.metadata_prefix):
-            if info.modified_ms < before_ms and not self._lists_metadata(info.key):
-                yield info
-
-    def _lists_groups(self, key: str) -> bool:
-        """Whether the commit that the group snapshot was made for names it: older restore points need theirs too."""
-        seq = parse_groups_key(key)
-        stored = None if seq is None else self.log.get(seq)
-        return stored is not None and stored.commit.changes.groups == key
-
-    def _lists_metadata(self, key: str) -> bool:
-        seq = parse_metadata_key(key)
-        stored = None if seq is None else self.log.get(seq)
-        known = None if stored is None else stored.commit.changes.metadata
-        return known is not None and known.key == key
+    def _sweep(self, *, before_ms: int) -> None:
+        """Remove temporary files of processes that were killed. Nothing depends on it, so nothing fails by it."""
+        try:
+            swept = self.store.sweep_unfinished(before_ms=before_ms)
+        except OffsiteError as error:
+            warned("sweep_failed", error=error.id, why=error.message)
+            return
+        if swept:
+            decided("sweep", files=swept, why="temporary files that nobody has written to for 24 h")
 
     def _check_stored(self, segments: tuple[Segment, ...]) -> None:
         with ThreadPoolExecutor(max_workers=_CHECKERS, thread_name_prefix="check-stored") as pool:

@@ -12,6 +12,7 @@ import os
 import secrets
 import socket
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -119,9 +120,10 @@ class PosixStore:
         swept = 0
         with wrapped("sweep", self.url):
             for path in (self.root / TEMPORARY_FOLDER).glob("*"):
-                if path.stat().st_mtime_ns // 1_000_000 < before_ms:
-                    path.unlink(missing_ok=True)
-                    swept += 1
+                with suppress(FileNotFoundError):  # its writer has finished, or another one has swept it
+                    if path.stat().st_mtime_ns // 1_000_000 < before_ms:
+                        path.unlink()
+                        swept += 1
         return swept
 
     def _path(self, key: str) -> Path:

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from offsite.model.errors import RepositoryNotFound
+from offsite.model.errors import Denied, RepositoryNotFound, StoreUnavailable
 from offsite.repository.layout import BackupLayout
+from offsite.repository.leftovers import Folder, folder_of, store_time_ms
 from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
+from offsite.repository.store import Store
 
 _DIGITS = 16
+_NAME = re.compile(rf"staging-[0-9a-f]{{{_DIGITS}}}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +55,32 @@ def open_staging(place: str | None, *, format_name: str, archive: str) -> Stagin
     if folder is not None:
         folder.parent.mkdir(parents=True, exist_ok=True)
     return Staging(repository=_opened(place or str(folder)), backup=f"staging-{digest}", folder=folder)
+
+
+def staging_copies(repository: Repository, *, quiet_for_ms: int) -> Iterator[tuple[str, Folder]]:
+    """The copies in `repository` and in this machine's cache to which nothing was added for `quiet_for_ms`, with their
+    places. One may be there because it was to be kept. A cache that cannot be read is passed over: it is nobody's data.
+    """
+    for name in repository.backups():
+        if _NAME.fullmatch(name):
+            prefix = BackupLayout(backup=name).prefix
+            yield from _if_quiet(repository.store, prefix, f"{repository.store.url}/{prefix}", quiet_for_ms)
+    for folder in _cached():
+        with suppress(StoreUnavailable, Denied):
+            yield from _if_quiet(open_store(str(folder)), "", str(folder), quiet_for_ms)
+
+
+def _if_quiet(store: Store, prefix: str, place: str, quiet_for_ms: int) -> Iterator[tuple[str, Folder]]:
+    folder = folder_of(store, prefix)
+    if folder.objects and folder.quiet_since_ms < store_time_ms(store, ()) - quiet_for_ms:
+        yield place, folder
+
+
+def _cached() -> Sequence[Path]:
+    try:
+        return sorted(each for each in _cache().iterdir() if each.is_dir())
+    except OSError:
+        return ()
 
 
 def _opened(place: str) -> Repository:

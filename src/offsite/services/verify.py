@@ -18,6 +18,7 @@ from offsite.repository.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.repository.store import Store
 from offsite.services.compare import CompareResult
+from offsite.services.leftovers import Leftovers
 from offsite.services.verify_coverage import PassedOver, passed_over
 from offsite.services.verify_snapshots import SnapshotDamage, look_up_snapshots, read_snapshots
 
@@ -42,7 +43,8 @@ class Damage:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyResult:
     """`ok` means: everything listed is there and whole, as far as this depth can tell; and the cluster that it was
-    compared with holds what it says, if there was one (`against`). Damaged snapshots cost no records.
+    compared with holds what it says, if there was one (`against`). Damaged snapshots cost no records, and `leftovers`
+    nothing at all; None where nobody looked for them.
 
     `unaccounted`: offsets that commits moved past without saying what is there, so the backup does not hold what it
     claims. `unproven`: the same in commits of earlier versions, which did not keep the evidence: compaction, most
@@ -60,6 +62,7 @@ class VerifyResult:
     unproven: tuple[PassedOver, ...] = ()
     damaged_snapshots: tuple[SnapshotDamage, ...] = ()
     against: CompareResult | None = None
+    leftovers: Leftovers | None = None
 
     def and_coverage(self, passed: Sequence[tuple[PassedOver, bool]]) -> VerifyResult:
         """The same result with what commits passed over, and whether they promised not to."""

@@ -20,15 +20,18 @@ from offsite.model.errors import (
     NoSuchRestorePoint,
     RepositoryExists,
     RepositoryNotFound,
+    StoreDenied,
 )
 from offsite.model.selection import TopicSelection
-from offsite.repository.backup import ORPHAN_AGE_MS
+from offsite.repository.backup import UNFINISHED_AFTER_MS
 from offsite.repository.commit import Changes, Checkpoint, Position, RecordedHole
 from offsite.repository.layout import ROOT_KEY
-from offsite.repository.posix_store import PosixStore, open_folder
+from offsite.repository.posix_store import TEMPORARY_FOLDER, PosixStore, open_folder
 from offsite.repository.repository import Repository
+from offsite.repository.store import PutResult
 from tests.backups import PARTITIONS, SELECTION, SHAPES, STEP, commit_next, content, new_backup, run_once, write_segment
 from tests.batches import make_log
+from tests.faulty_store import FaultyStore
 
 
 @pytest.fixture
@@ -207,18 +210,28 @@ def test_what_a_reader_would_refuse_is_not_committed(store: PosixStore) -> None:
     assert backup.state() == state
 
 
-def test_orphans_are_old_and_in_no_commit(store: PosixStore) -> None:
+def test_a_commit_sweeps_old_temporary_files_and_leaves_those_of_running_writes(store: PosixStore) -> None:
     backup = new_backup(store)
+    dead, running = store.open_write("dead"), store.open_write("running")
+    dead.write(b"x")
+    (path,) = [each for each in (store.root / TEMPORARY_FOLDER).iterdir() if each.stat().st_size]
+    old_s = (store.now_ms() - UNFINISHED_AFTER_MS) / 1000 - 5
+    os.utime(path, (old_s, old_s))
     run_once(backup)
-    orphan = write_segment(store, backup, PARTITIONS[0], 100, 120)
-    committed, lost = backup.layout.groups_key(2, "0123abcd"), backup.layout.groups_key(2, "11111111")
-    store.put_if_absent(committed, b"")
-    store.put_if_absent(lost, b"")
-    backup.commit(Changes(groups=committed), base=backup.state(), writer="w")
-    assert list(backup.orphans()) == []
-    for path in store.root.rglob("*"):
-        os.utime(path, (0, (store.now_ms() - ORPHAN_AGE_MS) / 1000 - 5))
-    assert [info.key for info in backup.orphans()] == [orphan.key, lost]
+    assert not path.exists()
+    running.write(b"y")
+    assert running.close() is PutResult.CREATED
+    dead.abort()
+
+
+def test_a_sweep_that_fails_fails_no_commit(store: PosixStore, caplog: pytest.LogCaptureFixture) -> None:
+    class Unswept(FaultyStore):
+        def sweep_unfinished(self, *, before_ms: int) -> int:
+            raise StoreDenied("cannot sweep")
+
+    run_once(new_backup(Unswept(store)))
+    assert Repository.open(store).backup("b").state().seq == 1
+    assert 'sweep_failed error=OFF-1703 why="cannot sweep"' in caplog.messages
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "swap", "missing", "extra", "misplaced"])

@@ -1,0 +1,214 @@
+"""What runs that never ended left in a repository: found by what readers need and by age. Deletes nothing.
+
+Nothing that a living run needs may be called left over. A backup or an import commits at its end, and its objects are
+in no commit until then, however long it takes. So such an object counts only when it is older than `LEFT_AFTER_MS` by
+the store's clock, and either older than the newest commit (whose writer was first: an older run cannot commit any more)
+or with no younger one of its kind beside it (a living run writes some every day). Whatever else a run makes, it makes
+within moments, or says by its own record that it is not finished.
+
+The order of reading matters: first what is there, then the commits. What is committed in between is seen as committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain, groupby
+
+from offsite.model.errors import StoreDenied
+from offsite.repository.backup import Backup
+from offsite.repository.layout import (
+    BACKUPS_PREFIX,
+    parse_catalog_key,
+    parse_groups_key,
+    parse_metadata_key,
+    parse_segment_key,
+)
+from offsite.repository.repository import Repository
+from offsite.repository.restore_record import RestoreRecord, unfinished_restores
+from offsite.repository.state import BackupState
+from offsite.repository.store import ObjectInfo, Store
+
+LEFT_AFTER_MS = 24 * 3_600_000
+"""How long nothing must have happened, by the store's clock, before something counts as left over."""
+
+
+_SNAPSHOTS = frozenset({"groups", "metadata"})
+_READS_AT_ONCE = 16
+"""Commits read in parallel, to see which snapshots they name: hides the latency of an object store."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orphan:
+    """An object that nothing refers to and nobody will read. `kind`: segment, index, groups, metadata, catalog,
+    restore, drill or group change."""
+
+    kind: str
+    info: ObjectInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """All below one prefix; `quiet_since_ms` is when the newest of it was written."""
+
+    prefix: str
+    objects: int
+    size_bytes: int
+    quiet_since_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuietRestore:
+    """A restore that began, has no report, and wrote nothing for `LEFT_AFTER_MS`: it can be continued."""
+
+    record: RestoreRecord
+    folder: Folder
+
+
+def find_orphans(backup: Backup) -> tuple[Orphan, ...]:
+    """The orphans of `backup`, in the order of their keys. Raises `DamagedCommit`, `FormatTooNew`."""
+    uncommitted = tuple(_unlisted(backup, backup.state(), _below_commits(backup)))
+    strays = tuple(chain(_unsealed(backup), _unrecorded(backup)))
+    if not uncommitted and not strays:
+        return ()
+    head = backup.state()
+    now_ms = store_time_ms(backup.store, (each.info for each in (*uncommitted, *strays)))
+    before_ms = now_ms - LEFT_AFTER_MS
+    uncommitted = tuple(_unlisted(backup, head, uncommitted))
+    abandoned = _abandoned(uncommitted, committed_ms=_committed_ms(backup, head), before_ms=before_ms)
+    return tuple(sorted((*abandoned, *_older(strays, before_ms)), key=lambda each: each.info.key))
+
+
+def find_quiet_restores(backup: Backup) -> tuple[QuietRestore, ...]:
+    """Restores that did not end, oldest first. Raises `DamagedObject`."""
+    records = tuple(unfinished_restores(backup.store, backup.layout))
+    folders = {each.restore: folder_of(backup.store, backup.layout.restores_prefix(each.restore)) for each in records}
+    if not records:
+        return ()
+    before_ms = store_time_ms(backup.store, ()) - LEFT_AFTER_MS
+    return tuple(
+        QuietRestore(record=each, folder=folders[each.restore])
+        for each in records
+        if folders[each.restore].quiet_since_ms < before_ms
+    )
+
+
+def find_unnamed_folders(repository: Repository) -> tuple[Folder, ...]:
+    """Folders of backups that never came to be: a first import that failed leaves its segments, and no backup."""
+    folders = tuple(folder_of(repository.store, prefix) for prefix in _folders_without_backup(repository.store))
+    before_ms = store_time_ms(repository.store, ()) - LEFT_AFTER_MS if folders else 0
+    return tuple(each for each in folders if each.objects and each.quiet_since_ms < before_ms)
+
+
+def folder_of(store: Store, prefix: str) -> Folder:
+    """What is below `prefix`."""
+    folder = Folder(prefix=prefix, objects=0, size_bytes=0, quiet_since_ms=0)
+    for info in store.list(prefix):
+        folder = replace(
+            folder,
+            objects=folder.objects + 1,
+            size_bytes=folder.size_bytes + info.size_bytes,
+            quiet_since_ms=max(folder.quiet_since_ms, info.modified_ms),
+        )
+    return folder
+
+
+def store_time_ms(store: Store, seen: Iterable[ObjectInfo]) -> int:
+    """The store's clock. Who may only read cannot ask it: then no earlier than the newest object `seen`."""
+    try:
+        return store.now_ms()
+    except StoreDenied:
+        return max((info.modified_ms for info in seen), default=0)
+
+
+def _below_commits(backup: Backup) -> Iterator[Orphan]:
+    """All that counts by being named in a commit."""
+    layout = backup.layout
+    for kind, prefix in (
+        ("segment", layout.topics_prefix),
+        ("groups", layout.groups_prefix),
+        ("metadata", layout.metadata_prefix),
+    ):
+        for info in backup.store.list(prefix):
+            name = parse_segment_key(info.key)
+            yield Orphan(kind="index" if name is not None and name.suffix == "idx" else kind, info=info)
+
+
+def _unlisted(backup: Backup, head: BackupState, found: Iterable[Orphan]) -> Iterator[Orphan]:
+    """Those that no commit up to `head` lists. Older restore points need their snapshots too."""
+    listed = {key for segment in head.all_segments() for key in (segment.key, segment.index_key)}
+    snapshots = []
+    for each in found:
+        if each.kind in _SNAPSHOTS:
+            snapshots.append(each)
+        elif each.info.key not in listed:
+            yield each
+    with ThreadPoolExecutor(max_workers=_READS_AT_ONCE, thread_name_prefix="leftovers") as pool:
+        named = pool.map(lambda each: _is_named(backup, each.info.key), snapshots)
+        yield from (each for each, is_named in zip(snapshots, named, strict=True) if not is_named)
+
+
+def _is_named(backup: Backup, key: str) -> bool:
+    """Whether the commit that the snapshot was made for names it."""
+    seq = parse_groups_key(key) or parse_metadata_key(key)
+    stored = None if seq is None else backup.log.get(seq)
+    if stored is None:
+        return False
+    changes = stored.commit.changes
+    return key in {changes.groups, changes.metadata.key if changes.metadata else None}
+
+
+def _committed_ms(backup: Backup, head: BackupState) -> int:
+    """When the newest commit was made, at the latest. What it says of itself may be ahead of a clock that was put back,
+    and in a copy of a repository all objects are younger than they were."""
+    stored = backup.store.head(backup.layout.commit_key(head.seq)) if head.seq else None
+    return min(head.committed_at_ms, stored.modified_ms) if stored is not None else 0
+
+
+def _abandoned(uncommitted: tuple[Orphan, ...], *, committed_ms: int, before_ms: int) -> Iterator[Orphan]:
+    """Those that no living run can still commit."""
+    may_live = any(each.info.modified_ms >= before_ms for each in uncommitted)
+    for each in _older(uncommitted, before_ms):
+        if not may_live or each.info.modified_ms < committed_ms:
+            yield each
+
+
+def _older(orphans: Iterable[Orphan], before_ms: int) -> Iterator[Orphan]:
+    return (each for each in orphans if each.info.modified_ms < before_ms)
+
+
+def _unsealed(backup: Backup) -> Iterator[Orphan]:
+    """Parts of catalogs whose seal never came: no reader looks at them."""
+    layout = backup.layout
+    infos = list(backup.store.list(layout.catalog_prefix))
+    sealed = {seq for info in infos if (seq := parse_catalog_key(info.key)) is not None}
+    read = {key for seq in sealed for key in (layout.catalog_key(seq), layout.history_key(seq), layout.seal_key(seq))}
+    return (Orphan(kind="catalog", info=info) for info in infos if info.key not in read | {layout.hint_key})
+
+
+def _unrecorded(backup: Backup) -> Iterator[Orphan]:
+    """What lies in the folder of a restore, a drill or a change to groups, without the object that makes it one."""
+    layout = backup.layout
+    for kind, prefix, record in (
+        ("restore", f"{layout.prefix}restores/", "restore.json"),
+        ("drill", f"{layout.prefix}drills/", "report.json"),
+        ("group change", layout.group_changes_prefix, "change.json"),
+    ):
+        for folder, infos in groupby(backup.store.list(prefix), key=partial(_folder_of, prefix=prefix)):
+            inside = list(infos)
+            if all(info.key != f"{folder}{record}" for info in inside):
+                yield from (Orphan(kind=kind, info=info) for info in inside)
+
+
+def _folder_of(info: ObjectInfo, *, prefix: str) -> str:
+    return f"{prefix}{info.key.removeprefix(prefix).split('/')[0]}/"
+
+
+def _folders_without_backup(store: Store) -> Iterator[str]:
+    prefix = ""
+    while info := next(store.list(BACKUPS_PREFIX, start_after=f"{prefix.removesuffix('/')}0" if prefix else ""), None):
+        prefix = _folder_of(info, prefix=BACKUPS_PREFIX)
+        if store.head(f"{prefix}backup.json") is None:
+            yield prefix

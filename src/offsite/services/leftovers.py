@@ -1,0 +1,126 @@
+"""What is left over in a backup and around it, with what to do about it. Reads only: deletion comes with retention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from offsite.model.errors import Damaged
+from offsite.repository.backup import Backup
+from offsite.repository.leftovers import (
+    LEFT_AFTER_MS,
+    Folder,
+    Orphan,
+    QuietRestore,
+    find_orphans,
+    find_quiet_restores,
+    find_unnamed_folders,
+)
+from offsite.repository.repository import Repository
+from offsite.services.drill import PREFIX
+from offsite.services.staging import staging_copies
+
+CONTINUE = "run the same restore again to finish it; where its cluster is gone there is nothing to do"
+DRILL = "the next offsite restore drill on that cluster removes its topics"
+STAGED = "run the restore of that archive again: it goes on from this copy, and removes it unless it was to be kept"
+UNNAMED = "run the same backup or import again: it makes the backup, and what is here stays unused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftObject:
+    """An object that nothing refers to. `kind` as in `repository.leftovers.Orphan`."""
+
+    key: str
+    kind: str
+    bytes: int
+    written_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftRestore:
+    """A restore that has not ended and wrote nothing since `quiet_since_ms`."""
+
+    restore: str
+    cluster_id: str
+    topics: tuple[str, ...]
+    began_ms: int
+    quiet_since_ms: int
+    next_step: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftFolder:
+    """Something that is no backup of this cluster, or none at all, wherever it lies."""
+
+    place: str
+    objects: int
+    bytes: int
+    quiet_since_ms: int
+    next_step: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftovers:
+    """`objects` and `bytes`: how much nothing refers to; `listed` names it, if that was asked for. `quiet_for_s`: how
+    long nothing happened to all that is told here. `problem`: why unfinished restores cannot be told."""
+
+    quiet_for_s: int
+    objects: int
+    bytes: int
+    listed: tuple[LeftObject, ...]
+    restores: tuple[LeftRestore, ...]
+    folders: tuple[LeftFolder, ...]
+    problem: str = ""
+
+
+def find_leftovers(repository: Repository, backup: Backup, *, listed: bool) -> Leftovers:
+    """Those of `backup`, of the repository around it and of this machine's cache. Raises `DamagedCommit`."""
+    orphans = find_orphans(backup)
+    try:
+        restores, problem = tuple(map(_restore, find_quiet_restores(backup))), ""
+    except Damaged as error:
+        restores, problem = (), error.message
+    return Leftovers(
+        quiet_for_s=LEFT_AFTER_MS // 1000,
+        objects=len(orphans),
+        bytes=sum(each.info.size_bytes for each in orphans),
+        listed=tuple(map(_object, orphans)) if listed else (),
+        restores=restores,
+        folders=tuple(_folders(repository)),
+        problem=problem,
+    )
+
+
+def _object(orphan: Orphan) -> LeftObject:
+    info = orphan.info
+    return LeftObject(key=info.key, kind=orphan.kind, bytes=info.size_bytes, written_ms=info.modified_ms)
+
+
+def _restore(quiet: QuietRestore) -> LeftRestore:
+    topics = tuple(target for _, target in quiet.record.topics)
+    is_drill = bool(topics) and all(topic.startswith(PREFIX) for topic in topics)
+    return LeftRestore(
+        restore=quiet.record.restore,
+        cluster_id=quiet.record.cluster_id,
+        topics=topics,
+        began_ms=quiet.record.created_at_ms,
+        quiet_since_ms=quiet.folder.quiet_since_ms,
+        next_step=DRILL if is_drill else CONTINUE,
+    )
+
+
+def _folders(repository: Repository) -> Iterator[LeftFolder]:
+    for place, folder in staging_copies(repository, quiet_for_ms=LEFT_AFTER_MS):
+        yield _folder(place, folder, STAGED)
+    for folder in find_unnamed_folders(repository):
+        yield _folder(f"{repository.store.url}/{folder.prefix}", folder, UNNAMED)
+
+
+def _folder(place: str, folder: Folder, next_step: str) -> LeftFolder:
+    return LeftFolder(
+        place=place,
+        objects=folder.objects,
+        bytes=folder.size_bytes,
+        quiet_since_ms=folder.quiet_since_ms,
+        next_step=next_step,
+    )
