@@ -165,8 +165,9 @@ class CloudStore:
             if existing is None:
                 return None
             result = PutResult.SAME if existing == body else PutResult.OTHER
-            if is_unclear(error):
-                decided("put_settled", key=key, holds=result.name, why="the answer to a put was lost: it was read back")
+            if is_unclear(error) or result is PutResult.SAME:
+                why = "the answer to a put was lost, or an equal put was first: the key was read back"
+                decided("put_settled", key=key, result=result.name, why=why)
             return result
         return PutResult.CREATED
 

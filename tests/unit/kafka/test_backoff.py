@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from offsite.kafka.backoff import Backoff
@@ -50,3 +52,16 @@ def test_progress_starts_the_count_anew() -> None:
         backoff.wait(KafkaUnreachable("gone"))
         clock.sleep(3)
         backoff.reset()
+
+
+def test_each_wait_is_a_line_of_the_journal_and_so_is_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="offsite")
+    clock, error = StepClock(), KafkaUnreachable("broker 1 is gone")
+    backoff = Backoff(clock, limit_s=0.01)
+    backoff.wait(error)
+    with pytest.raises(KafkaUnreachable):
+        backoff.wait(error)
+    retry, gave_up = caplog.messages
+    told = f"wait_s={clock.sleeps_s[0]:.3f} failing_s=0.000"
+    assert retry == f'retry attempt=1 {told} error=OFF-1501 why="broker 1 is gone"'
+    assert gave_up.startswith("gave_up attempts=1 failing_s=0.0")

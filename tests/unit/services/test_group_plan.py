@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,3 +113,21 @@ def test_unchanged_offsets_are_kept_within_the_log_of_the_target() -> None:
         (20, "above"),
     ]
     assert (mapping.target("old"), mapping.target("gone"), mapping.offset_map("old", 1)) == ("new", None, None)
+
+
+def test_offsets_that_had_to_be_moved_into_the_log_are_a_line_for_each_partition(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="offsite")
+    rows = {"a": (0, 1), "b": (0, 1), "c": (10, 2000)}
+    groups = {
+        name: group(name, "t", CommittedOffset(1, below), CommittedOffset(2, above))
+        for name, (below, above) in rows.items()
+    }
+    translate(groups, Shifted())
+    below, above = (f"committed {how} what the target holds: they go to its" for how in ("below", "above"))
+    assert caplog.messages == [
+        f'clamp topic=t partition=1 groups=2 how=below why="{below} start"',
+        f'clamp topic=t partition=2 groups=2 how=below why="{below} start"',
+        f'clamp topic=t partition=2 groups=1 how=above why="{above} end"',
+    ]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 import pytest
@@ -79,6 +80,16 @@ def test_what_is_asked_for_may_not_go_with_old_offsets() -> None:
     assert "other partitions" in reason(state, repartition=parse_partition_counts(["t=3"]))
     assert "picked by their dates" in reason(state, until_ms=5)
     assert reason(state, until_ms=6) == ""
+
+
+def test_falling_back_to_new_offsets_is_a_line_with_the_reason_and_asking_for_them_is_none(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="offsite")
+    decided(backup(shape("t")), until_ms=5)
+    decided(backup(shape("t")), "translate")
+    why = "records are picked by their dates, which leaves gaps"
+    assert caplog.messages == [f'fall_back to=translate topic=t target=t why="{why}"']
 
 
 def test_transactions_that_would_take_hours_are_replayed_only_when_asked_for() -> None:

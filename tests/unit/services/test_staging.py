@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,9 +8,10 @@ import pytest
 from offsite.model.selection import TopicSelection
 from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
-from offsite.services.staging import Staging, open_staging
+from offsite.services.staging import Staging, open_staging, staging_copies
 
 EVERYTHING = TopicSelection(include=("*",))
+DAY_MS = 24 * 3_600_000
 
 
 @pytest.fixture(autouse=True)
@@ -47,3 +49,23 @@ def test_in_a_repository_that_was_given_only_the_copy_is_removed(tmp_path: Path)
     assert mine.backups() == ("nightly", staging.backup)
     staging.remove()
     assert mine.backups() == ("nightly",)
+
+
+def test_copies_that_nobody_adds_to_are_found_in_the_repository_and_in_the_cache(tmp_path: Path, cache: Path) -> None:
+    place = tmp_path / "repository"
+    mine = Repository.init(open_store(str(place)))
+    mine.create_backup("nightly", cluster_id="c", selection=EVERYTHING)
+    given, own = (open_staging(where, format_name="avro", archive="/a") for where in (str(place), None))
+    fill(given)
+    fill(own)
+    assert list(staging_copies(mine, quiet_for_ms=DAY_MS)) == []
+    for path in (*place.rglob("*"), *cache.rglob("*")):
+        os.utime(path, (0, path.stat().st_mtime - 2 * DAY_MS / 1000))
+    assert own.folder is not None
+    places = [copy for copy, _ in staging_copies(mine, quiet_for_ms=DAY_MS)]
+    assert places == [f"{place}/backups/{given.backup}/", str(own.folder)]
+
+
+def test_a_cache_that_is_not_there_holds_no_copies(tmp_path: Path) -> None:
+    mine = Repository.init(open_store(str(tmp_path / "repository")))
+    assert list(staging_copies(mine, quiet_for_ms=DAY_MS)) == []

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from offsite.model.clock import SystemClock
+from offsite.model.errors import KafkaUnreachable
+from offsite.pipeline.attempt import Envelope, attempt
+from offsite.pipeline.jobs import TaskJobs
+from tests.spark_tasks import double
+
+POISONED = "Job aborted: Task 0 in stage 1.0 failed 4 times, most recent failure: ExecutorLostFailure (worker lost)"
+
+
+class PlayedJob:
+    """Hands out envelopes, then ends as told."""
+
+    def __init__(self, envelopes: Sequence[Envelope[Any]], error: Exception | None = None) -> None:
+        self._envelopes, self._error = envelopes, error
+
+    def events(self) -> Iterator[Envelope[Any]]:
+        yield from self._envelopes
+        if self._error is not None:
+            raise self._error
+
+    def cancel(self) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def _heard(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="offsite")
+
+
+def lose_the_broker(_: int) -> None:
+    raise KafkaUnreachable("broker 1 is gone", hint="")
+
+
+def envelope(index: int, function: Callable[[int], Any], *, number: int = 1) -> Envelope[Any]:
+    return attempt(index, 1, function, is_last_attempt=True, number=number)
+
+
+def run(*jobs: PlayedJob, tasks: int) -> None:
+    played = iter(jobs)
+    open_job: Any = lambda _: next(played)
+    TaskJobs(list(range(tasks)), open_job, on_progress=None, keep_going=True, clock=SystemClock()).run()
+
+
+def test_the_traceback_of_a_failed_task_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    run(PlayedJob([envelope(0, lose_the_broker, number=4)]), tasks=1)
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    why = 'why="KafkaUnreachable: broker 1 is gone"'
+    assert record.getMessage() == f"task_failed task=0 attempts=4 error=OFF-1501 {why}"
+    assert "lose_the_broker" in (record.exc_text or "")
+
+
+def test_a_task_that_was_repeated_is_a_line_even_when_no_note_came(caplog: pytest.LogCaptureFixture) -> None:
+    run(PlayedJob([envelope(0, double, number=2), envelope(1, double)]), tasks=2)
+    assert caplog.messages == ['task_repeated task=0 attempts=2 why="an attempt before it failed or lost its worker"']
+
+
+def test_a_task_that_ends_each_worker_is_named_and_so_is_the_job_that_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    run(PlayedJob([], RuntimeError(POISONED)), PlayedJob([envelope(1, double)]), tasks=2)
+    failed, repeated = caplog.messages
+    assert failed.startswith("task_failed task=0 error=OFF-")
+    assert "it ended its worker every time" in failed
+    assert repeated == 'job_repeated tasks=1 why="Spark gave them up together with task 0"'
