@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from offsite.model.errors import DamagedBatch, KafkaUnreachable
+from offsite.model.journal import decided
 from offsite.pipeline import meter
 
 PATIENCE_S = 60.0
@@ -48,6 +49,13 @@ def always_damaged(task: Attempted) -> None:
 
 def unreachable_at_first(task: Attempted) -> int:
     if (number := attempt(task)) <= task.bad_attempts:
+        raise KafkaUnreachable(f"attempt {number}", hint="")
+    return number
+
+
+def decide_and_be_unreachable_at_first(task: Attempted) -> int:
+    decided("hole", topic="orders", partition=3, why=f"attempt {attempt(task)}")
+    if (number := len(task.log.read_text().splitlines())) <= task.bad_attempts:
         raise KafkaUnreachable(f"attempt {number}", hint="")
     return number
 

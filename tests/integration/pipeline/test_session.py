@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -101,6 +102,20 @@ def test_a_task_that_kills_each_worker_fails_alone(runner: Runner, tmp_path: Pat
 def test_a_foreign_error_says_what_it_was(runner: Runner) -> None:
     with pytest.raises(SparkFailed, match="ZeroDivisionError: division by zero"):
         runner.run([1], spark_tasks.divide_by_zero)
+
+
+def test_what_workers_decide_and_why_attempts_failed_reaches_the_log(
+    runner: Runner, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="offsite")
+    runner.run([Attempted(log=tmp_path / "log", bad_attempts=1)], spark_tasks.decide_and_be_unreachable_at_first)
+    assert caplog.messages == [
+        'hole task=0 topic=orders partition=3 why="attempt 1"',
+        'attempt_failed task=0 attempt=1 why="KafkaUnreachable: attempt 1"',
+        'hole task=0 topic=orders partition=3 why="attempt 2"',
+        'task_repeated task=0 attempts=2 why="an attempt before it failed or lost its worker"',
+    ]
+    assert "decide_and_be_unreachable_at_first" in (caplog.records[1].exc_text or "")
 
 
 def test_progress_counts_tasks_up_to_all_of_them(runner: Runner) -> None:

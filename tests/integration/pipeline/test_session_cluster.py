@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -63,6 +64,20 @@ def test_errors_cross_the_cluster(runner: Runner) -> None:
 def test_a_killed_worker_of_an_executor_is_replaced(runner: Runner, tmp_path: Path) -> None:
     tasks = [Attempted(log=tmp_path / str(number), bad_attempts=number % 2) for number in range(4)]
     assert runner.run(tasks, spark_tasks.killed_at_first) == [1, 2, 1, 2]
+
+
+def test_what_workers_decide_and_why_attempts_failed_reaches_the_log_from_a_cluster_too(
+    runner: Runner, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="offsite")
+    runner.run([Attempted(log=tmp_path / "log", bad_attempts=1)], spark_tasks.decide_and_be_unreachable_at_first)
+    assert caplog.messages == [
+        'hole task=0 topic=orders partition=3 why="attempt 1"',
+        'attempt_failed task=0 attempt=1 why="KafkaUnreachable: attempt 1"',
+        'hole task=0 topic=orders partition=3 why="attempt 2"',
+        'task_repeated task=0 attempts=2 why="an attempt before it failed or lost its worker"',
+    ]
+    assert "decide_and_be_unreachable_at_first" in (caplog.records[1].exc_text or "")
 
 
 def test_a_task_that_kills_each_worker_fails_alone_on_a_cluster_too(runner: Runner, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 import urllib.error
@@ -136,11 +137,15 @@ def test_an_outcome_that_cannot_be_known_says_so(store: CloudStore, proxy: Lossy
     assert store.get("k") == b"content"
 
 
-def test_a_commit_whose_answer_was_lost_is_ours_and_the_next_run_goes_on(store: CloudStore, proxy: LossyProxy) -> None:
+def test_a_commit_whose_answer_was_lost_is_ours_and_the_next_run_goes_on(
+    store: CloudStore, proxy: LossyProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="offsite")
     backup = new_backup(store)
     for _ in range(3):
         proxy.lose_answers = 1
         run_once(backup)
+    assert [line.split()[2] for line in caplog.messages if line.startswith("put_settled")] == ["result=SAME"] * 3
     base = backup.state()
     run_once(backup)
     with pytest.raises(CommitLost):
