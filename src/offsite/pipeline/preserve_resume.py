@@ -20,11 +20,14 @@ from offsite.log.filler import is_filler
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.record import Record
 from offsite.log.records import decode
+from offsite.model.check import check
 from offsite.model.errors import TargetNotEmpty, TransactionLost
 from offsite.pipeline.preserve_pieces import Data, Outcome, Piece
 
 COMPARED_BATCHES = 8
 """The last ones: whoever else wrote into the partition did so at its end."""
+COMPARED_OUTCOMES = 65_536
+"""The last ones: more transactions than one partition ever has open at once, and less than 15 MB."""
 
 
 class PassedOver:
@@ -32,7 +35,7 @@ class PassedOver:
 
     def __init__(self) -> None:
         self._first_offsets: dict[int, int] = {}
-        self._outcomes: dict[int, bool] = {}
+        self._outcomes: deque[Outcome] = deque(maxlen=COMPARED_OUTCOMES)
         self._last_data: deque[Data] = deque(maxlen=COMPARED_BATCHES)
         self.has_transactions = False
         """Whether any may have been used: markers fill gaps, too."""
@@ -43,9 +46,9 @@ class PassedOver:
                 self._last_data.append(piece)
                 if producer_id is not None:
                     self._first_offsets.setdefault(producer_id, start)
-            case Outcome(start=start, producer_id=producer_id, committed=committed):
+            case Outcome(producer_id=producer_id):
                 self._first_offsets.pop(producer_id, None)
-                self._outcomes[start] = committed
+                self._outcomes.append(piece)
         self.has_transactions |= not isinstance(piece, Data) or piece.producer_id is not None
 
     def take_up(self, recovered: Mapping[int, Slot], target: TopicPartition) -> dict[int, Slot]:
@@ -60,24 +63,23 @@ class PassedOver:
     def check_end(self, router: Router, target: TopicPartition, *, end: int, transactions: int) -> None:
         """Compare the last batches of the target, which ends at `end`, and as many of its last offsets as
         `transactions` might have been ended by others. Raises `TransactionLost`, `TargetNotEmpty`."""
+        check(transactions <= COMPARED_OUTCOMES, f"{transactions} transactions open at once in {target}")
+        outcomes = {piece.start: piece.committed for piece in self._outcomes}
         data = {piece.start: piece for piece in self._last_data}
         since = min(data, default=end)
         first = max(0, min(since, end - transactions))
         log_range = LogRange(topic=target.topic, partition=target.partition, start=first, end=end)
         for batch, header in _batches(router, log_range):
             if header.is_control:
-                self._check_outcome(batch, header, target)
+                marker = control_type(batch, header)
+                committed = marker is not None and marker.kind == "commit"
+                if outcomes.get(header.base_offset, committed) != committed:
+                    raise _lost(target)
             elif header.base_offset >= since and not _is_the_same(data.get(header.base_offset), batch, header):
                 raise TargetNotEmpty(
                     f"{target} holds records at {header.base_offset} that this restore did not write",
                     hint="stop whatever else writes to it; delete the topic and run the same command again",
                 )
-
-    def _check_outcome(self, batch: memoryview, header: BatchHeader, target: TopicPartition) -> None:
-        marker = control_type(batch, header)
-        committed = marker is not None and marker.kind == "commit"
-        if self._outcomes.get(header.base_offset, committed) != committed:
-            raise _lost(target)
 
 
 def _batches(router: Router, log_range: LogRange) -> Iterator[tuple[memoryview, BatchHeader]]:

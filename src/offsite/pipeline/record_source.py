@@ -108,16 +108,19 @@ class ClusterRecords:
         transactions has none."""
         indexer = TransactionIndexer()
         behind = replace(log_range, start=log_range.end, end=max(task.high_watermark, log_range.end))
+        view = CommittedView(end_offset=behind.end)
         for item in self._read(task, log_range):
             if isinstance(item, Chunk):
                 indexer.feed(item.data, item.batches)
+                view.take(indexer.drain())
         if _is_open(indexer, log_range.end):
             for item in self._read(task, behind):
                 if isinstance(item, Chunk):
                     indexer.feed(item.data, item.batches)
+                    view.take(indexer.drain())
                 if not _is_open(indexer, log_range.end):
                     break
-        return CommittedView(indexer.markers, end_offset=behind.end)
+        return view
 
     def _read(self, task: ExportTask, log_range: LogRange) -> Iterator[Chunk | Hole | Gap]:
         topic_id = UUID(task.topic_id) if task.topic_id else None

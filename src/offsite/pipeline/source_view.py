@@ -79,6 +79,9 @@ class SourceView:
 
 def committed_view(partition: PartitionRestore, store: Store) -> CommittedView:
     """The outcomes of the partition's transactions as they were at its end."""
-    transactional = [segment for segment in partition.segments if segment.has_transactions]
-    markers = [m for s in transactional for m in SegmentReader(store=store, segment=s).index().markers]
-    return CommittedView(markers, end_offset=partition.end)
+    view = CommittedView(end_offset=partition.end)
+    for segment in partition.segments:
+        if segment.has_transactions:
+            for markers in SegmentReader(store=store, segment=segment).markers():
+                view.take(markers)
+    return view

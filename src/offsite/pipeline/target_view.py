@@ -50,7 +50,9 @@ class TargetView:
         partitions with transactions pay for it."""
         indexer = TransactionIndexer()
         rest = LogRange(topic=self._range.topic, partition=self._range.partition, start=start, end=self._range.end)
+        view = CommittedView(end_offset=self._range.end)
         for item in PartitionReader(self._router).read(rest):
             if isinstance(item, Chunk):
                 indexer.feed(item.data, item.batches)
-        return CommittedView(indexer.markers, end_offset=self._range.end)
+                view.take(indexer.drain())
+        return view

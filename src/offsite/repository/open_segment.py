@@ -130,7 +130,10 @@ class OpenSegment:
         if len(self._frames) < 2 and not self._has_transactions:
             return None
         index = SegmentIndex(
-            segment_key=self.key, frames=tuple(self._frames), markers=tuple(self._transactions.markers)
+            segment_key=self.key,
+            frames=tuple(self._frames),
+            markers=self._transactions.markers,
+            open=tuple(self._transactions.open_transactions),
         )
         data = encode_index(index)
         _check_ours(self._store.put_if_absent(index_key(self.key), data), index_key(self.key))

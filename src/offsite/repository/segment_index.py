@@ -2,24 +2,29 @@
 
 Stored as zstd-compressed JSON: {"format": 1, "segment": key, "frames": [[first offset, raw position, stored position,
 maximum timestamp, CRC32C of the raw bytes], ...], "markers": [[offset, producer id, producer epoch, 1 if committed,
-first offset of its data or -1], ...]}. A segment of one frame without transactions has none. It can be rebuilt from
-the segment.
+first offset of its data or -1], ...], "open": [[producer id, base offset of its first batch, of its last], ...]}.
+A segment of one frame without transactions has none. It can be rebuilt from the segment.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import starmap
 
 import zstandard
 
-from offsite.log.transactions import Marker
+from offsite.log.markers import Marker, Markers
+from offsite.log.transactions import OpenTransaction
 from offsite.model.errors import DamagedObject
-from offsite.model.size import MIB
-from offsite.repository.json_object import FORMAT, encode_canonical, parse_json_object
+from offsite.model.size import KIB, MIB
+from offsite.repository.json_object import FORMAT, JsonObject, JsonValue, encode_canonical, parse_json_object
+from offsite.repository.marker_text import MarkerText, insert_markers
 
 _MAX_INDEX_BYTES = 512 * MIB
+_BLOCK_BYTES = 256 * KIB
 _LEVEL = 3
 
 
@@ -39,11 +44,13 @@ class Frame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentIndex:
-    """What the sidecar of `segment_key` says; no frames and no markers for a segment that needs none."""
+    """What the sidecar of `segment_key` says; no frames and no markers for a segment that needs none. `open`: the
+    transactions with data in the segment and no marker after it; None: written before that was told."""
 
     segment_key: str
     frames: tuple[Frame, ...]
-    markers: tuple[Marker, ...] = ()
+    markers: Markers = field(default_factory=Markers)
+    open: tuple[OpenTransaction, ...] | None = None
 
     def frame_of(self, offset: int) -> int:
         """The number of the last frame that begins at or before `offset`; 0 when none does."""
@@ -56,37 +63,75 @@ class SegmentIndex:
 
 
 def encode_index(index: SegmentIndex) -> bytes:
-    frames = [[f.first_offset, f.raw_position, f.stored_position, f.timestamp_max_ms, f.raw_crc] for f in index.frames]
-    markers = [[m.offset, m.producer_id, m.producer_epoch, int(m.committed), m.first_offset] for m in index.markers]
-    plain = encode_canonical({"format": FORMAT, "segment": index.segment_key, "frames": frames, "markers": markers})
+    fields: dict[str, JsonValue] = {
+        "format": FORMAT,
+        "segment": index.segment_key,
+        "frames": [
+            [f.first_offset, f.raw_position, f.stored_position, f.timestamp_max_ms, f.raw_crc] for f in index.frames
+        ],
+        "markers": [],
+    }
+    if index.open is not None:
+        fields["open"] = [[each.producer_id, each.first_offset, each.last_offset] for each in index.open]
+    plain = insert_markers(encode_canonical(fields), index.markers)
     return zstandard.ZstdCompressor(level=_LEVEL).compress(plain)
 
 
-def decode_index(data: bytes, *, key: str) -> SegmentIndex:
+def decode_index(data: bytes, *, key: str, with_markers: bool = True) -> SegmentIndex:
     """Read the index object `key`. Raises `DamagedObject`, `FormatTooNew`."""
-    try:
-        plain = zstandard.ZstdDecompressor().decompress(data, max_output_size=_MAX_INDEX_BYTES)
-    except zstandard.ZstdError as error:
-        raise _damaged(f"{key}: {error}") from error
-    item = parse_json_object(plain, source=key, damaged=_damaged)
+    text = MarkerText(_blocks(data))
+    markers = Markers()
+    with _refused_as_damage(key):
+        for part in text.markers(wanted=with_markers):
+            markers.extend(part)
+    item = parse_json_object(text.rest, source=key, damaged=_damaged)
     frames = tuple(
         Frame(first_offset=first, raw_position=raw, stored_position=stored, timestamp_max_ms=time_ms, raw_crc=crc)
         for first, raw, stored, time_ms, crc in item.integer_rows("frames", width=5)
     )
     if not frames:
         raise _damaged(f"{key}: no frames")
-    markers = tuple(_marker(row) for row in item.integer_rows("markers", width=5))
-    return SegmentIndex(segment_key=item.text("segment"), frames=frames, markers=markers)
+    markers.extend(_other_markers(item))
+    return SegmentIndex(segment_key=item.text("segment"), frames=frames, markers=markers, open=_open(item))
 
 
-def _marker(row: Iterable[int]) -> Marker:
-    offset, producer_id, producer_epoch, committed, first_offset = row
-    return Marker(
-        offset=offset,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        committed=bool(committed),
-        first_offset=first_offset,
+def decode_markers(data: bytes, *, key: str) -> Iterator[Markers]:
+    """Its markers alone, a part after the other, of an object that is known to be whole. Raises as `decode_index`."""
+    text = MarkerText(_blocks(data))
+    with _refused_as_damage(key):
+        yield from text.markers()
+    yield _other_markers(parse_json_object(text.rest, source=key, damaged=_damaged))
+
+
+@contextmanager
+def _refused_as_damage(key: str) -> Iterator[None]:
+    try:
+        yield
+    except (zstandard.ZstdError, ValueError) as error:
+        raise _damaged(f"{key}: {error}") from error
+
+
+def _other_markers(item: JsonObject) -> Markers:
+    """Those that are left: of text in another form than ours."""
+    return Markers(starmap(Marker, item.integer_rows("markers", width=5)))
+
+
+def _blocks(data: bytes) -> Iterator[bytes]:
+    read_bytes = 0
+    with zstandard.ZstdDecompressor().stream_reader(data) as reader:
+        while block := reader.read(_BLOCK_BYTES):
+            read_bytes += len(block)
+            if read_bytes > _MAX_INDEX_BYTES:
+                raise ValueError(f"larger than {_MAX_INDEX_BYTES} bytes")
+            yield block
+
+
+def _open(item: JsonObject) -> tuple[OpenTransaction, ...] | None:
+    if "open" not in item.fields:
+        return None
+    return tuple(
+        OpenTransaction(producer_id=producer_id, first_offset=first, last_offset=last)
+        for producer_id, first, last in item.integer_rows("open", width=3)
     )
 
 

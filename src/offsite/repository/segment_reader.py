@@ -16,12 +16,13 @@ from crc32c import crc32c
 
 from offsite.log.batch import scan, verify_crc
 from offsite.log.chunk import Chunk
+from offsite.log.markers import Markers
 from offsite.model.errors import Damaged, DamagedObject
 from offsite.model.journal import warned
 from offsite.model.size import MIB
 from offsite.repository.segment import Compression, Segment
 from offsite.repository.segment_body import HASH_NAME, content_hash
-from offsite.repository.segment_index import SegmentIndex, decode_index
+from offsite.repository.segment_index import SegmentIndex, decode_index, decode_markers
 from offsite.repository.store import Store
 
 _PIECE_BYTES = 4 * MIB
@@ -45,22 +46,24 @@ class SegmentReader:
     store: Store
     segment: Segment
 
-    def index(self) -> SegmentIndex:
-        """Frames and transaction markers; empty for a segment that needs no sidecar.
+    def index(self, *, with_markers: bool = True) -> SegmentIndex:
+        """Frames and transaction markers (40 bytes each); empty for a segment that needs no sidecar.
 
         Raises `DamagedObject` when the sidecar should be there and is not whole.
         """
         segment = self.segment
         if segment.index_key is None:
             return SegmentIndex(segment_key=segment.key, frames=())
-        data = self.store.get(segment.index_key)
-        if data is None or content_hash(data) != segment.index_hash:
-            problem = "is missing" if data is None else "does not have its recorded hash"
-            raise damaged_segment(segment, f"its index {segment.index_key} {problem}")
-        index = decode_index(data, key=segment.index_key)
+        index = decode_index(self._index_data(), key=segment.index_key, with_markers=with_markers)
         if index.segment_key != segment.key:
             raise damaged_segment(segment, f"its index belongs to {index.segment_key}")
         return index
+
+    def markers(self) -> Iterator[Markers]:
+        """The index's markers alone, a part after the other, so that memory does not grow with them. Raises as
+        `index`."""
+        if self.segment.index_key is not None:
+            yield from decode_markers(self._index_data(), key=self.segment.index_key)
 
     def chunks(self, *, start: int | None = None, end: int | None = None) -> Iterator[Chunk]:
         """The batches with a base offset in `[start, end)`, all by default, in order.
@@ -82,9 +85,17 @@ class SegmentReader:
             if (clipped := _clipped(chunk, low, high)).batches:
                 yield clipped
 
+    def _index_data(self) -> bytes:
+        segment = self.segment
+        data = self.store.get(str(segment.index_key))
+        if data is None or content_hash(data) != segment.index_hash:
+            problem = "is missing" if data is None else "does not have its recorded hash"
+            raise damaged_segment(segment, f"its index {segment.index_key} {problem}")
+        return data
+
     def _frames(self) -> SegmentIndex | None:
         try:
-            index = self.index()
+            index = self.index(with_markers=False)
         except DamagedObject as error:
             warned("index_unusable", key=self.segment.index_key, why=error.message)
             return None

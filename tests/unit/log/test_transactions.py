@@ -74,7 +74,7 @@ INTERLEAVED: list[Step] = [
 
 def test_interleaved_transactions_each_get_their_own_marker() -> None:
     indexer = indexed(INTERLEAVED)
-    assert indexer.markers == [
+    assert list(indexer.markers) == [
         marker(4, 2, committed=False, first_offset=1),
         marker(6, 1, committed=True, first_offset=0),
         marker(8, 2, committed=True, first_offset=5),
@@ -112,7 +112,7 @@ def test_a_fenced_producer_is_ended_by_a_marker_of_a_higher_epoch() -> None:
 
 
 def test_a_transaction_that_began_before_the_indexed_range_has_no_known_start() -> None:
-    assert indexed([(1, "commit"), (1, "data")]).markers == [marker(0, 1, committed=True)]
+    assert list(indexed([(1, "commit"), (1, "data")]).markers) == [marker(0, 1, committed=True)]
 
 
 def test_an_emptied_control_batch_is_passed_over() -> None:
@@ -122,7 +122,7 @@ def test_an_emptied_control_batch_is_passed_over() -> None:
     emptied[57:61] = bytes(4)
     indexer = TransactionIndexer()
     indexer.feed(emptied, scan(emptied))
-    assert indexer.markers == []
+    assert list(indexer.markers) == []
     assert headers[0].is_control
 
 

@@ -8,11 +8,12 @@ only where its first batch in the new segments does not have the sequence number
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from offsite.log.batch import BatchHeader
+from offsite.log.markers import Marker
 from offsite.log.record_arrow import ArrowColumns
-from offsite.log.transactions import Marker
 from offsite.pipeline import meter
 from offsite.pipeline.cutoff import Cutoff
 from offsite.pipeline.source_view import VisibleBatch
@@ -50,7 +51,7 @@ def _floors(task: EndedTask, log: CommitLog) -> dict[int, int]:
     """By producer id: from which offset on its records before the new segments belong to what was committed in them."""
     first: dict[int, tuple[Segment, Marker]] = {}
     for segment in task.new:
-        for marker in SegmentReader(store=log.store, segment=segment).index().markers:
+        for marker in chain.from_iterable(SegmentReader(store=log.store, segment=segment).markers()):
             if marker.offset < task.partition_end:
                 first.setdefault(marker.producer_id, (segment, marker))
     pending = {
@@ -62,9 +63,9 @@ def _floors(task: EndedTask, log: CommitLog) -> dict[int, int]:
     for segment in reversed(task.earlier):
         if not pending - set(floors):
             break
-        for marker in reversed(SegmentReader(store=log.store, segment=segment).index().markers):
-            if marker.producer_id in pending:
-                floors.setdefault(marker.producer_id, marker.offset + 1)
+        markers = chain.from_iterable(SegmentReader(store=log.store, segment=segment).markers())
+        last = {marker.producer_id: marker.offset for marker in markers if marker.producer_id in pending}
+        floors |= {producer: offset + 1 for producer, offset in last.items() if producer not in floors}
     return {producer: floors.get(producer, 0) for producer in pending}
 
 

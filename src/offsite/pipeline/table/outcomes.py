@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from offsite.log.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
-from offsite.log.transactions import CommittedView, Marker
+from offsite.log.transactions import CommittedView
 from offsite.repository.segment import Segment
 from offsite.repository.segment_reader import SegmentReader
 from offsite.repository.store import Store
@@ -21,10 +21,9 @@ class Outcomes:
     count: those transactions were undecided at the restore point, and are not seen."""
 
     def __init__(self, segments: Iterable[Segment], *, store: Store, end: int) -> None:
-        self._store, self._end = store, end
+        self._store = store
         self._unread = deque(segment for segment in segments if segment.has_transactions)
-        self._markers: list[Marker] = []
-        self._view = CommittedView((), end_offset=end)
+        self._view = CommittedView(end_offset=end)
 
     def is_visible(self, header: BatchHeader) -> bool:
         """Whether the records of the batch are seen; those of a control batch never are. Raises `DamagedObject`, and
@@ -39,5 +38,5 @@ class Outcomes:
 
     def _read_next(self) -> None:
         reader = SegmentReader(store=self._store, segment=self._unread.popleft())
-        self._markers += reader.index().markers
-        self._view = CommittedView(self._markers, end_offset=self._end)
+        for markers in reader.markers():
+            self._view.take(markers)
