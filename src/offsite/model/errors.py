@@ -316,6 +316,12 @@ class NotRepresentable(Refused):
     id = "OFF-1440"
 
 
+class OverwritingStore(Refused):
+    """The store ignores that a put is create-only: a commit could overwrite another one, and history would be lost."""
+
+    id = "OFF-1450"
+
+
 class RestoreRefused(Refused):
     """Several checks before a restore said no; the message lists all of them."""
 

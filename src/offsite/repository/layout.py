@@ -2,6 +2,7 @@
 
     offsite.json                                                repository id, format version
     clock                                                       empty; overwritten to learn the time of an object store
+    probes/create-only                                          put again and again, to see that it is refused
     backups/<backup>/backup.json                                source, selection, options: written once
     backups/<backup>/commits/<seq:020>.json                     the commit log, create-only
     backups/<backup>/catalog/<seq:020>.parquet                  folded segments and positions (rebuildable)
@@ -29,6 +30,7 @@ from offsite.model.names import check_backup_name, check_topic_name
 
 ROOT_KEY = "offsite.json"
 CLOCK_KEY = "clock"
+PROBE_KEY = "probes/create-only"
 BACKUPS_PREFIX = "backups/"
 
 _MAX_TOPIC_IN_FILE_NAME = 180

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from offsite.model.errors import BackupExists, BackupNotFound, RepositoryExists, RepositoryNotFound
+from offsite.model.errors import BackupExists, BackupNotFound, RepositoryExists, RepositoryNotFound, StoreDenied
+from offsite.model.journal import warned
 from offsite.model.names import check_backup_name
 from offsite.model.selection import TopicSelection
 from offsite.model.version import __version__
 from offsite.repository.attempt import random_repository_id
 from offsite.repository.backup import Backup
+from offsite.repository.create_only import check_create_only
 from offsite.repository.descriptor import (
     BackupDescriptor,
     RepositoryDescriptor,
@@ -29,13 +31,17 @@ class Repository:
 
     @classmethod
     def init(cls, store: Store, *, repository_id: str | None = None) -> Repository:
-        """Make a new repository. Raises `RepositoryExists` when there is one; nothing is changed then."""
+        """Make a new repository. Raises `RepositoryExists` when there is one, `OverwritingStore` when the store does
+        not keep create-only puts apart; nothing is changed then."""
         store.prepare()
+        if store.head(ROOT_KEY) is not None:
+            raise _exists(store)
+        check_create_only(store)
         descriptor = RepositoryDescriptor(
             repository_id=repository_id or random_repository_id(), created_at_ms=store.now_ms(), created_by=__version__
         )
         if store.put_if_absent(ROOT_KEY, encode_repository(descriptor)) is PutResult.OTHER:
-            raise RepositoryExists(f"{store.url} is a repository already", hint="go on with: offsite backup run")
+            raise _exists(store)
         return cls(store=store, descriptor=descriptor)
 
     @classmethod
@@ -66,7 +72,8 @@ class Repository:
     ) -> Backup:
         """Make backup `name`, or open it when it is there with the same source, selection and options.
 
-        Raises `BackupExists` when it is there with others, `BadName`.
+        Every run of a backup comes by here, so this is where a store is checked that the repository was moved to.
+        Raises `BackupExists` when it is there with others, `BadName`, `OverwritingStore`.
         """
         descriptor = BackupDescriptor(
             name=check_backup_name(name),
@@ -76,6 +83,7 @@ class Repository:
             options=tuple(sorted(options)),
             fidelity=fidelity,
         )
+        self._check_store()
         key = BackupLayout(backup=name).descriptor_key
         if self.store.put_if_absent(key, encode_backup(descriptor)) is not PutResult.OTHER:
             return Backup(store=self.store, descriptor=descriptor)
@@ -90,6 +98,12 @@ class Repository:
             raise BackupNotFound(f"no backup {name!r} in {self.store.url} (there: {known})", hint="see: offsite list")
         return Backup(store=self.store, descriptor=decode_backup(data, key=key))
 
+    def _check_store(self) -> None:
+        try:
+            check_create_only(self.store)
+        except StoreDenied as error:  # rights that were given before there was such a check
+            warned("unchecked", why=error.message, store=self.store.url)
+
     def _same_or_refused(self, wanted: BackupDescriptor) -> Backup:
         found = self.backup(wanted.name)
         if replace(found.descriptor, created_at_ms=wanted.created_at_ms) != wanted:
@@ -99,6 +113,10 @@ class Repository:
                 hint="run it with the same cluster and topics, or choose another name",
             )
         return found
+
+
+def _exists(store: Store) -> RepositoryExists:
+    return RepositoryExists(f"{store.url} is a repository already", hint="go on with: offsite backup run")
 
 
 def _past(names: list[str]) -> str:

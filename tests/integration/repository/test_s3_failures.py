@@ -12,11 +12,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from offsite.model.errors import CommitLost, PutOutcomeUnknown, StoreDenied, StoreUnreachable
+from offsite.model.errors import CommitLost, OverwritingStore, PutOutcomeUnknown, StoreDenied, StoreUnreachable
+from offsite.repository.layout import PROBE_KEY
 from offsite.repository.object_store import CloudStore
 from offsite.repository.open_store import open_store
+from offsite.repository.repository import Repository
 from offsite.repository.store import PutResult
-from tests.backups import PARTITIONS, STEP, commit_next, content, new_backup, run_once
+from tests.backups import PARTITIONS, SELECTION, STEP, commit_next, content, new_backup, run_once
 from tests.batches import make_log
 from tests.s3_servers import ENVIRONMENT, moto_server, new_s3_store
 
@@ -25,7 +27,8 @@ _PASSED_ON = frozenset({"etag", "last-modified", "content-type", "content-range"
 
 class LossyProxy(ThreadingHTTPServer):
     """Passes requests to `upstream`. `lose_answers` PUTs are carried out and not answered; `refuse` answers every
-    request with that status instead; `dead_after_put` drops everything once a PUT went through."""
+    request with that status instead; `dead_after_put` drops everything once a PUT went through; `unconditional` makes
+    every put an overwriting one, as some servers do."""
 
     daemon_threads = True
 
@@ -36,6 +39,7 @@ class LossyProxy(ThreadingHTTPServer):
         self.refuse = 0
         self.dead_after_put = False
         self.dead = False
+        self.unconditional = False
 
     @property
     def endpoint(self) -> str:
@@ -55,6 +59,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(self.server.refuse, b"", {})
             return
         headers = {name: value for name, value in self.headers.items() if name.lower() != "content-length"}
+        if self.server.unconditional:
+            headers = {name: value for name, value in headers.items() if name.lower() != "if-none-match"}
         headers.setdefault("Content-Type", "application/octet-stream")  # else urllib calls it a form
         request = urllib.request.Request(
             self.server.upstream + self.path, data=body or None, headers=headers, method=self.command
@@ -178,6 +184,26 @@ def test_a_server_that_denies_is_denied(store: CloudStore, proxy: LossyProxy, st
         with pytest.raises(StoreDenied) as caught:
             act()
         assert "test-secret" not in caught.value.message
+
+
+def test_a_store_that_overwrites_all_the_same_gets_no_repository(store: CloudStore, proxy: LossyProxy) -> None:
+    proxy.unconditional = True
+    with pytest.raises(OverwritingStore, match="create-only"):
+        Repository.init(store)
+    assert [info.key for info in store.list("")] == [PROBE_KEY]
+    proxy.unconditional = False
+    Repository.init(store).create_backup("b", cluster_id="c", selection=SELECTION)
+
+
+def test_a_repository_that_was_moved_to_such_a_store_takes_no_backup(store: CloudStore, proxy: LossyProxy) -> None:
+    repository = Repository.init(store)
+    run_once(repository.create_backup("b", cluster_id="c", selection=SELECTION))
+    before = {info.key: store.get(info.key) for info in store.list("backups/")}
+    proxy.unconditional = True
+    for name in ("b", "new"):
+        with pytest.raises(OverwritingStore):
+            repository.create_backup(name, cluster_id="c", selection=SELECTION)
+    assert {info.key: store.get(info.key) for info in store.list("backups/")} == before
 
 
 def test_a_missing_bucket_and_a_dead_endpoint_are_unreachable(upstream: str) -> None:
