@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from offsite.kafka.transactions import TIMEOUTS_MS
+from offsite.model.time import format_duration
 from offsite.pipeline.preserve_pieces import first_offset
 from offsite.pipeline.restore_plan import PartitionRestore
+from offsite.pipeline.slow_transaction import MARKER_S, TRANSACTION_S, SlowTransaction
 from offsite.pipeline.target_topic import TargetTopic
 
 MARKER_GAPS_MAX = 20_000
@@ -20,9 +23,10 @@ AUTO_EXTRA_MAX_S = 120.0
 PARTITIONS_AT_ONCE = 4
 """How many partitions are taken to be written at the same time: few, so that estimates are not too low."""
 
+TRANSACTION_OPEN_MAX_S = TIMEOUTS_MS[0] / 1000
+"""How long a replayed transaction may stay open before the brokers end it."""
+
 HEAD_OFFSETS_PER_S = 4_000_000
-TRANSACTION_S = 0.015
-MARKER_S = 0.002
 TOMBSTONE_OFFSETS_PER_S = 1_000
 """Measured on two busy cores. Tombstones come as one batch for each gap; gaps of one are the worst."""
 
@@ -38,13 +42,15 @@ class Filler(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreservedPartition:
     """One partition and what its offsets cost: `head_offsets` below its first batch, `gap_offsets` without a record in
-    it (as far as segments tell; `filler` takes them), `outcomes` of transactions to replay."""
+    it (as far as segments tell; `filler` takes them), `outcomes` of transactions to replay. `slow`: one of them would
+    stay open longer than brokers let it."""
 
     chain: PartitionRestore
     head_offsets: int
     gap_offsets: int
     outcomes: int
     filler: Filler
+    slow: SlowTransaction | None = None
 
     @property
     def extra_s(self) -> float:
@@ -95,3 +101,16 @@ def obstacle(partitions: Sequence[PreservedPartition], target: TargetTopic | Non
         if each.filler is Filler.MARKERS and each.gap_offsets > MARKER_GAPS_MAX:
             return f"{name} has {each.gap_offsets:,} offsets without records, too many to fill"
     return ""
+
+
+def too_slow(partitions: Sequence[PreservedPartition]) -> str:
+    """Which transaction can hardly be replayed before brokers end it; empty when none is like that. An estimate."""
+    slow = [(each.slow.open_s, each.chain.source.partition, each.slow) for each in partitions if each.slow is not None]
+    if not slow:
+        return ""
+    open_s, partition, found = max(slow, key=lambda each: each[0])
+    takes, limit = format_duration(open_s), format_duration(TRANSACTION_OPEN_MAX_S)
+    return (
+        f"partition {partition} has a transaction at offsets {found.start:,} to {found.end:,} that takes about {takes}"
+        f" to write, and brokers end what is open for {limit}"
+    )

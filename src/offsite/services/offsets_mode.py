@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from offsite.log.range import TopicPartition
@@ -17,30 +17,36 @@ from offsite.pipeline.preserve_plan import (
     TopicOffsets,
     obstacle,
     preserved_partition,
+    too_slow,
 )
 from offsite.pipeline.restore_copy import RestoreTask
 from offsite.pipeline.restore_plan import PartitionRestore, RestorePlan, TopicRestore
 from offsite.pipeline.restore_task import AnyRestoreTask
+from offsite.pipeline.slow_transaction import SlowTransaction
 from offsite.pipeline.target_topic import TargetTopic
 from offsite.repository.commit import PartitionId
 from offsite.repository.restore_record import RestoreRecord
 from offsite.services.restore_request import RestoreRequest
 
+FindSlow = Callable[[PartitionRestore], SlowTransaction | None]
+
 AUTO, PRESERVE, TRANSLATE = "auto", "preserve", "translate"
 
 
-def decide_offsets(
+def decide_offsets(  # noqa: PLR0913  # what to decide on, and whom to ask
     plan: RestorePlan,
     point: PointInTime,
     request: RestoreRequest,
     *,
     existing: Iterable[TargetTopic],
     unfinished: RestoreRecord | None,
+    find_slow: FindSlow = lambda _: None,
 ) -> tuple[TopicOffsets, ...]:
-    """One verdict for each topic of `plan`; those of an `unfinished` restore stand.
+    """One verdict for each topic of `plan`; those of an `unfinished` restore stand. `find_slow` tells of a partition's
+    transaction that would stay open too long.
 
-    `auto` keeps offsets where that is possible and does not take long. Raises `RestoreRefused` when they were asked for
-    and cannot be kept, with all reasons.
+    `auto` keeps offsets where that is possible, does not take long, and can end well. Raises `RestoreRefused` when they
+    were asked for and cannot be kept, with all reasons.
     """
     targets = {target.topic: target for target in existing}
     chains = _by_target(plan)
@@ -49,6 +55,7 @@ def decide_offsets(
     ]
     if unfinished is not None:
         return tuple(replace(each, preserve=each.target in unfinished.preserved) for each in judged)
+    judged = [_checked_for_slow(each, request, find_slow) if each.preserve else each for each in judged]
     if request.offsets == PRESERVE and (refused := [each for each in judged if not each.preserve]):
         raise RestoreRefused(
             "; ".join(f"{each.source} cannot keep its offsets: {each.reason}" for each in refused),
@@ -103,6 +110,13 @@ def _judge(
     if not reason and request.offsets == AUTO and offsets.extra_s > AUTO_EXTRA_MAX_S:
         reason = f"it would take about {format_duration(offsets.extra_s)} longer; --offsets preserve does it"
     return replace(offsets, preserve=not reason, reason=reason)
+
+
+def _checked_for_slow(offsets: TopicOffsets, request: RestoreRequest, find_slow: FindSlow) -> TopicOffsets:
+    """Who asked for the source's offsets gets them, with a warning: how long it takes is an estimate."""
+    partitions = tuple(replace(each, slow=find_slow(each.chain)) for each in offsets.partitions)
+    reason = too_slow(partitions) if request.offsets == AUTO else ""
+    return replace(offsets, partitions=partitions, preserve=not reason, reason=reason)
 
 
 def _partitions(

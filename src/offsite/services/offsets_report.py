@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offsite.pipeline.preserve_plan import Filler, PreservedPartition, TopicOffsets
+from offsite.pipeline.preserve_plan import Filler, PreservedPartition, TopicOffsets, too_slow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +46,14 @@ def offsets_notes(offsets: TopicOffsets) -> list[str]:
     """What a person should know before."""
     if not offsets.preserve:
         return [f"{offsets.source} does not keep its offsets: {offsets.reason}"] if offsets.reason else []
+    notes = []
+    if slow := too_slow(offsets.partitions):
+        notes.append(f"{offsets.source} may not get its offsets back: {slow}; --offsets translate has no such limit")
     if any(each.filler is Filler.TOMBSTONES for each in offsets.partitions):
-        return [f"{offsets.target} gets tombstones in the gaps of its log: consumers see them until it is compacted"]
-    return []
+        notes.append(
+            f"{offsets.target} gets tombstones in the gaps of its log: consumers see them until it is compacted"
+        )
+    return notes
 
 
 def _partition(each: PreservedPartition) -> PartitionOffsetsReport:

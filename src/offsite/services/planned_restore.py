@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.model.group_patterns import GroupPatterns
 from offsite.model.time import format_time
 from offsite.pipeline.point_in_time import PointInTime
-from offsite.pipeline.preserve_plan import TopicOffsets
+from offsite.pipeline.preserve_plan import TRANSACTION_OPEN_MAX_S, TopicOffsets
 from offsite.pipeline.restore_plan import RestorePlan, plan_restore, target_names
+from offsite.pipeline.slow_transaction import slow_transaction
 from offsite.repository.attempt import random_attempt
 from offsite.repository.backup import Backup
 from offsite.repository.restore_layout import RestoreLayout
@@ -65,7 +67,8 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     )
     if backup.descriptor.cluster_id == cluster_id:
         plan = without_live_schemas(plan, request.selection, existing, unfinished)
-    offsets = decide_offsets(plan, point, request, existing=existing, unfinished=unfinished)
+    find_slow = partial(slow_transaction, store=backup.store, open_max_s=TRANSACTION_OPEN_MAX_S)
+    offsets = decide_offsets(plan, point, request, existing=existing, unfinished=unfinished, find_slow=find_slow)
     metadata = plan_metadata(admin, backup.store, point.state, topics=names, apply=request.metadata)
     given = circumstances(admin, request, now_ms=now_ms)
     settings = () if unfinished else checked_settings(admin, plan.topics, existing, given, also=metadata.problems)

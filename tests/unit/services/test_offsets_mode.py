@@ -15,13 +15,15 @@ from offsite.pipeline.point_in_time import point_in_time
 from offsite.pipeline.preserve_copy import PreserveTask
 from offsite.pipeline.preserve_plan import TopicOffsets
 from offsite.pipeline.restore_copy import RestoreTask
-from offsite.pipeline.restore_plan import RestorePlan, plan_restore
+from offsite.pipeline.restore_plan import PartitionRestore, RestorePlan, plan_restore
+from offsite.pipeline.slow_transaction import SlowTransaction
 from offsite.pipeline.target_topic import TargetTopic
 from offsite.repository.commit import Position
 from offsite.repository.restore_record import RestoreRecord
 from offsite.repository.segment_list import SegmentList
 from offsite.repository.state import BackupState
-from offsite.services.offsets_mode import decide_offsets, restore_tasks
+from offsite.services.offsets_mode import FindSlow, decide_offsets, restore_tasks
+from offsite.services.offsets_report import offsets_notes
 from offsite.services.restore_request import RestoreRequest
 from tests.unit.pipeline.test_restore_plan import backup, partition, segment, shape, target
 
@@ -47,6 +49,7 @@ def decided(
     until_ms: int | None = None,
     existing: tuple[TargetTopic, ...] = (),
     unfinished: RestoreRecord | None = None,
+    find_slow: FindSlow = lambda _: None,
     **more: object,
 ) -> tuple[TopicOffsets, ...]:
     request = RestoreRequest(selection=parse_selection(["*"]), offsets=offsets, **more)  # type: ignore[arg-type]
@@ -56,6 +59,7 @@ def decided(
         request,
         existing=existing,
         unfinished=unfinished,
+        find_slow=find_slow,
     )
 
 
@@ -102,6 +106,27 @@ def test_transactions_that_would_take_hours_are_replayed_only_when_asked_for() -
     )
     assert "longer; --offsets preserve does it" in reason(state)
     assert [verdict.preserve for verdict in decided(state, "preserve")] == [True]
+
+
+def test_a_transaction_that_brokers_would_end_is_translated_by_auto_and_tried_with_a_warning_when_asked_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def find_slow(chain: PartitionRestore) -> SlowTransaction | None:
+        if chain.source.topic == "u":
+            return None
+        return SlowTransaction(producer_id=7, start=0, end=9, open_s=3600)
+
+    state = backup(shape("t"), shape("u"))
+    with caplog.at_level(logging.INFO):
+        slow, quick = decided(state, find_slow=find_slow)
+    assert (slow.preserve, quick.preserve) == (False, True)
+    assert "at offsets 0 to 9 that takes about 1 h 00 min to write, and brokers end" in slow.reason
+    assert "translate topic=t" in caplog.text
+    slow, quick = decided(state, "preserve", find_slow=find_slow)
+    assert (slow.preserve, quick.preserve) == (True, True)
+    assert [len(offsets_notes(each)) for each in (slow, quick)] == [1, 0]
+    assert "t may not get its offsets back" in offsets_notes(slow)[0]
+    assert decided(state, "translate", find_slow=find_slow)[0].reason == ""
 
 
 def test_all_topics_that_cannot_be_preserved_are_named_at_once() -> None:
