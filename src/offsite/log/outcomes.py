@@ -17,9 +17,9 @@ from collections.abc import Iterable
 
 from offsite.log.markers import Marker
 
-_RECENT_MIN = 65_536
+_RECENT_MIN = 32_768
 """Producers kept in a dictionary, about 100 bytes each, before they move to the sorted arrays."""
-_RECENT_SHARE = 8
+_RECENT_SHARE = 16
 """No more of them than this part of all: so each producer moves a few times only, however many there are."""
 _BLOCK_CHANGES = 1_024
 """So many changes of a producer are packed at a time: large enough to cost little, small enough to lie anywhere."""

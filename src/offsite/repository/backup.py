@@ -10,10 +10,12 @@ from offsite.model.journal import decided, warned
 from offsite.model.time import format_time
 from offsite.repository.catalog import Catalog
 from offsite.repository.commit import Changes, Commit
+from offsite.repository.commit_json import damaged_commit
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.coverage import unaccounted
 from offsite.repository.descriptor import BackupDescriptor
-from offsite.repository.layout import BackupLayout
+from offsite.repository.layout import BackupLayout, parse_catalog_key
+from offsite.repository.removed import removed_since
 from offsite.repository.segment import Segment
 from offsite.repository.state import BackupState, fold
 from offsite.repository.store import Store
@@ -47,11 +49,17 @@ class Backup:
         return self.catalog.state()
 
     def state_at(self, seq: int, *, head: BackupState | None = None) -> BackupState:
-        """Restore point `seq`, with the segments that hold its data now. Raises `NoSuchRestorePoint`."""
+        """Restore point `seq`, with the segments that hold its data now; what it held and none of them holds is a hole
+        of it. Raises `NoSuchRestorePoint`, `DamagedCommit`."""
         head = head or self.state()
         if head.history.find(seq) is None:
             raise self._no_such(f"commit {seq}", head)
-        return head if seq == head.seq else self.catalog.state(upto=seq).served_by(head)
+        if seq == head.seq:
+            return head
+        point = self.catalog.state(upto=seq)
+        if point.seq != seq:
+            raise damaged_commit(f"{self.layout.commit_key(point.seq + 1)} is missing")
+        return replace(point.served_by(head), holes=(*point.holes, *removed_since(point, head)))
 
     def state_at_time(self, time_ms: int, *, head: BackupState | None = None) -> BackupState:
         """The newest restore point committed at or before `time_ms` (store's clock). Raises `NoSuchRestorePoint`."""
@@ -67,9 +75,14 @@ class Backup:
         Topics, positions and settings that `base` has already are left out. `writer` must be unique to the run. Every
         segment is looked up first: one that cannot be seen from here (a folder that is not shared) must not be listed.
         Raises `CommitLost` when somebody was faster, `PutOutcomeUnknown` when nobody knows: both ask for a new run.
-        A crash before the commit leaves orphans (see `leftovers`), a crash after it nothing. Temporary files that
-        killed processes left behind are swept at the end.
+        `DamagedCommit` when commits behind `base` were lost: their numbers must not be used again. A crash before the
+        commit leaves orphans (see `leftovers`), a crash after it nothing. Temporary files that killed processes left
+        behind are swept at the end.
         """
+        if lost := self.lost_commit(base):
+            raise damaged_commit(
+                f"commit {lost} of {self.descriptor.name} is missing, its catalog is there; the log ends at {base.seq}"
+            )
         self._check_stored(changes.segments)
         if self.catalog.is_due(base):
             self.catalog.write(base)
@@ -88,6 +101,14 @@ class Backup:
         state = fold(base, [self.log.append(commit)])
         self._sweep(before_ms=now_ms - UNFINISHED_AFTER_MS)
         return state
+
+    def lost_commit(self, head: BackupState) -> int | None:
+        """The newest commit behind `head`, where the log ends, that is known to have been there: it has a sealed
+        catalog. The end of the log does not tell by itself that there was more. None too if the log has gone on."""
+        listed = self.store.list(self.layout.catalog_prefix, start_after=self.layout.seal_key(head.seq))
+        known = [seq for info in listed if (seq := parse_catalog_key(info.key)) is not None]
+        lost = max((seq for seq in known if seq > head.seq), default=None)
+        return None if lost is None or self.store.head(self.layout.commit_key(head.seq + 1)) else lost
 
     def _sweep(self, *, before_ms: int) -> None:
         """Remove temporary files of processes that were killed. Nothing depends on it, so nothing fails by it."""

@@ -98,6 +98,7 @@ class PosixStore:
 
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
         with wrapped("list", str(self.root / check_prefix(prefix))):
+            self.root.stat()  # a folder that is not mounted does not tell that there is nothing
             yield from _walk(self.root / prefix, prefix, start_after)
 
     def delete(self, key: str) -> None:

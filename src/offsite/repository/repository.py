@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from offsite.model.errors import BackupExists, BackupNotFound, RepositoryExists, RepositoryNotFound, StoreDenied
+from offsite.model.errors import (
+    BackupExists,
+    BackupNotFound,
+    DamagedObject,
+    RepositoryExists,
+    RepositoryNotFound,
+    StoreDenied,
+)
 from offsite.model.journal import warned
 from offsite.model.names import check_backup_name
 from offsite.model.selection import TopicSelection
@@ -55,11 +62,11 @@ class Repository:
         return cls(store=store, descriptor=decode_repository(data, key=ROOT_KEY))
 
     def backups(self) -> tuple[str, ...]:
-        """The names of its backups, sorted."""
+        """The names of its backups, sorted; also of one that lost its `backup.json`, which `backup` refuses to open."""
         names: list[str] = []
         while info := next(self.store.list(BACKUPS_PREFIX, start_after=_past(names)), None):
             names.append(info.key.removeprefix(BACKUPS_PREFIX).split("/")[0])
-        return tuple(name for name in sorted(names) if self.store.head(BackupLayout(backup=name).descriptor_key))
+        return tuple(name for name in sorted(names) if self._is_there(BackupLayout(backup=name)))
 
     def create_backup(
         self,
@@ -91,12 +98,23 @@ class Repository:
 
     def backup(self, name: str) -> Backup:
         """Raises `BackupNotFound`, `BadName`, `FormatTooNew`, `DamagedObject`."""
-        key = BackupLayout(backup=name).descriptor_key
+        layout = BackupLayout(backup=name)
+        key = layout.descriptor_key
         data = self.store.get(key)
+        if data is None and self._is_there(layout):
+            raise DamagedObject(
+                f"{key} is missing, commits of the backup are there",
+                hint="bring it back from the store's versions or from a copy: it names the source and the topics",
+            )
         if data is None:
             known = ", ".join(self.backups()) or "none"
             raise BackupNotFound(f"no backup {name!r} in {self.store.url} (there: {known})", hint="see: offsite list")
         return Backup(store=self.store, descriptor=decode_backup(data, key=key))
+
+    def _is_there(self, layout: BackupLayout) -> bool:
+        if self.store.head(layout.descriptor_key) is not None:
+            return True
+        return next(self.store.list(layout.commits_prefix), None) is not None
 
     def _check_store(self) -> None:
         try:

@@ -24,7 +24,7 @@ from offsite.repository.json_object import FORMAT, JsonObject, JsonValue, encode
 from offsite.repository.marker_text import MarkerText, insert_markers
 
 _MAX_INDEX_BYTES = 512 * MIB
-_BLOCK_BYTES = 256 * KIB
+_BLOCK_BYTES = 64 * KIB
 _LEVEL = 3
 
 

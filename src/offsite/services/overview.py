@@ -146,7 +146,10 @@ def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int) 
     except OffsiteError as error:
         return _judged(name, [f"{error.id}: {error.message}"], BackupState(backup=name), now_ms)
     fresh_for_s = None if import_origin(backup.descriptor) else stale_after_s  # an archive may be as old as it likes
-    return _judged(name, list(_problems(state, now_ms, fresh_for_s)), state, now_ms)
+    problems = list(_problems(state, now_ms, fresh_for_s))
+    if lost := backup.lost_commit(state):
+        problems.append(f"commits {state.seq + 1} to {lost} are missing, a catalog of them is there")
+    return _judged(name, problems, state, now_ms)
 
 
 def _judged(name: str, problems: list[str], state: BackupState, now_ms: int) -> BackupStatus:

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offsite.log.record import LOG_APPEND_TIME
+from offsite.model.journal import warned
 from offsite.model.size import MIB
 from offsite.pipeline.point_in_time import PointInTime
 from offsite.pipeline.table.row_filter import RowFilter
-from offsite.repository.commit import PartitionId
+from offsite.repository.commit import PartitionId, RecordedHole
 from offsite.repository.segment import Segment
 
 TASK_BYTES = 64 * MIB
@@ -60,9 +61,13 @@ def plan_scan(
     read_committed: bool,
     task_bytes: int = TASK_BYTES,
 ) -> tuple[ScanTask, ...]:
-    """Tasks for the latest incarnations of `topics` as of `point`, in the order of partitions and offsets."""
+    """Tasks for the latest incarnations of `topics` as of `point`, in the order of partitions and offsets. Holes among
+    what is wanted are told in the journal: a table has no other place for them."""
     state = point.state
     wanted = {state.incarnation(topic) for topic in topics}
+    for hole in state.holes:
+        if hole.partition_id.incarnation in wanted:
+            _tell(hole, rows)
     tasks: list[ScanTask] = []
     for partition in sorted(state.segments):
         if partition.incarnation in wanted and rows.wants(partition.topic, partition.partition):
@@ -77,6 +82,12 @@ def plan_scan(
                 task_bytes=task_bytes,
             )
     return tuple(replace(task, point_until_ms=point.until_ms) for task in tasks)
+
+
+def _tell(hole: RecordedHole, rows: RowFilter) -> None:
+    known = hole.partition_id
+    if rows.wants(known.topic, known.partition) and rows.start < hole.end and hole.start < rows.end:
+        warned("hole", why=hole.reason, topic=known.topic, partition=known.partition, start=hole.start, end=hole.end)
 
 
 def with_commits(tasks: Iterable[ScanTask], commits: Mapping[str, int]) -> tuple[ScanTask, ...]:

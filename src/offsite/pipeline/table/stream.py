@@ -19,6 +19,7 @@ from offsite.pipeline.table.options import BATCH_OPTIONS, LATEST, TableOptions
 from offsite.pipeline.table.scan_plan import with_commits
 from offsite.pipeline.table.stream_plan import EndedTask, StreamSelection, StreamTask, plan_micro_batch
 from offsite.repository.backup import Backup
+from offsite.repository.commit_json import damaged_commit
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.state import BackupState, fold
 
@@ -65,6 +66,9 @@ class TableStream(DataSourceStreamReader):
         if self._state.seq != start[_COMMIT]:
             self._state = self._backup.catalog.state(upto=start[_COMMIT])
         commits = list(self._backup.log.read(after=start[_COMMIT], upto=end[_COMMIT]))
+        if len(commits) != end[_COMMIT] - start[_COMMIT]:  # fewer would be rows that no later batch brings
+            missing = start[_COMMIT] + len(commits) + 1
+            raise damaged_commit(f"{self._backup.layout.commit_key(missing)} was seen before and is missing")
         tasks = plan_micro_batch(self._state, commits, self._selection())
         self._state = fold(self._state, commits)
         return [StreamPartition(task, self._backup.log, with_commit=self._options.with_commit) for task in tasks]

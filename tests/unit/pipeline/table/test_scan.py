@@ -15,6 +15,7 @@ from offsite.pipeline.table.arrow_scan import scan_arrow
 from offsite.pipeline.table.row_filter import RowFilter
 from offsite.pipeline.table.scan_plan import plan_scan
 from offsite.repository.backup import Backup
+from offsite.repository.commit import RecordedHole
 from offsite.repository.open_store import open_store
 from tests.batches import FIRST_TIME_MS, make_control_batch
 from tests.tables import ORDERS, ORDERS_1, USERS, CountingStore, batch_of, commit_batches, new_table, transactional
@@ -130,6 +131,18 @@ def test_a_point_inside_a_batch_ends_there(backup: Backup) -> None:
     commit_batches(backup, {ORDERS: [batch_of(0, 10), batch_of(10, 10)]})
     assert offsets(backup, ends={ORDERS: 13}) == list(range(13))
     assert offsets(backup, until_ms=FIRST_TIME_MS + 4) == list(range(5))
+
+
+def test_holes_among_what_is_wanted_are_told_in_the_journal(backup: Backup, caplog: pytest.LogCaptureFixture) -> None:
+    commit_batches(backup, {ORDERS: [batch_of(0, 10)]})
+    hole = RecordedHole(partition_id=ORDERS, start=10, end=20, reason="retention")
+    point = point_in_time(replace(backup.state(), holes=(hole,)))
+    for unwanted in (RowFilter(end=10), RowFilter(partitions=frozenset({1}))):
+        plan_scan(point, ["orders"], unwanted, read_committed=True)
+    plan_scan(point, ["users"], RowFilter(), read_committed=True)
+    assert caplog.text == ""
+    plan_scan(point, ["orders"], RowFilter(), read_committed=True)
+    assert "hole topic=orders partition=0 start=10 end=20 why=retention" in caplog.text
 
 
 def test_records_before_the_log_began_do_not_count_though_their_batch_is_there(backup: Backup) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.model.errors import BadOption
+from offsite.model.errors import BadOption, DamagedCommit
 from offsite.pipeline.point_in_time import point_in_time
 from offsite.pipeline.table.arrow_scan import scan_arrow
 from offsite.pipeline.table.options import read_options
@@ -73,6 +73,16 @@ def test_a_start_that_is_not_there_yet_is_waited_for(backup: Backup) -> None:
     following = stream(backup, startingCommit="3")
     commit_batches(backup, {ORDERS: [batch_of(0, 10)]})
     assert following.latestOffset() == following.initialOffset() == {"commit": 2}
+
+
+def test_a_commit_that_was_seen_and_is_gone_is_no_smaller_batch(backup: Backup) -> None:
+    for base in (0, 10):
+        commit_batches(backup, {ORDERS: [batch_of(base, 10)]})
+    following = stream(backup)
+    end = following.latestOffset()
+    backup.store.delete(backup.layout.commit_key(2))
+    with pytest.raises(DamagedCommit, match="was seen before and is missing"):
+        following.partitions({"commit": 0}, end)
 
 
 def test_only_chosen_topics_and_partitions_are_followed(backup: Backup) -> None:
