@@ -12,7 +12,8 @@ import typer
 
 from offsite.cli.option_group import takes
 from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, SparkMaster
-from offsite.cli.output import OutputFormat, emit, note, plain
+from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note, plain
+from offsite.cli.proof_view import render_lacking
 from offsite.cli.restore_options import Commit, Exclude, Topics
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.errors import BadOption, Damaged
@@ -54,8 +55,9 @@ def drill(options: DrillOptions, spark_master: SparkMaster = None, output: Outpu
     """Restore for the sake of the proof: compare every record, remove everything again, write a report.
 
     Goes into topics of its own (offsite-drill-…) in the cluster, or into a sandbox when no cluster is named. The report
-    stays with the backup. Exit code 13 when the backup was not proven. One drill of a backup at a time: what a killed
-    one left is removed by the next.
+    stays with the backup. Exit code 13 when the backup was not proven; 3 when nothing was, because it holds no records
+    of these topics or some could not be read back. One drill of a backup at a time: what a killed one left is removed
+    by the next.
     """
     from offsite.cli.progress import progress_of_two
     from offsite.model.clock import SystemClock
@@ -87,7 +89,7 @@ def drill(options: DrillOptions, spark_master: SparkMaster = None, output: Outpu
         ).run(on_progress=on_progress, on_proof=on_proof)
     emit(result, output=output, render=_render)
     if not result.proven:
-        raise typer.Exit(Damaged.exit_code)
+        raise typer.Exit(EXIT_PARTIAL if result.proven is None else Damaged.exit_code)
 
 
 @contextmanager
@@ -148,7 +150,7 @@ def _who() -> str:
 
 
 def _render(console: Console, report: DrillReport) -> None:
-    verdict = "PROVEN" if report.proven else "NOT PROVEN"
+    verdict = {True: "PROVEN", False: "NOT PROVEN", None: "NOTHING PROVEN"}[report.proven]
     console.print(
         f"drill {report.drill} of backup {report.backup}, commit {report.commit}: {verdict} "
         f"({report.records:,} records, {format_size(report.bytes)}; restored in {format_duration(report.restore_s)}, "
@@ -158,8 +160,13 @@ def _render(console: Console, report: DrillReport) -> None:
     for topic in report.topics:
         offsets = "offsets kept" if topic.same_offsets else "gap-free"
         console.print(f"  {topic.source}: {topic.records:,} records in {topic.partitions} partitions, {offsets}")
+    if report.problem:
+        console.print(f"  {report.problem}", markup=False)
     for finding in report.findings:
         console.print(f"  DIFFERENT: {finding}", markup=False)
+    if report.lacking:
+        console.print("  the backup itself lacks:")
+        render_lacking(console, report.lacking)
     for name in report.leftovers:
         console.print(f"  removed what a killed drill left: {name}", markup=False)
     console.print(f"the report is stored with the backup: drills/{report.drill}/report.html", markup=False)

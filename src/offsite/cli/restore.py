@@ -13,6 +13,7 @@ from offsite.cli.offsets_view import describe_mode, render_offsets
 from offsite.cli.option_group import takes
 from offsite.cli.options import Output, SparkMaster, Yes
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, emit_notice
+from offsite.cli.proof_view import render_lacking, render_open
 from offsite.cli.restore_map import map_
 from offsite.cli.restore_options import RestoreOptions, named_backup, restore_request
 from offsite.cli.restore_source import RestoreRunOptions, backup_to_restore
@@ -64,8 +65,9 @@ def run(
     """Restore topics into empty or new topics; after a crash the same command continues.
 
     Topics that do not exist are created with the source's partition count and settings. At the end everything is read
-    back and compared with the backup: exit code 13 when it is not the same. Exit code 3: all is restored, but some
-    consumer groups were refused. With --archive an archive of another tool is restored, as if it had been imported.
+    back and compared with the backup: exit code 13 when it is not the same. Exit code 3: what the backup holds is
+    restored, but that was nothing, or not all could be read back, or some consumer groups were refused. With --archive
+    an archive of another tool is restored, as if it had been imported.
     """
     from offsite.services.restore_report import report_plan
 
@@ -82,7 +84,7 @@ def run(
         emit(result, output=output, render=_render_result if options.keeps_backup else _render_what_came_back)
         if result.verified is False:
             raise typer.Exit(Damaged.exit_code)
-    if result.groups is not None and result.groups.failed:
+    if (verify and result.verified is None) or (result.groups is not None and result.groups.failed):
         raise typer.Exit(EXIT_PARTIAL)
 
 
@@ -131,6 +133,9 @@ def _render_plan(console: Console, report: RestorePlanReport) -> None:
         f"{', continues an unfinished run' if report.resumes else ''}"
     )
     render_cuts(console, report.cuts)
+    if report.lacking:
+        console.print("  the backup itself lacks, and so will what is restored:")
+        render_lacking(console, report.lacking)
     render_offsets(console, report)
     render_topic_diffs(console, report.topics)
     render_metadata_plan(console, report.metadata)
@@ -162,6 +167,26 @@ def _render_result(console: Console, result: RestoreResult) -> None:
         render_groups(console, result.groups)
 
 
+def _render_verdict(console: Console, result: RestoreResult) -> None:
+    from offsite.services.restore_verdict import nothing_restored
+
+    if not result.records:
+        console.print(f"  {nothing_restored(result)}", markup=False)
+    elif result.verified and not result.lacking:
+        console.print("  verified: every record was read back and is what the backup holds")
+    elif result.verified:
+        console.print("  verified: every record that the backup holds was read back and is the same")
+    if result.lacking:
+        console.print("  the backup itself lacks:")
+        render_lacking(console, result.lacking)
+    render_open(console, result.findings, result.uncompared)
+    if result.findings or result.uncompared:
+        console.print("  consumer groups were left as they are")
+    if result.uncompared:
+        ends = f"--backup {result.backup} --restore {result.restore} --against BROKERS"
+        console.print(f"  compare again: offsite verify {ends}", markup=False)
+
+
 def _render_what_came_back(console: Console, result: RestoreResult) -> None:
     console.print(f"restore {result.restore}: {result.records:,} records, {format_size(result.bytes)}")
     for name, topic in result.topics.items():
@@ -174,12 +199,7 @@ def _render_what_came_back(console: Console, result: RestoreResult) -> None:
         console.print(f"  skipped: {skipped}: {reason}", markup=False)
     for name, setting, value in result.held_back:
         console.print(f"  held back: {_held_back(name, setting, value)}", markup=False)
-    if result.verified:
-        console.print("  verified: every record was read back and is what the backup holds")
-    for finding in result.findings:
-        console.print(f"  DIFFERENT: {finding.where}: {finding.what}", markup=False)
-    if result.findings:
-        console.print("  consumer groups were left as they are")
+    _render_verdict(console, result)
     for name, setting, reason in result.left_out:
         console.print(f"  left out: {name} does not have the source's {setting}: {reason}", markup=False)
     render_applied(console, result.metadata)

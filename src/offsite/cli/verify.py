@@ -11,7 +11,8 @@ import typer
 from offsite.cli.leftovers_view import render_leftovers, render_leftovers_count
 from offsite.cli.option_group import takes
 from offsite.cli.options import BackupName, KafkaConfigFile, Output, Repo, SparkMaster
-from offsite.cli.output import OutputFormat, emit
+from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit
+from offsite.cli.proof_view import render_lacking, render_open
 from offsite.cli.restore_options import IsolationOption
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.errors import BadOption, Damaged
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from offsite.pipeline.runner import Runner
     from offsite.repository.backup import Backup
     from offsite.services.compare import CompareRequest, CompareResult
+    from offsite.services.proof_result import ProvenTopic
     from offsite.services.verify import VerifyResult
 
 Against = Annotated[
@@ -71,7 +73,8 @@ class VerifyOptions:
 def verify(options: VerifyOptions, spark_master: SparkMaster = None, output: Output = OutputFormat.TABLE) -> None:
     """Check a backup, and with --against a cluster. Exit code 13 when something is damaged or different.
 
-    What is damaged is named; the rest stays restorable. What is different is named by topic, partition and offset.
+    What is damaged is named; the rest stays restorable. What is different is named by topic, partition and offset. Exit
+    code 3: nothing is known to be different, but there was nothing to compare, or partitions could not be read.
     """
     from offsite.services.leftovers import find_leftovers
 
@@ -81,7 +84,12 @@ def verify(options: VerifyOptions, spark_master: SparkMaster = None, output: Out
     result = replace(result, leftovers=find_leftovers(repository, opened, listed=options.leftovers))
     emit(result, output=output, render=partial(_render, listed=options.leftovers))
     if not result.ok:
-        raise typer.Exit(Damaged.exit_code)
+        raise typer.Exit(_exit_code(result))
+
+
+def _exit_code(result: VerifyResult) -> int:
+    is_open = result.against is not None and result.against.verified is None
+    return EXIT_PARTIAL if is_open else Damaged.exit_code
 
 
 def _request(options: VerifyOptions) -> CompareRequest | None:
@@ -117,7 +125,7 @@ def _check(
         if request is None or not result.ok:
             return result
         against = _compare(opened, request, options, runner)
-        return replace(result, ok=against.verified, against=against)
+        return replace(result, ok=against.verified is True, against=against)
 
 
 def _deep(opened: Backup, runner: Runner) -> VerifyResult:
@@ -180,20 +188,46 @@ def _render_coverage(console: Console, result: VerifyResult) -> None:
 
 
 def _render_comparison(console: Console, against: CompareResult) -> None:
-    verdict = "the same" if against.verified else f"DIFFERENT, {len(against.findings)} findings"
     by = f"restore {against.restore}" if against.restore else f"commit {against.commit}"
-    console.print(
-        f"cluster {against.cluster_id} against {by}: {verdict} "
-        f"({len(against.topics)} topic{'' if len(against.topics) == 1 else 's'}, {against.records:,} records equal)"
-    )
-    for finding in against.findings:
-        console.print(f"  {finding.where}: {finding.what}", markup=False)
+    console.print(f"cluster {against.cluster_id} against {by}: {_verdict(against)} ({_amount(against)})", markup=False)
+    render_open(console, against.findings, against.uncompared)
+    for name in against.by_name:
+        console.print(f"  {name}: the same topic by its name alone, these brokers have no topic ids", markup=False)
     for name, topic in against.topics.items():
-        figures = {
-            "written since": sum(each.later_offsets for each in topic.partitions),
-            "deleted since": sum(each.expired_offsets for each in topic.partitions),
-            "compacted since": sum(each.compacted_records for each in topic.partitions),
-        }
+        if not any(each.verified is not None or each.problem for each in topic.partitions):
+            console.print(f"  {name}: nothing to compare", markup=False)
+        figures = _figures(topic)
         if any(figures.values()):
             told = ", ".join(f"{count:,} {what}" for what, count in figures.items() if count)
             console.print(f"  {name}: {told} (not compared)", markup=False)
+    if against.lacking:
+        console.print("  the backup itself lacks:")
+        render_lacking(console, against.lacking)
+
+
+def _verdict(against: CompareResult) -> str:
+    if against.verified is not None:
+        return "the same" if against.verified else f"DIFFERENT, {len(against.findings)} findings"
+    if against.uncompared:
+        return f"NOT KNOWN, {len(against.uncompared)} partitions could not be compared"
+    return "NOTHING TO COMPARE"
+
+
+def _amount(against: CompareResult) -> str:
+    topics, partitions = len(against.topics), against.compared_partitions
+    amounts = [
+        f"{topics} topic{'' if topics == 1 else 's'}",
+        f"{partitions} partition{'' if partitions == 1 else 's'} compared",
+        *([f"{against.empty_partitions} with nothing to compare"] if against.empty_partitions else []),
+        f"{against.records:,} records equal",
+    ]
+    return ", ".join(amounts)
+
+
+def _figures(topic: ProvenTopic) -> dict[str, int]:
+    return {
+        "written since": sum(each.later_offsets for each in topic.partitions),
+        "deleted since": sum(each.expired_offsets for each in topic.partitions),
+        "compacted since": sum(each.compacted_records for each in topic.partitions),
+        "in holes of the backup": sum(each.hole_offsets for each in topic.partitions),
+    }

@@ -35,24 +35,28 @@ _SHAPE = struct.Struct(">qqiB")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """`records` are the same on both sides, up to the end or the first `difference`; `decoded_records` of them had to
-    be decoded. `compacted_records` are gone from the target, which may be. `digest` (BLAKE3, hex) is that of all the
-    source showed; `next_target` the offset after the last equal record of the target, -1 before the first."""
+    be decoded. `markers` are control records that are the same on both sides; they are not among `records`.
+    `compacted_records` are gone from the target, which may be. `digest` (BLAKE3, hex) is that of all the source showed;
+    `next_target` the offset after the last equal record of the target, -1 before the first. `following` is the offset
+    of the first record that the target shows after all that was expected; -1: there is none, or nobody looked."""
 
     records: int
+    markers: int
     decoded_records: int
     compacted_records: int
     digest: str
     next_target: int
+    following: int
     difference: Difference | None
 
 
 class Lockstep:
     """One comparison. With `offsets` records must have the same offsets as well; `compacted`: the target may then lack
-    some, but not those at its end. `exact`: the target must end where the source ends; else what it has after that is
-    not looked at.
+    some, but those at the end only if it `goes_on` behind what is shown of it. `exact`: the target must end where the
+    source ends; else of what it has after that only the place is told.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # two sequences, and what counts as the same
         self,
         source: Iterable[VisibleBatch],
         target: Iterable[VisibleBatch],
@@ -60,6 +64,7 @@ class Lockstep:
         offsets: bool,
         exact: bool,
         compacted: bool = False,
+        goes_on: bool = False,
     ) -> None:
         self._digest = blake3()
         self._source = _Side(source, self._digest)
@@ -67,7 +72,8 @@ class Lockstep:
         self._offsets = offsets
         self._exact = exact
         self._compacted = compacted and offsets
-        self._records = self._decoded = self._lacking = 0
+        self._tail_may_lack = self._compacted and goes_on
+        self._records = self._markers = self._decoded = self._lacking = 0
         self._next_target = -1
 
     def run(self) -> Comparison:
@@ -75,17 +81,20 @@ class Lockstep:
         difference = None
         while difference is None and self._source.has_more():
             if not self._target.has_more():
-                difference = self._missing_rest()
+                difference = self._missing_tail()
             elif not self._take_equal_batch():
                 difference = self._take_equal_records()
-        if difference is None and self._exact and self._target.has_more():
-            difference = self._extra_rest()
+        following = -1
+        if difference is None and self._target.has_more():
+            difference, following = (self._extra_rest(), -1) if self._exact else (None, self._target.next_offset())
         return Comparison(
             records=self._records,
+            markers=self._markers,
             decoded_records=self._decoded,
             compacted_records=self._lacking,
             digest=self._digest.hexdigest(),
             next_target=self._next_target,
+            following=following,
             difference=difference,
         )
 
@@ -94,7 +103,7 @@ class Lockstep:
         source, target = self._source.batch, self._target.batch
         if source is None or target is None or not _alike(source, target, offsets=self._offsets):
             return False
-        self._records += source.header.record_count
+        self._count(source.header.record_count)
         self._next_target = target.header.next_offset
         self._source.batch = self._target.batch = None
         return True
@@ -106,7 +115,7 @@ class Lockstep:
         equal = count if index is None else index
         if equal:
             self._next_target = target[equal - 1].offset + 1
-        self._records += equal
+        self._count(equal)
         self._decoded += equal
         self._source.drop(equal)
         self._target.drop(equal)
@@ -114,12 +123,26 @@ class Lockstep:
             return None
         return first_difference(self._source.look_ahead(), self._target.look_ahead(), offsets=self._offsets)
 
+    def _count(self, equal: int) -> None:
+        """So many records of the source's current batch are the same."""
+        if self._source.is_control:
+            self._markers += equal
+        else:
+            self._records += equal
+
     def _pass_over_compacted(self, source: Sequence[Record], target_offset: int) -> bool:
         """Whether the next source records can only be missing because the target is compacted."""
         lacking = sum(record.offset < target_offset for record in source) if self._compacted else 0
         self._source.drop(lacking)
         self._lacking += lacking
         return lacking > 0
+
+    def _missing_tail(self) -> Difference | None:
+        """The target has ended."""
+        if not self._tail_may_lack:
+            return self._missing_rest()
+        self._lacking += self._source.count_rest()
+        return None
 
     def _missing_rest(self) -> Difference:
         found = first_difference(self._source.look_ahead(), [], offsets=self._offsets)
@@ -148,6 +171,8 @@ class _Side:
         self._batches = iter(batches)
         self._digest = digest
         self.batch: _WholeBatch | None = None
+        self.is_control = False
+        """Of the batch that it is at, or in."""
         self._records: list[Record] = []
         self._position = 0
 
@@ -168,6 +193,11 @@ class _Side:
 
     def peek(self, count: int) -> list[Record]:
         return self._records[self._position : self._position + count]
+
+    def next_offset(self) -> int:
+        """That of the next record, which there has to be."""
+        self.decode()
+        return self._records[self._position].offset
 
     def drop(self, count: int) -> None:
         self._position += count
@@ -194,6 +224,7 @@ class _Side:
 
     def _enter(self, batch: VisibleBatch) -> None:
         """Stand before the batch, and take it into the digest: what its records are, not where they were or whose."""
+        self.is_control = batch.header.is_control
         if batch.cutoff.takes_all(batch.header):
             self.batch = _WholeBatch(batch)
         else:

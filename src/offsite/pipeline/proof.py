@@ -13,23 +13,30 @@ from dataclasses import dataclass, replace
 from blake3 import blake3
 
 from offsite.kafka.config import KafkaConfig
-from offsite.kafka.routing import shared_router
+from offsite.kafka.reader import PartitionReader
+from offsite.kafka.routing import Router, shared_router
 from offsite.log.chunk import Hole
 from offsite.log.difference import Difference
 from offsite.log.filler import is_filler
 from offsite.log.range import LogRange
-from offsite.pipeline.lockstep import Lockstep
+from offsite.model.journal import decided
+from offsite.pipeline.lockstep import Comparison, Lockstep
 from offsite.pipeline.restore_plan import PartitionRestore
 from offsite.pipeline.source_view import SourceView, VisibleBatch
-from offsite.pipeline.target_view import TargetView
+from offsite.pipeline.stored_log import stored_log
+from offsite.pipeline.target_view import Read, TargetView
 from offsite.repository.segment import NO_TIMESTAMP_MS
 from offsite.repository.store import Store
+
+EXPIRIES_MAX = 20
+"""How often a comparison begins anew because the cluster deleted what it was about to read: each time behind that."""
+_RETENTION = "retention"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofEnds:
-    """The two ends of a proof, as they travel to the workers. `exact`: the target must end where the backup ends; else
-    what it has after that is left alone."""
+    """The two ends of a proof, as they travel to the workers. `exact`: the target must end where the backup ends, and
+    begin where it began; else what it has after that, or has deleted since, is left alone."""
 
     kafka: KafkaConfig
     store: Store
@@ -38,8 +45,10 @@ class ProofEnds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofTask:
-    """`target` is what is there to be read. `read_committed`: compare what consumers of that isolation see. `offsets`:
-    records must have their source's offsets; `compacted`: then the target may lack some. Of the backup are passed over,
+    """`target` is what is there to be read. `read_committed`: compare what consumers of that isolation see;
+    `whole_log`: compare all of both logs, with markers and what was aborted. `bounded`: all that `target` shows must be
+    in the backup, but for what lies in `holes`. `offsets`: records must have their source's offsets; `compacted`: then
+    the target may lack some, at the end of `target` only if its log `goes_on` to there. Of the backup are passed over,
     because the target has deleted them already: offsets below `skip_below`, the first `skip_records`."""
 
     partition: PartitionRestore
@@ -47,13 +56,18 @@ class ProofTask:
     read_committed: bool
     offsets: bool
     compacted: bool
+    whole_log: bool = False
+    bounded: bool = False
+    goes_on: bool = False
+    holes: tuple[LogRange, ...] = ()
     skip_below: int = 0
     skip_records: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionProof:
-    """What `Comparison` says of one partition; `next_target` is at least where the target was read from."""
+    """What `Comparison` says of one partition; `next_target` is at least where the target was read from.
+    `expired_offsets`: how many the target deleted while it was read."""
 
     records: int
     decoded_records: int
@@ -61,27 +75,37 @@ class PartitionProof:
     digest: str
     next_target: int
     difference: Difference | None
+    markers: int = 0
+    following: int = -1
+    expired_offsets: int = 0
 
 
 def prove_partition(task: ProofTask, *, ends: ProofEnds) -> PartitionProof:
     """Compare the partition with its backup. Raises `DamagedObject`, and what store and broker raise."""
-    target = TargetView(shared_router(ends.kafka), task.target, read_committed=task.read_committed)
-    with closing(target.batches()) as found:
-        compared = Lockstep(
-            _without_filler(_expected(task, ends)),
-            _without_filler(found),
-            offsets=task.offsets,
-            exact=ends.exact,
-            compacted=task.compacted,
-        ).run()
+    read, now = reads_of(shared_router(ends.kafka)), task
+    compared, holes = _compare(now, ends, read)
+    for _ in range(EXPIRIES_MAX):
+        expired_to = _expired_to(holes)
+        if ends.exact or expired_to <= now.target.start:
+            break
+        now = _from(now, expired_to)
+        compared, holes = _compare(now, ends, read)
     return PartitionProof(
         records=compared.records,
+        markers=compared.markers,
         decoded_records=compared.decoded_records,
         compacted_records=compared.compacted_records,
         digest=compared.digest,
-        next_target=max(compared.next_target, task.target.start),
-        difference=compared.difference and _explained(compared.difference, target.holes),
+        next_target=max(compared.next_target, now.target.start),
+        following=compared.following,
+        expired_offsets=now.target.start - task.target.start,
+        difference=with_holes(compared.difference, holes),
     )
+
+
+def reads_of(router: Router) -> Read:
+    """Each with a reader, and so a buffer, of its own."""
+    return lambda log_range: PartitionReader(router).read(log_range)
 
 
 def nothing_to_prove(target: LogRange) -> PartitionProof:
@@ -96,19 +120,78 @@ def nothing_to_prove(target: LogRange) -> PartitionProof:
     )
 
 
-def _explained(difference: Difference, holes: Sequence[Hole]) -> Difference:
-    """What the cluster deleted while it was read is the likely reason."""
-    gone = "".join(f"; offsets {hole.start} to {hole.end} went by {hole.reason} meanwhile" for hole in holes)
-    return replace(difference, detail=difference.detail + gone)
+def with_holes(difference: Difference | None, holes: Sequence[Hole]) -> Difference | None:
+    """What the cluster lost while it was read is the likely reason of a difference; without one it is one itself."""
+    if not holes:
+        return difference
+    gone = "; ".join(f"offsets {hole.start} to {hole.end - 1} went by {hole.reason}" for hole in holes)
+    if difference is not None:
+        return replace(difference, detail=f"{difference.detail}; {gone} meanwhile")
+    return Difference(
+        kind="missing",
+        fields=(),
+        source_offset=holes[0].start,
+        target_offset=-1,
+        records=0,
+        detail=f"not seen in the cluster: {gone} while they were to be read",
+    )
+
+
+def _compare(task: ProofTask, ends: ProofEnds, read: Read) -> tuple[Comparison, Sequence[Hole]]:
+    """Once, from the beginning, with what the target did not have any more."""
+    target = TargetView(
+        read, task.target, read_committed=task.read_committed, whole_log=task.whole_log, ignored=task.holes
+    )
+    with closing(target.batches()) as found:
+        compared = Lockstep(
+            _seen(_expected(task, ends), task),
+            _seen(found, task),
+            offsets=task.offsets,
+            exact=ends.exact or task.bounded,
+            compacted=task.compacted,
+            goes_on=task.goes_on,
+        ).run()
+    return compared, tuple(target.holes)
+
+
+def _expired_to(holes: Sequence[Hole]) -> int:
+    return max((hole.end for hole in holes if hole.reason == _RETENTION), default=-1)
+
+
+def _from(task: ProofTask, start: int) -> ProofTask:
+    """The same of a log that begins at `start` by now."""
+    target = task.target
+    decided(
+        "expired",
+        why="the cluster deleted what was to be compared: the comparison begins behind it",
+        topic=target.topic,
+        partition=target.partition,
+        start=target.start,
+        end=start,
+    )
+    return replace(
+        task,
+        target=replace(target, start=start),
+        skip_below=start if task.offsets else 0,
+        skip_records=0 if task.offsets else task.skip_records + start - target.start,
+    )
 
 
 def _expected(task: ProofTask, ends: ProofEnds) -> Iterator[VisibleBatch]:
     if not task.partition.segments:
         return iter(())
-    batches = SourceView(task.partition, ends.store, read_committed=task.read_committed).batches()
+    if task.whole_log:
+        batches = stored_log(task.partition, ends.store)
+    else:
+        batches = SourceView(task.partition, ends.store, read_committed=task.read_committed).batches()
     if task.skip_below:
         batches = _from_offset(batches, task.skip_below)
     return _after_records(batches, task.skip_records) if task.skip_records else batches
+
+
+def _seen(batches: Iterator[VisibleBatch], task: ProofTask) -> Iterator[VisibleBatch]:
+    """Where it is the very same log, what a restore once wrote to keep offsets belongs to it."""
+    return batches if task.whole_log else _without_filler(batches)
 
 
 def _without_filler(batches: Iterator[VisibleBatch]) -> Iterator[VisibleBatch]:

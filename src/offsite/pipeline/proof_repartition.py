@@ -15,7 +15,7 @@ from offsite.kafka.routing import shared_router
 from offsite.log.difference import Difference, first_difference, index_of_difference
 from offsite.log.range import LogRange
 from offsite.log.record import Record
-from offsite.pipeline.proof import PartitionProof, ProofEnds
+from offsite.pipeline.proof import PartitionProof, ProofEnds, reads_of, with_holes
 from offsite.pipeline.repartition import MAX_LANES, in_turns, placement
 from offsite.pipeline.restore_plan import Repartition
 from offsite.pipeline.source_view import SourceView
@@ -48,13 +48,13 @@ def prove_repartition(task: RepartitionProofTask, *, ends: ProofEnds) -> tuple[P
     """One proof for each of the task's target partitions, without a digest. Raises as `prove_partition`."""
     plan = task.repartition
     views = [SourceView(each, ends.store, read_committed=task.read_committed) for each in plan.sources]
-    router, place = shared_router(ends.kafka), placement(plan)
+    read, place = reads_of(shared_router(ends.kafka)), placement(plan)
     with ExitStack() as stack:
         lanes: dict[int, _Lane] = {}
         for target in task.targets:
-            view = TargetView(router, target, read_committed=task.read_committed)
+            view = TargetView(read, target, read_committed=task.read_committed)
             found = stack.enter_context(closing(_records(view)))
-            lanes[target.partition] = _Lane(found, target)
+            lanes[target.partition] = _Lane(found, view, target)
         for batch in in_turns(views, plan.sources):
             for record in batch.records():
                 if (lane := lanes.get(place(record))) is not None:
@@ -71,8 +71,9 @@ def _records(view: TargetView) -> Generator[Record, None, None]:
 class _Lane:
     """One target partition: what it holds is taken record by record, as the source says what to expect."""
 
-    def __init__(self, found: Iterator[Record], target: LogRange) -> None:
+    def __init__(self, found: Iterator[Record], view: TargetView, target: LogRange) -> None:
         self._found = found
+        self._view = view
         self._next_target = target.start
         self._equal = self._expected = 0
         self._unmet: list[Record] = []
@@ -94,13 +95,16 @@ class _Lane:
 
     def proof(self, *, exact: bool) -> PartitionProof:
         """Once everything was expected."""
+        difference = self._difference(exact=exact)
+        following = next(self._found, None) if difference is None else None
         return PartitionProof(
             records=self._equal,
             decoded_records=self._equal,
             compacted_records=0,
             digest="",
             next_target=self._next_target,
-            difference=self._difference(exact=exact),
+            following=-1 if following is None else following.offset,
+            difference=with_holes(difference, self._view.holes),
         )
 
     def _difference(self, *, exact: bool) -> Difference | None:

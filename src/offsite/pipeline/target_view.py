@@ -1,44 +1,64 @@
-"""What a live partition shows of a range: the other side of a proof, seen as a consumer of that isolation sees it."""
+"""What a live partition shows of a range: the other side of a proof, seen as a consumer of that isolation sees it.
+
+Never takes silence for emptiness: what the reader does not give, it names (a hole) or raises.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator, Sequence
 
-from offsite.kafka.reader import PartitionReader
-from offsite.kafka.routing import Router
 from offsite.log.batch import BatchHeader
-from offsite.log.chunk import Chunk, Gap, Hole
+from offsite.log.chunk import Chunk, Hole
 from offsite.log.range import LogRange
 from offsite.log.transactions import CommittedView, TransactionIndexer
 from offsite.pipeline.cutoff import Cutoff
 from offsite.pipeline.source_view import VisibleBatch
 
+Read = Callable[[LogRange], Iterator[Chunk | Hole | Gap]]
+"""`PartitionReader.read`, of a reader of its own for each call. What is neither `Chunk` nor `Hole` tells of offsets
+that are proven to hold nothing."""
+
 
 class TargetView:
-    """The batches of `log_range`, without control batches; `read_committed`: without what transactions aborted or had
-    not decided before the range's end."""
+    """The batches of `log_range` but for what lies in `ignored` ranges. `read_committed`: without what transactions
+    aborted or had not decided before the range's end. `whole_log`: with control batches, else without."""
 
-    def __init__(self, router: Router, log_range: LogRange, *, read_committed: bool) -> None:
-        self._router = router
+    def __init__(
+        self,
+        read: Read,
+        log_range: LogRange,
+        *,
+        read_committed: bool,
+        whole_log: bool = False,
+        ignored: Sequence[LogRange] = (),
+    ) -> None:
+        self._read = read
         self._range = log_range
         self._read_committed = read_committed
+        self._whole_log = whole_log
+        self._wanted = tuple(_without(log_range, ignored))
         self._committed: CommittedView | None = None
         self.holes: list[Hole] = []
-        """Ranges that the cluster did not have any more when they were read."""
+        """Ranges that the cluster did not have any more when they were read, but for `ignored` ones."""
 
     def batches(self) -> Generator[VisibleBatch, None, None]:
         """In offset order, once; each is valid until the next is asked for. Raises what `PartitionReader` raises."""
-        cutoff = Cutoff(self._range.start, self._range.end)
-        for item in PartitionReader(self._router).read(self._range):
+        for item in self._read(self._range):
             if isinstance(item, Hole):
-                self.holes.append(item)
-            if isinstance(item, Hole | Gap):
-                continue
-            for header in item.batches:
-                if not cutoff.takes_none(header) and self._is_visible(header):
-                    yield VisibleBatch(item.data, header, cutoff)
+                self._note(item)
+            elif isinstance(item, Chunk):
+                for header in item.batches:
+                    for cutoff in self._wanted:
+                        if not cutoff.takes_none(header) and self._is_visible(header):
+                            yield VisibleBatch(item.data, header, cutoff)
+
+    def _note(self, hole: Hole) -> None:
+        if any(hole.start < wanted.end and wanted.start < hole.end for wanted in self._wanted):
+            self.holes.append(hole)
 
     def _is_visible(self, header: BatchHeader) -> bool:
+        if self._whole_log:
+            return True
         if header.is_control or not (self._read_committed and header.is_transactional):
             return not header.is_control
         if self._committed is None:
@@ -51,8 +71,19 @@ class TargetView:
         indexer = TransactionIndexer()
         rest = LogRange(topic=self._range.topic, partition=self._range.partition, start=start, end=self._range.end)
         view = CommittedView(end_offset=self._range.end)
-        for item in PartitionReader(self._router).read(rest):
+        for item in self._read(rest):
             if isinstance(item, Chunk):
                 indexer.feed(item.data, item.batches)
                 view.take(indexer.drain())
         return view
+
+
+def _without(log_range: LogRange, ignored: Sequence[LogRange]) -> Iterator[Cutoff]:
+    """The parts of the range that lie in none of `ignored`, in order."""
+    start = log_range.start
+    for each in sorted(ignored):
+        if start < min(each.start, log_range.end):
+            yield Cutoff(start, min(each.start, log_range.end))
+        start = max(start, each.end)
+    if start < log_range.end:
+        yield Cutoff(start, log_range.end)

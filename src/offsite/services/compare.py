@@ -1,12 +1,13 @@
 """A backup against a live cluster: the cluster it came from, one it was restored into, or any other copy.
 
 A restore is compared by what it remembers of itself. Without one, topics are compared under their own names as of a
-commit: with their offsets where the cluster has the very topics that were backed up, else by their records in order.
+commit: log by log where the cluster has the very topics that were backed up (see `same_topics`), else by their records
+in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offsite.kafka.admin import ClusterAdmin
@@ -20,13 +21,16 @@ from offsite.pipeline.proof import ProofEnds
 from offsite.pipeline.restore_plan import PartitionRestore, Repartition, RestorePlan, plan_restore
 from offsite.pipeline.runner import OnProgress, Runner
 from offsite.repository.backup import Backup
-from offsite.repository.commit import PartitionId
+from offsite.repository.commit import PartitionId, RecordedHole, TopicShape
 from offsite.repository.restore_layout import RestoreLayout
 from offsite.repository.restore_outcome import RepartitionedTopic, RestoredPartition, RestoreOutcome, get_outcome
 from offsite.repository.restore_record import RestoreRecord, find_record, get_targets
 from offsite.repository.state import BackupState
-from offsite.services.expected import ExpectedTopic, expected_topics
-from offsite.services.proof import Finding, ProvenTopic, prove
+from offsite.services.expected import ExpectedTopic, expected_topics, kept_extents
+from offsite.services.hole_report import HoleReport, hole_reports
+from offsite.services.proof import prove
+from offsite.services.proof_result import Finding, ProvenTopic, Uncompared
+from offsite.services.same_topics import log_extents, same_topics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +47,9 @@ class CompareRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedComparison:
-    """A decided comparison: nothing was read yet. `restore` is empty when it is not about one."""
+    """A decided comparison: nothing was read yet. `restore` is empty when it is not about one. `by_name` are topics
+    that are taken for the same as at the source by their names alone: neither side has topic ids. `lacking` is what the
+    backup itself does not have of the topics."""
 
     backup: Backup
     commit: int
@@ -51,6 +57,8 @@ class PlannedComparison:
     restore: str
     expected: tuple[ExpectedTopic, ...]
     exact: bool
+    by_name: tuple[str, ...]
+    lacking: tuple[HoleReport, ...]
 
     @property
     def raw_bytes(self) -> int:
@@ -59,18 +67,28 @@ class PlannedComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareResult:
-    """`same_offsets` are the topics whose offsets were compared too. `findings` has the first difference of each
-    partition."""
+    """`verified`: True when records were compared and all are the same; False when there are `findings`, the first
+    difference of each partition; None when there was nothing to compare, or partitions could not be read: those in
+    `uncompared`. `compared_records` are the same at both ends; of `empty_partitions` there was nothing to compare.
 
-    verified: bool
+    `same_offsets` are the topics whose offsets were compared too. `by_name`, `lacking`: see `PlannedComparison`.
+    """
+
+    verified: bool | None
     commit: int
     restore: str
     cluster_id: str
     exact: bool
     records: int
+    compared_records: int
+    compared_partitions: int
+    empty_partitions: int
     same_offsets: tuple[str, ...]
+    by_name: tuple[str, ...]
     topics: Mapping[str, ProvenTopic]
     findings: tuple[Finding, ...]
+    uncompared: tuple[Uncompared, ...]
+    lacking: tuple[HoleReport, ...]
 
 
 def plan_comparison(backup: Backup, admin: ClusterAdmin, request: CompareRequest) -> PlannedComparison:
@@ -84,13 +102,16 @@ def plan_comparison(backup: Backup, admin: ClusterAdmin, request: CompareRequest
     head = backup.state()
     point = backup.state_at(head.seq if request.commit is None else request.commit, head=head)
     plan = plan_restore(point, request.selection, renames=Renames(), target_topics=())
+    same = same_topics(plan, admin.topics(), descriptor=backup.descriptor, cluster_id=cluster_id)
     return PlannedComparison(
         backup=backup,
         commit=point.seq,
         cluster_id=cluster_id,
         restore="",
-        expected=tuple(_named_alike(plan, admin, request)),
+        expected=tuple(_named_alike(plan, point, admin, request, same={*same.by_id, *same.by_name})),
         exact=request.exact,
+        by_name=same.by_name,
+        lacking=hole_reports(plan.holes),
     )
 
 
@@ -112,25 +133,50 @@ def run_comparison(
         cluster_id=planned.cluster_id,
         exact=planned.exact,
         records=proof.records,
+        compared_records=proof.records,
+        compared_partitions=proof.compared_partitions,
+        empty_partitions=proof.empty_partitions,
         same_offsets=tuple(topic.target for topic in planned.expected if topic.same_offsets),
+        by_name=planned.by_name,
         topics=proof.topics,
         findings=proof.findings,
+        uncompared=proof.uncompared,
+        lacking=planned.lacking,
     )
 
 
-def _named_alike(plan: RestorePlan, admin: ClusterAdmin, request: CompareRequest) -> Iterator[ExpectedTopic]:
+def _named_alike(
+    plan: RestorePlan, point: BackupState, admin: ClusterAdmin, request: CompareRequest, *, same: Collection[str]
+) -> Iterator[ExpectedTopic]:
     """Topics under their own names. Of which the cluster has the very incarnation that was backed up, the log itself
     must be the same: all offsets, whatever became of transactions since. Only compaction goes on."""
-    existing = {name: str(topic.topic_id) for name, topic in admin.topics().items() if topic.topic_id is not None}
-    same = {topic.target for topic in plan.topics if existing.get(topic.target) == topic.source.topic_id}
-    configs = admin.topic_configs(same, with_defaults=True) if same and not request.exact else {}
+    shapes = {topic.target: topic.source for topic in plan.topics}
+    compacted = _compacted(admin, [shapes[name] for name in same], request)
     for topic in expected_topics(plan, starts=None, read_committed=request.read_committed, same_offsets=same):
-        policy = configs.get(topic.target, {}).get("cleanup.policy", "")
+        if topic.target not in same:
+            yield topic
+            continue
         yield replace(
             topic,
-            read_committed=topic.read_committed and not topic.same_offsets,
-            compacted="compact" in policy,
+            read_committed=False,
+            whole_log=True,
+            compacted=topic.target in compacted,
+            extents=log_extents(point, shapes[topic.target]),
         )
+
+
+def _compacted(admin: ClusterAdmin, shapes: Sequence[TopicShape], request: CompareRequest) -> set[str]:
+    """Those of the cluster's topics that are compacted, or were when they were backed up: what is gone of them may be
+    superseded. None, where that would be a difference as well."""
+    if request.exact or not shapes:
+        return set()
+    configs = admin.topic_configs([shape.topic for shape in shapes], with_defaults=True)
+    return {
+        shape.topic
+        for shape in shapes
+        for found in (configs.get(shape.topic, {}), dict(shape.configs))
+        if "compact" in found.get("cleanup.policy", "")
+    }
 
 
 def _of_restore(backup: Backup, cluster_id: str, request: CompareRequest, restore: str) -> PlannedComparison:
@@ -157,7 +203,20 @@ def _of_restore(backup: Backup, cluster_id: str, request: CompareRequest, restor
             _restored_topics(backup, record, outcome, {} if targets is None else dict(targets.starts), request)
         ),
         exact=request.exact,
+        by_name=(),
+        lacking=hole_reports(_lacking(backup, record, outcome, request)),
     )
+
+
+def _lacking(
+    backup: Backup, record: RestoreRecord, outcome: RestoreOutcome, request: CompareRequest
+) -> list[RecordedHole]:
+    """What the backup did not have of what was restored."""
+    selected = set(request.selection.select(dict(record.topics), internal=PROTECTED_TOPICS))
+    ends = {each.source: each.source_end for each in outcome.partitions}
+    ends |= {source: end for each in outcome.repartitioned for source, end in each.sources}
+    holes = backup.state_at(record.commit).holes
+    return [h for h in holes if h.partition_id.topic in selected and h.start < ends.get(h.partition_id, 0)]
 
 
 def _restored_topics(
@@ -173,15 +232,17 @@ def _restored_topics(
     for source, target in record.topics:
         if source in selected:
             own = [each for each in outcome.partitions if each.target.topic == target]
+            chains, kept = tuple(_chain(each, point, record.until_ms) for each in own), any(e.same_offsets for e in own)
             yield ExpectedTopic(
                 source=source,
                 target=target,
                 partitions=sum(each.topic == target for each in starts),
-                chains=tuple(_chain(each, point, record.until_ms) for each in own),
+                chains=chains,
                 starts={each.partition: start for each, start in starts.items() if each.topic == target},
                 read_committed=record.isolation == "read_committed",
-                same_offsets=any(each.same_offsets for each in own),
-                same_bounds=any(each.same_offsets for each in own),
+                same_offsets=kept,
+                same_bounds=kept,
+                extents=kept_extents(chains) if kept else None,
                 repartition=_repartition(mixed[target], point, record.until_ms) if target in mixed else None,
             )
 

@@ -25,9 +25,11 @@ from offsite.repository.restore_layout import RestoreLayout
 from offsite.repository.restore_outcome import RestoreOutcome, get_outcome, put_outcome
 from offsite.repository.restore_record import RestoreRecord, unfinished_restores
 from offsite.services.drill_report import DrilledTopic, DrillReport
+from offsite.services.hole_report import lacking
 from offsite.services.planned_restore import PlannedRestore, prepare_restore
 from offsite.services.restore import RestoreResult, run_restore
 from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore_verdict import nothing_restored
 
 PREFIX = "offsite-drill-"
 """What every topic that a drill makes begins with, and no other topic may: the next drill deletes it."""
@@ -162,6 +164,7 @@ class Drill:
         )
 
     def _note_plan(self, prepared: PlannedRestore) -> None:
+        holes = lacking(prepared.plan, prepared.point.commit)
         self._report = replace(
             self._report,
             commit=prepared.plan.commit,
@@ -170,7 +173,8 @@ class Drill:
             cluster_id=prepared.record.cluster_id,
             isolation=prepared.record.isolation,
             skipped=prepared.plan.skipped,
-            holes=len(prepared.plan.holes),
+            holes=len(holes),
+            lacking=holes,
         )
 
     def _note_result(
@@ -179,7 +183,8 @@ class Drill:
         outcome = get_outcome(self._backup.store, prepared.layout)
         self._report = replace(
             self._report,
-            proven=result.verified is True,
+            proven=result.verified,
+            problem=_left_open(result),
             findings=tuple(f"{each.where}: {each.what}" for each in result.findings),
             records=result.records,
             bytes=result.bytes,
@@ -205,6 +210,16 @@ def scratch_names(attempt: str, topics: Iterable[str]) -> Renames:
 
 def _is_drill(record: RestoreRecord) -> bool:
     return bool(record.topics) and all(target.startswith(PREFIX) for _, target in record.topics)
+
+
+def _left_open(result: RestoreResult) -> str:
+    """Why a drill without a difference proves nothing, if so."""
+    if result.uncompared:
+        first = result.uncompared[0]
+        return (
+            f"{len(result.uncompared)} partitions were not compared, {first.topic}/{first.partition}: {first.message}"
+        )
+    return "" if result.verified is not None else nothing_restored(result)
 
 
 def _drilled(name: str, result: RestoreResult, outcome: RestoreOutcome | None) -> DrilledTopic:

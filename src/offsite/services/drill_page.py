@@ -20,7 +20,13 @@ code { font-size: .85em; overflow-wrap: anywhere }
 .verdict { font-size: 1.2rem; font-weight: 600; padding: .6rem 1rem; border-left: .4rem solid; margin: 1rem 0 }
 .proven { border-color: #1a7f37; background: #eaf7ee }
 .failed { border-color: #b3261e; background: #fdecea }
+.open { border-color: #9a6700; background: #fff8e5 }
 """
+
+
+_CLASSES = {True: "proven", False: "failed", None: "open"}
+_HOLES_MAX = 100
+"""On the page; the document has them all."""
 
 
 def drill_page(report: DrillReport) -> str:
@@ -32,6 +38,7 @@ def drill_page(report: DrillReport) -> str:
         _facts(report),
         *_list("What was different", report.findings),
         *_topics(report.topics),
+        *_list("What the backup itself lacks", tuple(_lacking(report))),
         *_list("Left out", [f"{topic}: {reason}" for topic, reason in report.skipped]),
         *_list("Removed afterwards", report.removed),
         *_list("Removed of earlier drills that were killed", report.leftovers),
@@ -45,10 +52,20 @@ def drill_page(report: DrillReport) -> str:
 
 def _verdict(report: DrillReport) -> str:
     if report.proven:
-        text = f"Proven: {report.records:,} records were restored, read back, and are what the backup holds."
+        lacks = " The backup itself lacks what is listed below." if report.lacking else ""
+        text = f"Proven: {report.records:,} records were restored, read back, and are what the backup holds.{lacks}"
+    elif report.proven is None:
+        text = f"Nothing proven: {report.problem or 'there was nothing to compare.'}"
     else:
         text = f"Not proven: {report.problem or 'what was read back is not what the backup holds.'}"
-    return f'<p class="verdict {"proven" if report.proven else "failed"}">{escape(text)}</p>'
+    return f'<p class="verdict {_CLASSES[report.proven]}">{escape(text)}</p>'
+
+
+def _lacking(report: DrillReport) -> Iterable[str]:
+    for hole in report.lacking[:_HOLES_MAX]:
+        yield f"{hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}"
+    if len(report.lacking) > _HOLES_MAX:
+        yield f"and {len(report.lacking) - _HOLES_MAX:,} more: all are in report.json"
 
 
 def _facts(report: DrillReport) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from offsite.services.hole_report import HoleReport
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrilledTopic:
@@ -23,8 +25,9 @@ class DrilledTopic:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillReport:
     """`proven`: everything selected was restored, read back, and is what the backup holds; else `problem` or `findings`
-    say why not. Times are the store's clock; `place` says where it was restored to. `removed` are the topics that were
-    removed afterwards, `leftovers` those of killed drills."""
+    say why not. None: neither proven nor refuted, because there was nothing to restore, or some of it could not be read
+    back. `lacking` is what the backup itself does not have. Times are the store's clock; `place` says where it was
+    restored to. `removed` are the topics that were removed afterwards, `leftovers` those of killed drills."""
 
     drill: str
     backup: str
@@ -34,7 +37,7 @@ class DrillReport:
     began: str
     place: str
     ended: str = ""
-    proven: bool = False
+    proven: bool | None = False
     problem: str = ""
     findings: tuple[str, ...] = ()
     commit: int = 0
@@ -49,5 +52,6 @@ class DrillReport:
     topics: tuple[DrilledTopic, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
     holes: int = 0
+    lacking: tuple[HoleReport, ...] = ()
     removed: tuple[str, ...] = ()
     leftovers: tuple[str, ...] = ()

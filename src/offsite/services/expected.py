@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from offsite.log.range import LogRange, TopicPartition
 from offsite.pipeline.preserve_pieces import log_start
 from offsite.pipeline.proof import ProofTask
 from offsite.pipeline.restore_plan import PartitionRestore, Repartition, RestorePlan
 from offsite.repository.commit import PartitionId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """Offsets `[start, end)` of one partition: each of them is in the backup, or held no record, or lies in one of the
+    recorded `holes`. So all of them can be compared, and nothing that lies there was written since."""
+
+    start: int
+    end: int
+    holes: tuple[LogRange, ...] = ()
+
+
+NO_EXTENT = Extent(start=0, end=0)
+"""Of a partition of which the backup knows nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +34,9 @@ class ExpectedTopic:
     `read_committed`: of what consumers of that isolation see. `starts`: where each target partition began, as a restore
     remembers it; None: at its log start. `same_offsets`: records must have their source's offsets; a `compacted` topic
     may then lack some of them. `same_bounds`: the log must start and end where the source's did.
+
+    `extents` by partition, where the source's offsets are the target's; None: how far the backup reaches shows only by
+    its records. `whole_log`: it is the very topic that was backed up: markers and aborted records must be there too.
     """
 
     source: str
@@ -32,6 +49,12 @@ class ExpectedTopic:
     same_bounds: bool = False
     compacted: bool = False
     repartition: Repartition | None = None
+    extents: Mapping[int, Extent] | None = None
+    whole_log: bool = False
+
+    def extent(self, partition: int) -> Extent | None:
+        """None: not known by offsets."""
+        return None if self.extents is None else self.extents.get(partition, NO_EXTENT)
 
     @property
     def raw_bytes(self) -> int:
@@ -49,15 +72,26 @@ class PartitionBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """What to read of one target partition. `expired_offsets`: how much of its beginning the cluster has deleted.
-    `wrong_bounds` says how the log does not start and end where it should, if so. `task` is None where no partition of
-    its own says what to expect: reading would tell nothing, or it goes by key."""
+    """What to read of one target partition, whose log ends at `log_end`. `expired_offsets`: how much of its beginning
+    the cluster has deleted; `hole_offsets`: how much of the rest lies in holes of the backup. `wrong_bounds` says how
+    the log does not start and end where it should, `truncated` how it ends before the backup does, if so. `task` is
+    None where no partition of its own says what to expect: reading would tell nothing, or it goes by key."""
 
     topic: ExpectedTopic
     target: LogRange
-    expired_offsets: int
-    wrong_bounds: str
+    log_end: int
     task: ProofTask | None
+    expired_offsets: int = 0
+    hole_offsets: int = 0
+    wrong_bounds: str = ""
+    truncated: str = ""
+
+    def later_offsets(self, following: int) -> int:
+        """How far the log goes on behind what the backup speaks for; `following` is the first record there, or -1."""
+        extent = self.topic.extent(self.target.partition)
+        if extent is not None:
+            return max(0, self.log_end - extent.end)
+        return self.log_end - following if following >= 0 else 0
 
 
 def expected_topics(
@@ -87,22 +121,32 @@ def expected_topics(
             same_offsets=topic.target in same_offsets,
             same_bounds=starts is not None and topic.target in same_offsets,
             repartition=repartitions.get(topic.target),
+            extents=(
+                kept_extents(chains[topic.target]) if starts is not None and topic.target in same_offsets else None
+            ),
         )
         for topic in plan.topics
     ]
 
 
+def kept_extents(chains: Iterable[PartitionRestore]) -> dict[int, Extent]:
+    """Those of partitions that a restore wrote at the offsets of their sources: nothing else may be below their ends,
+    neither before the source's log start nor in what its backup lacks."""
+    return {chain.target.partition: Extent(start=0, end=chain.end) for chain in chains}
+
+
 def checks(topic: ExpectedTopic, bounds: Mapping[TopicPartition, PartitionBounds], *, exact: bool) -> Iterator[Check]:
-    """One check for each partition of the topic, in their order."""
+    """One check for each partition of the topic whose bounds are known, in their order."""
     chains = {chain.target.partition: chain for chain in topic.chains}
     for number in range(topic.partitions):
         target = TopicPartition(topic=topic.target, partition=number)
+        if target not in bounds:
+            continue
         if topic.repartition is None:
             yield _check(topic, chains.get(number) or _nothing(topic, target), bounds[target], exact=exact)
         else:
-            yield Check(
-                topic=topic, target=_range(topic, target, bounds[target]), expired_offsets=0, wrong_bounds="", task=None
-            )
+            found = _range(topic, target, bounds[target], exact=exact)
+            yield Check(topic=topic, target=found, log_end=found.end, task=None)
 
 
 def _nothing(topic: ExpectedTopic, target: TopicPartition) -> PartitionRestore:
@@ -111,29 +155,62 @@ def _nothing(topic: ExpectedTopic, target: TopicPartition) -> PartitionRestore:
 
 
 def _check(topic: ExpectedTopic, chain: PartitionRestore, bounds: PartitionBounds, *, exact: bool) -> Check:
-    """A restore without the source's offsets is found by where it began."""
-    target = _range(topic, chain.target, bounds)
-    begun = bounds.start if topic.starts is None else topic.starts[chain.target.partition]
-    if topic.same_offsets:
-        begun = log_start(chain) if chain.segments else bounds.start
-    expired = max(0, bounds.start - begun)
+    target, extent = _range(topic, chain.target, bounds, exact=exact), topic.extent(chain.target.partition)
+    log_start_now = bounds.start if extent is None else min(bounds.start, extent.end)
+    expired = max(0, log_start_now - _begun(topic, chain, bounds))
+    if topic.same_offsets and not exact:
+        chain = _above(chain, target.start)
+    truncated = _truncated(extent, bounds)
+    holes = () if extent is None else tuple(_within(extent.holes, target))
     task = ProofTask(
         partition=chain,
         target=target,
         read_committed=topic.read_committed,
+        whole_log=topic.whole_log,
+        bounded=extent is not None,
         offsets=topic.same_offsets,
         compacted=topic.compacted,
-        skip_below=bounds.start if topic.same_offsets and not exact else 0,
+        goes_on=extent is not None and not truncated,
+        holes=holes,
+        skip_below=target.start if topic.same_offsets and not exact else 0,
         skip_records=expired if not topic.same_offsets and not exact else 0,
     )
-    tells = bool(chain.segments) or (exact and len(target) > 0)
     return Check(
         topic=topic,
         target=target,
+        log_end=bounds.end,
+        task=task if chain.segments or len(target) > 0 else None,
         expired_offsets=expired,
+        hole_offsets=sum(map(len, holes)),
         wrong_bounds=_wrong_bounds(chain, bounds) if exact and topic.same_bounds else "",
-        task=task if tells else None,
+        truncated=truncated,
     )
+
+
+def _begun(topic: ExpectedTopic, chain: PartitionRestore, bounds: PartitionBounds) -> int:
+    """Where in the target that begins which the backup holds. A restore without the source's offsets is found by where
+    it began."""
+    if topic.same_offsets:
+        return log_start(chain) if chain.segments else bounds.start
+    return bounds.start if topic.starts is None else topic.starts[chain.target.partition]
+
+
+def _above(chain: PartitionRestore, offset: int) -> PartitionRestore:
+    """Without the segments that hold nothing from there on: they need not be read."""
+    return replace(chain, segments=tuple(s for s in chain.segments if max(s.end, s.last_offset + 1) > offset))
+
+
+def _within(holes: Iterable[LogRange], target: LogRange) -> Iterator[LogRange]:
+    for hole in holes:
+        start, end = max(hole.start, target.start), min(hole.end, target.end)
+        if start < end:
+            yield replace(target, start=start, end=end)
+
+
+def _truncated(extent: Extent | None, bounds: PartitionBounds) -> str:
+    if extent is None or bounds.end >= extent.end:
+        return ""
+    return f"its log ends at {bounds.end}, the backup holds up to {extent.end}"
 
 
 def _wrong_bounds(chain: PartitionRestore, bounds: PartitionBounds) -> str:
@@ -143,8 +220,11 @@ def _wrong_bounds(chain: PartitionRestore, bounds: PartitionBounds) -> str:
     return f"the log has offsets {bounds.start} to {bounds.end} instead of {start} to {chain.end}"
 
 
-def _range(topic: ExpectedTopic, target: TopicPartition, bounds: PartitionBounds) -> LogRange:
-    begun = bounds.start
+def _range(topic: ExpectedTopic, target: TopicPartition, bounds: PartitionBounds, *, exact: bool) -> LogRange:
+    """What of the log is to be compared: to the end of what the backup speaks for, where that is known by offsets."""
+    begun, end, extent = bounds.start, bounds.end, topic.extent(target.partition)
     if topic.starts is not None and not topic.same_offsets:
         begun = max(begun, topic.starts[target.partition])
-    return LogRange(topic=target.topic, partition=target.partition, start=begun, end=max(begun, bounds.end))
+    if extent is not None and not exact:
+        begun, end = max(begun, extent.start), min(end, extent.end)
+    return LogRange(topic=target.topic, partition=target.partition, start=begun, end=max(begun, end))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from offsite.pipeline.restore_plan import RestorePlan
 from offsite.repository.commit import RecordedHole
+from offsite.repository.state import BackupState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,3 +33,11 @@ def hole_reports(holes: Sequence[RecordedHole]) -> tuple[HoleReport, ...]:
         )
         for hole in holes
     )
+
+
+def lacking(plan: RestorePlan, commit: BackupState) -> tuple[HoleReport, ...]:
+    """The holes in what `plan` brings back of `commit`: not those behind its end, nor of partitions it leaves out."""
+    ends = {chain.source: chain.end for chain in plan.all_chains}
+    left_out = commit.segments.keys() - ends.keys()
+    within = [hole for hole in plan.holes if hole.start < ends.get(hole.partition_id, hole.end)]
+    return hole_reports([hole for hole in within if hole.partition_id not in left_out])

@@ -1,90 +1,32 @@
 """Does a live cluster hold what a backup says? Compared partition by partition, in Spark, both ends read in full.
 
-Owns what a finding is called. Changes nothing, on either side.
+Decides what each outcome is called. Changes nothing, on either side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.list_offsets import READ_COMMITTED
 from offsite.log.range import LogRange, TopicPartition
+from offsite.model.errors import Damaged, OffsiteError
+from offsite.model.journal import warned
 from offsite.pipeline.proof import PartitionProof, ProofEnds, nothing_to_prove, prove_partition
 from offsite.pipeline.proof_repartition import RepartitionProofTask, prove_repartition, repartition_proof_tasks
-from offsite.pipeline.runner import OnProgress, Runner
-from offsite.services.expected import Check, ExpectedTopic, PartitionBounds, checks
+from offsite.pipeline.runner import Done, Failed, OnProgress, Runner
+from offsite.services.expected import Check, ExpectedTopic, checks
+from offsite.services.proof_bounds import find_bounds
+from offsite.services.proof_result import Finding, Proof, ProvenPartition, ProvenTopic, Uncompared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """The first difference in one partition; `partition` is -1 when it concerns the whole topic. `kind`: `changed`,
-    `missing`, `extra`, `reordered` (see `Difference`), `topic` (there is none), `partitions` (another number) or
-    `bounds` (the log does not start and end where it should)."""
+class _Checked:
+    """How one check ended."""
 
-    source: str
-    topic: str
-    partition: int
-    kind: str
-    fields: tuple[str, ...]
-    source_offset: int
-    target_offset: int
-    records: int
-    detail: str
-
-    @property
-    def where(self) -> str:
-        """`topic/partition (from source), source offset N, target offset M`, as far as there are any."""
-        place = self.topic if self.partition < 0 else f"{self.topic}/{self.partition}"
-        renamed = f" (from {self.source})" if self.source != self.topic else ""
-        sides = {"source offset": self.source_offset, "target offset": self.target_offset}
-        return ", ".join([f"{place}{renamed}", *(f"{side} {at}" for side, at in sides.items() if at >= 0)])
-
-    @property
-    def what(self) -> str:
-        return f"{self.kind}: {self.detail}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProvenPartition:
-    """`records` are the same at both ends; `digest` is over them all, empty when there is a difference
-    or when records from several partitions were compared.
-
-    `later_offsets`: how far the cluster went on after the backup's end; `expired_offsets`: what it has deleted at the
-    beginning since; `compacted_records`: what compaction took out since. None of it counts, unless the proof is exact.
-    """
-
-    partition: int
-    records: int
-    decoded_records: int
-    compacted_records: int
-    digest: str
-    target_start: int
-    target_end: int
-    later_offsets: int
-    expired_offsets: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProvenTopic:
-    """One topic, named as in the cluster."""
-
-    source: str
-    records: int
-    partitions: tuple[ProvenPartition, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
-    """`verified`: every topic was compared and no difference found. `findings` has the first difference of each
-    partition."""
-
-    verified: bool
-    records: int
-    topics: Mapping[str, ProvenTopic]
-    findings: tuple[Finding, ...]
+    check: Check
+    outcome: PartitionProof | OffsiteError
 
 
 def prove(
@@ -97,49 +39,66 @@ def prove(
 ) -> Proof:
     """Compare every partition with what is expected of it, up to where the cluster ends now.
 
-    A difference is a result. Raises `DamagedObject`, `Denied`, and `KafkaUnavailable` or `StoreUnavailable` when an end
-    stays away.
+    A difference is a result, and so is a partition that cannot be read. Raises its error when none can be; `Denied`,
+    and `KafkaUnavailable` when the cluster stays away.
     """
     counts = {name: len(topic.partitions) for name, topic in admin.topics().items()}
     comparable = [topic for topic in expected if counts.get(topic.target) == topic.partitions]
-    bounds = _bounds(comparable, admin)
-    to_check = [check for topic in comparable for check in checks(topic, bounds, exact=ends.exact)]
-    results = _compare(to_check, ends, runner, on_progress)
+    found = find_bounds(comparable, admin)
+    to_check = [check for topic in comparable for check in checks(topic, found.bounds, exact=ends.exact)]
+    checked = _compare(to_check, ends, runner, on_progress)
     unlike = [_unlike(t, counts.get(t.target, 0)) for t in expected if t not in comparable]
-    findings = (*unlike, *(found for check, proof in results for found in _findings(check, proof)))
-    topics = _topics(comparable, results)
+    findings = (*unlike, *(finding for each in checked for finding in _findings(each)))
+    uncompared = (*_sick(comparable, found.sick), *_uncompared(checked))
+    _raise_if_nothing_is_known(checked, findings, found.sick)
+    topics = _topics(comparable, checked, uncompared)
     return Proof(
-        verified=not findings,
+        verified=_verdict([each.verified for each in topics.values()], findings, uncompared),
         records=sum(topic.records for topic in topics.values()),
         topics=topics,
         findings=findings,
+        uncompared=uncompared,
     )
 
 
-def _bounds(topics: Sequence[ExpectedTopic], admin: ClusterAdmin) -> dict[TopicPartition, PartitionBounds]:
-    committed = _partitions_of(t for t in topics if t.read_committed)
-    others = _partitions_of(t for t in topics if not t.read_committed)
-    starts = admin.start_offsets([*committed, *others])
-    last = {**admin.end_offsets(committed, isolation=READ_COMMITTED), **admin.end_offsets(others)}
-    return {each: PartitionBounds(start=starts[each], end=last[each]) for each in starts}
+def _verdict(
+    parts: Sequence[bool | None], findings: Sequence[Finding], uncompared: Sequence[Uncompared]
+) -> bool | None:
+    if findings or False in parts:
+        return False
+    return True if True in parts and not uncompared else None
 
 
-def _partitions_of(topics: Iterable[ExpectedTopic]) -> list[TopicPartition]:
-    return [TopicPartition(topic=t.target, partition=number) for t in topics for number in range(t.partitions)]
+def _raise_if_nothing_is_known(
+    checked: Sequence[_Checked], findings: Sequence[Finding], sick: Mapping[TopicPartition, OffsiteError]
+) -> None:
+    """There is nothing to report but the error."""
+    errors = [*sick.values(), *(each.outcome for each in checked if isinstance(each.outcome, OffsiteError))]
+    if errors and not findings and not any(isinstance(each.outcome, PartitionProof) for each in checked):
+        raise errors[0]
 
 
 def _compare(
     to_check: Sequence[Check], ends: ProofEnds, runner: Runner, on_progress: OnProgress | None
-) -> list[tuple[Check, PartitionProof]]:
+) -> list[_Checked]:
     tasks = [check.task for check in to_check if check.task is not None]
-    read = runner.run(tasks, partial(prove_partition, ends=ends), on_progress=on_progress) if tasks else []
+    read = runner.run_all(tasks, partial(prove_partition, ends=ends), on_progress=on_progress) if tasks else []
     mixed = _repartition_tasks(to_check)
-    mixed_read = runner.run(mixed, partial(prove_repartition, ends=ends), on_progress=on_progress) if mixed else []
-    own, by_key = iter(read), (proof for proofs in mixed_read for proof in proofs)
-    return [(check, _proof_of(check, own, by_key)) for check in to_check]
+    mixed_read = runner.run_all(mixed, partial(prove_repartition, ends=ends), on_progress=on_progress) if mixed else []
+    own = (each.error if isinstance(each, Failed) else each.value for each in read)
+    by_key = (outcome for task, found in zip(mixed, mixed_read, strict=True) for outcome in _each_target(task, found))
+    return [_Checked(check=check, outcome=_outcome_of(check, own, by_key)) for check in to_check]
 
 
-def _proof_of(check: Check, own: Iterator[PartitionProof], by_key: Iterator[PartitionProof]) -> PartitionProof:
+def _each_target(
+    task: RepartitionProofTask, found: Done[tuple[PartitionProof, ...]] | Failed
+) -> Sequence[PartitionProof | OffsiteError]:
+    return [found.error] * len(task.targets) if isinstance(found, Failed) else found.value
+
+
+def _outcome_of(
+    check: Check, own: Iterator[PartitionProof | OffsiteError], by_key: Iterator[PartitionProof | OffsiteError]
+) -> PartitionProof | OffsiteError:
     if check.task is not None:
         return next(own)
     return nothing_to_prove(check.target) if check.topic.repartition is None else next(by_key)
@@ -166,23 +125,52 @@ def _unlike(topic: ExpectedTopic, partitions: int) -> Finding:
     return _finding(topic, "topic", "the cluster has no such topic")
 
 
-def _findings(check: Check, proof: PartitionProof) -> Iterator[Finding]:
+def _findings(checked: _Checked) -> Iterator[Finding]:
     """At most one for each partition."""
-    partition, difference = check.target.partition, proof.difference
-    if difference is not None:
+    check, outcome = checked.check, checked.outcome
+    if isinstance(outcome, OffsiteError):
+        if isinstance(outcome, Damaged):
+            yield _finding(check.topic, "damaged", outcome.message, partition=check.target.partition)
+    elif (difference := outcome.difference) is not None:
         yield Finding(
             source=check.topic.source,
             topic=check.topic.target,
-            partition=partition,
+            partition=check.target.partition,
             kind=difference.kind,
             fields=difference.fields,
             source_offset=difference.source_offset,
             target_offset=difference.target_offset,
             records=difference.records,
-            detail=difference.detail,
+            detail="; ".join(filter(None, (difference.detail, check.truncated))),
         )
+    elif check.truncated:
+        yield _finding(check.topic, "truncated", check.truncated, partition=check.target.partition)
     elif check.wrong_bounds:
-        yield _finding(check.topic, "bounds", check.wrong_bounds, partition=partition)
+        yield _finding(check.topic, "bounds", check.wrong_bounds, partition=check.target.partition)
+
+
+def _sick(topics: Sequence[ExpectedTopic], sick: Mapping[TopicPartition, OffsiteError]) -> Iterator[Uncompared]:
+    by_name = {topic.target: topic for topic in topics}
+    for where, error in sick.items():
+        yield _left_open(by_name[where.topic], where.partition, error)
+
+
+def _uncompared(checked: Sequence[_Checked]) -> Iterator[Uncompared]:
+    for each in checked:
+        if isinstance(each.outcome, OffsiteError) and not isinstance(each.outcome, Damaged):
+            yield _left_open(each.check.topic, each.check.target.partition, each.outcome)
+
+
+def _left_open(topic: ExpectedTopic, partition: int, error: OffsiteError) -> Uncompared:
+    warned("uncompared", why=error.message, topic=topic.target, partition=partition, error=error.id)
+    return Uncompared(
+        source=topic.source,
+        topic=topic.target,
+        partition=partition,
+        error=error.id,
+        message=error.message,
+        hint=error.hint,
+    )
 
 
 def _finding(topic: ExpectedTopic, kind: str, detail: str, *, partition: int = -1) -> Finding:
@@ -200,30 +188,64 @@ def _finding(topic: ExpectedTopic, kind: str, detail: str, *, partition: int = -
     )
 
 
-def _topics(topics: Sequence[ExpectedTopic], results: Sequence[tuple[Check, PartitionProof]]) -> dict[str, ProvenTopic]:
+def _topics(
+    topics: Sequence[ExpectedTopic], checked: Sequence[_Checked], uncompared: Sequence[Uncompared]
+) -> dict[str, ProvenTopic]:
     partitions: dict[str, list[ProvenPartition]] = {topic.target: [] for topic in topics}
-    for check, proof in results:
-        partitions[check.topic.target].append(_partition(check, proof))
-    return {
-        topic.target: ProvenTopic(
-            source=topic.source,
-            records=sum(each.records for each in partitions[topic.target]),
-            partitions=tuple(partitions[topic.target]),
-        )
-        for topic in topics
-    }
+    for each in checked:
+        if isinstance(each.outcome, PartitionProof):
+            partitions[each.check.topic.target].append(_partition(each.check, each.outcome))
+        elif isinstance(each.outcome, Damaged):
+            partitions[each.check.topic.target].append(
+                _unread(each.check.target.partition, each.outcome.message, verified=False)
+            )
+    for left in uncompared:
+        partitions[left.topic].append(_unread(left.partition, left.message, verified=None))
+    return {topic.target: _topic(topic, partitions[topic.target]) for topic in topics}
+
+
+def _topic(topic: ExpectedTopic, partitions: Sequence[ProvenPartition]) -> ProvenTopic:
+    verdicts = [each.verified for each in partitions]
+    unknown = any(each.problem for each in partitions)
+    return ProvenTopic(
+        source=topic.source,
+        verified=False if False in verdicts else True if True in verdicts and not unknown else None,
+        records=sum(each.records for each in partitions),
+        partitions=tuple(sorted(partitions, key=lambda each: each.partition)),
+    )
 
 
 def _partition(check: Check, proof: PartitionProof) -> ProvenPartition:
-    target = check.target
+    target, is_wrong = check.target, bool(proof.difference or check.truncated or check.wrong_bounds)
     return ProvenPartition(
         partition=target.partition,
+        verified=False if is_wrong else True if proof.records + proof.markers else None,
         records=proof.records,
+        markers=proof.markers,
         decoded_records=proof.decoded_records,
         compacted_records=proof.compacted_records,
         digest=f"blake3:{proof.digest}" if proof.digest and not proof.difference else "",
         target_start=target.start,
         target_end=proof.next_target,
-        later_offsets=0 if proof.difference else target.end - proof.next_target,
-        expired_offsets=check.expired_offsets,
+        later_offsets=0 if proof.difference else check.later_offsets(proof.following),
+        expired_offsets=check.expired_offsets + proof.expired_offsets,
+        hole_offsets=check.hole_offsets,
+    )
+
+
+def _unread(partition: int, problem: str, *, verified: bool | None) -> ProvenPartition:
+    return ProvenPartition(
+        partition=partition,
+        verified=verified,
+        records=0,
+        markers=0,
+        decoded_records=0,
+        compacted_records=0,
+        digest="",
+        target_start=-1,
+        target_end=-1,
+        later_offsets=0,
+        expired_offsets=0,
+        hole_offsets=0,
+        problem=problem,
     )

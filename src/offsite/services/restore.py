@@ -20,9 +20,10 @@ from offsite.pipeline.target_settings import AT_ONCE
 from offsite.repository.restore_outcome import put_outcome
 from offsite.repository.restore_record import RestoreRecord, put_record
 from offsite.services.groups import GroupsApplied
+from offsite.services.hole_report import HoleReport, lacking
 from offsite.services.metadata_restore import AppliedMetadata, apply_metadata
 from offsite.services.planned_restore import PlannedRestore
-from offsite.services.proof import Finding, Proof
+from offsite.services.proof_result import Finding, Proof, Uncompared
 from offsite.services.repartition import refuse_keyless, write_repartitions
 from offsite.services.restore_chains import write_chains
 from offsite.services.restore_groups import restore_groups
@@ -51,8 +52,9 @@ class RestoreResult:
     """`topics` by target name; `skipped` lists (topic, reason); `held_back` lists (topic, setting, value): settings of
     the source that were not set, because they would delete restored records at once; `left_out` lists (topic, setting,
     reason) of those that the target cannot have. `verified`: what was written was read back and is what the backup
-    holds; None when it was not read. `findings` has the first difference of each partition. `groups` is None when
-    none were asked for."""
+    holds; None when it was not read (then `compared_records` is None too), when there was nothing to compare, or when
+    partitions could not be read (`uncompared`). `findings` has the first difference of each partition. `lacking` is
+    what the backup itself does not have of what came back. `groups` is None when none were asked for."""
 
     restore: str
     backup: str
@@ -71,6 +73,9 @@ class RestoreResult:
     findings: tuple[Finding, ...]
     metadata: AppliedMetadata = field(default_factory=AppliedMetadata)
     groups: GroupsApplied | None = None
+    compared_records: int | None = None
+    uncompared: tuple[Uncompared, ...] = ()
+    lacking: tuple[HoleReport, ...] = ()
 
 
 def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is told of it
@@ -127,14 +132,15 @@ def _write(
 
 
 def _groups(prepared: PlannedRestore, admin: ClusterAdmin, proof: Proof | None) -> GroupsApplied | None:
-    """Nobody is sent on to records that are known to be wrong."""
-    if proof is not None and not proof.verified:
+    """Nobody is sent on to records that are known to be wrong, or could not be read."""
+    if proof is not None and (proof.findings or proof.uncompared):
         return None
     return restore_groups(prepared.backup, admin, prepared.record, prepared.groups)
 
 
 def _result(prepared: PlannedRestore, receipts: Sequence[AnyReceipt], proof: Proof | None) -> RestoreResult:
     left_out = tuple((each.topic, left) for each in prepared.record.settings for left in each.left_out)
+    holes = lacking(prepared.plan, prepared.point.commit)
     return RestoreResult(
         restore=prepared.record.restore,
         backup=prepared.plan.backup,
@@ -148,9 +154,12 @@ def _result(prepared: PlannedRestore, receipts: Sequence[AnyReceipt], proof: Pro
         skipped=prepared.plan.skipped,
         held_back=tuple((topic, each.setting, each.value) for topic, each in left_out if each.reason == AT_ONCE),
         left_out=tuple((topic, each.setting, each.reason) for topic, each in left_out if each.reason != AT_ONCE),
-        holes=len(prepared.plan.holes),
+        holes=len(holes),
         verified=None if proof is None else proof.verified,
         findings=() if proof is None else proof.findings,
+        compared_records=None if proof is None else proof.records,
+        uncompared=() if proof is None else proof.uncompared,
+        lacking=holes,
     )
 
 

@@ -13,7 +13,8 @@ from offsite.pipeline.restore_plan import RestorePlan
 from offsite.pipeline.runner import OnProgress, Runner
 from offsite.repository.restore_outcome import RepartitionedTopic, RestoredPartition, RestoreOutcome
 from offsite.services.expected import expected_topics
-from offsite.services.proof import Proof, prove
+from offsite.services.proof import prove
+from offsite.services.proof_result import Proof
 
 
 def with_preserved(plan: RestorePlan, offsets: Iterable[TopicOffsets]) -> RestorePlan:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from offsite.log.record import LOG_APPEND_TIME
 from offsite.repository.topic_settings import TopicSettings
+from offsite.services.hole_report import HoleReport, lacking
 from offsite.services.metadata_restore import MetadataPlan
 from offsite.services.offsets_report import OffsetsReport, offsets_notes, report_offsets
 from offsite.services.planned_restore import PlannedRestore
@@ -45,6 +46,8 @@ class TopicPlanReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestorePlanReport:
+    """`lacking`: what the backup itself does not have of what comes back."""
+
     restore: str
     resumes: bool
     backup: str
@@ -60,6 +63,7 @@ class RestorePlanReport:
     metadata: MetadataPlan
     until_ms: int | None
     cuts: tuple[CutReport, ...]
+    lacking: tuple[HoleReport, ...]
 
 
 def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
@@ -97,6 +101,7 @@ def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
         metadata=prepared.metadata,
         until_ms=prepared.point.until_ms,
         cuts=report_cuts(prepared.point, plan),
+        lacking=lacking(plan, prepared.point.commit),
     )
 
 
@@ -118,8 +123,6 @@ def _notes(prepared: PlannedRestore) -> Iterator[str]:
     for each in prepared.offsets:
         yield from offsets_notes(each)
     yield from prepared.metadata.notes
-    for hole in plan.holes:
-        yield f"{hole.partition_id} lacks offsets {hole.start} to {hole.end - 1}: gone at the source ({hole.reason})"
 
 
 def _differences(backup: Mapping[str, str], settings: TopicSettings) -> Iterator[SettingDiff]:

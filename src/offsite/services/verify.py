@@ -43,7 +43,7 @@ class Damage:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyResult:
     """`ok` means: everything listed is there and whole, as far as this depth can tell; and the cluster that it was
-    compared with holds what it says, if there was one (`against`). Damaged snapshots cost no records, and `leftovers`
+    compared with was seen to hold what it says, if any (`against`). Damaged snapshots cost no records, and `leftovers`
     nothing at all; None where nobody looked for them.
 
     `unaccounted`: offsets that commits moved past without saying what is there, so the backup does not hold what it

@@ -1,0 +1,114 @@
+"""What came out of comparing a cluster with a backup: the same, different, or not known, and of what.
+
+Three results, because "nothing was different" is only worth something where something was compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The first difference in one partition; `partition` is -1 when it concerns the whole topic. `kind`: `changed`,
+    `missing`, `extra`, `reordered` (see `Difference`), `topic` (there is none), `partitions` (another number),
+    `truncated` (the log ends before the backup does), `bounds` (it does not start and end where it should) or `damaged`
+    (one of the ends cannot be read for ever)."""
+
+    source: str
+    topic: str
+    partition: int
+    kind: str
+    fields: tuple[str, ...]
+    source_offset: int
+    target_offset: int
+    records: int
+    detail: str
+
+    @property
+    def where(self) -> str:
+        """`topic/partition (from source), source offset N, target offset M`, as far as there are any."""
+        place = self.topic if self.partition < 0 else f"{self.topic}/{self.partition}"
+        renamed = f" (from {self.source})" if self.source != self.topic else ""
+        sides = {"source offset": self.source_offset, "target offset": self.target_offset}
+        return ", ".join([f"{place}{renamed}", *(f"{side} {at}" for side, at in sides.items() if at >= 0)])
+
+    @property
+    def what(self) -> str:
+        return f"{self.kind}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uncompared:
+    """A partition that could not be read now, and why: nothing is known of it. `error` is the error's id."""
+
+    source: str
+    topic: str
+    partition: int
+    error: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvenPartition:
+    """`verified`: True when records were compared and all are the same, False when there is a finding, None when there
+    was nothing to compare or it could not be read (`problem`).
+
+    `records` are the same at both ends, and so are `markers` of transactions, which are compared where it is the very
+    topic that was backed up; `digest` is over them all, empty when there is a difference or when records from several
+    partitions were compared.
+
+    `later_offsets`: how far the cluster went on after the backup's end; `expired_offsets`: what it has deleted at the
+    beginning since; `compacted_records`: what compaction took out since. None of it counts, unless the proof is exact.
+    `hole_offsets` lie in holes of the backup.
+    """
+
+    partition: int
+    verified: bool | None
+    records: int
+    markers: int
+    decoded_records: int
+    compacted_records: int
+    digest: str
+    target_start: int
+    target_end: int
+    later_offsets: int
+    expired_offsets: int
+    hole_offsets: int
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvenTopic:
+    """One topic, named as in the cluster. `verified` as of a partition: True when some were compared, all are the same
+    and each could be read."""
+
+    source: str
+    verified: bool | None
+    records: int
+    partitions: tuple[ProvenPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """`verified`: True when something was compared, no difference found and every partition read; False when there
+    are `findings`, the first difference of each partition; None when nothing was there to compare, or some partitions,
+    those in `uncompared`, could not be read."""
+
+    verified: bool | None
+    records: int
+    topics: Mapping[str, ProvenTopic]
+    findings: tuple[Finding, ...]
+    uncompared: tuple[Uncompared, ...] = ()
+
+    @property
+    def compared_partitions(self) -> int:
+        return sum(each.verified is not None for topic in self.topics.values() for each in topic.partitions)
+
+    @property
+    def empty_partitions(self) -> int:
+        """Of which there was nothing to compare."""
+        every = [each for topic in self.topics.values() for each in topic.partitions]
+        return sum(each.verified is None and not each.problem for each in every)
