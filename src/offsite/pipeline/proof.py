@@ -82,7 +82,12 @@ class PartitionProof:
 
 def prove_partition(task: ProofTask, *, ends: ProofEnds) -> PartitionProof:
     """Compare the partition with its backup. Raises `DamagedObject`, and what store and broker raise."""
-    read, now = reads_of(shared_router(ends.kafka)), task
+    return prove_by_reading(task, reads_of(shared_router(ends.kafka)), ends=ends)
+
+
+def prove_by_reading(task: ProofTask, read: Read, *, ends: ProofEnds) -> PartitionProof:
+    """The same, with `read` for the target. Begins anew behind what the target deletes meanwhile."""
+    now = task
     compared, holes = _compare(now, ends, read)
     for _ in range(EXPIRIES_MAX):
         expired_to = _expired_to(holes)

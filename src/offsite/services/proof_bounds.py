@@ -37,13 +37,8 @@ def find_bounds(topics: Sequence[ExpectedTopic], admin: ClusterAdmin, *, clock: 
         lost = _without_leader(led, admin.topics())
         if not lost:
             raise
-        sick |= dict.fromkeys(lost, NO_LEADER)
+        sick |= dict.fromkeys(lost, _no_leader())
         return FoundBounds(bounds=_ask(topics, set(led) - set(lost), admin), sick=sick)
-
-
-NO_LEADER = LeaderUnavailable(
-    "the partition has no leader", hint="bring back a broker that holds it, then compare again"
-)
 
 
 def _leaderless(
@@ -56,7 +51,7 @@ def _leaderless(
         if not wanted:
             return {}
         try:
-            patience.wait(NO_LEADER)
+            patience.wait(_no_leader())
         except LeaderUnavailable as error:
             return dict.fromkeys(wanted, error)
 
@@ -80,3 +75,8 @@ def _ask(
 
 def _partitions(topic: ExpectedTopic) -> list[TopicPartition]:
     return [TopicPartition(topic=topic.target, partition=number) for number in range(topic.partitions)]
+
+
+def _no_leader() -> LeaderUnavailable:
+    hint = "bring back a broker that holds it, then compare again"
+    return LeaderUnavailable("the partition has no leader", hint=hint)

@@ -17,6 +17,7 @@ from offsite.log.records import encode, renumber
 from offsite.pipeline.cutoff import Cutoff
 from offsite.pipeline.lockstep import Comparison, Lockstep
 from offsite.pipeline.source_view import VisibleBatch
+from tests.batches import make_control_batch
 
 TIME_MS = 1_700_000_000_000
 ALL = Cutoff(0, 1 << 62)
@@ -42,9 +43,19 @@ def batches(
 
 
 def compare(
-    source: Iterable[VisibleBatch], target: Iterable[VisibleBatch], *, offsets: bool = False, exact: bool = True
+    source: Iterable[VisibleBatch],
+    target: Iterable[VisibleBatch],
+    *,
+    offsets: bool = False,
+    exact: bool = True,
+    **rules: bool,
 ) -> Comparison:
-    return Lockstep(source, target, offsets=offsets, exact=exact).run()
+    return Lockstep(source, target, offsets=offsets, exact=exact, **rules).run()
+
+
+def marker(offset: int, *, committed: bool = True) -> VisibleBatch:
+    data = memoryview(bytearray(make_control_batch(offset, producer_id=7, committed=committed)))
+    return VisibleBatch(data, scan(data)[0], ALL)
 
 
 def test_equal_batches_are_never_decoded() -> None:
@@ -145,6 +156,35 @@ def test_what_comes_after_the_end_counts_only_when_asked() -> None:
     found = compare(batches(records(100)), batches(records(5000)), exact=True)
     assert found.difference is not None
     assert (found.difference.kind, found.difference.target_offset, found.difference.records) == ("extra", 100, 4900)
+
+
+def test_where_the_target_goes_on_is_told_when_it_may() -> None:
+    assert compare(batches(records(10)), batches(records(25)), exact=False).following == 10
+    assert compare(batches(records(10)), batches(records(10)), exact=False).following == -1
+    assert compare([], batches(records(5, start=40)), exact=False).following == 40
+
+
+def test_markers_are_counted_apart_and_must_say_the_same() -> None:
+    source = [*batches(records(10)), marker(10), *batches(records(10, start=11)), marker(21)]
+    found = compare(source, list(source), offsets=True)
+    assert (found.difference, found.records, found.markers) == (None, 20, 2)
+    found = compare(source, [*source[:-1], marker(21, committed=False)], offsets=True)
+    assert found.difference is not None
+    assert (found.difference.kind, found.difference.fields, found.difference.source_offset) == ("changed", ("key",), 21)
+    found = compare(source, source[:-1], offsets=True)
+    assert found.difference is not None
+    assert (found.difference.kind, found.difference.source_offset, found.markers) == ("missing", 21, 1)
+
+
+def test_compaction_may_take_the_tail_only_of_a_log_that_goes_on() -> None:
+    shown = batches(records(80))
+    found = compare(batches(records(100)), shown, offsets=True, compacted=True, goes_on=True)
+    assert (found.difference, found.records, found.compacted_records) == (None, 80, 20)
+    found = compare(batches(records(100)), batches(records(80)), offsets=True, compacted=True)
+    assert found.difference is not None
+    assert (found.difference.kind, found.difference.source_offset) == ("missing", 80)
+    found = compare(batches(records(100)), batches(records(80)), offsets=True, goes_on=True)
+    assert found.difference is not None
 
 
 def test_offsets_count_only_when_asked() -> None:

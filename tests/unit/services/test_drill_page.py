@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 from offsite.services.drill_page import drill_page
 from offsite.services.drill_report import DrilledTopic, DrillReport
+from offsite.services.hole_report import HoleReport
 
 TOPIC = DrilledTopic(
     source="orders",
@@ -46,6 +47,21 @@ def test_a_drill_that_failed_says_why() -> None:
     assert "Not proven: what was read back is not what the backup holds." in drill_page(found)
     assert "<li>orders/1: missing: 1 record</li>" in drill_page(found)
     assert "Not proven: the store is away" in drill_page(replace(REPORT, proven=False, problem="the store is away"))
+
+
+def test_a_drill_that_compared_nothing_proves_nothing() -> None:
+    page = drill_page(replace(REPORT, proven=None, records=0, problem="nothing was restored: no records of orders"))
+    assert "Nothing proven: nothing was restored: no records of orders" in page
+    assert "Proven:" not in page
+
+
+def test_what_the_backup_lacks_is_said_with_the_verdict_and_listed() -> None:
+    holes = tuple(HoleReport(topic="orders", partition=1, start=n, end=n + 1, reason="retention") for n in range(103))
+    page = drill_page(replace(REPORT, lacking=holes))
+    assert "The backup itself lacks what is listed below." in page
+    assert "<li>orders/1 [0, 1) retention</li>" in page
+    assert "and 3 more" in page
+    assert "lacks" not in drill_page(REPORT)
 
 
 def test_names_never_become_markup() -> None:

@@ -1,0 +1,220 @@
+"""Three results: the same, different, not known. Nothing compared is not the same; a sick partition is listed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import pytest
+
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.config import KafkaConfig, parse_bootstrap
+from offsite.kafka.metadata import PartitionMetadata, TopicMetadata
+from offsite.log.difference import Difference
+from offsite.log.range import TopicPartition
+from offsite.model.errors import DamagedObject, KafkaTimeout, LeaderUnavailable, OffsiteError
+from offsite.pipeline.proof import PartitionProof, ProofEnds
+from offsite.pipeline.restore_plan import PartitionRestore
+from offsite.pipeline.runner import Done, Failed
+from offsite.repository.commit import PartitionId
+from offsite.repository.store import Store
+from offsite.services.expected import ExpectedTopic, Extent
+from offsite.services.proof import prove
+from offsite.services.proof_bounds import find_bounds
+from offsite.services.proof_result import Proof
+from tests.inline_runner import InlineRunner
+from tests.unit.pipeline.test_restore_plan import segment
+
+ENDS = ProofEnds(kafka=KafkaConfig(bootstrap=parse_bootstrap("nowhere:1")), store=cast("Store", None), exact=False)
+AWAY = KafkaTimeout("the broker did not answer", hint="look at it")
+MISSING = Difference(kind="missing", fields=(), source_offset=3, target_offset=-1, records=7, detail="7 records")
+
+Outcome = PartitionProof | OffsiteError
+
+
+@dataclass
+class Cluster:
+    """As far as a proof asks one: a topic's partitions with log ends, some without a leader."""
+
+    ends: Mapping[int, int]
+    leaderless: set[int] = field(default_factory=set)
+    asked: list[TopicPartition] = field(default_factory=list)
+
+    def topics(self) -> Mapping[str, TopicMetadata]:
+        found = tuple(
+            PartitionMetadata(
+                partition=number,
+                leader=-1 if number in self.leaderless else 1,
+                leader_epoch=0,
+                replicas=(1,),
+                in_sync=(),
+            )
+            for number in self.ends
+        )
+        return {"orders": TopicMetadata(name="orders", topic_id=None, internal=False, error_code=0, partitions=found)}
+
+    def start_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        asked = list(partitions)
+        self.asked += asked
+        if any(each.partition in self.leaderless for each in asked):
+            raise LeaderUnavailable("no leader")
+        return dict.fromkeys(asked, 0)
+
+    def end_offsets(self, partitions: Iterable[TopicPartition], **_: object) -> Mapping[TopicPartition, int]:
+        return {each: self.ends[each.partition] for each in partitions}
+
+
+class Scripted(InlineRunner):
+    """Ends each partition's task as it was told."""
+
+    def __init__(self, outcomes: Mapping[int, Outcome]) -> None:
+        self._outcomes = outcomes
+
+    def run_all(self, tasks: Sequence[Any], function: Callable[..., Any], **_: object) -> list[Any]:  # type: ignore[override]
+        found = [self._outcomes[task.target.partition] for task in tasks]
+        return [Failed(error=o, trace="") if isinstance(o, OffsiteError) else Done(value=o) for o in found]
+
+
+@dataclass
+class Hurried:
+    """A clock on which any patience is over at once."""
+
+    now_s: float = 0.0
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += 3600.0
+
+
+@pytest.fixture(autouse=True)
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("offsite.services.proof_bounds.SystemClock", Hurried)
+
+
+def orders(ends: Mapping[int, int]) -> ExpectedTopic:
+    """The very topic that was backed up, each partition to its end."""
+    return ExpectedTopic(
+        source="orders",
+        target="orders",
+        partitions=len(ends),
+        chains=tuple(
+            PartitionRestore(
+                source=PartitionId(topic="orders", topic_id="", partition=number),
+                target=TopicPartition(topic="orders", partition=number),
+                segments=(segment(PartitionId(topic="orders", topic_id="", partition=number), 0, end),),
+                end=end,
+            )
+            for number, end in ends.items()
+            if end
+        ),
+        starts=None,
+        read_committed=False,
+        same_offsets=True,
+        extents={number: Extent(start=0, end=end) for number, end in ends.items()},
+        whole_log=True,
+    )
+
+
+def equal(records: int, **changes: Any) -> PartitionProof:
+    proof = PartitionProof(
+        records=records, decoded_records=0, compacted_records=0, digest="aa", next_target=records, difference=None
+    )
+    return replace(proof, **changes)
+
+
+def proven(backed_up: Mapping[int, int], outcomes: Mapping[int, Outcome], cluster: Cluster | None = None) -> Proof:
+    admin = cluster or Cluster(ends=backed_up)
+    return prove([orders(backed_up)], ends=ENDS, admin=cast("ClusterAdmin", admin), runner=Scripted(outcomes))
+
+
+def verdicts(proof: Proof) -> list[bool | None]:
+    return [each.verified for each in proof.topics["orders"].partitions]
+
+
+def test_what_was_compared_and_is_the_same_is_verified() -> None:
+    proof = proven({0: 10, 1: 0}, {0: equal(10)})
+    assert (proof.verified, proof.topics["orders"].verified, verdicts(proof)) == (True, True, [True, None])
+    assert (proof.compared_partitions, proof.empty_partitions, proof.records) == (1, 1, 10)
+
+
+@pytest.mark.parametrize("ends", [{0: 0, 1: 0}, {0: 10}], ids=["empty backup", "all compacted since"])
+def test_where_nothing_was_compared_nothing_is_verified(ends: Mapping[int, int]) -> None:
+    proof = proven(ends, {0: equal(0, compacted_records=10)})
+    assert (proof.verified, proof.topics["orders"].verified, proof.findings) == (None, None, ())
+    assert (proof.compared_partitions, proof.empty_partitions) == (0, len(ends))
+
+
+def test_markers_alone_are_something_to_compare() -> None:
+    assert proven({0: 10}, {0: equal(0, markers=2)}).verified is True
+
+
+def test_one_difference_refutes_all() -> None:
+    proof = proven({0: 10, 1: 10}, {0: equal(10), 1: equal(3, difference=MISSING)})
+    assert (proof.verified, verdicts(proof)) == (False, [True, False])
+    assert [(each.partition, each.kind) for each in proof.findings] == [(1, "missing")]
+
+
+def test_a_log_that_ends_below_the_backup_is_a_difference_without_a_record_too() -> None:
+    (found,) = (refuted := proven({0: 10}, {0: equal(8)}, Cluster(ends={0: 8}))).findings
+    assert (refuted.verified, found.kind, found.detail) == (
+        False,
+        "truncated",
+        "its log ends at 8, the backup holds up to 10",
+    )
+    (found,) = proven({0: 10}, {0: equal(3, difference=MISSING)}, Cluster(ends={0: 3})).findings
+    assert (found.kind, found.detail) == ("missing", "7 records; its log ends at 3, the backup holds up to 10")
+
+
+def test_a_partition_that_cannot_be_read_is_listed_and_the_others_are_compared() -> None:
+    proof = proven({0: 10, 1: 10, 2: 10}, {0: equal(10), 1: AWAY, 2: equal(10)})
+    assert (proof.verified, verdicts(proof), proof.records) == (None, [True, None, True], 20)
+    (left,) = proof.uncompared
+    assert (left.topic, left.partition, left.error, left.message, left.hint) == (
+        "orders",
+        1,
+        AWAY.id,
+        AWAY.message,
+        "look at it",
+    )
+    assert (proof.compared_partitions, proof.empty_partitions) == (2, 0)
+
+
+def test_a_difference_counts_beside_a_partition_that_cannot_be_read() -> None:
+    assert proven({0: 10, 1: 10}, {0: equal(3, difference=MISSING), 1: AWAY}).verified is False
+
+
+def test_what_can_never_be_read_is_a_difference() -> None:
+    proof = proven({0: 10, 1: 10}, {0: DamagedObject("segment x is cut"), 1: equal(10)})
+    (found,) = proof.findings
+    assert (proof.verified, found.kind, found.detail, verdicts(proof)) == (
+        False,
+        "damaged",
+        "segment x is cut",
+        [False, True],
+    )
+
+
+def test_an_error_is_raised_when_nothing_else_is_known() -> None:
+    with pytest.raises(KafkaTimeout, match="did not answer"):
+        proven({0: 10, 1: 10}, {0: AWAY, 1: AWAY})
+
+
+def test_a_partition_without_leader_is_listed_and_not_asked_for() -> None:
+    cluster = Cluster(ends={0: 10, 1: 10}, leaderless={1})
+    proof = proven({0: 10, 1: 10}, {0: equal(10)}, cluster)
+    assert (proof.verified, verdicts(proof)) == (None, [True, None])
+    assert [(each.partition, each.error) for each in proof.uncompared] == [(1, LeaderUnavailable.id)]
+    assert {each.partition for each in cluster.asked} == {0}
+
+
+def test_a_leader_lost_between_two_questions_costs_its_partition_only() -> None:
+    class Losing(Cluster):
+        def start_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+            self.leaderless = {1}
+            return super().start_offsets(partitions)
+
+    found = find_bounds([orders({0: 10, 1: 10})], cast("ClusterAdmin", Losing(ends={0: 10, 1: 10})))
+    assert ([each.partition for each in found.bounds], [each.partition for each in found.sick]) == ([0], [1])
