@@ -73,7 +73,7 @@ def start(*arguments: object, environment: Mapping[str, str] | None = None) -> s
 
 
 def command(*arguments: object) -> list[str]:
-    output = () if "--help" in arguments else ("-o", "json")
+    output = () if "--help" in arguments or "-o" in arguments else ("-o", "json")
     return [str(OFFSITE), *map(str, arguments), *output]
 
 

@@ -80,6 +80,24 @@ def test_a_cluster_without_the_topic_ends_with_13_and_names_it(copied: Copied, s
     assert found.result["against"]["findings"][0]["topic"] == copied.topic
 
 
+def test_a_topic_without_records_is_never_called_verified(copied: Copied, tmp_path: Path) -> None:
+    empty = copied.cluster.make_topic()
+    names = ["--repo", tmp_path / "repository", "--backup", "e"]
+    bootstrap = copied.cluster.bootstrap
+    succeed("init", tmp_path / "repository")
+    succeed("backup", "run", *names, "--bootstrap", bootstrap, "--topics", empty)
+    found = offsite("verify", *names, "--against", bootstrap)
+    assert (found.exit_code, found.result["ok"], found.result["against"]["verified"]) == (3, False, None)
+    ends = [*names, "--bootstrap", bootstrap, "--rename", f"{empty}={new_name(empty)}", "--yes"]
+    restored = offsite("restore", "run", *ends, "-o", "table")
+    assert restored.exit_code == 3
+    assert f"nothing was restored: at commit 1 the backup holds no records of {empty}" in restored.stdout
+    assert "verified" not in restored.stdout
+    drilled = offsite("restore", "drill", *names, "--bootstrap", bootstrap)
+    assert (drilled.exit_code, drilled.result["proven"]) == (3, None)
+    assert "holds no records" in drilled.result["problem"]
+
+
 @pytest.mark.parametrize(
     ("options", "id_"),
     [
