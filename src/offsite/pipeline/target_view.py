@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 
 from offsite.log.batch import BatchHeader
-from offsite.log.chunk import Chunk, Hole
+from offsite.log.chunk import Chunk, Gap, Hole
 from offsite.log.range import LogRange
 from offsite.log.transactions import CommittedView, TransactionIndexer
 from offsite.pipeline.cutoff import Cutoff
 from offsite.pipeline.source_view import VisibleBatch
 
 Read = Callable[[LogRange], Iterator[Chunk | Hole | Gap]]
-"""`PartitionReader.read`, of a reader of its own for each call. What is neither `Chunk` nor `Hole` tells of offsets
+"""`PartitionReader.read`, of a reader of its own for each call. A `Gap` tells of offsets
 that are proven to hold nothing."""
 
 
