@@ -10,7 +10,7 @@ import typer
 from offsite.cli.option_group import takes
 from offsite.cli.options import Output
 from offsite.cli.output import OutputFormat, emit_bytes, emit_each
-from offsite.cli.record_options import RecordOptions, check_limit, record_point
+from offsite.cli.record_options import RecordOptions, check_limit, note_incarnations, record_point
 from offsite.cli.wiring import open_repository
 from offsite.model.errors import BadOption
 
@@ -39,6 +39,7 @@ def cat(
     from offsite.services.records import cat_records, raw_values
 
     plan = _plan(options, where, limit)
+    note_incarnations(plan)
     if raw:
         _check_not_a_terminal()
         emit_bytes(raw_values(plan), after_each=b"\n")

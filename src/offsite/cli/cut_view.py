@@ -1,4 +1,4 @@
-"""What a restore point leaves out of each partition, for people."""
+"""What a restore point leaves out, of each partition and of topics that were made anew, for people."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from offsite.pipeline.incarnations import KnownIncarnation
     from offsite.services.point_report import CutReport
 
 _SHOWN = 20
@@ -25,3 +26,11 @@ def render_cuts(console: Console, cuts: Sequence[CutReport]) -> None:
         )
     if len(cuts) > _SHOWN:
         console.print(f"  cut: {len(cuts) - _SHOWN:,} more partitions (all of them with -o json)", markup=False)
+
+
+def render_incarnations(console: Console, incarnations: Sequence[KnownIncarnation]) -> None:
+    """Nothing when no topic was made anew."""
+    from offsite.pipeline.incarnations import incarnation_notes
+
+    for line in incarnation_notes(incarnations):
+        console.print(f"  {line}", markup=False)

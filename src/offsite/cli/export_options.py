@@ -17,6 +17,7 @@ from offsite.cli.restore_options import (
     Checkpoint,
     Commit,
     CommittedAt,
+    Incarnation,
     Isolation,
     IsolationOption,
     OffsetsFile,
@@ -85,6 +86,7 @@ class ExportOptions:
     at: At = None
     offsets_file: OffsetsFile = None
     before: Before = None
+    incarnation: Incarnation = None
     isolation: Isolation = IsolationOption.READ_COMMITTED
     lossy: Lossy = False
     plain: Plain = False

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.options import BackupName, Repo
-from offsite.cli.restore_options import At, Checkpoint, Commit, CommittedAt, IsolationOption
+from offsite.cli.output import note
+from offsite.cli.restore_options import At, Checkpoint, Commit, CommittedAt, Incarnation, IsolationOption
 from offsite.model.errors import BadOption
 
 if TYPE_CHECKING:
+    from offsite.services.records import RecordsPlan
     from offsite.services.restore_request import RestoreRequest
 
 From = Annotated[
@@ -36,6 +38,7 @@ class RecordOptions:
     committed_at: CommittedAt = None
     checkpoint: Checkpoint = None
     at: At = None
+    incarnation: Incarnation = None
     isolation: Isolation = IsolationOption.READ_COMMITTED
 
 
@@ -53,9 +56,18 @@ def record_point(
             "committed_at": options.committed_at,
             "checkpoint": options.checkpoint,
             "at": options.at,
+            "incarnation": options.incarnation,
             "isolation": options.isolation.value,
         }
     )
+
+
+def note_incarnations(plan: RecordsPlan) -> None:
+    """On stderr, which one is shown of topics that were deleted and made anew."""
+    from offsite.pipeline.incarnations import incarnation_notes
+
+    for line in incarnation_notes(plan.point.incarnations):
+        note(line)
 
 
 def check_limit(limit: int | None) -> None:

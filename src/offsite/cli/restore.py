@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.cut_view import render_cuts
+from offsite.cli.cut_view import render_cuts, render_incarnations
 from offsite.cli.drill import drill
 from offsite.cli.groups import render_applied as render_groups
 from offsite.cli.offsets_view import describe_mode, render_offsets
@@ -132,6 +132,7 @@ def _render_plan(console: Console, report: RestorePlanReport) -> None:
         f"{report.cluster_id}, offsets {report.offsets}, {report.isolation}"
         f"{', continues an unfinished run' if report.resumes else ''}"
     )
+    render_incarnations(console, report.incarnations)
     render_cuts(console, report.cuts)
     if report.lacking:
         console.print("  the backup itself lacks, and so will what is restored:")
@@ -197,6 +198,7 @@ def _render_what_came_back(console: Console, result: RestoreResult) -> None:
         console.print(f"  {name}{renamed}: {topic.records:,} records in {topic.partitions} partitions{kept}{aborted}")
     for skipped, reason in result.skipped:
         console.print(f"  skipped: {skipped}: {reason}", markup=False)
+    render_incarnations(console, result.incarnations)
     for name, setting, value in result.held_back:
         console.print(f"  held back: {_held_back(name, setting, value)}", markup=False)
     _render_verdict(console, result)

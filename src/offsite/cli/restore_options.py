@@ -82,6 +82,14 @@ Before = Annotated[
     list[str] | None,
     typer.Option("--before", help="topic=…,partition=…,offset=…: of that partition, only what lies before."),
 ]
+Incarnation = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--incarnation",
+        help="orders=1, orders=oldest, or orders= and how its topic id begins: of a topic that was deleted and made "
+        "anew, this one [default: the one of --at, else the newest].",
+    ),
+]
 Isolation = Annotated[
     IsolationOption, typer.Option("--isolation", help="Whether records of aborted transactions come back.")
 ]
@@ -136,6 +144,7 @@ class RestoreOptions:
     at: At = None
     offsets_file: OffsetsFile = None
     before: Before = None
+    incarnation: Incarnation = None
     isolation: Isolation = IsolationOption.READ_COMMITTED
     offsets: Offsets = OffsetsOption.AUTO
     metadata: Metadata = "none"

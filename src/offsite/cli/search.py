@@ -9,7 +9,7 @@ import typer
 from offsite.cli.option_group import takes
 from offsite.cli.options import Output, SparkMaster
 from offsite.cli.output import OutputFormat, emit_each, note
-from offsite.cli.record_options import RecordOptions, check_limit, record_point
+from offsite.cli.record_options import RecordOptions, check_limit, note_incarnations, record_point
 from offsite.cli.wiring import open_repository, spark
 from offsite.model.errors import BadOption
 
@@ -62,6 +62,7 @@ def search(
         limit=limit + 1,  # one more tells whether there are more
     )
     plan = plan_records(open_repository(options.repo).backup(options.backup), request)
+    note_incarnations(plan)
     found = _search(plan, spark_master) if plan.tasks else []
     emit_each(found[:limit], name="records", output=output, line=record_line)
     if len(found) > limit:

@@ -123,10 +123,15 @@ def offset_count(groups: GroupTable) -> int:
 
 def on_topics(groups: GroupTable, topic_ids: Mapping[str, str]) -> dict[str, GroupOffsets]:
     """What of `groups` lies on these topics (name → id, which it gets), sorted by name; groups without any such offset
-    are left out."""
+    are left out, and offsets that are known to be on another topic of that name."""
     kept = {name: replace(groups[name], topics=_on(groups[name].topics, topic_ids)) for name in sorted(groups)}
     return {name: group for name, group in kept.items() if group.topics}
 
 
 def _on(topics: Iterable[TopicOffsets], topic_ids: Mapping[str, str]) -> tuple[TopicOffsets, ...]:
-    return tuple(replace(each, topic_id=topic_ids[each.topic]) for each in topics if each.topic in topic_ids)
+    wanted = ((each, topic_ids[each.topic]) for each in topics if each.topic in topic_ids)
+    return tuple(
+        replace(each, topic_id=topic_id)
+        for each, topic_id in wanted
+        if not each.topic_id or not topic_id or each.topic_id == topic_id
+    )

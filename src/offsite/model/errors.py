@@ -322,6 +322,12 @@ class OverwritingStore(Refused):
     id = "OFF-1450"
 
 
+class IncarnationUnclear(Refused):
+    """A topic was deleted and made anew, and the backup cannot tell which one lived at the time that was asked for."""
+
+    id = "OFF-1416"
+
+
 class RestoreRefused(Refused):
     """Several checks before a restore said no; the message lists all of them."""
 

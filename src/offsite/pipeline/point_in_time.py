@@ -6,11 +6,12 @@ such end, because dates need not rise: records are picked, and transactions stay
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offsite.log.record import LOG_APPEND_TIME
 from offsite.model.partition_selection import PartitionSelection
+from offsite.pipeline.incarnations import KnownIncarnation, without_others
 from offsite.repository.commit import PartitionId
 from offsite.repository.segment import Segment
 from offsite.repository.segment_list import SegmentList
@@ -33,11 +34,12 @@ class PartitionCut:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointInTime:
     """`state` is what the point takes of `commit`, the state at the commit it goes by; records dated after `until_ms`
-    are still in it."""
+    are still in it. Both know one incarnation of each chosen topic; `incarnations` has all of those with several."""
 
     commit: BackupState
     state: BackupState
     until_ms: int | None = None
+    incarnations: tuple[KnownIncarnation, ...] = ()
 
     def cuts(self) -> tuple[PartitionCut, ...]:
         """The partitions that are not taken whole, sorted."""
@@ -64,11 +66,16 @@ def point_in_time(
     ends: Mapping[PartitionId, int] | None = None,
     until_ms: int | None = None,
     partitions: PartitionSelection | None = None,
+    incarnations: Sequence[KnownIncarnation] = (),
 ) -> PointInTime:
-    """`commit` ended at `ends` where these say so, with the records dated `until_ms` or before, of `partitions`."""
+    """`commit` ended at `ends` where these say so, with the records dated `until_ms` or before, of `partitions`. Of
+    `incarnations` those that were not taken are left out."""
+    commit = without_others(commit, incarnations)
     state = _ended(commit, ends or {})
     segments = dict(_chosen(state, partitions or PartitionSelection(), until_ms))
-    return PointInTime(commit=commit, state=replace(state, segments=segments), until_ms=until_ms)
+    return PointInTime(
+        commit=commit, state=replace(state, segments=segments), until_ms=until_ms, incarnations=tuple(incarnations)
+    )
 
 
 def is_open(segment: Segment, until_ms: int | None) -> bool:

@@ -8,6 +8,9 @@ from offsite.model.errors import DamagedObject
 from offsite.model.selection import TopicSelection
 from offsite.repository.json_object import FORMAT, JsonValue, encode_canonical, parse_json_object
 
+IMPORTED_FROM = "import.from"
+"""The option of an imported backup that names its archive."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepositoryDescriptor:
@@ -31,6 +34,11 @@ class BackupDescriptor:
     created_at_ms: int
     options: tuple[tuple[str, str], ...] = ()
     fidelity: tuple[str, ...] = ()
+
+    @property
+    def is_import(self) -> bool:
+        """Whether it holds what an archive held: its commits are of other times than its records' source."""
+        return IMPORTED_FROM in dict(self.options)
 
 
 def encode_repository(descriptor: RepositoryDescriptor) -> bytes:

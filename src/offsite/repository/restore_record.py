@@ -24,7 +24,9 @@ from offsite.repository.topic_settings import TopicSettings, topic_settings_from
 class RestoreRecord:
     """`request` is what was asked for, as sorted pairs of texts. With `until_ms` only records dated then or before.
     `topics` pairs source names with target names, sorted; `created` are the targets that did not exist before.
-    `settings` is what was decided for each target topic; `preserved` are those that keep the source's offsets."""
+    `settings` is what was decided for each target topic; `preserved` are those that keep the source's offsets.
+    `incarnations` pairs source names with the ids of the topics that were taken; restores of older versions lack it:
+    they took the newest."""
 
     restore: str
     commit: int
@@ -38,6 +40,7 @@ class RestoreRecord:
     until_ms: int | None = None
     settings: tuple[TopicSettings, ...] = ()
     preserved: tuple[str, ...] = ()
+    incarnations: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +111,7 @@ def _record_fields(record: RestoreRecord) -> dict[str, JsonValue]:
         "created": list(record.created),
         "until_ms": record.until_ms,
         "preserved": list(record.preserved),
+        "incarnations": dict(record.incarnations),
         "settings": [topic_settings_to_json(each) for each in record.settings],
     }
 
@@ -126,6 +130,7 @@ def _record(item: JsonObject) -> RestoreRecord:
         until_ms=item.optional_integer("until_ms"),
         settings=tuple(map(topic_settings_from_json, item.children("settings"))),
         preserved=item.texts("preserved"),
+        incarnations=item.text_map("incarnations") if "incarnations" in item.fields else (),
     )
 
 

@@ -81,7 +81,7 @@ def check_no_point(request: ExportRequest) -> None:
     """A cluster is as it is now. Raises `BadOption`."""
     point = request.point
     named = (point.commit, point.committed_at, point.checkpoint, point.at)
-    if point.ends or point.before or any(each is not None for each in named):
+    if point.ends or point.before or point.incarnations or any(each is not None for each in named):
         raise BadOption(
             "a cluster has no restore points: it is exported as it is now",
             hint="leave the restore point out, or export from a backup with --repo and --backup",

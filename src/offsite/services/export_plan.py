@@ -17,6 +17,7 @@ from offsite.model.errors import TopicReplaced
 from offsite.model.group_patterns import ALL_GROUPS, GroupPatterns
 from offsite.model.rename import Renames
 from offsite.model.time import format_time
+from offsite.pipeline.incarnations import incarnation_notes
 from offsite.pipeline.record_source import ExportTask
 from offsite.pipeline.restore_plan import PartitionRestore, RestorePlan, plan_restore
 from offsite.repository.backup import Backup
@@ -25,6 +26,7 @@ from offsite.repository.group_snapshot import get_group_snapshot
 from offsite.repository.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.services.hole_report import HoleReport, hole_reports
+from offsite.services.point_report import incarnations_of
 from offsite.services.restore_point import find_point
 from offsite.services.restore_request import RestoreRequest
 
@@ -85,7 +87,7 @@ def plan_export(backup: Backup, writer: ArchiveWriter, request: ExportRequest) -
         holes=tuple(_holes(plan, ends)),
         groups=_groups(backup, point.state, plan, request.groups),
         ends=ends,
-        notes=tuple(_notes(plan, point.until_ms)),
+        notes=(*_notes(plan, point.until_ms), *incarnation_notes(incarnations_of(point, plan))),
     )
 
 

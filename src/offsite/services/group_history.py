@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from offsite.log.group_fold import GroupFold
 from offsite.log.group_offsets import GroupOffsets, GroupTable, on_topics
-from offsite.model.errors import BackupExists
+from offsite.model.errors import BackupExists, IncarnationUnclear
+from offsite.pipeline.incarnations import Wanted, find_incarnations, several
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId, TopicShape
 from offsite.repository.descriptor import BackupDescriptor
@@ -47,10 +48,12 @@ def with_history(names: Iterable[str], *, wanted: bool, known: Iterable[str]) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupHistory:
-    """Groups on the topics of the backup. `skipped_records` held no commit: group descriptions, unknown versions."""
+    """Groups on the topics of the backup. `skipped_records` held no commit: group descriptions, unknown versions.
+    `unclear` are topics that were made anew about then, left out: nobody can tell which of them offsets belong to."""
 
     groups: GroupTable
     skipped_records: int
+    unclear: tuple[str, ...] = ()
 
 
 def has_history(point: BackupState) -> bool:
@@ -68,7 +71,15 @@ def read_history(backup: Backup, point: BackupState, *, until_ms: int | None = N
         groups |= fold.table()
         skipped += fold.skipped_records
     topic_ids = {known.topic: known.topic_id for known in point.topics}  # the latest incarnation comes last
-    return GroupHistory(groups=on_topics(groups, topic_ids), skipped_records=skipped)
+    unclear = []
+    for topic in several(point, topic_ids) if until_ms is not None else ():
+        try:
+            found = find_incarnations(backup, point, [topic], Wanted(until_ms=until_ms))
+            topic_ids[topic] = next(each.topic_id for each in found if each.taken)
+        except IncarnationUnclear:
+            unclear.append(topic)
+            del topic_ids[topic]
+    return GroupHistory(groups=on_topics(groups, topic_ids), skipped_records=skipped, unclear=tuple(sorted(unclear)))
 
 
 def _folds(backup: Backup, point: BackupState, until_ms: int | None) -> Iterator[GroupFold]:

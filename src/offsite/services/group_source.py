@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from offsite.log.group_offsets import GroupOffsets, GroupTable
+from offsite.log.group_offsets import GroupOffsets, GroupTable, TopicOffsets
 from offsite.model.errors import NoSuchRestorePoint
 from offsite.model.group_patterns import GroupPatterns
 from offsite.model.time import format_time
@@ -35,6 +35,29 @@ class GroupsAsOf:
             )
         return replace(self, groups={name: self.groups[name] for name in patterns.select(self.groups)})
 
+    def of_incarnations(self, topic_ids: Mapping[str, str]) -> GroupsAsOf:
+        """Without offsets on topics that are known to be others than these (name → id): in another log they would point
+        at other records."""
+        kept = {name: replace(group, topics=tuple(_on(group, topic_ids))) for name, group in self.groups.items()}
+        others = {
+            f"offsets on {each.topic} are left out: at commit {self.point.seq} they belong to another incarnation of it "
+            f"({each.topic_id[:8]}); a restore of a commit or a time when that lived has its groups"
+            for group in self.groups.values()
+            for each in group.topics
+            if not _is_on(each, topic_ids)
+        }
+        groups = {name: group for name, group in kept.items() if group.topics}
+        return replace(self, groups=groups, notes=(*self.notes, *sorted(others))) if others else self
+
+
+def _on(group: GroupOffsets, topic_ids: Mapping[str, str]) -> Iterator[TopicOffsets]:
+    return (each for each in group.topics if _is_on(each, topic_ids))
+
+
+def _is_on(offsets: TopicOffsets, topic_ids: Mapping[str, str]) -> bool:
+    wanted = topic_ids.get(offsets.topic, "")
+    return not offsets.topic_id or not wanted or offsets.topic_id == wanted
+
 
 def groups_as_of(backup: Backup, *, commit: int | None = None, time_ms: int | None = None) -> GroupsAsOf:
     """As of a commit (the newest by default), or of a time at or before it.
@@ -48,7 +71,11 @@ def groups_as_of(backup: Backup, *, commit: int | None = None, time_ms: int | No
         return _snapshot(backup, point)
     if has_history(point):
         history = read_history(backup, point, until_ms=time_ms)
-        return GroupsAsOf(groups=_described(backup, point, history.groups), point=point, origin=HISTORY)
+        notes = tuple(
+            f"{topic} was deleted and made anew about {format_time(time_ms)}: offsets of groups on it are left out"
+            for topic in history.unclear
+        )
+        return GroupsAsOf(groups=_described(backup, point, history.groups), point=point, origin=HISTORY, notes=notes)
     return _snapshot_before(backup, point, time_ms, head)
 
 

@@ -170,6 +170,7 @@ def _as_of_and_mapping(
         return _of_restore(backup, request, cluster_id, topics)
     time_ms = None if request.at is None else parse_time(request.at, now_ms=backup.store.now_ms())
     as_of = groups_as_of(backup, commit=request.commit, time_ms=time_ms).only(request.groups)
+    as_of = as_of.of_incarnations(_known_ids(backup, admin, request.renames))
     return as_of, _same_offsets(admin, as_of.groups, request.renames, topics)
 
 
@@ -181,9 +182,17 @@ def _of_restore(
     maps = restored_offsets(backup, request.restore or "")
     _check_cluster(maps.record.cluster_id, cluster_id, f"restore {request.restore}")
     as_of = groups_as_of(backup, commit=maps.record.commit, time_ms=maps.record.until_ms).only(request.groups)
+    as_of = as_of.of_incarnations({name: each.topic_id for name, each in maps.topics.items()})
     there = {name: each for name, each in maps.topics.items() if each.target in topics}
     notes = tuple(_repartitioned(as_of.groups, maps, topics))
     return replace(as_of, notes=(*as_of.notes, *notes)), replace(maps, topics=there)
+
+
+def _known_ids(backup: Backup, admin: ClusterAdmin, renames: Renames) -> Mapping[str, str]:
+    """Topics of the target that the backup knows as its own: name → id. Others may be restored ones, at old offsets."""
+    known = {(each.topic, each.topic_id) for each in backup.state().topics}
+    there = ((name, str(topic.topic_id or "")) for name, topic in admin.topics().items())
+    return {name: topic_id for name, topic_id in there if (name, topic_id) in known and not renames.rules}
 
 
 def _repartitioned(groups: GroupTable, maps: RestoredOffsets, topics: Mapping[str, int]) -> Iterator[str]:

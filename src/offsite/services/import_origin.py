@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from offsite.repository.descriptor import BackupDescriptor
+from offsite.repository.descriptor import IMPORTED_FROM, BackupDescriptor
 
-_FORMAT, _PLACE = "import.format", "import.from"
+_FORMAT = "import.format"
 
 
 def origin_options(format_name: str, place: str) -> tuple[tuple[str, str], ...]:
     """The options of a backup that is imported from there."""
-    return (_FORMAT, format_name), (_PLACE, place)
+    return (_FORMAT, format_name), (IMPORTED_FROM, place)
 
 
 def import_origin(descriptor: BackupDescriptor) -> str:
     """The archive, in words; empty for a backup of a cluster."""
     options = dict(descriptor.options)
-    return f"the {options[_FORMAT]} archive {options[_PLACE]}" if _PLACE in options else ""
+    return f"the {options[_FORMAT]} archive {options[IMPORTED_FROM]}" if descriptor.is_import else ""

@@ -115,4 +115,5 @@ def _new_record(
         topics=tuple(sorted((topic.source.topic, topic.target) for topic in plan.topics)),
         created=tuple(sorted(topic.target for topic in plan.topics if topic.create)),
         until_ms=until_ms,
+        incarnations=tuple(sorted((topic.source.topic, topic.source.topic_id) for topic in plan.topics)),
     )

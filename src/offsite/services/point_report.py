@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from offsite.model.time import format_time
+from offsite.pipeline.incarnations import KnownIncarnation
 from offsite.pipeline.point_in_time import PointInTime
 from offsite.pipeline.restore_plan import RestorePlan
 
@@ -40,6 +41,12 @@ def report_cuts(point: PointInTime, plan: RestorePlan) -> tuple[CutReport, ...]:
         for cut in point.cuts()
         if cut.partition.incarnation in chosen
     )
+
+
+def incarnations_of(point: PointInTime, plan: RestorePlan) -> tuple[KnownIncarnation, ...]:
+    """Of the plan's topics that were deleted and made anew: the one that is taken, and those that are left aside."""
+    topics = {topic.source.topic for topic in plan.topics}
+    return tuple(each for each in point.incarnations if each.topic in topics)
 
 
 def point_notes(point: PointInTime, plan: RestorePlan) -> Iterator[str]:

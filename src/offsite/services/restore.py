@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config import KafkaConfig
+from offsite.pipeline.incarnations import KnownIncarnation
 from offsite.pipeline.proof import ProofEnds
 from offsite.pipeline.repartition import RepartitionReceipt
 from offsite.pipeline.restore_copy import RestoreEnds, RestoreReceipt
@@ -23,6 +24,7 @@ from offsite.services.groups import GroupsApplied
 from offsite.services.hole_report import HoleReport, lacking
 from offsite.services.metadata_restore import AppliedMetadata, apply_metadata
 from offsite.services.planned_restore import PlannedRestore
+from offsite.services.point_report import incarnations_of
 from offsite.services.proof_result import Finding, Proof, Uncompared
 from offsite.services.repartition import refuse_keyless, write_repartitions
 from offsite.services.restore_chains import write_chains
@@ -54,7 +56,8 @@ class RestoreResult:
     reason) of those that the target cannot have. `verified`: what was written was read back and is what the backup
     holds; None when it was not read (then `compared_records` is None too), when there was nothing to compare, or when
     partitions could not be read (`uncompared`). `findings` has the first difference of each partition. `lacking` is
-    what the backup itself does not have of what came back. `groups` is None when none were asked for."""
+    what the backup itself does not have of what came back. `groups` is None when none were asked for.
+    `incarnations`: of topics that were deleted and made anew, which was taken, and the others."""
 
     restore: str
     backup: str
@@ -76,6 +79,7 @@ class RestoreResult:
     compared_records: int | None = None
     uncompared: tuple[Uncompared, ...] = ()
     lacking: tuple[HoleReport, ...] = ()
+    incarnations: tuple[KnownIncarnation, ...] = ()
 
 
 def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is told of it
@@ -160,6 +164,7 @@ def _result(prepared: PlannedRestore, receipts: Sequence[AnyReceipt], proof: Pro
         compared_records=None if proof is None else proof.records,
         uncompared=() if proof is None else proof.uncompared,
         lacking=holes,
+        incarnations=incarnations_of(prepared.point, prepared.plan),
     )
 
 

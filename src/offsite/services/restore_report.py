@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from offsite.log.record import LOG_APPEND_TIME
+from offsite.pipeline.incarnations import KnownIncarnation
 from offsite.repository.topic_settings import TopicSettings
 from offsite.services.hole_report import HoleReport, lacking
 from offsite.services.metadata_restore import MetadataPlan
 from offsite.services.offsets_report import OffsetsReport, offsets_notes, report_offsets
 from offsite.services.planned_restore import PlannedRestore
-from offsite.services.point_report import CutReport, point_notes, report_cuts
+from offsite.services.point_report import CutReport, incarnations_of, point_notes, report_cuts
 
 THE_DEFAULT = "(the brokers' default)"
 
@@ -64,6 +65,7 @@ class RestorePlanReport:
     until_ms: int | None
     cuts: tuple[CutReport, ...]
     lacking: tuple[HoleReport, ...]
+    incarnations: tuple[KnownIncarnation, ...] = ()
 
 
 def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
@@ -102,6 +104,7 @@ def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
         until_ms=prepared.point.until_ms,
         cuts=report_cuts(prepared.point, plan),
         lacking=lacking(plan, prepared.point.commit),
+        incarnations=incarnations_of(prepared.point, plan),
     )
 
 

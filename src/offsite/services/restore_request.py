@@ -20,9 +20,10 @@ class RestoreRequest:
     to go by; none means the newest.
 
     Of that commit, `at` takes the records dated then or before, `ends` what lies below an offset in each partition,
-    `before` the same in some. `metadata` names what of the cluster's settings is set on the target
-    (`acls`, `quotas`), `retention` what becomes of one that would delete restored records (see `RetentionMode`),
-    `groups` which consumer groups are put in place at the end.
+    `before` the same in some. `incarnations` names, by topic, which one is meant where the backup holds several (see
+    `parse_incarnations`); otherwise the time chooses, or it is the newest. `metadata` names what of the cluster's
+    settings is set on the target (`acls`, `quotas`), `retention` what becomes of one that would delete restored records
+    (see `RetentionMode`), `groups` which consumer groups are put in place at the end.
     Every field must be remembered by `remembered`, and be compared as text.
     """
 
@@ -36,6 +37,7 @@ class RestoreRequest:
     at: str | None = None
     ends: OffsetVector = field(default_factory=dict)
     before: OffsetVector = field(default_factory=dict)
+    incarnations: Mapping[str, str] = field(default_factory=dict)
     isolation: str = "read_committed"
     offsets: str = "translate"
     metadata: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from typing import Literal, TypedDict
 from offsite.log.offset_vector import parse_before, parse_offsets
 from offsite.model.errors import BadOption
 from offsite.model.group_patterns import NONE, parse_groups
+from offsite.model.incarnation_choice import parse_incarnations
 from offsite.model.partition_counts import parse_partition_counts
 from offsite.model.partition_selection import parse_partitions
 from offsite.model.rename import parse_renames
@@ -24,7 +25,8 @@ class PointWords(TypedDict, total=False):
     """What of a backup, and as of when. Whatever is left out or None has the command's default.
 
     `topics`, `exclude`: names, globs, `regex:…`. `partitions`: `orders:0,2-5`. `before`:
-    `topic=…,partition=…,offset=…`. Times: ISO 8601, or `2h-ago`.
+    `topic=…,partition=…,offset=…`. `incarnation`: `orders=1`, `orders=oldest`, or `orders=` and how its topic id
+    begins. Times: ISO 8601, or `2h-ago`.
     """
 
     topics: Sequence[str] | None
@@ -36,6 +38,7 @@ class PointWords(TypedDict, total=False):
     at: str | None
     offsets_file: Path | None
     before: Sequence[str] | None
+    incarnation: Sequence[str] | None
     isolation: Literal["read_committed", "read_uncommitted"]
 
 
@@ -85,6 +88,7 @@ def parse_restore(words: RestoreWords) -> RestoreRequest:
         at=words.get("at"),
         ends=parse_offsets(_text(offsets_file)) if offsets_file else {},
         before=parse_before(words.get("before") or ()),
+        incarnations=parse_incarnations(words.get("incarnation") or ()),
         isolation=isolation,
         offsets=offsets,
         metadata=parse_metadata(words.get("metadata", "none")),

@@ -86,7 +86,8 @@ def restored_offsets(backup: Backup, restore: str) -> RestoredOffsets:
             hint="offsite restore run prints the id of a restore",
         )
     point = backup.state_at(record.commit)
-    ids = {known.topic: known.topic_id for known in point.topics}  # the latest incarnation comes last
+    newest = {known.topic: known.topic_id for known in point.topics}  # the latest incarnation comes last
+    ids = newest | dict(record.incarnations)
     return RestoredOffsets(
         store=backup.store,
         layout=layout,

@@ -98,10 +98,16 @@ def test_a_snapshot_that_is_none_is_damage_and_a_newer_one_says_so() -> None:
 
 def test_only_offsets_on_the_topics_asked_for_are_kept() -> None:
     groups = one("b", "orders") | one("a", "orders") | one("c", "users")
-    kept = on_topics(groups, {"orders": "new-id", "empty": "x"})
+    kept = on_topics(groups, {"orders": "id", "empty": "x"})
     assert list(kept) == ["a", "b"]
-    assert kept["a"].topics[0].topic_id == "new-id"
+    assert kept["a"].topics[0].topic_id == "id"
     assert offset_count(kept) == 2
+
+
+def test_offsets_on_another_topic_of_that_name_are_left_out() -> None:
+    known = on_topics(one("a", "orders"), {"orders": ""})
+    assert list(on_topics(known, {"orders": "id-new"})) == ["a"]  # nobody told which one they are on
+    assert on_topics(one("a", "orders"), {"orders": "id-new"}) == {}
 
 
 def test_columns_rise_by_partition_whatever_order_rows_come_in() -> None:

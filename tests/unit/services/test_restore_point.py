@@ -1,22 +1,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from offsite.log.offset_vector import parse_before, parse_offsets
-from offsite.model.errors import BadOption, NoSuchRestorePoint
+from offsite.model.errors import BadOption, IncarnationUnclear, NoSuchRestorePoint
 from offsite.model.partition_selection import parse_partitions
 from offsite.model.selection import parse_selection
 from offsite.model.time import format_time
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, Checkpoint, PartitionId
+from offsite.repository.commit import Changes, Checkpoint, PartitionId, Position, TopicIncarnation, TopicShape
 from offsite.repository.open_store import open_store
 from offsite.repository.restore_record import RestoreRecord
 from offsite.services.restore_point import find_point
 from offsite.services.restore_request import RestoreRequest
-from tests.backups import PARTITIONS, STEP, new_backup, run_once
+from tests.backups import PARTITIONS, SHAPES, STEP, new_backup, run_once, write_segment
+from tests.batches import FIRST_TIME_MS
 
 RUNS = 3
 ORDERS_1 = PARTITIONS[1]
@@ -123,3 +125,121 @@ def test_a_checkpoint_is_its_commit_ended_where_it_was_taken(backup: Backup) -> 
     assert find_point(backup, request(checkpoint=7), None).commit.seq == RUNS + 1
     with pytest.raises(NoSuchRestorePoint, match="checkpoints: 7"):
         find_point(backup, request(checkpoint=8), None)
+
+
+ANEW = PartitionId(topic="orders", topic_id="id-anew", partition=0)
+OTHER_DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def made_anew(backup: Backup) -> Backup:
+    """`orders` was deleted and made anew, with one partition: two more commits, of records of the day after."""
+    for start in (0, STEP):
+        segment = write_segment(backup.store, backup, ANEW, start, start + STEP)
+        dated = replace(
+            segment,
+            base_timestamp_min_ms=segment.base_timestamp_min_ms + OTHER_DAY_MS,
+            timestamp_max_ms=segment.timestamp_max_ms + OTHER_DAY_MS,
+        )
+        changes = Changes(
+            segments=(dated,),
+            positions=(Position(partition_id=ANEW, log_start=0, end=start + STEP),),
+            topics=(TopicShape(topic="orders", topic_id="id-anew", partitions=1, replication_factor=1), SHAPES[1]),
+        )
+        backup.commit(changes, base=backup.state(), writer=f"anew-{start}")
+    return backup
+
+
+def taken_id(backup: Backup, unfinished: RestoreRecord | None = None, **fields: object) -> str | None:
+    found = find_point(backup, request(**fields), unfinished).state.incarnation("orders")
+    return None if found is None else found.topic_id
+
+
+def at(time_ms: int) -> str:
+    return format_time(time_ms)
+
+
+def test_a_time_takes_the_topic_of_that_name_that_lived_then(made_anew: Backup) -> None:
+    point = find_point(made_anew, request(at=at(FIRST_TIME_MS + OTHER_DAY_MS // 2)), None)
+    assert point.state.incarnation("orders") == TopicIncarnation(topic="orders", topic_id="id-orders")
+    assert {each.topic_id for each in point.state.segments} == {"id-orders", "id-users"}
+    assert {each.topic_id for each in point.commit.positions} == {"id-orders", "id-users"}
+    assert taken_id(made_anew, at=at(FIRST_TIME_MS + 2 * OTHER_DAY_MS)) == "id-anew"
+    assert taken_id(made_anew, at="0s-ago") == "id-anew"
+
+
+def test_without_a_time_the_newest_is_taken_and_the_older_one_is_named(made_anew: Backup) -> None:
+    older, newest = find_point(made_anew, request(), None).incarnations
+    assert (older.topic_id, older.taken, older.records, older.last_commit) == ("id-orders", False, 120, RUNS)
+    assert [(each.partition, each.start, each.end) for each in older.ranges] == [(0, 0, 60), (1, 0, 60)]
+    assert (newest.topic_id, newest.taken, newest.first_commit, newest.last_commit) == ("id-anew", True, 4, 5)
+    assert find_point(made_anew, request(commit=RUNS), None).incarnations == ()
+
+
+def test_the_older_one_is_taken_when_it_is_named(made_anew: Backup) -> None:
+    assert taken_id(made_anew, incarnations={"orders": "oldest"}) == "id-orders"
+    assert taken_id(made_anew, incarnations={"orders": "id-o"}) == "id-orders"
+    assert taken_id(made_anew, incarnations={"orders": "2"}, at=at(FIRST_TIME_MS)) == "id-anew"
+    assert taken_id(made_anew, commit=4, incarnations={"orders": "1"}) == "id-orders"
+    with pytest.raises(BadOption, match="not selected"):
+        find_point(made_anew, request(incarnations={"elsewhere": "1"}), None)
+    with pytest.raises(BadOption, match="fits 0 of 1"):
+        find_point(made_anew, request(incarnations={"users": "2"}), None)
+    assert find_point(made_anew, request(incarnations={"users": "1"}, commit=1), None).incarnations == ()
+
+
+def test_offsets_count_in_the_incarnation_that_is_taken(made_anew: Backup) -> None:
+    before = parse_before(["topic=orders,partition=0,offset=45"])
+    named = request(before=before, incarnations={"orders": "1"})
+    assert find_point(made_anew, named, None).state.positions[PARTITIONS[0]].end == 45
+    with pytest.raises(NoSuchRestorePoint, match="holds orders/0 to offset 40") as refusal:
+        find_point(made_anew, request(before=before), None)
+    assert "--incarnation orders=1" in refusal.value.hint
+    of_second = parse_before(["topic=orders,partition=1,offset=5"])
+    with pytest.raises(BadOption, match="the topic has 1"):
+        find_point(made_anew, request(before=of_second), None)
+
+
+def test_an_unfinished_restore_goes_on_with_the_topic_it_began_with(made_anew: Backup) -> None:
+    begun = RestoreRecord(
+        restore="r",
+        commit=5,
+        cluster_id="c",
+        request=(),
+        isolation="read_committed",
+        offsets="translate",
+        created_at_ms=1,
+        topics=(("orders", "orders"),),
+        created=(),
+        until_ms=FIRST_TIME_MS,
+        incarnations=(("orders", "id-orders"),),
+    )
+    assert taken_id(made_anew, begun) == "id-orders"
+    assert taken_id(made_anew, replace(begun, incarnations=())) == "id-anew"  # an older version took the newest
+
+
+def test_a_checkpoint_is_of_the_topic_that_it_cut(made_anew: Backup) -> None:
+    taken = Checkpoint(id=7, taken_at_ms=1, ends=((PARTITIONS[0], 30), (PARTITIONS[1], 30)))
+    made_anew.commit(Changes(checkpoint=taken), base=made_anew.state(), writer="w")
+    point = find_point(made_anew, request(checkpoint=7), None)
+    assert point.state.positions[PARTITIONS[0]].end == 30
+    assert ANEW not in point.state.positions
+
+
+def test_records_of_the_same_times_do_not_tell_which_topic_lived(backup: Backup) -> None:
+    run_time_ms = backup.store.now_ms() + 1
+    shape = TopicShape(topic="orders", topic_id="id-replayed", partitions=1, replication_factor=1)
+    replayed = PartitionId(topic="orders", topic_id="id-replayed", partition=0)
+    changes = Changes(
+        segments=(write_segment(backup.store, backup, replayed, 0, STEP),),
+        positions=(Position(partition_id=replayed, log_start=0, end=STEP),),
+        topics=(shape,),
+    )
+    while backup.store.now_ms() <= run_time_ms:
+        pass  # until the store's clock has moved on
+    backup.commit(changes, base=backup.state(), writer="w")
+    with pytest.raises(IncarnationUnclear):
+        find_point(backup, request(at=at(run_time_ms)), None)
+    assert taken_id(backup, at=at(FIRST_TIME_MS)) == "id-orders"
+    only_users = RestoreRequest(selection=parse_selection(["users"]), at=at(run_time_ms))
+    assert find_point(backup, only_users, None).incarnations == ()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offsite.model.errors import NoSuchRestorePoint, NoSuchTopic
 from offsite.model.names import PROTECTED_TOPICS
-from offsite.model.partition_selection import PartitionSelection
 from offsite.model.selection import TopicSelection
 from offsite.model.time import parse_time
+from offsite.pipeline.incarnations import Wanted, find_incarnations
 from offsite.pipeline.point_in_time import PointInTime, point_in_time
 from offsite.pipeline.table.options import TableOptions
 from offsite.repository.backup import Backup
@@ -48,14 +48,23 @@ def find_table_point(options: TableOptions, backup: Backup) -> TablePoint:
     )
 
 
-def restore_point(point: TablePoint, backup: Backup, partitions: PartitionSelection) -> PointInTime:
-    """Those partitions of it. Raises `NoSuchRestorePoint` when it is none any more."""
+def restore_point(point: TablePoint, backup: Backup, options: TableOptions) -> PointInTime:
+    """What of it the options select. Raises `NoSuchRestorePoint` when it is none any more, `IncarnationUnclear`."""
     head = backup.state()
-    ends = None
-    if point.checkpoint is not None:
-        ends = dict.fromkeys(head.positions, 0) | dict(_checkpoint(head, point.checkpoint).ends)
+    taken = None if point.checkpoint is None else _checkpoint(head, point.checkpoint)
     state = backup.state_at(point.commit, head=head)
-    return point_in_time(state, ends=ends, until_ms=point.until_ms, partitions=partitions)
+    wanted = Wanted(named=options.incarnations, until_ms=point.until_ms)
+    if taken is not None:
+        ids = {each.topic: each.topic_id for each, _ in taken.ends if each.topic not in options.incarnations}
+        wanted = replace(wanted, ids=ids, ids_because=f"checkpoint {taken.id} is of it")
+    topics = options.selection.select({each.topic for each in state.topics}, internal=PROTECTED_TOPICS)
+    return point_in_time(
+        state,
+        ends=None if taken is None else dict.fromkeys(head.positions, 0) | dict(taken.ends),
+        until_ms=point.until_ms,
+        partitions=options.partitions,
+        incarnations=find_incarnations(backup, state, topics, wanted),
+    )
 
 
 def selected_topics(selection: TopicSelection, state: BackupState) -> tuple[str, ...]:

@@ -95,7 +95,7 @@ class TableReader(DataSourceReader):
         )
 
     def partitions(self) -> list[InputPartition]:  # Spark insists on a list
-        point = restore_point(self._point, self._backup, self._options.partitions)
+        point = restore_point(self._point, self._backup, self._options)
         topics = selected_topics(self._options.selection, point.state)
         tasks = plan_scan(point, topics, self._rows, read_committed=self._options.read_committed)
         if self._options.with_commit:

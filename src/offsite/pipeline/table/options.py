@@ -6,10 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from offsite.model.errors import BadOption
+from offsite.model.incarnation_choice import parse_incarnations
 from offsite.model.partition_selection import PartitionSelection, parse_partitions
 from offsite.model.selection import TopicSelection, parse_selection
 
-BATCH_OPTIONS = ("commit", "checkpoint", "asOf", "at", "startingOffset", "endingOffset", "since", "pushdown")
+BATCH_OPTIONS = (
+    "commit",
+    "checkpoint",
+    "asOf",
+    "at",
+    "incarnation",
+    "startingOffset",
+    "endingOffset",
+    "since",
+    "pushdown",
+)
 STREAM_OPTIONS = ("startingCommit",)
 _SHARED_OPTIONS = ("repo", "backup", "topics", "exclude", "partitions", "isolation", "withCommit")
 ALL_OPTIONS = (*_SHARED_OPTIONS, *BATCH_OPTIONS, *STREAM_OPTIONS)
@@ -26,8 +37,10 @@ class TableOptions:
     `repo`: a folder or a URL; `backup`: its name; `topics`, `exclude`, `partitions`: as on the command line, all by
     default. As of: `commit`, `checkpoint`, or `as_of` (the newest commit at or before that time), the newest by
     default. Of that, only records at offsets `[starting_offset, ending_offset)`, and dated from `since` to `at`.
-    `with_commit` false leaves the column `commit` null, which saves reading the commit log: worth it for a backup of
-    many thousand commits. A stream begins with `starting_commit`: `earliest`, `latest` (only what comes) or a number.
+    `incarnations` (the option `incarnation`) names which one is meant of topics that were deleted and made anew, as on
+    the command line. `with_commit` false leaves the column `commit` null, which saves reading the commit log: worth it
+    for a backup of many thousand commits. A stream begins with `starting_commit`: `earliest`, `latest` (only what
+    comes) or a number.
 
     `pushdown`: let Spark push the filters of a query down to the table, where its setting
     `spark.sql.python.filterPushdown.enabled` is on. Only for a table that is used in one query: Spark (4.1 to 4.3)
@@ -46,6 +59,7 @@ class TableOptions:
     ending_offset: int | None = None
     since: str | None = None
     at: str | None = None
+    incarnations: Mapping[str, str] = field(default_factory=dict)
     pushdown: bool = False
     read_committed: bool = True
     with_commit: bool = True
@@ -74,6 +88,7 @@ def read_options(given: Mapping[str, str]) -> TableOptions:
         ending_offset=_number(found, "endingOffset"),
         since=found.get("since"),
         at=found.get("at"),
+        incarnations=parse_incarnations([found.get("incarnation", "")]),
         pushdown=_BOOLEANS[_choice(found, "pushdown", ("false", "true"))],
         read_committed=_choice(found, "isolation", _ISOLATION) == _ISOLATION[0],
         with_commit=_BOOLEANS[_choice(found, "withCommit", tuple(_BOOLEANS))],

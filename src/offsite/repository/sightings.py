@@ -1,0 +1,57 @@
+"""When a backup saw each incarnation of a topic: told by the commits themselves, not by what they leave unsaid."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, replace
+
+from offsite.repository.commit import Commit, PartitionId, TopicIncarnation
+from offsite.repository.commit_log import CommitLog
+
+UNKNOWN_MS = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """The first and the last commit that listed the incarnation's shape or moved a position of it, with their times.
+
+    `alive_ms`: it surely lived then, because a run that began later read new records of it; -1: nothing tells.
+    """
+
+    first_commit: int
+    first_ms: int
+    last_commit: int
+    last_ms: int
+    alive_ms: int = UNKNOWN_MS
+
+
+def read_sightings(log: CommitLog, topics: Container[str], *, upto: int) -> Mapping[TopicIncarnation, Sighting]:
+    """Of every incarnation of `topics`. Reads all commits to `upto`: ask only where there are several incarnations.
+    Raises `DamagedCommit`."""
+    found: dict[TopicIncarnation, Sighting] = {}
+    ends: dict[PartitionId, int] = {}
+    before_ms = UNKNOWN_MS
+    for stored in log.read(after=0, upto=upto):
+        commit = stored.commit
+        grown = {p.partition_id.incarnation for p in commit.changes.positions if p.end > ends.get(p.partition_id, 0)}
+        ends |= {p.partition_id: p.end for p in commit.changes.positions}
+        for seen in sorted(_seen(commit)):
+            if seen.topic in topics:
+                found[seen] = _seen_again(found.get(seen), commit, before_ms if seen in grown else UNKNOWN_MS)
+        before_ms = commit.committed_at_ms
+    return found
+
+
+def _seen(commit: Commit) -> set[TopicIncarnation]:
+    """Segments say nothing: old ones may be written anew when their topic is long gone."""
+    changes = commit.changes
+    return {p.partition_id.incarnation for p in changes.positions} | {shape.incarnation for shape in changes.topics}
+
+
+def _seen_again(known: Sighting | None, commit: Commit, alive_ms: int) -> Sighting:
+    now_ms = commit.committed_at_ms
+    if known is None:
+        return Sighting(
+            first_commit=commit.seq, first_ms=now_ms, last_commit=commit.seq, last_ms=now_ms, alive_ms=alive_ms
+        )
+    return replace(known, last_commit=commit.seq, last_ms=now_ms, alive_ms=max(known.alive_ms, alive_ms))
