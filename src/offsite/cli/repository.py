@@ -153,6 +153,8 @@ def _render_status(console: Console, report: Status) -> None:
         console.print(_status_line(backup), markup=False)
         for problem in backup.problems:
             console.print(f"      {problem}", markup=False)
+        for each in backup.notes:
+            console.print(f"      note: {each}", markup=False)
 
 
 def _status_line(backup: BackupStatus) -> str:

@@ -13,6 +13,7 @@ from offsite.cli.offsets_view import describe_mode, render_offsets
 from offsite.cli.option_group import takes
 from offsite.cli.options import Output, SparkMaster, Yes
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, emit_notice
+from offsite.cli.output import note as tell
 from offsite.cli.proof_view import render_lacking, render_open
 from offsite.cli.restore_map import map_
 from offsite.cli.restore_options import RestoreOptions, named_backup, restore_request
@@ -100,15 +101,20 @@ def _restored(prepared: PlannedRestore, cluster: Cluster, runner: Runner, *, ver
 
     name = prepared.plan.backup
     with progress_of_two(f"restore {name}", f"compare {name}", total_bytes=prepared.plan.raw_bytes) as progress:
-        return run_restore(
-            prepared,
-            admin=cluster.admin,
-            kafka=cluster.config,
-            runner=runner,
-            verify=verify,
-            on_progress=progress[0],
-            on_proof=progress[1],
-        )
+        try:
+            return run_restore(
+                prepared,
+                admin=cluster.admin,
+                kafka=cluster.config,
+                runner=runner,
+                verify=verify,
+                on_progress=progress[0],
+                on_proof=progress[1],
+            )
+        except KeyboardInterrupt as interrupt:
+            for each in getattr(interrupt, "__notes__", ()):
+                tell(each)
+            raise
 
 
 def _render_plan(console: Console, report: RestorePlanReport) -> None:

@@ -131,6 +131,8 @@ def _of_existing(topic: TopicRestore, target: TargetTopic, given: Circumstances)
 def _obstacles(topic: TopicRestore, target: TargetTopic, given: Circumstances) -> Iterator[tuple[str, str]]:
     if target.compacts:
         yield "cleanup.policy", "delete"
+        if not target.deletes:  # without compaction its retention begins to count, be it its brokers' default
+            yield from _RETENTION.items()
     if topic.timestamp_max_ms >= 0:
         if not target.keeps_times:
             yield from _TIME_TYPE.items()

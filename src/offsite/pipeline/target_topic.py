@@ -26,9 +26,9 @@ class TargetTopic:
     """A topic that exists on the target. `records` is the number of offsets it holds, over all partitions.
 
     `max_batch_bytes`: the largest batch it takes. It takes record times in `[oldest_taken_ms, newest_taken_ms]`, and
-    its brokers delete what is older than `oldest_kept_ms`, and of each partition what is more than `kept_bytes`.
-    `keeps_times`: it has CreateTime. `compacts`: it takes no record without a key. `configs` are its own settings,
-    `ends` where each partition ends.
+    its brokers delete what is older than `oldest_kept_ms`, and of each partition what is more than `kept_bytes`; or
+    nothing, when it is not one that `deletes`. `keeps_times`: it has CreateTime. `compacts`: it takes no record without
+    a key. `configs` are its own settings, `ends` where each partition ends.
     """
 
     topic: str
@@ -40,6 +40,7 @@ class TargetTopic:
     oldest_kept_ms: int
     keeps_times: bool
     compacts: bool
+    deletes: bool = True
     kept_bytes: int = UNLIMITED
     configs: tuple[tuple[str, str], ...] = ()
     ends: tuple[int, ...] = ()

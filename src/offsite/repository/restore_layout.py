@@ -29,6 +29,10 @@ class RestoreLayout:
         """`number` counts from 1: how often the target topics were made, the first time included."""
         return f"{self.prefix}targets{'' if number == 1 else f'-{number}'}.json"
 
+    def aside_key(self, number: int) -> str:
+        """`number` counts from 1: how often it changed which settings are set aside."""
+        return f"{self.prefix}aside{'' if number == 1 else f'-{number}'}.json"
+
     @property
     def report_key(self) -> str:
         return f"{self.prefix}report.json"

@@ -40,8 +40,8 @@ class GroupsAsOf:
         at other records."""
         kept = {name: replace(group, topics=tuple(_on(group, topic_ids))) for name, group in self.groups.items()}
         others = {
-            f"offsets on {each.topic} are left out: at commit {self.point.seq} they belong to another incarnation of it "
-            f"({each.topic_id[:8]}); a restore of a commit or a time when that lived has its groups"
+            f"offsets on {each.topic} are left out: at commit {self.point.seq} they belong to another incarnation of "
+            f"it ({each.topic_id[:8]}); a restore of a commit or a time when that lived has its groups"
             for group in self.groups.values()
             for each in group.topics
             if not _is_on(each, topic_ids)

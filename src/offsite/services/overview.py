@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offsite.model.cluster_settings import ClusterSettings
 from offsite.model.errors import OffsiteError
@@ -16,6 +16,7 @@ from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 from offsite.services.hole_report import HoleReport, hole_reports
 from offsite.services.import_origin import import_origin
+from offsite.services.set_aside import unfinished_asides
 
 STALE_AFTER_S = 24 * 3600
 """A backup without a commit for a day gets attention: the least demanding schedule people have is a nightly one."""
@@ -86,7 +87,8 @@ class BackupDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupStatus:
-    """`safe` is the answer, `problems` the reasons when it is no."""
+    """`safe` is the answer, `problems` the reasons when it is no. `notes` are about restores that did not end: the
+    backup is none the worse for them."""
 
     backup: str
     safe: bool
@@ -94,6 +96,7 @@ class BackupStatus:
     restorable_from_ms: int
     restorable_to_ms: int
     age_s: int
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +152,14 @@ def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int) 
     problems = list(_problems(state, now_ms, fresh_for_s))
     if lost := backup.lost_commit(state):
         problems.append(f"commits {state.seq + 1} to {lost} are missing, a catalog of them is there")
-    return _judged(name, problems, state, now_ms)
+    return replace(_judged(name, problems, state, now_ms), notes=tuple(_notes(backup)))
+
+
+def _notes(backup: Backup) -> Iterable[str]:
+    try:
+        yield from map(str, unfinished_asides(backup))
+    except OffsiteError as error:
+        yield f"unfinished restores cannot be read: {error.message}"
 
 
 def _judged(name: str, problems: list[str], state: BackupState, now_ms: int) -> BackupStatus:

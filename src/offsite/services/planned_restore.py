@@ -24,12 +24,13 @@ from offsite.services.restore_point import find_point
 from offsite.services.restore_request import RestoreRequest, remembered
 from offsite.services.restore_schemas import without_live_schemas
 from offsite.services.restore_topics import read_targets
+from offsite.services.set_aside import UnfinishedAside, unfinished_asides, with_originals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRestore:
     """A decided restore: nothing was touched yet. `record` is that of an unfinished one which will be continued, else
-    new; `resumes` says which."""
+    new; `resumes` says which. `unfinished` are others into this cluster that have settings set aside."""
 
     backup: Backup
     record: RestoreRecord
@@ -39,6 +40,7 @@ class PlannedRestore:
     metadata: MetadataPlan
     offsets: tuple[TopicOffsets, ...]
     groups: GroupPatterns
+    unfinished: tuple[UnfinishedAside, ...] = ()
 
     @property
     def layout(self) -> RestoreLayout:
@@ -72,9 +74,14 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     metadata = plan_metadata(admin, backup.store, point.state, topics=names, apply=request.metadata)
     given = circumstances(admin, request, now_ms=now_ms)
     settings = () if unfinished else checked_settings(admin, plan.topics, existing, given, also=metadata.problems)
+    others = [
+        each
+        for each in unfinished_asides(backup, but=unfinished.restore if unfinished else "")
+        if each.record.cluster_id == cluster_id
+    ]
     record = unfinished or replace(
         _new_record(backup, request, plan, cluster_id, until_ms=point.until_ms),
-        settings=settings,
+        settings=with_originals(settings, existing, others),
         preserved=tuple(sorted(each.target for each in offsets if each.preserve)),
     )
     return PlannedRestore(
@@ -86,6 +93,7 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
         metadata=metadata,
         offsets=offsets,
         groups=request.groups,
+        unfinished=tuple(others),
     )
 
 

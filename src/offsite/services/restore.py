@@ -31,6 +31,7 @@ from offsite.services.restore_chains import write_chains
 from offsite.services.restore_groups import restore_groups
 from offsite.services.restore_proof import Restored, prove_restore, restore_outcome, with_preserved
 from offsite.services.restore_topics import finish_topics
+from offsite.services.set_aside import settings_set_aside
 
 AnyReceipt = RestoreReceipt | RepartitionReceipt
 
@@ -95,6 +96,8 @@ def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is to
     """Do it. After a crash, prepare and run again. `verify`: read everything back at the end and compare; a difference
     is a result, and leaves groups alone. That comes before topics get settings by which brokers delete records.
 
+    A run that fails, or is interrupted, gives topics that existed their own settings back (see `set_aside`).
+
     Raises `TargetNotEmpty` when a target changed since the plan, and `PartitionsFailed` when some partitions could not
     be written: the others are complete then, and the same command continues with the rest.
     """
@@ -103,12 +106,16 @@ def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is to
     if not prepared.resumes:
         refuse_keyless(prepared.plan.repartitions, ends=ends, runner=runner)
     put_record(store, layout, record)
-    restored, receipts = _write(prepared, ends=ends, admin=admin, runner=runner, on_progress=on_progress)
-    proof_ends = ProofEnds(kafka=kafka, store=store, exact=True)
-    proof = (
-        prove_restore(restored, ends=proof_ends, admin=admin, runner=runner, on_progress=on_proof) if verify else None
-    )
-    finish_topics(admin, record.settings)
+    with settings_set_aside(prepared.backup, admin, kafka, record) as settings:
+        prepared = replace(prepared, record=replace(record, settings=settings))
+        restored, receipts = _write(prepared, ends=ends, admin=admin, runner=runner, on_progress=on_progress)
+        proof_ends = ProofEnds(kafka=kafka, store=store, exact=True)
+        proof = (
+            prove_restore(restored, ends=proof_ends, admin=admin, runner=runner, on_progress=on_proof)
+            if verify
+            else None
+        )
+        finish_topics(admin, settings)
     applied = apply_metadata(admin, prepared.metadata)
     result = replace(_result(prepared, receipts, proof), metadata=applied, groups=_groups(prepared, admin, proof))
     outcome = restore_outcome(restored, records=result.records, size_bytes=result.bytes, proof=proof)

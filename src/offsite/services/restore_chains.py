@@ -25,7 +25,7 @@ from offsite.pipeline.runner import Done, Failed, OnProgress, Runner
 from offsite.repository.restore_record import RestoreRecord
 from offsite.services.offsets_mode import restore_tasks
 from offsite.services.restore_schemas import schemas_first
-from offsite.services.restore_targets import find_targets
+from offsite.services.restore_targets import check_nothing_lost, find_targets
 from offsite.services.restore_topics import create_topics
 
 REMAKES_MAX = 1
@@ -63,6 +63,7 @@ def write_chains(  # noqa: PLR0913  # what to write, where, and who does it
         create_topics(admin, record.settings)
         starts = find_targets(ends.store, ends.layout, admin, [topic.target for topic in plan.topics])
         tasks = restore_tasks(plan, offsets, starts)
+        check_nothing_lost(admin, {**starts, **_moved_starts(tasks)})
         _check_may_move_starts(admin, tasks)
         missing = [task for task in tasks if task.partition.target not in outcomes]
         for wave in schemas_first(missing, plan):
@@ -86,6 +87,11 @@ def _check_may_move_starts(admin: ClusterAdmin, tasks: Sequence[AnyRestoreTask])
             f"we may not DELETE on {', '.join(denied)}, whose logs start where the source's do",
             hint="grant the principal this operation on the topics, or use --offsets translate",
         )
+
+
+def _moved_starts(tasks: Sequence[AnyRestoreTask]) -> dict[TopicPartition, int]:
+    preserved = (each for each in tasks if isinstance(each, PreserveTask))
+    return {each.partition.target: max(log_start(each.partition), each.target_start) for each in preserved}
 
 
 def _lost_topics(outcomes: Mapping[TopicPartition, Outcome]) -> set[str]:

@@ -126,6 +126,7 @@ def _notes(prepared: PlannedRestore) -> Iterator[str]:
     for each in prepared.offsets:
         yield from offsets_notes(each)
     yield from prepared.metadata.notes
+    yield from map(str, prepared.unfinished)
 
 
 def _differences(backup: Mapping[str, str], settings: TopicSettings) -> Iterator[SettingDiff]:

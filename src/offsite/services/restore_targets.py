@@ -8,7 +8,7 @@ from uuid import UUID
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.metadata import TopicMetadata
 from offsite.log.range import TopicPartition
-from offsite.model.errors import TargetNotEmpty
+from offsite.model.errors import TargetMismatch, TargetNotEmpty
 from offsite.repository.restore_layout import RestoreLayout
 from offsite.repository.restore_record import RestoreTargets, get_targets, put_targets
 from offsite.repository.store import Store
@@ -33,6 +33,18 @@ def find_targets(
     targets = RestoreTargets(topic_ids=tuple(sorted(ids.items())), starts=tuple(sorted(starts.items())))
     put_targets(store, layout, targets)
     return starts
+
+
+def check_nothing_lost(admin: ClusterAdmin, begins: Mapping[TopicPartition, int]) -> None:
+    """Whether what an earlier run wrote is still there: an existing topic has its own retention between two runs.
+    `begins`: where each log is to begin at the latest. Raises `TargetMismatch`."""
+    lost = {each: now for each, now in admin.start_offsets(begins).items() if now > begins[each]}
+    if lost:
+        names = ", ".join(f"{each} begins at {lost[each]} instead of {begins[each]}" for each in sorted(lost))
+        raise TargetMismatch(
+            f"records that this restore wrote are gone: {names}",
+            hint="delete these topics and make them again, empty, then run the same command: it begins anew there",
+        )
 
 
 def _empty_ends(

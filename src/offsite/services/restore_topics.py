@@ -101,4 +101,5 @@ def _target(name: str, partitions: int, records: int, configs: Mapping[str, str]
         kept_bytes=retention_bytes if retention_bytes >= 0 else UNLIMITED,
         keeps_times=configs.get("message.timestamp.type", "CreateTime") == "CreateTime",
         compacts="compact" in policies,
+        deletes=deletes,
     )

@@ -124,7 +124,11 @@ def test_compaction_is_set_aside_so_that_no_record_goes_before_all_are_there(sit
     site.back_up(topic)
     target = make_target(site, topic, configs={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.0"})
     prepared = site.prepare(topic, target)
-    assert prepared.record.settings[0].meanwhile == (("cleanup.policy", "delete"),)
+    assert dict(prepared.record.settings[0].meanwhile) == {
+        "cleanup.policy": "delete",
+        "retention.bytes": "-1",
+        "retention.ms": "-1",
+    }
     assert site.restore(topic, target).verified
     assert site.cluster.admin.topic_configs([target])[target]["cleanup.policy"] == "compact"
 

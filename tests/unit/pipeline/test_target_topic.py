@@ -124,6 +124,14 @@ def test_a_limit_on_records_is_set_aside_and_put_back(limit: dict[str, int], set
         assert settings.at_end == ((setting, back),)
 
 
+def test_a_retention_that_would_begin_to_count_without_compaction_is_set_aside_with_it() -> None:
+    own = (("cleanup.policy", "compact"), ("retention.ms", "1000"))
+    compacted = replace(FITS, compacts=True, deletes=False, configs=own)
+    decided = decide_settings(source(cleanup_policy="compact"), compacted, given())
+    assert dict(decided.meanwhile) == {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
+    assert dict(decided.at_end) == {"cleanup.policy": "compact", "retention.bytes": None, "retention.ms": "1000"}
+
+
 def test_a_retention_is_set_aside_only_when_that_was_asked() -> None:
     strict = replace(
         FITS, oldest_kept_ms=NOW_MS, kept_bytes=10, configs=(("retention.bytes", "10"), ("retention.ms", "0"))

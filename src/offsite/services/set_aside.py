@@ -1,0 +1,220 @@
+"""Settings that a restore sets aside while it writes: remembered before they are altered, given back when it fails.
+
+A topic that existed before has its own settings back at once, whatever ended the run: they are its owner's. A topic
+that the restore made keeps what protects its records until the same command finishes it. A run that is killed leaves
+both as they are: the next run of the same command knows the originals from here, never from the topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.config import KafkaConfig
+from offsite.model.errors import OffsiteError
+from offsite.model.journal import decided, warned
+from offsite.model.time import format_time
+from offsite.pipeline.target_topic import TargetTopic
+from offsite.repository.backup import Backup
+from offsite.repository.restore_layout import RestoreLayout
+from offsite.repository.restore_record import RestoreRecord, unfinished_restores
+from offsite.repository.settings_aside import TopicAside, get_aside, put_aside
+from offsite.repository.store import Store
+from offsite.repository.topic_settings import TopicSettings
+
+_NAMED_MAX = 5
+"""Topics named in a hint; a line with a thousand of them helps nobody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnfinishedAside:
+    """An unfinished restore, and what it has set aside; of topics that it made, what it holds back."""
+
+    record: RestoreRecord
+    existing: tuple[TopicAside, ...]
+    made: tuple[TopicAside, ...]
+
+    @property
+    def topics(self) -> tuple[TopicAside, ...]:
+        return (*self.existing, *self.made)
+
+    def __str__(self) -> str:
+        asked = ", ".join(f"{name}={text}" for name, text in self.record.request)
+        held = [f"{each.topic} has {describe(each)}" for each in self.existing[:_NAMED_MAX]]
+        if self.made:
+            held.append(f"{_names([each.topic for each in self.made])}, made by it, keeps what protects its records")
+        return (
+            f"restore {self.record.restore} into cluster {self.record.cluster_id} ({asked}) began at "
+            f"{format_time(self.record.created_at_ms)} and is unfinished: {'; '.join(held)}; the same command, run "
+            "again, ends that"
+        )
+
+
+@contextmanager
+def settings_set_aside(
+    backup: Backup, admin: ClusterAdmin, kafka: KafkaConfig, record: RestoreRecord
+) -> Iterator[tuple[TopicSettings, ...]]:
+    """The settings to work by. What ends the block other than well gives existing topics their own back, and is told
+    what became of them: in its hint, or as a note of an exception that is not ours."""
+    store, layout = backup.store, RestoreLayout(backup=backup.layout, restore=record.restore)
+    settings = _remembered(backup, admin, layout, record)
+    try:
+        yield settings
+    except BaseException as error:
+        _tell(error, [*_given_back(store, layout, admin, kafka), *_kept_back(settings)])
+        raise
+
+
+def with_originals(
+    settings: Sequence[TopicSettings], targets: Sequence[TargetTopic], others: Sequence[UnfinishedAside]
+) -> tuple[TopicSettings, ...]:
+    """`settings` of topics that another unfinished restore left as it needed them: they get what they had before it."""
+    decided_on = {each.topic: each for each in settings}
+    found = {target.topic: dict(target.configs) for target in targets if target.topic in decided_on}
+    for aside in (each for other in others for each in other.topics if each.topic in found):
+        left = {name: value for name, value in aside.meanwhile if found[aside.topic].get(name) == value}
+        decided_on[aside.topic] = _with(decided_on[aside.topic], left, dict(aside.originals))
+    return tuple(decided_on.values())
+
+
+def unfinished_asides(backup: Backup, *, but: str = "") -> tuple[UnfinishedAside, ...]:
+    """Of all unfinished restores except `but`. Raises `DamagedObject`."""
+    found = (
+        _aside(backup, record) for record in unfinished_restores(backup.store, backup.layout) if record.restore != but
+    )
+    return tuple(each for each in found if each.topics)
+
+
+def describe(aside: TopicAside) -> str:
+    """`retention.ms=-1 instead of 3600000`, setting by setting."""
+    originals = dict(aside.originals)
+    return ", ".join(
+        f"{name}={value} instead of {originals.get(name) or 'the default'}" for name, value in aside.meanwhile
+    )
+
+
+def command(aside: TopicAside, kafka: KafkaConfig) -> str:
+    """What a person runs to give the topic its own settings back."""
+    sets = [f"{name}=[{value}]" if "," in value else f"{name}={value}" for name, value in aside.originals if value]
+    drops = [name for name, value in aside.originals if value is None]
+    parts = [
+        f"kafka-configs.sh --bootstrap-server {','.join(map(str, kafka.bootstrap))} --alter --topic {aside.topic}",
+        *([f"--add-config {','.join(sets)}"] if sets else []),
+        *([f"--delete-config {','.join(drops)}"] if drops else []),
+    ]
+    return " ".join(parts)
+
+
+def _remembered(
+    backup: Backup, admin: ClusterAdmin, layout: RestoreLayout, record: RestoreRecord
+) -> tuple[TopicSettings, ...]:
+    """The record's settings with the originals of existing topics: those of a run that was killed, as they stand now
+    where an earlier run has put them back, else as they were decided. Writes them down before anything is altered."""
+    existing = {each.topic: each for each in record.settings if each.meanwhile and not each.create}
+    if not existing:
+        return record.settings
+    known = get_aside(backup.store, layout)
+    asides = {name: _as_decided(each) for name, each in existing.items()}
+    if known is not None:
+        own = admin.topic_configs(existing.keys() & admin.topics().keys())
+        asides = {name: _as_it_stands(each, own.get(name, {})) for name, each in existing.items()}
+        asides |= {each.topic: each for each in known}
+    if tuple(asides.values()) != known:
+        put_aside(backup.store, layout, tuple(asides.values()))
+    _take_over(backup, record, asides)
+    return tuple(
+        replace(each, at_end=asides[each.topic].originals) if each.topic in existing else each
+        for each in record.settings
+    )
+
+
+def _as_decided(settings: TopicSettings) -> TopicAside:
+    return TopicAside(topic=settings.topic, meanwhile=settings.meanwhile, originals=settings.at_end)
+
+
+def _as_it_stands(settings: TopicSettings, own: Mapping[str, str]) -> TopicAside:
+    originals = tuple((name, own.get(name)) for name, _ in settings.meanwhile)
+    return TopicAside(topic=settings.topic, meanwhile=settings.meanwhile, originals=originals)
+
+
+def _take_over(backup: Backup, record: RestoreRecord, asides: Mapping[str, TopicAside]) -> None:
+    """Topics that another unfinished restore had set aside are ours now: it must not put them back later."""
+    for other in unfinished_asides(backup, but=record.restore):
+        kept = tuple(each for each in other.existing if each.topic not in asides)
+        if other.record.cluster_id == record.cluster_id and kept != other.existing:
+            put_aside(backup.store, RestoreLayout(backup=backup.layout, restore=other.record.restore), kept)
+
+
+def _given_back(store: Store, layout: RestoreLayout, admin: ClusterAdmin, kafka: KafkaConfig) -> Iterator[str]:
+    """Give existing topics their own settings, where they still have ours; says what became of it."""
+    asides = get_aside(store, layout) or ()
+    if not asides:
+        return
+    try:
+        _give_back(admin, asides)
+        put_aside(store, layout, ())
+    except OffsiteError as error:
+        for each in asides:
+            warned("settings_left_aside", why=error.message, topic=each.topic)
+        told = [f"{each.topic} still has {describe(each)} ({command(each, kafka)})" for each in asides[:_NAMED_MAX]]
+        yield f"settings could not be put back ({error.message}): {'; '.join(told)}; the same command does it, too"
+    else:
+        yield f"{_names([each.topic for each in asides])} got the settings back that were set aside"
+
+
+def _give_back(admin: ClusterAdmin, asides: Sequence[TopicAside]) -> None:
+    wanted = {each.topic: each for each in asides}
+    own = admin.topic_configs(wanted.keys() & admin.topics().keys())
+    changes: dict[str, dict[str, str | None]] = {}
+    for topic, configs in own.items():
+        originals = dict(wanted[topic].originals)
+        ours = [name for name, value in wanted[topic].meanwhile if configs.get(name) == value and name in originals]
+        if ours:
+            changes[topic] = {name: originals[name] for name in ours}
+            decided("settings_put_back", why="the restore did not end well", topic=topic, settings=",".join(ours))
+    if changes:
+        admin.alter_topic_configs(changes)
+
+
+def _kept_back(settings: Sequence[TopicSettings]) -> Iterator[str]:
+    """Topics that this restore makes: without what protects them, brokers might delete what is there already."""
+    made = [each for each in settings if each.create and each.meanwhile]
+    if made:
+        held = ", ".join(f"{name}={value}" for name, value in made[0].meanwhile)
+        yield (
+            f"{_names([each.topic for each in made])}, where this restore made it, keeps {held} until the same command "
+            "finishes it"
+        )
+
+
+def _tell(error: BaseException, sentences: Sequence[str]) -> None:
+    if isinstance(error, OffsiteError):
+        error.hint = "; ".join(each for each in (error.hint, *sentences) if each)
+        return
+    for each in sentences:
+        error.add_note(each)
+
+
+def _aside(backup: Backup, record: RestoreRecord) -> UnfinishedAside:
+    layout = RestoreLayout(backup=backup.layout, restore=record.restore)
+    return UnfinishedAside(
+        record=record,
+        existing=get_aside(backup.store, layout) or (),
+        made=tuple(_as_decided(each) for each in record.settings if each.create and each.meanwhile),
+    )
+
+
+def _with(settings: TopicSettings, left: dict[str, str], originals: Mapping[str, str | None]) -> TopicSettings:
+    at_end = dict(settings.at_end) | {name: originals[name] for name in left if name in originals}
+    return replace(
+        settings,
+        meanwhile=tuple(sorted((left | dict(settings.meanwhile)).items())),
+        at_end=tuple(sorted(at_end.items())),
+    )
+
+
+def _names(topics: Sequence[str]) -> str:
+    more = f" and {len(topics) - _NAMED_MAX} more" if len(topics) > _NAMED_MAX else ""
+    return ", ".join(topics[:_NAMED_MAX]) + more

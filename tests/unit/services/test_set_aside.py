@@ -1,0 +1,91 @@
+"""What a person is told of settings that are set aside, and whose settings count as a topic's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from offsite.kafka.config import Address, KafkaConfig
+from offsite.pipeline.target_topic import TargetTopic
+from offsite.repository.layout import BackupLayout
+from offsite.repository.open_store import open_store
+from offsite.repository.restore_layout import RestoreLayout
+from offsite.repository.restore_record import RestoreRecord, find_record, put_record
+from offsite.repository.settings_aside import TopicAside, get_aside, put_aside
+from offsite.repository.topic_settings import TopicSettings
+from offsite.services.set_aside import UnfinishedAside, command, describe, with_originals
+
+KAFKA = KafkaConfig(bootstrap=(Address(host="one", port=9092), Address(host="two", port=9093)))
+ASIDE = TopicAside(
+    topic="orders",
+    meanwhile=(("cleanup.policy", "delete"), ("retention.ms", "-1")),
+    originals=(("cleanup.policy", "compact,delete"), ("retention.ms", None)),
+)
+RECORD = RestoreRecord(
+    restore="r",
+    commit=1,
+    cluster_id="c",
+    request=(("selection", "orders"),),
+    isolation="read_committed",
+    offsets="auto",
+    created_at_ms=1,
+    topics=(("orders", "orders"),),
+    created=(),
+    incarnations=(("orders", "id"),),
+)
+EXISTING = TopicSettings(topic="orders", create=False, partitions=1, replication_factor=-1)
+
+
+def target(**configs: str) -> TargetTopic:
+    return TargetTopic(
+        topic="orders",
+        partitions=1,
+        records=0,
+        max_batch_bytes=1,
+        oldest_taken_ms=0,
+        newest_taken_ms=1,
+        oldest_kept_ms=0,
+        keeps_times=True,
+        compacts=False,
+        configs=tuple((name.replace("_", "."), value) for name, value in configs.items()),
+    )
+
+
+def test_the_command_sets_what_was_set_and_drops_what_was_the_default() -> None:
+    assert command(ASIDE, KAFKA) == (
+        "kafka-configs.sh --bootstrap-server one:9092,two:9093 --alter --topic orders "
+        "--add-config cleanup.policy=[compact,delete] --delete-config retention.ms"
+    )
+    assert describe(ASIDE) == "cleanup.policy=delete instead of compact,delete, retention.ms=-1 instead of the default"
+
+
+def test_what_is_set_aside_is_remembered_until_all_is_put_back(tmp_path: Path) -> None:
+    store, layout = open_store(str(tmp_path)), RestoreLayout(backup=BackupLayout(backup="b"), restore="r")
+    assert get_aside(store, layout) is None
+    put_aside(store, layout, (ASIDE,))
+    assert get_aside(store, layout) == (ASIDE,)
+    put_aside(store, layout, ())
+    assert get_aside(store, layout) == ()
+    put_aside(store, layout, (ASIDE,))
+    assert get_aside(store, layout) == (ASIDE,)
+
+
+def test_a_record_of_an_older_version_names_no_incarnation(tmp_path: Path) -> None:
+    store, layout = open_store(str(tmp_path)), RestoreLayout(backup=BackupLayout(backup="b"), restore="r")
+    put_record(store, layout, RECORD)
+    assert find_record(store, layout) == RECORD
+    stored = store.get(layout.record_key) or b""
+    store.delete(layout.record_key)
+    store.put_if_absent(layout.record_key, stored.replace(b'"incarnations":{"orders":"id"},', b""))
+    found = find_record(store, layout)
+    assert found is not None
+    assert found.incarnations == ()
+
+
+def test_settings_that_another_restore_left_behind_are_not_the_topic_s_own() -> None:
+    other = UnfinishedAside(record=RECORD, existing=(ASIDE,), made=())
+    (left,) = with_originals([EXISTING], [target(cleanup_policy="delete", retention_ms="-1")], [other])
+    assert dict(left.meanwhile) == {"cleanup.policy": "delete", "retention.ms": "-1"}
+    assert dict(left.at_end) == {"cleanup.policy": "compact,delete", "retention.ms": None}
+    (changed,) = with_originals([EXISTING], [target(cleanup_policy="delete", retention_ms="5")], [other])
+    assert dict(changed.at_end) == {"cleanup.policy": "compact,delete"}
+    assert with_originals([EXISTING], [], [other]) == (EXISTING,)
