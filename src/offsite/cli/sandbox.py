@@ -1,8 +1,9 @@
-"""`offsite sandbox`: a real Kafka broker on this machine, to try things out."""
+"""`offsite sandbox`: a real Kafka on this machine, one broker or several, to try things out."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,35 +15,53 @@ from offsite.cli.output import OutputFormat, emit, note
 if TYPE_CHECKING:
     from rich.console import Console
 
-app = typer.Typer(help="Start and stop a real single-node Kafka on this machine.", no_args_is_help=True)
+    from offsite.sandbox import SandboxInfo
+
+app = typer.Typer(help="Start and stop a real Kafka on this machine, of one broker or several.", no_args_is_help=True)
 
 Dir = Annotated[Path, typer.Option("--dir", help="Folder of the sandbox: its data, settings and log.")]
 Port = Annotated[
     int | None, typer.Option("--port", help="Port to listen on [default: the earlier one, or any free one].")
 ]
+Brokers = Annotated[
+    int | None,
+    typer.Option("--brokers", help="How many; several keep three replicas of each topic [default: as before, or 1]."),
+]
+KafkaVersion = Annotated[
+    str | None,
+    typer.Option("--kafka-version", help="2.7.2, 2.8.2, 3.9.1, 4.1.1 or 4.2.0 [default: as before, or 4.1.1]."),
+]
+
+CLUSTER_HEAP_MIB = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxReport:
-    """`bootstrap` is empty and `pid` 0 when the sandbox does not run."""
+    """`bootstrap` is empty and `pid` 0 when the sandbox does not run. `pid` is the first broker's, `pids` are all."""
 
     bootstrap: str
     dir: str
     pid: int
     running: bool
+    pids: Mapping[str, int]
+    kafka_version: str
 
 
 @app.command()
-def start(directory: Dir, port: Port = None, output: Output = OutputFormat.TABLE) -> None:
+def start(
+    directory: Dir,
+    port: Port = None,
+    brokers: Brokers = None,
+    kafka_version: KafkaVersion = None,
+    output: Output = OutputFormat.TABLE,
+) -> None:
     """Start the sandbox, or find it running; its data from earlier starts is kept."""
     from offsite.sandbox import Sandbox, Settings
 
-    info = Sandbox(directory).start(port=port, settings=Settings(long_run=True), progress=note)
-    emit(
-        SandboxReport(bootstrap=info.bootstrap, dir=str(info.dir), pid=info.pid, running=True),
-        output=output,
-        render=_render,
-    )
+    settings = Settings(brokers=brokers, kafka_version=kafka_version, long_run=True)
+    if brokers and brokers > 1:
+        settings = replace(settings, heap_mib=CLUSTER_HEAP_MIB)
+    emit(_running(Sandbox(directory).start(port=port, settings=settings, progress=note)), output=output, render=_render)
 
 
 @app.command()
@@ -60,21 +79,29 @@ def status(directory: Dir, output: Output = OutputFormat.TABLE) -> None:
     from offsite.sandbox import Sandbox
 
     info = Sandbox(directory).status()
-    report = (
-        SandboxReport(bootstrap=info.bootstrap, dir=str(info.dir), pid=info.pid, running=True)
-        if info
-        else _stopped(directory)
+    emit(_running(info) if info else _stopped(directory), output=output, render=_render)
+
+
+def _running(info: SandboxInfo) -> SandboxReport:
+    return SandboxReport(
+        bootstrap=info.bootstrap,
+        dir=str(info.dir),
+        pid=info.pid,
+        running=True,
+        pids=info.pids,
+        kafka_version=info.kafka_version,
     )
-    emit(report, output=output, render=_render)
 
 
 def _stopped(directory: Path) -> SandboxReport:
-    return SandboxReport(bootstrap="", dir=str(directory.absolute()), pid=0, running=False)
+    return SandboxReport(bootstrap="", dir=str(directory.absolute()), pid=0, running=False, pids={}, kafka_version="")
 
 
 def _render(console: Console, report: SandboxReport) -> None:
     if not report.running:
         console.print(f"sandbox in {report.dir}: not running")
         return
-    console.print(f"sandbox in {report.dir}: Kafka on {report.bootstrap} (pid {report.pid})")
+    pids = ", ".join(f"{name} {pid}" for name, pid in report.pids.items())
+    what = f"pid {report.pid}" if len(report.pids) == 1 else f"pids: {pids}"
+    console.print(f"sandbox in {report.dir}: Kafka {report.kafka_version} on {report.bootstrap} ({what})")
     console.print(f"next: export OFFSITE_BOOTSTRAP={report.bootstrap}")

@@ -1,21 +1,19 @@
-"""A real single-node Kafka (KRaft, combined mode) in a folder of its own, for demos and tests.
+"""A real Kafka in a folder of its own, for demos and tests: one broker, or a cluster of several (see `layout`).
 
-Owns everything below its folder: `data/`, `server.properties`, `kafka.log`, `sandbox.json`. Listens on loopback only.
-Never ends a process that it did not start.
+Owns everything below its folder: for each process `data/`, `server.properties`, `kafka.log`, `sandbox.json`. Listens on
+loopback only. Never ends a process that it did not start.
 """
 
 from __future__ import annotations
 
 import fcntl
-import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption, SandboxFailed
-from offsite.sandbox import process
 from offsite.sandbox.class_archive import keep_archives
 from offsite.sandbox.guard import Guard
 from offsite.sandbox.jar_source import sources
@@ -23,26 +21,41 @@ from offsite.sandbox.jars import Progress, cache_folder, ensure_jars, silent
 from offsite.sandbox.java import find_java
 from offsite.sandbox.jvm import Jvm
 from offsite.sandbox.launch import Launch
-from offsite.sandbox.ports import HOST, are_free, free_ports
+from offsite.sandbox.layout import (
+    Node,
+    Shape,
+    known_nodes,
+    place_of,
+    plan_nodes,
+    read_shape,
+    wanted_shape,
+    write_shape,
+)
+from offsite.sandbox.node import SandboxNode
+from offsite.sandbox.ports import HOST, are_free
 from offsite.sandbox.settings import CONTROLLER, PLAINTEXT, Settings
-from offsite.sandbox.state import State, read_state
+from offsite.sandbox.starting import await_all
+from offsite.sandbox.storage import cluster_id_of, new_id
+from offsite.sandbox.versions import KAFKA_VERSION
 
-STOP_PATIENCE_S = 15.0  # a clean shutdown takes 0.5 s; then the broker is killed, which its log survives
 PORT_ATTEMPTS = 5  # a free port can be lost to someone else between the look and the bind; five in a row is no accident
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxInfo:
-    """A running sandbox. `listeners` maps each protocol to its host:port; `bootstrap` is the PLAINTEXT one."""
+    """A running sandbox. `listeners` maps each protocol to its host:port (of several brokers, with commas between);
+    `bootstrap` is the PLAINTEXT one. `pids`: process name → id of those that run; `pid` is the first broker's."""
 
     bootstrap: str
     dir: Path
     pid: int
     listeners: Mapping[str, str]
+    pids: Mapping[str, int] = field(default_factory=dict)
+    kafka_version: str = KAFKA_VERSION
 
 
 class Sandbox:
-    """The broker of one folder. Any number of objects and processes may hold the same folder."""
+    """The brokers of one folder. Any number of objects and processes may hold the same folder."""
 
     def __init__(self, folder: Path, *, clock: Clock | None = None) -> None:
         self._folder = folder.absolute()
@@ -57,71 +70,123 @@ class Sandbox:
         owned: bool = False,
         progress: Progress = silent,
     ) -> SandboxInfo:
-        """Start the broker, or find it running; returns once it serves clients. Data of an earlier start is kept.
+        """Start the brokers, or find them running; returns once all serve clients. Data of an earlier start is kept.
 
-        Without `port` it takes the folder's earlier port when that is free, else any free one. `owned`: it ends with
-        this object and the calling process, whatever ends them; otherwise it lives on until `stop`.
-        Raises JavaMissing, DamagedJar, JarsNotFetched, BadOption (the port is taken, or it runs on another one),
-        SandboxFailed.
+        Without `port` (for one broker only) it takes the folder's earlier ports when those are free, else any free
+        ones. `owned`: it ends with this object and the calling process, whatever ends them; otherwise it lives on until
+        `stop`. Of several, those that are down are started. Raises JavaMissing, DamagedJar, JarsNotFetched, BadOption
+        (the port is taken, it runs on another one, it is of another kind), SandboxFailed.
         """
         with self._alone():
-            running = self.status()
-            if running:
-                return _on_port(running, port)
-            if port is not None and not are_free([port]):
-                raise _port_taken(port)
+            shape = wanted_shape(settings, read_shape(self._folder))
+            if running := self.status():
+                _on_port(running, port)
+                self._start_the_rest()
+                return self.status() or running
+            self._stop_all()
+            if port is not None:
+                _check_port(port, shape)
             java = find_java()
-            jvm = Jvm(java=java, jars=ensure_jars(cache_folder(), sources(java), progress))
+            jars = ensure_jars(cache_folder(shape.kafka_version), sources(java), progress, version=shape.kafka_version)
             if owned and self._guard is None:
                 self._guard = Guard(self._folder)
-            return self._start_on_free_ports(jvm, settings, port)
+            write_shape(self._folder, shape)
+            return self._start_on_free_ports(Jvm(java=java, jars=jars, version=shape.kafka_version), settings, port)
 
     def status(self) -> SandboxInfo | None:
-        """The broker if its process runs, else None. Asks the kernel only, never the broker."""
-        state = read_state(self._folder)
-        return self._info(state) if state and state.process.is_running() else None
+        """The sandbox if a broker's process runs, else None. Asks the kernel only, never the brokers."""
+        nodes = self._nodes()
+        pids = {node.name: pid for node in nodes if (pid := SandboxNode(node, self._clock).pid)}
+        if not any(node.name in pids and node.serves_clients for node in nodes):
+            return None
+        return self._info(nodes, pids)
 
     def stop(self) -> bool:
-        """End the broker cleanly, by force if it does not listen. True if there was one to end."""
+        """End all processes cleanly, by force if they do not listen. True if there was one to end."""
         with self._alone():
-            state = read_state(self._folder)
-            was_running = state is not None and state.process.is_running()
-            if state and was_running and process.stop(state.process, clock=self._clock, patience_s=STOP_PATIENCE_S):
-                keep_archives(self._folder, cache_folder())
+            was_running = self._stop_all()
         if self._guard:
             self._guard.release()
             self._guard = None
         return was_running
 
     def kill(self) -> None:
-        """End the broker as a crash would: no shutdown, no flush. The folder can be started again."""
-        state = read_state(self._folder)
-        if state:
-            state.process.send(signal.SIGKILL)
-            process.wait_until_gone(state.process, clock=self._clock, limit_s=STOP_PATIENCE_S)
+        """End all processes as a crash would: no shutdown, no flush. The folder can be started again."""
+        for each in self._handles():
+            each.kill()
+
+    def broker(self, number: int) -> SandboxNode:
+        """One of the brokers, counted from 1 (which is its node id), to be killed or frozen on its own."""
+        return next(each for each in self.brokers if each.node_id == number)
+
+    @property
+    def brokers(self) -> tuple[SandboxNode, ...]:
+        return tuple(each for each in self._handles() if each.serves_clients)
+
+    @property
+    def keeper(self) -> SandboxNode:
+        """What keeps the metadata for several brokers: a KRaft controller, or a ZooKeeper."""
+        return next(each for each in self._handles() if not each.serves_clients)
 
     def _start_on_free_ports(self, jvm: Jvm, settings: Settings, port: int | None) -> SandboxInfo:
         for _ in range(PORT_ATTEMPTS):
-            ports = self._choose_ports(settings, port)
-            state = Launch(folder=self._folder, jvm=jvm, settings=settings, ports=ports).run(self._clock)
-            if state:
-                return self._info(state)
+            nodes = plan_nodes(self._folder, self._shape(), settings)
+            if port is not None:
+                nodes = tuple(_moved(node, port) for node in nodes)
+            launched = [launch.begin() for launch in self._launches(nodes, jvm, settings)]
+            brokers = [node.node_id for node in nodes if node.serves_clients]
+            if await_all(launched, clock=self._clock, brokers=brokers):
+                return self._info(nodes, {each.node.name: each.state.process.pid for each in launched})
             if port is not None:
                 raise _port_taken(port)
         raise SandboxFailed(f"{PORT_ATTEMPTS} times in a row, free ports were taken before the broker had them")
 
-    def _choose_ports(self, settings: Settings, port: int | None) -> Mapping[str, int]:
-        names = settings.listeners()
-        earlier = read_state(self._folder)
-        if earlier and tuple(earlier.ports) == names and are_free(earlier.ports.values()):
-            ports = dict(earlier.ports)
-        else:
-            ports = dict(zip(names, free_ports(len(names)), strict=True))
-        return ports if port is None else ports | {PLAINTEXT: port}
+    def _launches(self, nodes: Sequence[Node], jvm: Jvm, settings: Settings) -> Iterator[Launch]:
+        cluster_id = next(filter(None, (cluster_id_of(node.folder / "data") for node in nodes)), "") or new_id()
+        for node in nodes:
+            place = place_of(node, nodes, settings)
+            yield Launch(node=node, jvm=jvm, settings=settings, place=place, cluster_id=cluster_id)
 
-    def _info(self, state: State) -> SandboxInfo:
-        listeners = {name: f"{HOST}:{port}" for name, port in state.ports.items() if name != CONTROLLER}
-        return SandboxInfo(bootstrap=listeners[PLAINTEXT], dir=self._folder, pid=state.process.pid, listeners=listeners)
+    def _start_the_rest(self) -> None:
+        for each in self._handles():
+            each.start()
+
+    def _stop_all(self) -> bool:
+        """The brokers together, the keeper last: they say goodbye to it. True if there was one to stop."""
+        running = [each for each in self._handles() if each.is_running()]
+        for each in running:
+            if each.serves_clients:
+                each.ask_to_stop()
+        clean = [each.stop() for each in reversed(running)]
+        if clean and all(clean):
+            for node in self._nodes():
+                keep_archives(node.folder, cache_folder(self._shape().kafka_version))
+        return bool(running)
+
+    def _shape(self) -> Shape:
+        return read_shape(self._folder) or Shape()
+
+    def _nodes(self) -> tuple[Node, ...]:
+        return known_nodes(self._folder, self._shape())
+
+    def _handles(self) -> list[SandboxNode]:
+        return [SandboxNode(node, self._clock) for node in self._nodes()]
+
+    def _info(self, nodes: Sequence[Node], pids: Mapping[str, int]) -> SandboxInfo:
+        addresses: dict[str, list[str]] = {}
+        for node in nodes:
+            for name, port in node.ports.items():
+                if node.serves_clients and name != CONTROLLER:
+                    addresses.setdefault(name, []).append(f"{HOST}:{port}")
+        listeners = {name: ",".join(found) for name, found in addresses.items()}
+        return SandboxInfo(
+            bootstrap=listeners[PLAINTEXT],
+            dir=self._folder,
+            pid=next(pids[node.name] for node in nodes if node.serves_clients and node.name in pids),
+            listeners=listeners,
+            pids=pids,
+            kafka_version=self._shape().kafka_version,
+        )
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -132,13 +197,23 @@ class Sandbox:
             yield
 
 
-def _on_port(running: SandboxInfo, port: int | None) -> SandboxInfo:
+def _on_port(running: SandboxInfo, port: int | None) -> None:
     if port is not None and running.bootstrap != f"{HOST}:{port}":
         raise BadOption(
             f"the sandbox in {running.dir} runs on {running.bootstrap} already",
             hint=f"stop it first: offsite sandbox stop --dir {running.dir}",
         )
-    return running
+
+
+def _check_port(port: int, shape: Shape) -> None:
+    if shape.brokers > 1:
+        raise BadOption("one port cannot be for several brokers", hint="leave --port out: each takes a free one")
+    if not are_free([port]):
+        raise _port_taken(port)
+
+
+def _moved(node: Node, port: int) -> Node:
+    return replace(node, ports={**node.ports, PLAINTEXT: port}) if node.serves_clients else node
 
 
 def _port_taken(port: int) -> BadOption:

@@ -14,10 +14,12 @@ from pathlib import Path
 from offsite.sandbox.jvm import Jvm
 
 
-def archive_flags(jvm: Jvm, folder: Path) -> tuple[str, ...]:
-    """The JVM's flags to use the archive if there is one, else to leave one in the folder at its end."""
+def archive_flags(jvm: Jvm, folder: Path, *, leave: bool = True) -> tuple[str, ...]:
+    """The JVM's flags to use the archive if there is one, else to leave one in the folder at its end (if `leave`)."""
     name = f"broker-{jvm.java.build}.jsa"
     kept = jvm.jars / name
+    if not kept.exists() and not leave:
+        return ()
     use = f"-XX:SharedArchiveFile={kept}" if kept.exists() else f"-XX:ArchiveClassesAtExit={folder / name}"
     return (use, "-Xlog:disable")  # its warnings about classes left out would fill the broker's log
 

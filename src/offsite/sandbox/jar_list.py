@@ -8,8 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 from offsite.model.errors import DamagedJar
-
-KAFKA_VERSION = "4.1.1"
+from offsite.sandbox.versions import KAFKA_VERSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,9 +25,9 @@ class Jar:
         return f"{self.artifact}-{self.version}.jar"
 
 
-def kafka_jars() -> tuple[Jar, ...]:
-    """Every jar of the sandbox, none of them through another one's dependencies: the list is complete."""
-    text = resources.files(__package__).joinpath(f"kafka-{KAFKA_VERSION}.sha256").read_text(encoding="ascii")
+def kafka_jars(version: str = KAFKA_VERSION) -> tuple[Jar, ...]:
+    """Every jar of that Kafka, none of them through another one's dependencies: the list is complete."""
+    text = resources.files(__package__).joinpath(f"kafka-{version}.sha256").read_text(encoding="ascii")
     return tuple(_jar_of(line) for line in text.splitlines() if line and not line.startswith("#"))
 
 

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from offsite.model.errors import JarsNotFetched
-from offsite.sandbox.jar_list import KAFKA_VERSION, kafka_jars, verify
+from offsite.sandbox.jar_list import Jar, kafka_jars, verify
 from offsite.sandbox.jar_source import JarSource
+from offsite.sandbox.versions import KAFKA_VERSION
 
 Progress = Callable[[str], None]
 """Takes one line for a person; called seldom."""
@@ -22,46 +23,49 @@ def silent(_line: str) -> None:
     """The progress callback of those who show none."""
 
 
-def cache_folder() -> Path:
-    """Where the jars are kept: below `XDG_CACHE_HOME`, else below `~/.cache`."""
+def cache_folder(version: str = KAFKA_VERSION) -> Path:
+    """Where the jars of that Kafka are kept: below `XDG_CACHE_HOME`, else below `~/.cache`."""
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(caches, "offsite", "jars", f"kafka-{KAFKA_VERSION}")
+    return Path(caches, "offsite", "jars", f"kafka-{version}")
 
 
-def ensure_jars(folder: Path, sources: tuple[JarSource, ...], progress: Progress) -> Path:
-    """The folder with every jar in it, each with its recorded hash; fetched first when it is not there.
+def ensure_jars(
+    folder: Path, sources: tuple[JarSource, ...], progress: Progress, *, version: str = KAFKA_VERSION
+) -> Path:
+    """The folder with every jar of that Kafka in it, each with its recorded hash; fetched first when it is not there.
 
     Two processes at once: one fetches, the other waits. A crash leaves a temporary folder beside it, which the next
     fetch removes. Raises DamagedJar for a folder that is there and wrong, JarsNotFetched when no source delivers.
     """
+    jars = kafka_jars(version)
     with _alone(folder):
         if not folder.exists():
-            _fetch(folder, sources, progress)
-    verify(folder, kafka_jars())
+            _fetch(folder, jars, sources, progress)
+    verify(folder, jars)
     return folder
 
 
-def _fetch(folder: Path, sources: tuple[JarSource, ...], progress: Progress) -> None:
+def _fetch(folder: Path, jars: tuple[Jar, ...], sources: tuple[JarSource, ...], progress: Progress) -> None:
     for leftover in folder.parent.glob(f".{folder.name}-*"):
         shutil.rmtree(leftover)
     failure = JarsNotFetched(
         "neither Maven nor PySpark's Ivy is installed", hint="install offsite with its dependencies"
     )
     for source in sources:
-        progress(f"fetching Kafka {KAFKA_VERSION} ({len(kafka_jars())} jars, 36 MB) with {source.name} into {folder}")
+        progress(f"fetching {folder.name} ({len(jars)} jars, about 40 MB) with {source.name} into {folder}")
         try:
-            return _fetch_from(source, folder)
+            return _fetch_from(source, jars, folder)
         except JarsNotFetched as error:
             failure = error
             progress(error.message)
     raise failure
 
 
-def _fetch_from(source: JarSource, folder: Path) -> None:
+def _fetch_from(source: JarSource, jars: tuple[Jar, ...], folder: Path) -> None:
     arriving = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        source.download(kafka_jars(), arriving)
-        verify(arriving, kafka_jars())
+        source.download(jars, arriving)
+        verify(arriving, jars)
         arriving.rename(folder)
     finally:
         shutil.rmtree(arriving, ignore_errors=True)

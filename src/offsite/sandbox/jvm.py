@@ -8,6 +8,7 @@ from pathlib import Path
 
 from offsite.sandbox.jar_list import kafka_jars
 from offsite.sandbox.java import Java
+from offsite.sandbox.versions import KAFKA_VERSION
 
 LONG_RUN = ("-XX:+UseSerialGC", "-XX:-UsePerfData")
 QUICK_START = (*LONG_RUN, "-XX:TieredStopAtLevel=1")  # the quick compiler only
@@ -15,14 +16,15 @@ QUICK_START = (*LONG_RUN, "-XX:TieredStopAtLevel=1")  # the quick compiler only
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jvm:
-    """A runtime and the folder of verified jars on its class path."""
+    """A runtime and the folder of verified jars on its class path, those of Kafka `version`."""
 
     java: Java
     jars: Path
+    version: str = KAFKA_VERSION
 
     def command(self, main_class: str, arguments: Iterable[str], *, flags: Iterable[str] = QUICK_START) -> list[str]:
         return [str(self.java.launcher), *flags, "-cp", self._class_path(), main_class, *arguments]
 
     def _class_path(self) -> str:
         """Named one by one: a class data archive is only used with exactly the class path it was made with."""
-        return ":".join(str(self.jars / jar.file_name) for jar in kafka_jars())
+        return ":".join(str(self.jars / jar.file_name) for jar in kafka_jars(self.version))

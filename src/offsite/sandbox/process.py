@@ -41,6 +41,7 @@ def identify(pid: int) -> ProcessId | None:
 def stop(process: ProcessId, *, clock: Clock, patience_s: float) -> bool:
     """SIGTERM, wait up to `patience_s`, then SIGKILL. Returns when it is gone: True if it went without force."""
     process.send(signal.SIGTERM)
+    process.send(signal.SIGCONT)  # one that was stopped hears nothing else
     if wait_until_gone(process, clock=clock, limit_s=patience_s):
         return True
     process.send(signal.SIGKILL)

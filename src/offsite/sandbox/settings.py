@@ -8,8 +8,7 @@ from pathlib import Path
 
 from offsite.sandbox.ports import HOST
 
-NODE_ID = 1
-PLAINTEXT, CONTROLLER = "PLAINTEXT", "CONTROLLER"
+PLAINTEXT, CONTROLLER, ZOOKEEPER = "PLAINTEXT", "CONTROLLER", "ZOOKEEPER"
 SASL_PLAINTEXT, SSL, SASL_SSL = "SASL_PLAINTEXT", "SSL", "SASL_SSL"
 SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -64,8 +63,13 @@ class Settings:
     """`properties` overrides any line of server.properties.
 
     `long_run` trades start-up for speed: the JVM's full compiler makes a warm broker take records half as fast again.
+    `brokers` and `kafka_version`: None for what the folder was before, or one broker of `versions.KAFKA_VERSION`.
+    `heap_mib` is each broker's. With several, topics have up to three replicas, of which `min_insync` must answer.
     """
 
+    brokers: int | None = None
+    kafka_version: str | None = None
+    min_insync: int = 1
     heap_mib: int = 512
     long_run: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -89,9 +93,14 @@ class Settings:
         )
 
 
-def server_properties(settings: Settings, *, data: Path, ports: Mapping[str, int]) -> str:
-    """The text of server.properties; `ports` has one port for each of `settings.listeners()`."""
-    lines = _node(data, ports) | _SMALL_AND_QUICK
+def server_properties(
+    settings: Settings, *, data: Path, ports: Mapping[str, int], place: Mapping[str, str] | None = None
+) -> str:
+    """The text of server.properties; `ports` has one port for each listener of the process.
+
+    `place`: who it is in a cluster and whom it asks; None for the only node there is.
+    """
+    lines = _SMALL_AND_QUICK | _listeners(data, ports) | dict(place or alone(ports))
     if settings.security:
         lines |= _authorizer() | _sasl(settings.security)
         if settings.security.tls:
@@ -100,15 +109,22 @@ def server_properties(settings: Settings, *, data: Path, ports: Mapping[str, int
     return "".join(f"{name}={_escaped(value)}\n" for name, value in sorted(lines.items()))
 
 
-def _node(data: Path, ports: Mapping[str, int]) -> dict[str, str]:
+def alone(ports: Mapping[str, int]) -> dict[str, str]:
+    """The place of the only node: broker and controller in one."""
     return {
         "process.roles": "broker,controller",
-        "node.id": str(NODE_ID),
-        "controller.quorum.voters": f"{NODE_ID}@{HOST}:{ports[CONTROLLER]}",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@{HOST}:{ports[CONTROLLER]}",
         "controller.listener.names": CONTROLLER,
         "inter.broker.listener.name": PLAINTEXT,
+    }
+
+
+def _listeners(data: Path, ports: Mapping[str, int]) -> dict[str, str]:
+    names = dict.fromkeys([PLAINTEXT, CONTROLLER, *ports])
+    return {
         "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items()),
-        "listener.security.protocol.map": ",".join(f"{name}:{_protocol(name)}" for name in ports),
+        "listener.security.protocol.map": ",".join(f"{name}:{_protocol(name)}" for name in names),
         "log.dirs": str(data),
     }
 

@@ -15,10 +15,11 @@ FILE_NAME = "sandbox.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """The ports by listener name and the broker's process, which may be long gone."""
+    """The ports by listener name and the broker's process, which may be long gone. `command` started it."""
 
     ports: Mapping[str, int]
     process: ProcessId
+    command: tuple[str, ...] = ()
 
 
 def read_state(folder: Path) -> State | None:
@@ -26,7 +27,8 @@ def read_state(folder: Path) -> State | None:
     path = folder / FILE_NAME
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
-        return State(ports=fields["ports"], process=ProcessId(**fields["process"]))
+        command = tuple(fields.get("command", ()))
+        return State(ports=fields["ports"], process=ProcessId(**fields["process"]), command=command)
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:

@@ -12,40 +12,56 @@ import shutil
 import subprocess
 import tempfile
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 
 from offsite.model.errors import SandboxFailed
 from offsite.sandbox.jvm import Jvm
-from offsite.sandbox.settings import NODE_ID
 
 CHECKPOINT = "bootstrap.checkpoint"
 META = "meta.properties"
 FORMAT_LIMIT_S = 60  # takes 1.2 s; a loaded CI machine may be ten times slower
 
 
-def format_storage(data: Path, *, jvm: Jvm, config: Path, scram_users: tuple[str, ...]) -> None:
-    """Make `data` a formatted, empty broker folder with a new cluster id, unless it is one. Raises SandboxFailed.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Whose folder it becomes. `scram_users`: arguments of StorageTool's `--add-scram`."""
+
+    cluster_id: str
+    node_id: int = 1
+    scram_users: tuple[str, ...] = ()
+
+
+def format_storage(data: Path, identity: Identity, *, jvm: Jvm, config: Path) -> None:
+    """Make `data` a formatted, empty folder of that node, unless it is formatted already. Raises SandboxFailed.
 
     `meta.properties` comes last and atomically: after a crash before it, the folder counts as not formatted.
     """
     if (data / META).exists():
         return
     data.mkdir(parents=True, exist_ok=True)
-    if scram_users:
-        _run_storage_tool(jvm, config, scram_users)
+    if identity.scram_users:
+        _run_storage_tool(identity, jvm, config)
         return
     kept = jvm.jars / CHECKPOINT
     if kept.exists():
         shutil.copyfile(kept, data / CHECKPOINT)
-        _write_meta(data)
+        _write_meta(data, identity)
     else:
-        _run_storage_tool(jvm, config, ())
+        _run_storage_tool(identity, jvm, config)
         _keep(data / CHECKPOINT, kept)
 
 
-def _run_storage_tool(jvm: Jvm, config: Path, scram_users: tuple[str, ...]) -> None:
-    scram = [argument for user in scram_users for argument in ("--add-scram", user)]
-    arguments = ["format", "--cluster-id", _new_id(), "--config", str(config), *scram]
+def cluster_id_of(data: Path) -> str:
+    """Of a formatted folder; empty for another one."""
+    meta = data / META
+    lines = meta.read_text(encoding="ascii").splitlines() if meta.exists() else []
+    return next((line.partition("=")[2] for line in lines if line.startswith("cluster.id=")), "")
+
+
+def _run_storage_tool(identity: Identity, jvm: Jvm, config: Path) -> None:
+    scram = [argument for user in identity.scram_users for argument in ("--add-scram", user)]
+    arguments = ["format", "--cluster-id", identity.cluster_id, "--config", str(config), *scram]
     done = subprocess.run(
         jvm.command("kafka.tools.StorageTool", arguments),
         capture_output=True,
@@ -58,11 +74,10 @@ def _run_storage_tool(jvm: Jvm, config: Path, scram_users: tuple[str, ...]) -> N
         raise SandboxFailed(f"the sandbox's storage could not be formatted:\n{done.stdout}{done.stderr}".rstrip())
 
 
-def _write_meta(data: Path) -> None:
+def _write_meta(data: Path, identity: Identity) -> None:
+    ids = f"cluster.id={identity.cluster_id}\nnode.id={identity.node_id}\ndirectory.id={new_id()}\n"
     arriving = data / f".{META}"
-    arriving.write_text(
-        f"version=1\ncluster.id={_new_id()}\nnode.id={NODE_ID}\ndirectory.id={_new_id()}\n", encoding="ascii"
-    )
+    arriving.write_text(f"version=1\n{ids}", encoding="ascii")
     arriving.replace(data / META)
 
 
@@ -71,7 +86,7 @@ def _keep(checkpoint: Path, kept: Path) -> None:
         shutil.copyfile(checkpoint, Path(arriving, CHECKPOINT)).replace(kept)
 
 
-def _new_id() -> str:
+def new_id() -> str:
     """A random Kafka Uuid: URL-safe base64 without padding. Kafka refuses a leading dash, so another one is drawn."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")

@@ -1,0 +1,190 @@
+"""Which processes a sandbox consists of, and what each is told about the others. Pure, but for free ports.
+
+One KRaft broker is its own controller, in the sandbox's folder itself. Everything else is a keeper of the metadata (a
+KRaft controller, or a ZooKeeper where the version needs one) and brokers, in a folder each. One keeper, not a quorum on
+the brokers: whichever brokers die, even all but one, the cluster can still decide (an unclean election needs that), and
+a stopped broker never stops the controller with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from offsite.model.errors import BadOption
+from offsite.sandbox.ports import HOST, are_free, free_ports
+from offsite.sandbox.settings import CONTROLLER, PLAINTEXT, ZOOKEEPER, Settings, alone
+from offsite.sandbox.state import read_state
+from offsite.sandbox.versions import KAFKA_VERSION, known_version
+
+KEEPER_ID = 100
+REPLICAS_MAX = 3
+BROKERS_MAX = 9  # each takes 250 MB and a second of a core to start; more is no sandbox
+LAG_MAX_MS = 3000
+"""How long a follower may lag before it leaves the in-sync replicas: 30 s in earnest, too long for a test to wait."""
+_SHAPE = "shape.json"
+
+
+class Role(StrEnum):
+    ALONE = "alone"
+    BROKER = "broker"
+    CONTROLLER = "controller"
+    ZOOKEEPER = "zookeeper"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What a folder stays once it was started."""
+
+    brokers: int = 1
+    kafka_version: str = KAFKA_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One process: `name` for people, `ports` by listener name."""
+
+    name: str
+    node_id: int
+    role: Role
+    folder: Path
+    ports: Mapping[str, int]
+
+    @property
+    def serves_clients(self) -> bool:
+        return PLAINTEXT in self.ports
+
+
+def read_shape(folder: Path) -> Shape | None:
+    """What was started in the folder before, if anything was."""
+    path = folder / _SHAPE
+    if path.exists():
+        return Shape(**json.loads(path.read_text(encoding="utf-8")))
+    return Shape() if read_state(folder) else None
+
+
+def write_shape(folder: Path, shape: Shape) -> None:
+    (folder / _SHAPE).write_text(json.dumps(asdict(shape)) + "\n", encoding="utf-8")
+
+
+def wanted_shape(settings: Settings, before: Shape | None) -> Shape:
+    """What to start: `settings` where they say something, else what was. Raises `BadOption` when both disagree, for an
+    unknown version, and for what a sandbox cannot be."""
+    was = before or Shape()
+    shape = Shape(brokers=settings.brokers or was.brokers, kafka_version=settings.kafka_version or was.kafka_version)
+    if before not in {None, shape}:
+        raise BadOption(
+            f"the sandbox has {was.brokers} broker(s) of Kafka {was.kafka_version} already", hint="choose a new --dir"
+        )
+    if not 1 <= shape.brokers <= BROKERS_MAX:
+        raise BadOption(f"a sandbox has 1 to {BROKERS_MAX} brokers, not {shape.brokers}")
+    if settings.security and not _is_alone(shape):
+        raise BadOption("a sandbox with users or TLS is one broker without ZooKeeper")
+    return shape
+
+
+def plan_nodes(folder: Path, shape: Shape, settings: Settings) -> tuple[Node, ...]:
+    """The processes of the sandbox, the keeper first, on their earlier ports where those are free."""
+    bare = _nodes(folder, shape, settings)
+    earlier = [read_state(node.folder) for node in bare]
+    if all(state and tuple(state.ports) == tuple(node.ports) for state, node in zip(earlier, bare, strict=True)):
+        known = [state.ports for state in earlier if state]
+        if are_free(port for ports in known for port in ports.values()):
+            return _with_ports(bare, known)
+    numbers = iter(free_ports(sum(len(node.ports) for node in bare)))
+    return _with_ports(bare, [{name: next(numbers) for name in node.ports} for node in bare])
+
+
+def known_nodes(folder: Path, shape: Shape) -> tuple[Node, ...]:
+    """The processes as they were started last, running or not; without those that never were."""
+    states = ((node, read_state(node.folder)) for node in _nodes(folder, shape, Settings()))
+    found = [(node, state) for node, state in states if state]
+    return _with_ports([node for node, _ in found], [state.ports for _, state in found])
+
+
+def place_of(node: Node, nodes: Sequence[Node], settings: Settings) -> dict[str, str]:
+    """Its lines of server.properties: who it is, and whom it asks."""
+    if node.role is Role.ALONE:
+        return alone(node.ports)
+    keeper = nodes[0]
+    replicas = str(min(REPLICAS_MAX, len(nodes) - 1))
+    if keeper.role is Role.ZOOKEEPER:
+        return _replicated(replicas, settings) | _under_zookeeper(node, keeper)
+    return _replicated(replicas, settings) | _under_controller(node, keeper)
+
+
+def zookeeper_lines(node: Node) -> str:
+    """The text of its settings file. Short sessions: a killed broker is given up, and may come back, after 3 s."""
+    return (
+        f"dataDir={node.folder / 'data'}\nclientPort={node.ports[ZOOKEEPER]}\nclientPortAddress={HOST}\n"
+        "tickTime=500\nmaxClientCnxns=0\nadmin.enableServer=false\n"
+    )
+
+
+def _nodes(folder: Path, shape: Shape, settings: Settings) -> list[Node]:
+    """Without port numbers."""
+    if _is_alone(shape):
+        ports = dict.fromkeys(settings.listeners(), 0)
+        return [Node(name="broker-1", node_id=1, role=Role.ALONE, folder=folder, ports=ports)]
+    zookeeper = known_version(shape.kafka_version).needs_zookeeper
+    role, port = (Role.ZOOKEEPER, ZOOKEEPER) if zookeeper else (Role.CONTROLLER, CONTROLLER)
+    keeper = Node(name=role.value, node_id=KEEPER_ID, role=role, folder=folder / role.value, ports={port: 0})
+    return [keeper, *(_broker(folder, number) for number in range(1, shape.brokers + 1))]
+
+
+def _broker(folder: Path, number: int) -> Node:
+    name = f"broker-{number}"
+    return Node(name=name, node_id=number, role=Role.BROKER, folder=folder / name, ports={PLAINTEXT: 0})
+
+
+def _with_ports(nodes: Sequence[Node], ports: Sequence[Mapping[str, int]]) -> tuple[Node, ...]:
+    return tuple(
+        Node(name=node.name, node_id=node.node_id, role=node.role, folder=node.folder, ports=given)
+        for node, given in zip(nodes, ports, strict=True)
+    )
+
+
+def _is_alone(shape: Shape) -> bool:
+    return shape.brokers == 1 and not known_version(shape.kafka_version).needs_zookeeper
+
+
+def _replicated(replicas: str, settings: Settings) -> dict[str, str]:
+    return {
+        "default.replication.factor": replicas,
+        "min.insync.replicas": str(settings.min_insync),
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": str(settings.min_insync),
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": str(settings.min_insync),
+        "replica.lag.time.max.ms": str(LAG_MAX_MS),
+        "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        "auto.leader.rebalance.enable": "false",  # leaders move when someone moves them
+        "controlled.shutdown.retry.backoff.ms": "200",
+    }
+
+
+def _under_controller(node: Node, keeper: Node) -> dict[str, str]:
+    place = {
+        "process.roles": node.role.value,
+        "node.id": str(node.node_id),
+        "controller.quorum.voters": f"{keeper.node_id}@{HOST}:{keeper.ports[CONTROLLER]}",
+        "controller.listener.names": CONTROLLER,
+    }
+    return place | (_rack(node) if node.role is Role.BROKER else {})
+
+
+def _under_zookeeper(node: Node, keeper: Node) -> dict[str, str]:
+    return {
+        "broker.id": str(node.node_id),
+        "zookeeper.connect": f"{HOST}:{keeper.ports[ZOOKEEPER]}",
+        "zookeeper.session.timeout.ms": "3000",
+        "zookeeper.connection.timeout.ms": "60000",  # both start at the same time
+    } | _rack(node)
+
+
+def _rack(node: Node) -> dict[str, str]:
+    return {"broker.rack": f"rack-{node.node_id}", "inter.broker.listener.name": PLAINTEXT}
