@@ -11,7 +11,13 @@ from typing import TypeVar
 from offsite.kafka.acls import create_acls_request, describe_acls_request
 from offsite.kafka.alter_configs import alter_topic_configs_request
 from offsite.kafka.backoff import Backoff
-from offsite.kafka.broker_errors import LEADER_NOT_AVAILABLE, NONE, UNKNOWN_TOPIC_OR_PARTITION, broker_error
+from offsite.kafka.broker_errors import (
+    LEADER_NOT_AVAILABLE,
+    NONE,
+    TOPIC_ALREADY_EXISTS,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    broker_error,
+)
 from offsite.kafka.delete_records import delete_records_request
 from offsite.kafka.groups import GroupClient
 from offsite.kafka.list_offsets import EARLIEST, LATEST, READ_UNCOMMITTED
@@ -21,7 +27,7 @@ from offsite.kafka.metadata import ClusterMetadata, TopicMetadata
 from offsite.kafka.offsets import find_epoch_ends, find_offsets
 from offsite.kafka.portions import portions
 from offsite.kafka.quotas import alter_quotas_request, describe_quotas_request
-from offsite.kafka.request import Request
+from offsite.kafka.request import Api, Request
 from offsite.kafka.routing import Router
 from offsite.kafka.scram_users import describe_scram_users_request
 from offsite.kafka.topic_changes import NewTopic, TopicOutcome, create_topics_request, delete_topics_request
@@ -29,7 +35,7 @@ from offsite.kafka.topic_config import broker_configs_request, topic_configs_req
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.cluster_settings import Acl, ClientQuota, ScramUser
-from offsite.model.errors import Denied, KafkaUnavailable, LeaderUnavailable
+from offsite.model.errors import Denied, KafkaTimeout, KafkaTooOld, KafkaUnavailable, LeaderUnavailable
 from offsite.model.journal import decided
 
 T = TypeVar("T")
@@ -139,6 +145,16 @@ class ClusterAdmin:
         """Who may log in by SCRAM, sorted; never what they log in with."""
         return self._router.call(describe_scram_users_request())
 
+    def cannot_replay(self) -> str:
+        """Why these brokers can replay no transactions, naming what they lack; empty when they can."""
+        with self._router.lease_any() as connection:
+            try:
+                for api in (Api.DESCRIBE_TRANSACTIONS, Api.DESCRIBE_PRODUCERS):
+                    connection.highest_version(api, 0, 0)
+            except KafkaTooOld as error:
+                return error.message
+        return ""
+
     def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> None:
         """Make all of them, and return when each partition has a leader. Raises `BadOption`, `KafkaNotAuthorized`.
 
@@ -166,10 +182,11 @@ class ClusterAdmin:
             self._change(alter_topic_configs_request(dict(part)), "configuring")
 
     def delete_topics(self, names: Sequence[str]) -> None:
-        """Delete all of them, and return when the cluster no longer lists them. Raises `NoSuchTopic`."""
+        """Delete all of them, and return when they can be made anew. Raises `NoSuchTopic`."""
         self._change(delete_topics_request(names, timeout_ms=self._timeout_ms), "deleting")
         if names:
             self._await_topics(dict.fromkeys(names, 0))
+            self._await_free_names(names)
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """Delete what lies below the given offsets; returns the new log starts."""
@@ -203,6 +220,13 @@ class ClusterAdmin:
             if not late:
                 return
             backoff.wait(LeaderUnavailable(f"topics {', '.join(late[:3])} are not yet as asked for on every broker"))
+
+    def _await_free_names(self, names: Sequence[str]) -> None:
+        """With ZooKeeper a topic stays for a moment that no broker lists any more."""
+        backoff = Backoff(self._clock, limit_s=_TOPIC_CHANGE_MAX_S)
+        probes = [NewTopic(name=name, partitions=1, replication_factor=1) for name in names]
+        while taken := [o for o in self.refused_topics(probes).values() if o.error_code == TOPIC_ALREADY_EXISTS]:
+            backoff.wait(KafkaTimeout(f"topic {taken[0].name} is being deleted"))
 
 
 def _records(topic: NewTopic) -> int:

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from offsite.kafka.broker_errors import error_name
 from offsite.kafka.config import Address, KafkaConfig
 from offsite.kafka.receive_buffer import ReceiveBuffer
+from offsite.kafka.releases import api_name, release_of
 from offsite.kafka.request import Api, Request, request_header
 from offsite.kafka.wire import UNREADABLE, Decoder, Encoder
-from offsite.model.errors import KafkaProtocolError, KafkaTimeout, KafkaUnreachable
+from offsite.model.errors import KafkaProtocolError, KafkaTimeout, KafkaTooOld, KafkaUnreachable
 from offsite.model.size import KIB, MIB
 
 if TYPE_CHECKING:
@@ -154,14 +155,12 @@ class Connection:
         return view
 
     def highest_version(self, api: int, lowest: int, highest: int) -> int:
-        """The highest version of `api` within `[lowest, highest]` that the broker has. Raises `KafkaProtocolError`."""
+        """The highest version of `api` within `[lowest, highest]` that the broker has. Raises `KafkaTooOld`, or
+        `KafkaProtocolError` for a broker that dropped those versions."""
         floor, ceiling = self._versions.get(api, (0, -1))
         version = min(ceiling, highest)
         if version < max(floor, lowest):
-            raise KafkaProtocolError(
-                f"{self.address} has API {api} in versions {floor} to {ceiling}, offsite needs {lowest} to {highest}",
-                hint="offsite needs Kafka 2.4 or newer",
-            )
+            raise self._too_old(api, lowest) if ceiling < lowest else self._too_new(api, highest)
         return version
 
     def has_version(self, api: int, version: int) -> bool:
@@ -169,7 +168,7 @@ class Connection:
         return floor <= version <= ceiling
 
     def check_version(self, api: int, version: int) -> None:
-        """Raise `KafkaProtocolError` unless the broker has that version; before the greeting nothing is known."""
+        """Raise as `highest_version` does unless the broker has that version; before the greeting nothing is known."""
         if self._versions:
             self.highest_version(api, version, version)
 
@@ -241,6 +240,19 @@ class Connection:
     def _unreadable(self, asked: str) -> KafkaProtocolError:
         self.close()
         return KafkaProtocolError(f"{self.address} sent an unreadable answer to {asked}", hint=_GARBLED_HINT)
+
+    def _too_old(self, api: int, version: int) -> KafkaTooOld:
+        needed = release_of(api, version)
+        return KafkaTooOld(
+            f"the broker at {self.address} has no {api_name(api)} (version {version}), which Kafka {needed} brought",
+            hint=f"this needs brokers of Kafka {needed} or newer",
+        )
+
+    def _too_new(self, api: int, version: int) -> KafkaProtocolError:
+        return KafkaProtocolError(
+            f"the broker at {self.address} no longer has {api_name(api)} in version {version}",
+            hint="this Kafka is newer than this offsite: look for a newer offsite",
+        )
 
     def _lost(self, error: OSError) -> KafkaTimeout | KafkaUnreachable:
         self.close()

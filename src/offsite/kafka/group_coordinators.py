@@ -13,7 +13,8 @@ from itertools import zip_longest
 from offsite.kafka.backoff import Backoff
 from offsite.kafka.broker_errors import broker_error
 from offsite.kafka.connection import Connection
-from offsite.kafka.group_requests import Answered, find_coordinators_request
+from offsite.kafka.find_coordinators import find_coordinators
+from offsite.kafka.group_requests import Answered
 from offsite.kafka.request import Request
 from offsite.kafka.routing import Router
 from offsite.model.clock import Clock
@@ -88,7 +89,7 @@ class GroupCoordinators:
         """Learn the coordinators of `groups`; returns the error codes of those that have none."""
         refused: dict[str, Answered] = {}
         for some in _split(groups, FIND_GROUPS_MAX):
-            for group, found in self._router.call(find_coordinators_request(some)).items():
+            for group, found in find_coordinators(self._router, some).items():
                 if found.error_code:
                     refused[group] = Answered(error_code=found.error_code)
                 else:

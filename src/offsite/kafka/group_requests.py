@@ -1,7 +1,7 @@
-"""What is asked about consumer groups, in bytes: ListGroups, FindCoordinator, OffsetFetch, OffsetCommit, OffsetDelete.
+"""What is asked about consumer groups, in bytes: ListGroups, OffsetFetch, OffsetCommit, OffsetDelete.
 
-Many groups go into one request where the API can (KIP-699, KIP-709). Versions are fixed: the lowest that can. Leader
-epochs are read and never sent: on another cluster they would mean another history (KIP-1279).
+Many groups go into one OffsetFetch where brokers can (Kafka 3.0, KIP-709), else one goes into each. Leader epochs are
+read and never sent: on another cluster they would mean another history (KIP-1279).
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from offsite.kafka.request import Api, Request
 from offsite.kafka.wire import Decoder, Encoder
 from offsite.log.group_offsets import GroupOffsets, TopicOffsets, TopicOffsetsBuilder
 
-LIST_VERSIONS = (4, 5)  # 4 tells states, 5 types as well (KIP-848)
-FETCH_VERSION = 8
-_FIND_VERSION, _COMMIT_VERSION, _DELETE_VERSION = 4, 8, 0
-_TYPES_VERSION = 5
-GROUP_KEY, TRANSACTION_KEY = 0, 1
+LIST_VERSIONS = (3, 5)
+FETCH_VERSIONS = (6, 8)
+MANY_GROUPS_VERSION = 8
+_COMMIT_VERSION, _DELETE_VERSION = 8, 0
+_STATES_VERSION, _TYPES_VERSION = 4, 5  # of ListGroups (KIP-518, KIP-848)
+_STABLE_VERSION = 7  # of OffsetFetch (KIP-447)
 _NO_GENERATION, _NO_MEMBER = -1, ""
 _ROW = struct.Struct(">iqiBhB")
 """A row of an OffsetFetch answer whose metadata is empty (compact length 1), as nearly all are."""
@@ -27,19 +28,12 @@ _EMPTY_TEXT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedGroup:
-    """`kind` is classic, consumer, share or streams; empty from brokers that do not tell (before 3.8)."""
+    """`kind` is classic, consumer, share or streams; empty from brokers that do not tell (before 3.8), as is `state`
+    (before 2.6)."""
 
     group: str
     kind: str
     state: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """A coordinator's node id, or -1 with an error code."""
-
-    node_id: int
-    error_code: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +46,9 @@ class Answered:
 
 def list_groups_request(version: int) -> Request[tuple[int, Sequence[ListedGroup]]]:
     """All groups that the asked broker coordinates, after an error code."""
-    out = Encoder(flexible=True).array([], Encoder.string)
+    out = Encoder(flexible=True)
+    if version >= _STATES_VERSION:
+        out.array([], Encoder.string)
     if version >= _TYPES_VERSION:
         out.array([], Encoder.string)
 
@@ -63,19 +59,16 @@ def list_groups_request(version: int) -> Request[tuple[int, Sequence[ListedGroup
     return Request(api=Api.LIST_GROUPS, version=version, body=out.end().done(), parse=parse, flexible=True)
 
 
-def find_coordinators_request(keys: Sequence[str], *, kind: int = GROUP_KEY) -> Request[Mapping[str, Found]]:
-    """Who coordinates these groups, or with `TRANSACTION_KEY` these transactional ids."""
-    body = Encoder(flexible=True).i8(kind).array(keys, Encoder.string).end().done()
+def fetch_offsets_request(
+    groups: Sequence[str], *, stable: bool, version: int = MANY_GROUPS_VERSION
+) -> Request[Mapping[str, Answered]]:
+    """All that these groups have committed; below `MANY_GROUPS_VERSION` only one can be asked about.
 
-    def parse(answer: Decoder) -> Mapping[str, Found]:
-        answer.i32()  # throttle time
-        return dict(answer.array(_found))
-
-    return Request(api=Api.FIND_COORDINATOR, version=_FIND_VERSION, body=body, parse=parse, flexible=True)
-
-
-def fetch_offsets_request(groups: Sequence[str], *, stable: bool) -> Request[Mapping[str, Answered]]:
-    """All that these groups have committed. `stable`: refuse what an open transaction is about to change (KIP-447)."""
+    `stable`: refuse what an open transaction is about to change (KIP-447), where the version can.
+    """
+    if version < MANY_GROUPS_VERSION:
+        (group,) = groups
+        return _fetch_of_one(group, stable=stable, version=version)
 
     def put_group(out: Encoder, group: str) -> None:
         out.string(group).array(None, Encoder.string).end()
@@ -86,7 +79,18 @@ def fetch_offsets_request(groups: Sequence[str], *, stable: bool) -> Request[Map
         answer.i32()  # throttle time
         return dict(answer.array(_fetched))
 
-    return Request(api=Api.OFFSET_FETCH, version=FETCH_VERSION, body=body, parse=parse, flexible=True)
+    return Request(api=Api.OFFSET_FETCH, version=version, body=body, parse=parse, flexible=True)
+
+
+def _fetch_of_one(group: str, *, stable: bool, version: int) -> Request[Mapping[str, Answered]]:
+    out = Encoder(flexible=True).string(group).array(None, Encoder.string)
+    body = (out.boolean(stable) if version >= _STABLE_VERSION else out).end().done()
+
+    def parse(answer: Decoder) -> Mapping[str, Answered]:
+        answer.i32()  # throttle time
+        return {group: _answered(answer)}
+
+    return Request(api=Api.OFFSET_FETCH, version=version, body=body, parse=parse, flexible=True)
 
 
 def commit_offsets_request(group: GroupOffsets) -> Request[Mapping[str, Answered]]:
@@ -120,29 +124,24 @@ def delete_offsets_request(group: GroupOffsets) -> Request[Mapping[str, Answered
 def _listed(answer: Decoder, version: int) -> ListedGroup:
     group = answer.string()
     answer.string()  # protocol type
-    state = answer.string()
+    state = answer.string() if version >= _STATES_VERSION else ""
     kind = answer.string().lower() if version >= _TYPES_VERSION else ""
     answer.end()
     return ListedGroup(group=group, kind=kind, state=state)
 
 
-def _found(answer: Decoder) -> tuple[str, Found]:
-    key, node_id = answer.string(), answer.i32()
-    answer.string()  # host and port are known from the metadata
-    answer.i32()
-    found = Found(node_id=node_id, error_code=answer.i16())
-    answer.nullable_string()  # error message
-    answer.end()
-    return key, found
-
-
 def _fetched(answer: Decoder) -> tuple[str, Answered]:
     group = answer.string()
+    answered = _answered(answer)
+    answer.end()
+    return group, answered
+
+
+def _answered(answer: Decoder) -> Answered:
     topics = answer.array(_topic_offsets)
     code = answer.i16() or _first_error([errors for _, errors in topics])
-    answer.end()
     found = sorted((topic for topic, _ in topics if len(topic)), key=lambda topic: topic.topic)
-    return group, Answered(error_code=code, offsets=tuple(found))
+    return Answered(error_code=code, offsets=tuple(found))
 
 
 def _topic_offsets(answer: Decoder) -> tuple[TopicOffsets, Sequence[int]]:

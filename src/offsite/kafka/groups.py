@@ -11,11 +11,11 @@ from functools import partial
 
 from offsite.kafka.backoff import Backoff
 from offsite.kafka.broker_errors import broker_error, error_name
-from offsite.kafka.connection import Connection
 from offsite.kafka.group_coordinators import COORDINATOR_MAX_S, GroupCoordinators
 from offsite.kafka.group_requests import (
-    FETCH_VERSION,
+    FETCH_VERSIONS,
     LIST_VERSIONS,
+    MANY_GROUPS_VERSION,
     Answered,
     ListedGroup,
     commit_offsets_request,
@@ -114,7 +114,6 @@ class GroupClient:
         found: dict[str, ListedGroup] = {}
         for node_id in self._router.metadata([]).brokers:
             with self._router.lease_broker(node_id) as connection:
-                _check_release(connection)
                 version = connection.highest_version(Api.LIST_GROUPS, *LIST_VERSIONS)
                 code, listed = connection.call(list_groups_request(version))
             if code:
@@ -123,16 +122,11 @@ class GroupClient:
         return [found[name] for name in sorted(found)]
 
     def _fetch(self, groups: Iterable[str], *, stable: bool) -> dict[str, Answered]:
-        request = partial(fetch_offsets_request, stable=stable)
-        return self._coordinators.ask(groups, request, per_request=FETCH_GROUPS_MAX)
-
-
-def _check_release(connection: Connection) -> None:
-    if not connection.has_version(Api.OFFSET_FETCH, FETCH_VERSION):
-        raise KafkaProtocolError(
-            f"{connection.address} is older than Kafka 3.0 and cannot be asked for many groups at once",
-            hint="leave groups out: --groups none",
-        )
+        with self._router.lease_any() as connection:
+            version = connection.highest_version(Api.OFFSET_FETCH, *FETCH_VERSIONS)
+        request = partial(fetch_offsets_request, stable=stable, version=version)
+        per_request = FETCH_GROUPS_MAX if version >= MANY_GROUPS_VERSION else 1
+        return self._coordinators.ask(groups, request, per_request=per_request)
 
 
 def _failures(answers: Mapping[str, Answered], doing: str) -> tuple[GroupFailure, ...]:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from offsite.kafka.backoff import MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.broker_errors import CONCURRENT_TRANSACTIONS, NONE, broker_error
-from offsite.kafka.group_requests import TRANSACTION_KEY, find_coordinators_request
+from offsite.kafka.find_coordinators import TRANSACTION_KEY, find_coordinators
 from offsite.kafka.request import Request
 from offsite.kafka.routing import Router
 from offsite.kafka.transaction_requests import Answer
@@ -76,7 +76,7 @@ class TransactionCoordinators:
         wanted = list(keys)
         if not wanted:
             return
-        for key, found in self._router.call(find_coordinators_request(wanted, kind=TRANSACTION_KEY)).items():
+        for key, found in find_coordinators(self._router, wanted, kind=TRANSACTION_KEY).items():
             if found.error_code:
                 raise broker_error(found.error_code, f"finding the coordinator of {key}")
             self._nodes[key] = found.node_id

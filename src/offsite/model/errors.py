@@ -379,6 +379,12 @@ class NoEvidence(KafkaUnavailable):
     id = "OFF-1507"
 
 
+class KafkaTooOld(KafkaProtocolError):
+    """The brokers lack a request that this needs; the message names it and the Kafka release that brought it."""
+
+    id = "OFF-1508"
+
+
 # -- StoreUnavailable --------------------------------------------------------------------------------------------------
 
 

@@ -53,6 +53,11 @@ class PreservedPartition:
     slow: SlowTransaction | None = None
 
     @property
+    def needs_transactions(self) -> bool:
+        """Only brokers that replay transactions can make this log: some of its offsets are control records."""
+        return self.outcomes > 0 or (self.gap_offsets > 0 and self.filler is Filler.MARKERS)
+
+    @property
     def extra_s(self) -> float:
         """How much longer it takes than without its offsets, at most."""
         of_gap_s = MARKER_S if self.filler is Filler.MARKERS else 1 / TOMBSTONE_OFFSETS_PER_S

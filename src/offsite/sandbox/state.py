@@ -27,7 +27,7 @@ def read_state(folder: Path) -> State | None:
     path = folder / FILE_NAME
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
-        command = tuple(fields.get("command", ()))
+        command = tuple(fields["command"]) if "command" in fields else ()
         return State(ports=fields["ports"], process=ProcessId(**fields["process"]), command=command)
     except FileNotFoundError:
         return None

@@ -41,18 +41,21 @@ def decide_offsets(  # noqa: PLR0913  # what to decide on, and whom to ask
     existing: Iterable[TargetTopic],
     unfinished: RestoreRecord | None,
     find_slow: FindSlow = lambda _: None,
+    cannot_replay: str = "",
 ) -> tuple[TopicOffsets, ...]:
     """One verdict for each topic of `plan`; those of an `unfinished` restore stand. `find_slow` tells of a partition's
     transaction that would stay open too long.
 
-    `auto` keeps offsets where that is possible, does not take long, and can end well. Raises `RestoreRefused` when they
-    were asked for and cannot be kept, with all reasons.
+    `auto` keeps offsets where that is possible, does not take long, and can end well. `cannot_replay`: why the target's
+    brokers can replay no transactions, or empty. Raises `RestoreRefused` when they were asked for and cannot be kept,
+    with all reasons.
     """
     targets = {target.topic: target for target in existing}
     chains = _by_target(plan)
     judged = [
         _judge(topic, chains.get(topic.target, ()), point, request, targets.get(topic.target)) for topic in plan.topics
     ]
+    judged = [_unless_replayed(each, cannot_replay) for each in judged]
     if unfinished is not None:
         return tuple(replace(each, preserve=each.target in unfinished.preserved) for each in judged)
     judged = [_checked_for_slow(each, request, find_slow) if each.preserve else each for each in judged]
@@ -117,6 +120,13 @@ def _checked_for_slow(offsets: TopicOffsets, request: RestoreRequest, find_slow:
     partitions = tuple(replace(each, slow=find_slow(each.chain)) for each in offsets.partitions)
     reason = too_slow(partitions) if request.offsets == AUTO else ""
     return replace(offsets, partitions=partitions, preserve=not reason, reason=reason)
+
+
+def _unless_replayed(offsets: TopicOffsets, cannot_replay: str) -> TopicOffsets:
+    """Without transactions there are no control records: neither those of the source, nor others to fill gaps with."""
+    if not (cannot_replay and offsets.preserve and any(each.needs_transactions for each in offsets.partitions)):
+        return offsets
+    return replace(offsets, preserve=False, reason=cannot_replay)
 
 
 def _partitions(

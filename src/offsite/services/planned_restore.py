@@ -69,8 +69,15 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     )
     if backup.descriptor.cluster_id == cluster_id:
         plan = without_live_schemas(plan, request.selection, existing, unfinished)
-    find_slow = partial(slow_transaction, store=backup.store, open_max_s=TRANSACTION_OPEN_MAX_S)
-    offsets = decide_offsets(plan, point, request, existing=existing, unfinished=unfinished, find_slow=find_slow)
+    offsets = decide_offsets(
+        plan,
+        point,
+        request,
+        existing=existing,
+        unfinished=unfinished,
+        find_slow=partial(slow_transaction, store=backup.store, open_max_s=TRANSACTION_OPEN_MAX_S),
+        cannot_replay=admin.cannot_replay(),
+    )
     metadata = plan_metadata(admin, backup.store, point.state, topics=names, apply=request.metadata)
     given = circumstances(admin, request, now_ms=now_ms)
     settings = () if unfinished else checked_settings(admin, plan.topics, existing, given, also=metadata.problems)

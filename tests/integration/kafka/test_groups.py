@@ -13,7 +13,6 @@ from offsite.kafka.group_requests import ListedGroup
 from offsite.kafka.groups import FetchedGroups, GroupClient
 from offsite.kafka.routing import Router
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, GroupTable, TopicOffsets, offset_count
-from offsite.model.errors import KafkaProtocolError
 from tests.conftest import StartSandbox
 from tests.integration.kafka.cluster import Cluster, numbered, wait_until
 
@@ -164,12 +163,6 @@ def test_many_groups_cost_few_requests(cluster: Cluster, monkeypatch: pytest.Mon
     assert asked == [100, 100, 100]
     assert offset_count(fetched.groups) == 3000
     assert list(fetched.groups[names[7]].topics[0]) == rows
-
-
-def test_brokers_too_old_for_many_groups_are_named_at_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offsite.kafka.connection.Connection.has_version", lambda *_: False)
-    with pytest.raises(KafkaProtocolError, match=r"older than Kafka 3\.0"):
-        cluster.admin.groups.list()
 
 
 def test_share_groups_are_left_out(cluster: Cluster) -> None:

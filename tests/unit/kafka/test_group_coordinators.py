@@ -8,8 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from offsite.kafka.find_coordinators import Found
 from offsite.kafka.group_coordinators import COORDINATOR_MAX_S, LANES, GroupCoordinators
-from offsite.kafka.group_requests import Answered, Found, ListedGroup, fetch_offsets_request
+from offsite.kafka.group_requests import Answered, ListedGroup, fetch_offsets_request
 from offsite.kafka.groups import GroupClient
 from offsite.kafka.request import Api, Request
 from offsite.model.errors import KafkaUnreachable
@@ -43,7 +44,11 @@ class FakeRouter:
         self.finds = 0
         self.open = 0
 
-    def call(self, request: Request[Mapping[str, Found]]) -> Mapping[str, Found]:
+    @contextmanager
+    def lease_any(self) -> Iterator[AnyConnection]:
+        yield AnyConnection(self)
+
+    def find(self, request: Request[Mapping[str, Found]]) -> Mapping[str, Found]:
         assert request.api is Api.FIND_COORDINATOR
         self.finds += 1
         return {
@@ -70,6 +75,16 @@ class FakeRouter:
             return MOVED
         codes = self.codes.get(group)
         return codes.popleft() if codes else 0
+
+
+class AnyConnection:
+    """To whichever broker: it finds coordinators, and tells versions."""
+
+    def __init__(self, router: FakeRouter) -> None:
+        self.call = router.find
+
+    def highest_version(self, _api: Api, _lowest: int, highest: int) -> int:
+        return highest
 
 
 class FakeConnection:

@@ -1,0 +1,70 @@
+"""Who coordinates groups and transactional ids (the FindCoordinator API): many keys in one request, or before Kafka 3.0
+(KIP-699) one request for each, all sent before the first answer is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from offsite.kafka.request import Api, Request
+from offsite.kafka.routing import Router
+from offsite.kafka.wire import Decoder, Encoder
+
+GROUP_KEY, TRANSACTION_KEY = 0, 1
+LOWEST_VERSION, HIGHEST_VERSION = 3, 4
+_MANY_VERSION = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A coordinator's node id, or -1 with an error code."""
+
+    node_id: int
+    error_code: int
+
+
+def find_coordinators(router: Router, keys: Sequence[str], *, kind: int = GROUP_KEY) -> Mapping[str, Found]:
+    """Ask any broker who coordinates these groups, or with `TRANSACTION_KEY` these transactional ids.
+
+    Raises `KafkaUnavailable`.
+    """
+    with router.lease_any() as connection:
+        version = connection.highest_version(Api.FIND_COORDINATOR, LOWEST_VERSION, HIGHEST_VERSION)
+        if version >= _MANY_VERSION:
+            return connection.call(find_coordinators_request(keys, kind=kind))
+        requests = {key: find_coordinator_request(key, kind=kind) for key in keys}
+        for request in requests.values():
+            connection.post(request)
+        return {key: connection.collect(request) for key, request in requests.items()}
+
+
+def find_coordinators_request(keys: Sequence[str], *, kind: int) -> Request[Mapping[str, Found]]:
+    body = Encoder(flexible=True).i8(kind).array(keys, Encoder.string).end().done()
+
+    def parse(answer: Decoder) -> Mapping[str, Found]:
+        answer.i32()  # throttle time
+        return dict(answer.array(_found_of_many))
+
+    return Request(api=Api.FIND_COORDINATOR, version=HIGHEST_VERSION, body=body, parse=parse, flexible=True)
+
+
+def find_coordinator_request(key: str, *, kind: int) -> Request[Found]:
+    body = Encoder(flexible=True).string(key).i8(kind).end().done()
+
+    def parse(answer: Decoder) -> Found:
+        answer.i32()  # throttle time
+        code = answer.i16()
+        answer.nullable_string()  # error message
+        return Found(node_id=answer.i32(), error_code=code)
+
+    return Request(api=Api.FIND_COORDINATOR, version=LOWEST_VERSION, body=body, parse=parse, flexible=True)
+
+
+def _found_of_many(answer: Decoder) -> tuple[str, Found]:
+    key, node_id = answer.string(), answer.i32()
+    answer.string()  # host and port are known from the metadata
+    answer.i32()
+    found = Found(node_id=node_id, error_code=answer.i16())
+    answer.nullable_string()  # error message
+    answer.end()
+    return key, found
