@@ -54,6 +54,13 @@ def secure_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBr
         yield SecureBroker(info=info, certificates=certificates, users=USERS)
 
 
+@pytest.fixture(scope="session")
+def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """A cluster whose brokers may be killed, frozen and started again one by one; who does so mends it again."""
+    with running(tmp_path_factory.mktemp("three-brokers"), Settings(brokers=3, heap_mib=256)) as (sandbox, _):
+        yield sandbox
+
+
 @pytest.fixture(scope="session", autouse=True)
 def ended_spark() -> Iterator[None]:
     yield

@@ -101,7 +101,10 @@ def _render(console: Console, report: SandboxReport) -> None:
     if not report.running:
         console.print(f"sandbox in {report.dir}: not running")
         return
+    from offsite.sandbox.versions import KAFKA_VERSION
+
+    kafka = "Kafka" if report.kafka_version == KAFKA_VERSION else f"Kafka {report.kafka_version}"
     pids = ", ".join(f"{name} {pid}" for name, pid in report.pids.items())
     what = f"pid {report.pid}" if len(report.pids) == 1 else f"pids: {pids}"
-    console.print(f"sandbox in {report.dir}: Kafka {report.kafka_version} on {report.bootstrap} ({what})")
+    console.print(f"sandbox in {report.dir}: {kafka} on {report.bootstrap} ({what})")
     console.print(f"next: export OFFSITE_BOOTSTRAP={report.bootstrap}")

@@ -75,6 +75,7 @@ def wanted_shape(settings: Settings, before: Shape | None) -> Shape:
     unknown version, and for what a sandbox cannot be."""
     was = before or Shape()
     shape = Shape(brokers=settings.brokers or was.brokers, kafka_version=settings.kafka_version or was.kafka_version)
+    known_version(shape.kafka_version)
     if before not in {None, shape}:
         raise BadOption(
             f"the sandbox has {was.brokers} broker(s) of Kafka {was.kafka_version} already", hint="choose a new --dir"

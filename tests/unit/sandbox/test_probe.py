@@ -41,6 +41,11 @@ def test_a_broker_with_a_controller_is_ready() -> None:
         assert has_controller(HOST, port)
 
 
+def test_a_broker_that_does_not_know_all_others_yet_is_not_ready() -> None:
+    with answering(framed(ONE_BROKER + struct.pack(">i", 1))) as port:
+        assert not has_controller(HOST, port, brokers=[1, 2])
+
+
 @pytest.mark.parametrize(
     "answer",
     [

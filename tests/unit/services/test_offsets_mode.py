@@ -42,7 +42,7 @@ def planned(
     )
 
 
-def decided(
+def decided(  # most by keyword
     state: BackupState,
     offsets: str = "auto",
     *,
@@ -50,6 +50,7 @@ def decided(
     existing: tuple[TargetTopic, ...] = (),
     unfinished: RestoreRecord | None = None,
     find_slow: FindSlow = lambda _: None,
+    cannot_replay: str = "",
     **more: object,
 ) -> tuple[TopicOffsets, ...]:
     request = RestoreRequest(selection=parse_selection(["*"]), offsets=offsets, **more)  # type: ignore[arg-type]
@@ -60,6 +61,7 @@ def decided(
         existing=existing,
         unfinished=unfinished,
         find_slow=find_slow,
+        cannot_replay=cannot_replay,
     )
 
 
@@ -121,12 +123,23 @@ def test_a_transaction_that_brokers_would_end_is_translated_by_auto_and_tried_wi
         slow, quick = decided(state, find_slow=find_slow)
     assert (slow.preserve, quick.preserve) == (False, True)
     assert "at offsets 0 to 9 that takes about 1 h 00 min to write, and brokers end" in slow.reason
-    assert "translate topic=t" in caplog.text
+    assert "fall_back to=translate topic=t" in caplog.text
     slow, quick = decided(state, "preserve", find_slow=find_slow)
     assert (slow.preserve, quick.preserve) == (True, True)
     assert [len(offsets_notes(each)) for each in (slow, quick)] == [1, 0]
     assert "t may not get its offsets back" in offsets_notes(slow)[0]
     assert decided(state, "translate", find_slow=find_slow)[0].reason == ""
+
+
+def test_a_log_with_transactions_is_translated_where_brokers_cannot_replay_them() -> None:
+    state, source = backup(shape("t"), shape("u")), partition("t", 0)
+    with_marker = replace(segment(source, 0, 10), records=9, control_batches=1)
+    state = replace(state, segments={**state.segments, source: SegmentList([with_marker])})
+    first, second = decided(state, cannot_replay="brokers have no DescribeTransactions")
+    assert (first.preserve, first.reason) == (False, "brokers have no DescribeTransactions")
+    assert second.preserve
+    with pytest.raises(RestoreRefused, match="DescribeTransactions"):
+        decided(state, "preserve", cannot_replay="brokers have no DescribeTransactions")
 
 
 def test_all_topics_that_cannot_be_preserved_are_named_at_once() -> None:

@@ -1,0 +1,208 @@
+"""One topic on its way through offsite under a fault: what was produced on one side, what a plain consumer reads on the
+other. Offsite's own words count for nothing here, but for this: what it says it lacks, it may lack.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from confluent_kafka import Producer
+
+from offsite.archives.formats import WriteOptions
+from offsite.model.errors import OffsiteError
+from offsite.model.rename import parse_renames
+from offsite.model.selection import parse_selection
+from offsite.pipeline.runner import Runner
+from offsite.repository.repository import Repository
+from offsite.sandbox import Sandbox
+from offsite.services.backup import BackupRequest, BackupResult, plan_backup, run_backup
+from offsite.services.cluster import Cluster as Ends
+from offsite.services.demo.data import BASE_MS
+from offsite.services.demo.truth import read_topic
+from offsite.services.export_job import export_of_cluster, open_target
+from offsite.services.export_plan import ExportRequest
+from offsite.services.planned_restore import prepare_restore
+from offsite.services.restore import RestoreResult, run_restore
+from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore_words import RestoreWords, parse_restore
+from tests.integration.cluster.faults import Fault, mend
+from tests.integration.kafka.cluster import Cluster
+
+PARTITIONS = 3
+SLOTS = 2
+RUNS_MAX = 4
+"""How often a person repeats a command that says it was held up: the fault is over by the second time."""
+T = TypeVar("T")
+
+Row = tuple[bytes | None, bytes | None, int]
+"""Key, value, timestamp."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Produced:
+    """What clients were told is in the topic: partition → rows in order, those of aborted transactions apart."""
+
+    topic: str
+    committed: dict[int, list[Row]] = field(default_factory=lambda: {number: [] for number in range(PARTITIONS)})
+    aborted: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Trial:
+    """`refusals` are what offsite said when it had to be run again."""
+
+    sandbox: Sandbox
+    cluster: Cluster
+    repository: Repository
+    runner: Runner
+    folder: Path
+    refusals: list[OffsiteError] = field(default_factory=list)
+
+    def under(self, fault: Fault, rng: random.Random) -> AbstractContextManager[None]:
+        """The fault for as long as the `with`; `healed` waits for the end of its traces."""
+        return fault(self.sandbox, self.cluster, rng)
+
+    def healed(self) -> None:
+        mend(self.sandbox, self.cluster)
+
+    def produced(self, rng: random.Random, *, transactions: int = 8, batch: int = 150) -> Produced:
+        """A new topic with plain records between transactions, some of them aborted, on all partitions."""
+        topic = self.cluster.make_topic(partitions=PARTITIONS)
+        made = Produced(topic=topic)
+        with_ids, plain = _producer(self.cluster, topic), _producer(self.cluster)
+        with_ids.init_transactions()
+        for number in range(transactions):
+            _write(plain, made, batch, rng, f"plain-{number}")
+            with_ids.begin_transaction()
+            commits = rng.random() > 1 / 3
+            _write(with_ids, made, batch // 3, rng, f"tx-{number}", counts=commits)
+            _end(with_ids, commit=commits)
+        return made
+
+    def back_up(self, topic: str) -> BackupResult:
+        """Runs until one is complete. Nobody deletes anything: a hole is a failure."""
+        result = self._again(lambda: self._back_up(topic), until=lambda done: done.complete)
+        assert not result.holes, result.holes
+        return result
+
+    def restore(self, topic: str, target: str, *, offsets: str) -> RestoreResult:
+        """Runs until one says that it is verified."""
+        request = RestoreRequest(
+            selection=parse_selection([topic]), renames=parse_renames([f"{topic}={target}"]), offsets=offsets
+        )
+        return self._again(lambda: self._restore(request), until=lambda done: bool(done.verified))
+
+    def exported(self, topic: str) -> dict[int, list[Row]]:
+        """All that is in the topic, as an export to JSON lines has it."""
+        place = self.folder / "export"
+        ends = Ends(config=self.cluster.config, admin=self.cluster.admin)
+
+        def run() -> object:
+            request = ExportRequest(point=parse_restore(RestoreWords(topics=[topic])))
+            target = open_target("jsonl", str(place), WriteOptions())
+            job = export_of_cluster(ends, target, request, slots=SLOTS)
+            return job.run(job.plan(), self.runner)
+
+        self._again(run, until=lambda _: True)
+        found: dict[int, list[Row]] = {number: [] for number in range(PARTITIONS)}
+        for partition, row in _exported_rows(place):
+            found[partition].append(row)
+        return found
+
+    def read(self, topic: str) -> dict[int, list[Row]]:
+        """What a read_committed consumer gets."""
+        return {
+            partition: [(each.key, each.value, each.timestamp_ms) for each in records]
+            for partition, records in read_topic(self.cluster.bootstrap, topic).items()
+        }
+
+    def offsets(self, topic: str) -> dict[int, list[int]]:
+        return {
+            partition: [each.offset for each in records]
+            for partition, records in read_topic(self.cluster.bootstrap, topic).items()
+        }
+
+    def assert_whole(self, made: Produced, found: dict[int, list[Row]]) -> None:
+        """Each record once, in its order, and none that nobody wrote."""
+        for partition, rows in made.committed.items():
+            assert found[partition] == rows, _difference(made.topic, partition, rows, found[partition])
+
+    def _back_up(self, topic: str) -> BackupResult:
+        request = BackupRequest(backup=f"of-{topic}", selection=parse_selection([topic]))
+        plan = plan_backup(self.repository, self.cluster.admin, request, slots=SLOTS)
+        return run_backup(plan, repository=self.repository, kafka=self.cluster.config, runner=self.runner)
+
+    def _restore(self, request: RestoreRequest) -> RestoreResult:
+        (topic,) = request.selection.include
+        prepared = prepare_restore(self.repository.backup(f"of-{topic}"), self.cluster.admin, request)
+        return run_restore(prepared, admin=self.cluster.admin, kafka=self.cluster.config, runner=self.runner)
+
+    def _again(self, run: Callable[[], T], *, until: Callable[[T], bool]) -> T:
+        for attempt in range(RUNS_MAX):
+            try:
+                result = run()
+            except OffsiteError as refusal:
+                self.refusals.append(refusal)
+                if attempt + 1 == RUNS_MAX:
+                    raise
+                time.sleep(1)  # as a person would
+                continue
+            if until(result):
+                return result
+        raise AssertionError(f"not done after {RUNS_MAX} runs: {result}")
+
+
+def _producer(cluster: Cluster, transactional_id: str = "") -> Producer:
+    own = {"transactional.id": transactional_id} if transactional_id else {}
+    return Producer(
+        {"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "linger.ms": 5, "log_level": 3, **own}
+    )
+
+
+def _write(
+    producer: Producer, made: Produced, count: int, rng: random.Random, label: str, *, counts: bool = True
+) -> None:
+    for number in range(count):
+        partition = rng.randrange(PARTITIONS)
+        row = (b"%d" % number, f"{label}-{number}-".encode() * rng.randint(1, 20), BASE_MS + number)
+        producer.produce(made.topic, key=row[0], value=row[1], partition=partition, timestamp=row[2])
+        producer.poll(0)
+        if counts:
+            made.committed[partition].append(row)
+        else:
+            made.aborted += 1
+    assert producer.flush(60) == 0
+
+
+def _end(producer: Producer, *, commit: bool) -> None:
+    if commit:
+        producer.commit_transaction()
+    else:
+        producer.abort_transaction()
+
+
+def _exported_rows(place: Path) -> Iterator[tuple[int, Row]]:
+    for path in sorted(place.rglob("*.jsonl")):
+        partition = int(path.parent.name.partition("=")[2])
+        for line in path.read_text(encoding="utf-8").splitlines():
+            yield partition, _row(json.loads(line))
+
+
+def _row(line: dict[str, Any]) -> Row:
+    return (line["key"].encode(), line["value"].encode(), line["timestamp"])
+
+
+def _difference(topic: str, partition: int, wanted: list[Row], found: list[Row]) -> str:
+    missing, extra = set(wanted) - set(found), set(found) - set(wanted)
+    doubled = len(found) - len(set(found))
+    return (
+        f"{topic}/{partition}: {len(wanted)} produced, {len(found)} found; {len(missing)} missing, {len(extra)} never "
+        f"written, {doubled} doubled, in order: {[row for row in found if row in set(wanted)] == wanted}"
+    )

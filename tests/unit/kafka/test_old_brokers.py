@@ -1,0 +1,93 @@
+"""What brokers before Kafka 3.0 are asked instead, and how one that lacks something is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from offsite.kafka.config import Address
+from offsite.kafka.connection import Connection
+from offsite.kafka.find_coordinators import Found, find_coordinators
+from offsite.kafka.group_requests import fetch_offsets_request, list_groups_request
+from offsite.kafka.releases import api_name
+from offsite.kafka.request import Api, Request
+from offsite.kafka.wire import Decoder, Encoder
+from offsite.model.errors import KafkaProtocolError, KafkaTooOld
+
+
+class OldBroker:
+    """Knows FindCoordinator up to version 3: one key in a request, answers in order."""
+
+    def __init__(self) -> None:
+        self.posted: list[Request[Found]] = []
+
+    @contextmanager
+    def lease_any(self) -> Iterator[OldBroker]:
+        yield self
+
+    def highest_version(self, _api: Api, lowest: int, _highest: int) -> int:
+        return lowest
+
+    def post(self, request: Request[Found]) -> None:
+        self.posted.append(request)
+
+    def collect(self, request: Request[Found]) -> Found:
+        node_id = self.posted.index(request) + 1
+        out = Encoder(flexible=True).i32(0).i16(0).string(None).i32(node_id).string("host").i32(9092).end()
+        return request.parse(Decoder(memoryview(out.done()), flexible=True))
+
+
+def connection_with(versions: dict[int, tuple[int, int]]) -> Connection:
+    connection = Connection.__new__(Connection)
+    connection.address = Address(host="old", port=9092)
+    connection._versions = versions
+    return connection
+
+
+def test_coordinators_are_found_one_by_one_but_asked_for_together() -> None:
+    broker = OldBroker()
+    found = find_coordinators(broker, ["a", "b"])  # type: ignore[arg-type]
+    assert found == {"a": Found(node_id=1, error_code=0), "b": Found(node_id=2, error_code=0)}
+    assert [request.version for request in broker.posted] == [3, 3]
+
+
+@pytest.mark.parametrize("version", [6, 7])
+def test_offsets_of_one_group_are_read_from_an_old_answer(version: int) -> None:
+    request = fetch_offsets_request(["g"], stable=True, version=version)
+    assert (len(request.body), request.version) == (5 if version == 7 else 4, version)
+    out = Encoder(flexible=True).i32(0)
+    out.array(["t"], lambda o, name: o.string(name).array([1], _put_committed).end())
+    answer = out.i16(0).end().done()
+    answered = request.parse(Decoder(memoryview(answer), flexible=True))["g"]
+    assert answered.error_code == 0
+    assert [(each.topic, each.by_partition()) for each in answered.offsets] == [("t", {1: 42})]
+
+
+def test_groups_of_brokers_that_tell_no_states_are_listed_without() -> None:
+    out = Encoder(flexible=True).i32(0).i16(0).array(["g"], lambda o, name: o.string(name).string("consumer").end())
+    request = list_groups_request(3)
+    code, (listed,) = request.parse(Decoder(memoryview(out.end().done()), flexible=True))
+    assert (code, listed.group, listed.state, listed.kind) == (0, "g", "", "")
+
+
+def test_a_broker_that_lacks_a_request_is_named_with_the_release_that_brought_it() -> None:
+    with pytest.raises(KafkaTooOld, match=r"old:9092 has no DescribeTransactions .*Kafka 3\.0 brought") as lacking:
+        connection_with({}).highest_version(Api.DESCRIBE_TRANSACTIONS, 0, 0)
+    assert "Kafka 3.0 or newer" in lacking.value.hint
+
+
+def test_a_broker_that_dropped_what_offsite_speaks_is_not_called_old() -> None:
+    with pytest.raises(KafkaProtocolError, match="no longer has Fetch in version 13") as dropped:
+        connection_with({Api.FETCH: (14, 20)}).highest_version(Api.FETCH, 11, 13)
+    assert not isinstance(dropped.value, KafkaTooOld)
+
+
+def test_requests_are_named_as_the_protocol_guide_does() -> None:
+    assert api_name(Api.ADD_PARTITIONS_TO_TXN) == "AddPartitionsToTxn"
+    assert api_name(999) == "API 999"
+
+
+def _put_committed(out: Encoder, partition: int) -> None:
+    out.i32(partition).i64(42).i32(-1).string("").i16(0).end()

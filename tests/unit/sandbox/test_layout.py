@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from offsite.model.errors import BadOption
+from offsite.sandbox.layout import Role, Shape, place_of, plan_nodes, read_shape, wanted_shape, write_shape
+from offsite.sandbox.settings import Security, Settings, server_properties
+
+DEFAULTS = Settings()
+
+
+def roles(shape: Shape, folder: Path) -> list[tuple[str, Role]]:
+    return [(node.name, node.role) for node in plan_nodes(folder, shape, DEFAULTS)]
+
+
+def lines_of(shape: Shape, folder: Path, number: int, settings: Settings = DEFAULTS) -> dict[str, str]:
+    nodes = plan_nodes(folder, shape, settings)
+    node = nodes[number]
+    place = place_of(node, nodes, settings)
+    text = server_properties(settings, data=node.folder / "data", ports=node.ports, place=place)
+    return dict(line.split("=", 1) for line in text.splitlines())
+
+
+def test_one_broker_is_its_own_controller_in_the_folder_itself(tmp_path: Path) -> None:
+    (node,) = plan_nodes(tmp_path, Shape(), DEFAULTS)
+    assert (node.role, node.folder) == (Role.ALONE, tmp_path)
+
+
+def test_several_brokers_have_one_keeper_of_the_metadata(tmp_path: Path) -> None:
+    brokers = [(f"broker-{number}", Role.BROKER) for number in (1, 2, 3)]
+    assert roles(Shape(brokers=3), tmp_path) == [("controller", Role.CONTROLLER), *brokers]
+    assert roles(Shape(brokers=3, kafka_version="2.8.2"), tmp_path) == [("zookeeper", Role.ZOOKEEPER), *brokers]
+
+
+def test_a_version_that_needs_a_zookeeper_has_one_even_with_one_broker(tmp_path: Path) -> None:
+    assert len(roles(Shape(kafka_version="2.7.2"), tmp_path)) == 2
+
+
+def test_brokers_know_their_rack_and_keep_three_replicas(tmp_path: Path) -> None:
+    lines = lines_of(Shape(brokers=4), tmp_path, 2, Settings(min_insync=2))
+    assert (lines["node.id"], lines["broker.rack"], lines["process.roles"]) == ("2", "rack-2", "broker")
+    assert (lines["default.replication.factor"], lines["min.insync.replicas"]) == ("3", "2")
+    assert lines["offsets.topic.replication.factor"] == "3"
+    assert lines["replica.selector.class"].endswith("RackAwareReplicaSelector")
+
+
+def test_a_broker_under_zookeeper_says_nothing_of_controllers_of_the_new_kind(tmp_path: Path) -> None:
+    lines = lines_of(Shape(kafka_version="2.7.2"), tmp_path, 1)
+    assert lines["broker.id"] == "1"
+    assert lines["zookeeper.connect"].startswith("127.0.0.1:")
+    assert not {"process.roles", "node.id", "controller.quorum.voters"} & lines.keys()
+
+
+def test_a_folder_stays_what_it_was(tmp_path: Path) -> None:
+    write_shape(tmp_path, Shape(brokers=3, kafka_version="3.9.1"))
+    before = read_shape(tmp_path)
+    assert wanted_shape(DEFAULTS, before) == before
+    with pytest.raises(BadOption, match=r"has 3 broker\(s\) of Kafka 3\.9\.1 already"):
+        wanted_shape(Settings(brokers=1), before)
+
+
+def test_what_no_sandbox_can_be_is_refused() -> None:
+    with pytest.raises(BadOption, match=r"no Kafka 0\.8"):
+        wanted_shape(Settings(kafka_version="0.8"), None)
+    with pytest.raises(BadOption, match="1 to 9 brokers"):
+        wanted_shape(Settings(brokers=10), None)
+    with pytest.raises(BadOption, match="users or TLS"):
+        wanted_shape(Settings(brokers=3, security=Security(users={})), None)
