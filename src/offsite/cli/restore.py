@@ -37,6 +37,13 @@ Verify = Annotated[
     bool,
     typer.Option("--verify/--no-verify", help="Whether to read everything back at the end and compare."),
 ]
+TakeOver = Annotated[
+    bool,
+    typer.Option(
+        "--take-over",
+        help="Go on with this restore although another process has it in hand: that one is shut out, and ends.",
+    ),
+]
 
 app = typer.Typer(help="Restore topics into a cluster.", no_args_is_help=True)
 app.command(name="map")(map_)
@@ -59,6 +66,7 @@ def plan(options: RestoreOptions, output: Output = OutputFormat.TABLE) -> None:
 def run(
     options: RestoreRunOptions,
     verify: Verify = True,
+    take_over: TakeOver = False,
     spark_master: SparkMaster = None,
     yes: Yes = False,
     output: Output = OutputFormat.TABLE,
@@ -81,7 +89,7 @@ def run(
         if not yes:
             emit_notice(report_plan(prepared), render=_render_plan)
             confirm(f"restore into cluster {prepared.record.cluster_id}?")
-        result = _restored(prepared, cluster, runner, verify=verify)
+        result = _restored(prepared, cluster, runner, verify=verify, take_over=take_over)
         emit(result, output=output, render=_render_result if options.keeps_backup else _render_what_came_back)
         if result.verified is False:
             raise typer.Exit(Damaged.exit_code)
@@ -95,7 +103,9 @@ def _prepared(options: RestoreOptions, backup: Backup, cluster: Cluster) -> Plan
     return prepare_restore(backup, cluster.admin, restore_request(options))
 
 
-def _restored(prepared: PlannedRestore, cluster: Cluster, runner: Runner, *, verify: bool) -> RestoreResult:
+def _restored(
+    prepared: PlannedRestore, cluster: Cluster, runner: Runner, *, verify: bool, take_over: bool
+) -> RestoreResult:
     from offsite.cli.progress import progress_of_two
     from offsite.services.restore import run_restore
 
@@ -108,6 +118,7 @@ def _restored(prepared: PlannedRestore, cluster: Cluster, runner: Runner, *, ver
                 kafka=cluster.config,
                 runner=runner,
                 verify=verify,
+                take_over=take_over,
                 on_progress=progress[0],
                 on_proof=progress[1],
             )

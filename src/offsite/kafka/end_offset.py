@@ -9,10 +9,12 @@ from offsite.kafka.offsets import not_told
 from offsite.kafka.routing import Router
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock, SystemClock
-from offsite.model.errors import KafkaTimeout, KafkaUnavailable, NoSuchTopic
+from offsite.model.errors import KafkaTimeout, KafkaUnavailable, NoSuchTopic, TargetNotEmpty
 
 SETTLE_S = 0.5
 """A broker takes what a dead connection left behind within milliseconds; this is a hundred times that."""
+SETTLE_MAX_S = 60.0
+"""A writer that was told to stop has stopped by then."""
 PROMISED_POLL_S = 0.001
 """A marker is in the log within a few milliseconds of its transaction's end."""
 PROMISED_MAX_S = 120.0
@@ -54,10 +56,13 @@ def settled_end_offset(
     router: Router, topic_partition: TopicPartition, *, start: int, clock: Clock | None = None
 ) -> int:
     """`end_offset`, read again until it stands still when it is beyond `start`: the last requests of a writer that was
-    killed a moment ago may still be in the broker's hands."""
+    killed a moment ago may still be in the broker's hands. Raises `TargetNotEmpty` when it goes on growing."""
     clock = clock or SystemClock()
     end = end_offset(router, topic_partition, clock=clock)
+    deadline_s = clock.monotonic_s() + SETTLE_MAX_S
     while end > start:
+        if clock.monotonic_s() >= deadline_s:
+            raise TargetNotEmpty(f"{topic_partition} goes on growing", hint="stop whatever else writes to it")
         clock.sleep(SETTLE_S)
         before, end = end, end_offset(router, topic_partition, clock=clock)
         if end == before:

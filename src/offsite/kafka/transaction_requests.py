@@ -1,7 +1,8 @@
 """What is asked about transactions, in bytes: InitProducerId, AddPartitionsToTxn, EndTxn, and the two that describe.
 
 Every answer is an error code and a value, because most codes mean "a little later". Versions are the last ones before
-the compact encoding (KIP-98); describing needs Kafka 3.0 (KIP-664).
+the compact encoding (KIP-98) where that is possible: taking an id over on a condition needs Kafka 2.5 (KIP-360),
+describing 3.0 (KIP-664).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from offsite.log.range import TopicPartition
 
 T = TypeVar("T")
 
-_INIT_VERSION, _ADD_VERSION, _END_VERSION, _DESCRIBE_VERSION = 1, 2, 1, 0
+_INIT_VERSION, _ADD_VERSION, _END_VERSION, _DESCRIBE_VERSION = 3, 2, 1, 0
 _SEQUENCES = 2**31
 
 
@@ -53,18 +54,26 @@ class ActiveProducer:
     first_offset: int
 
 
-def init_producer_request(transactional_id: str, *, timeout_ms: int) -> Request[Answer[Producer | None]]:
-    """Take the id over: others who have it are shut out, what they left open is aborted. None: too long a timeout."""
-    body = Encoder().string(transactional_id).i32(timeout_ms).done()
+def init_producer_request(
+    transactional_id: str, *, timeout_ms: int, expected: tuple[int, int] | None = None
+) -> Request[Answer[Producer | None]]:
+    """Take the id over: others who have it are shut out, what they left open is aborted. None: too long a timeout.
+
+    `expected` (producer id and epoch): only if it is still theirs, or if nobody has ever used the id (KIP-360). The
+    epoch before theirs counts as well, for an answer may have been lost.
+    """
+    producer_id, epoch = expected or (-1, -1)
+    out = Encoder(flexible=True).string(transactional_id).i32(timeout_ms).i64(producer_id).i16(epoch)
 
     def parse(answer: Decoder) -> Answer[Producer | None]:
         answer.i32()  # throttle time
-        code, producer_id, epoch = answer.i16(), answer.i64(), answer.i16()
+        code, given_id, given_epoch = answer.i16(), answer.i64(), answer.i16()
         if code == INVALID_TRANSACTION_TIMEOUT:
             return Answer(NONE, None)
-        return Answer(code, Producer(producer_id=producer_id, epoch=epoch, transactional_id=transactional_id))
+        return Answer(code, Producer(producer_id=given_id, epoch=given_epoch, transactional_id=transactional_id))
 
-    return Request(api=Api.INIT_PRODUCER_ID, version=_INIT_VERSION, body=body, parse=parse)
+    body = out.end().done()
+    return Request(api=Api.INIT_PRODUCER_ID, version=_INIT_VERSION, body=body, parse=parse, flexible=True)
 
 
 def add_partition_request(producer: Producer, partition: TopicPartition) -> Request[Answer[None]]:

@@ -2,8 +2,8 @@
 
 An idempotent producer with a few requests under way. Whatever is not acknowledged is sent again, in order and with the
 same sequence numbers, after a lost connection, a broker restart or a leader change; the broker recognises what it has
-already, so nothing is doubled and nothing overtakes. After a crash of *this* process the next one is another producer:
-what was sent last is then found by comparing the partition's end offset, never assumed.
+already, so nothing is doubled and nothing overtakes. After a crash of *this* process the next one writes under a higher
+epoch, or as another producer: what was sent last is then found by the partition's end offset, never assumed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from typing import Self
 from offsite.kafka.backoff import MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.broker_errors import (
     DUPLICATE_SEQUENCE_NUMBER,
+    INVALID_PRODUCER_EPOCH,
     NONE,
     OUT_OF_ORDER_SEQUENCE_NUMBER,
+    PRODUCER_FENCED,
     broker_error,
 )
 from offsite.kafka.connection import Connection
@@ -42,7 +44,9 @@ from offsite.model.errors import (
     NoSuchTopic,
     OffsiteError,
     ProtectedTopic,
+    WriterFenced,
 )
+from offsite.model.journal import warned
 from offsite.model.names import PROTECTED_TOPICS
 
 # The broker remembers the last five batches of a producer: more than that could not be recognised when sent again.
@@ -53,6 +57,7 @@ _COUNTS_POSITION = 23
 OnAck = Callable[[int, int], None]
 # The broker has no, or not enough, memory of this producer. Success without an offset counts as well.
 _LOST_TRACK = frozenset({NONE, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER})
+_FENCED = frozenset({INVALID_PRODUCER_EPOCH, PRODUCER_FENCED})
 
 
 class _LostTrackError(Exception):
@@ -66,15 +71,25 @@ class _Pending:
     index: int
     batch: memoryview
     format: ProduceFormat
+    transactional: bool
 
 
 class PartitionWriter:
     """`on_ack(index, base_offset)` is called for each batch, in order of sending: `index` is what `send` returned."""
 
-    def __init__(
-        self, router: Router, topic_partition: TopicPartition, *, on_ack: OnAck, clock: Clock | None = None
+    def __init__(  # noqa: PLR0913  # keyword-only settings, each with a default
+        self,
+        router: Router,
+        topic_partition: TopicPartition,
+        *,
+        on_ack: OnAck,
+        producer: Producer | None = None,
+        guard: Callable[[], None] | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        """Raises `ProtectedTopic`. Nothing is asked of the cluster before the first `send`."""
+        """`producer`: who writes what is in no transaction; a new one unless it is given. `guard` is called before
+        anything goes out, again or for the first time, and may raise. Raises `ProtectedTopic`. Nothing is asked of the
+        cluster before the first `send`."""
         if topic_partition.topic in PROTECTED_TOPICS:
             raise ProtectedTopic(f"{topic_partition.topic} belongs to Kafka itself: offsite never produces into it")
         self._router = router
@@ -82,7 +97,8 @@ class PartitionWriter:
         self._on_ack = on_ack
         self._clock = clock or SystemClock()
         self._formats: dict[str | None, ProduceFormat] = {}
-        self._own_producer: Producer | None = None
+        self._own_producer = producer
+        self._guard = guard
         self._pending: deque[_Pending] = deque()
         self._sent = 0  # how many of the pending ones this connection has carried
         self._count = 0
@@ -102,16 +118,24 @@ class PartitionWriter:
         producer = producer or self._default_producer()
         self._prepare(batch, producer)
         index, self._count = self._count, self._count + 1
-        self._pending.append(_Pending(index=index, batch=memoryview(batch), format=self._format(producer)))
+        self._pending.append(
+            _Pending(
+                index=index,
+                batch=memoryview(batch),
+                format=self._format(producer),
+                transactional=producer.transactional_id is not None,
+            )
+        )
         self._drive(MAX_IN_FLIGHT - 1)
         return index
 
     def flush(self) -> None:
         """Return when every batch is acknowledged by all in-sync replicas.
 
-        Raises `TargetMismatch` (too large, bad record), `KafkaNotAuthorized`, `NoSuchTopic`, `KafkaProtocolError`, and
-        `LeaderUnavailable`, `KafkaTimeout` or `KafkaUnreachable` when an outage lasts too long. The batch named in the
-        error and all later ones were not acknowledged; the writer is then of no more use.
+        Raises `WriterFenced` (the producer has a higher epoch by now), `TargetMismatch` (too large, bad record),
+        `KafkaNotAuthorized`, `NoSuchTopic`, `KafkaProtocolError`, what `guard` raises, and `LeaderUnavailable`,
+        `KafkaTimeout` or `KafkaUnreachable` when an outage lasts too long. The batch named in the error and all later
+        ones were not acknowledged; the writer is then of no more use.
         """
         self._drive(0)
 
@@ -192,6 +216,8 @@ class PartitionWriter:
         if self._connection is None:
             self._connection = self._lease.enter_context(self._router.lease_leader(self._topic_partition))
             self._connection.check_version(Api.PRODUCE, VERSION)
+        if self._guard is not None and self._sent < len(self._pending):
+            self._guard()
         while self._sent < len(self._pending):
             pending = self._pending[self._sent]
             self._connection.send(Api.PRODUCE, VERSION, [pending.format.head(len(pending.batch)), pending.batch])
@@ -207,13 +233,29 @@ class PartitionWriter:
             self._clock.sleep(answer.throttle_ms / 1000)
 
     def _failure(self, answer: ProduceAnswer) -> OffsiteError | _LostTrackError:
-        context = f"producing batch {self._pending[0].index} into {self._topic_partition}"
+        pending = self._pending[0]
+        context = f"producing batch {pending.index} into {self._topic_partition}"
+        if answer.error_code in _FENCED and not pending.transactional:
+            return self._fenced()
         error = broker_error(answer.error_code, context, detail=answer.detail)
         return _LostTrackError(error) if answer.error_code in _LOST_TRACK else error
 
+    def _fenced(self) -> WriterFenced:
+        key = self._topic_partition
+        warned("fence", why="a newer attempt writes there", topic=key.topic, partition=key.partition)
+        return WriterFenced(
+            f"a newer attempt writes into {key}: the brokers refused what this one sent, and nothing more is sent",
+            hint="nothing is wrong with the newer one; run the same command again when it has ended",
+        )
+
     def _acknowledge(self, base_offset: int) -> None:
         pending = self._pending.popleft()
-        check(base_offset >= self._next_offset, f"batch {pending.index} at {base_offset}, before {self._next_offset}")
+        if base_offset < self._next_offset:
+            raise KafkaProtocolError(
+                f"{self._topic_partition} took a batch at {base_offset} and ended at {self._next_offset} before: "
+                "it has lost records",
+                hint="was a replica elected that was not in sync? Run the same command again",
+            )
         (last_delta, _) = _COUNTS.unpack_from(pending.batch, _COUNTS_POSITION)
         self._next_offset = base_offset + last_delta + 1
         self._outage.reset()

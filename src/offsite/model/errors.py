@@ -220,6 +220,30 @@ class ArchiveBusy(Conflict):
     id = "OFF-1104"
 
 
+class WriterFenced(Conflict):
+    """A newer attempt at the same partition has begun: the brokers take nothing more from this one."""
+
+    id = "OFF-1131"
+
+
+class RestoreRunning(Conflict):
+    """Another process carries out this restore, or one into the same topics, and is alive."""
+
+    id = "OFF-1132"
+
+
+class RestoreTakenOver(Conflict):
+    """Another process has taken this restore over: this one has stopped, and changes nothing more."""
+
+    id = "OFF-1133"
+
+
+class TargetDisturbed(Conflict):
+    """Two attempts of one restore wrote at the same time: the target holds some of its records twice."""
+
+    id = "OFF-1134"
+
+
 # -- Damaged -----------------------------------------------------------------------------------------------------------
 
 

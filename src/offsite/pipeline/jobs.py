@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic
 
 from offsite.model.clock import Clock
-from offsite.model.errors import SparkFailed
+from offsite.model.errors import OffsiteError, SparkFailed
 from offsite.model.journal import decided, failed
 from offsite.pipeline.attempt import Envelope
 from offsite.pipeline.board import Board
@@ -53,6 +53,9 @@ class TaskJobs(Generic[TaskT, ResultT]):
         job = self._open_job(tasks)
         try:
             self._follow(job)
+        except OffsiteError:  # from whoever is told of the progress: there is nothing more to be done
+            job.cancel()
+            raise
         except Exception as error:  # noqa: BLE001  # told apart and raised again there
             self._settle_poisoned(tasks, error)
         except BaseException:  # Ctrl-C

@@ -16,10 +16,12 @@ from offsite.kafka.routing import shared_router
 from offsite.kafka.transactions import PartitionTransactions
 from offsite.log.offset_map import OffsetMapBuilder
 from offsite.log.range import TopicPartition
-from offsite.pipeline.preserve_pieces import Data, Gap, Piece, SourcePieces, log_start
+from offsite.model.journal import decided
+from offsite.pipeline.preserve_pieces import Data, Gap, Piece, SourcePieces, first_offset, log_start
 from offsite.pipeline.preserve_plan import Filler
 from offsite.pipeline.preserve_resume import PassedOver
 from offsite.pipeline.preserve_writer import PreservingWriter
+from offsite.pipeline.restore_attempt import WriteAttempt
 from offsite.pipeline.restore_copy import RestoreEnds, RestoreReceipt
 from offsite.pipeline.restore_plan import PartitionRestore
 from offsite.repository.restore_layout import RestoreLayout
@@ -29,12 +31,14 @@ from offsite.repository.restore_layout import RestoreLayout
 class PreserveTask:
     """A partition to write at its own offsets; without segments its log is empty, and begins and ends at `end`.
 
-    `target_start`: where the target partition ended before the restore's first attempt, at or before the source.
+    `target_start`: where the target partition ended before the restore's first attempt, at or before the source;
+    `making`: which making of the target topic that was (see `RestoreTargets`).
     """
 
     partition: PartitionRestore
     target_start: int
     filler: Filler
+    making: int = 1
 
 
 def transaction_prefix(layout: RestoreLayout, target: TopicPartition) -> str:
@@ -45,30 +49,48 @@ def transaction_prefix(layout: RestoreLayout, target: TopicPartition) -> str:
 def restore_partition_preserving(task: PreserveTask, *, ends: RestoreEnds) -> RestoreReceipt:
     """Make the target partition the log that the source was at the restore point: same offsets, same start, same end.
 
-    May run again after any crash. Raises `TargetNotEmpty` when the target holds what this chain cannot have written,
-    `TransactionLost` when brokers ended what it left open, and what store and broker raise.
+    May run again after any crash. Raises as `restore_partition`, and `TransactionLost` when brokers ended what it left
+    open.
     """
-    with _Chain(task, ends) as chain:
+    attempt = WriteAttempt(shared_router(ends.kafka), ends.store, ends.layout, task.partition.target)
+    with attempt.judged(), _Chain(task, ends, attempt) as chain:
         return chain.run()
 
 
 class _Chain:
     """The state of one restored partition."""
 
-    def __init__(self, task: PreserveTask, ends: RestoreEnds) -> None:
+    def __init__(self, task: PreserveTask, ends: RestoreEnds, attempt: WriteAttempt) -> None:
         self._plan, self._target = task.partition, task.partition.target
         self._task = task
         self._ends = ends
+        self._attempt = attempt
         self._router = shared_router(ends.kafka)
-        prefix = transaction_prefix(ends.layout, self._target)
-        self._transactions = PartitionTransactions(self._router, self._target, prefix=prefix)
+        self._transactions = PartitionTransactions(
+            self._router,
+            self._target,
+            prefix=transaction_prefix(ends.layout, self._target),
+            owner=attempt.producer_id,
+            check=attempt.check,
+        )
         if any(segment.has_transactions for segment in self._plan.segments):
             self._transactions.await_outcomes()
+        if not attempt.is_first and self._may_use_transactions():
+            self._transactions.recover()  # whoever wakes from now on begins and ends none
         self._found = settled_end_offset(self._router, self._target, start=task.target_start)
         self._source = SourcePieces(task.partition, ends.store)
         self._passed: PassedOver | None = PassedOver()
-        self._writer = PreservingWriter(self._router, self._target, at=self._found, transactions=self._transactions)
+        self._writer = PreservingWriter(
+            self._router, self._target, at=self._found, transactions=self._transactions, attempt=attempt
+        )
         self._resumed_records = self._bytes = 0
+
+    def _may_use_transactions(self) -> bool:
+        """As far as segments tell: markers also fill gaps."""
+        segments = self._plan.segments
+        held = sum(segment.records + segment.control_batches for segment in segments)
+        gaps = self._plan.end - first_offset(self._plan) > held
+        return any(s.has_transactions for s in segments) or (gaps and self._task.filler is Filler.MARKERS)
 
     def __enter__(self) -> Self:
         return self
@@ -93,15 +115,23 @@ class _Chain:
     def _take(self, piece: Piece) -> None:
         if isinstance(piece, Data):
             self._bytes += len(piece.batch)
-        if piece.end <= self._found and self._passed is not None:
-            self._passed.add(piece)
-            self._resumed_records = self._source.visible_records
-            return
-        if isinstance(piece, Gap) and piece.start < self._found and self._passed is not None:
-            self._passed.add(Gap(piece.start, self._found))
-            piece = Gap(self._found, piece.end)
-        self._catch_up()
+        if self._passed is not None:
+            if piece.end > self._found:
+                self._look_again()
+            if piece.end <= self._found:
+                self._passed.add(piece)
+                self._resumed_records = self._source.visible_records
+                return
+            if isinstance(piece, Gap) and piece.start < self._found:
+                self._passed.add(Gap(piece.start, self._found))
+                piece = Gap(self._found, piece.end)
+            self._catch_up()
         self._writer.write(piece, self._task.filler)
+
+    def _look_again(self) -> None:
+        """Whoever was stopped may have woken while its records passed. From the next record on it is shut out."""
+        self._found = settled_end_offset(self._router, self._target, start=self._found)
+        self._writer.at = max(self._writer.at, self._found)
 
     def _catch_up(self) -> None:
         """All that an earlier attempt wrote has passed: go on where it stopped. Only the first call does anything."""
@@ -111,8 +141,11 @@ class _Chain:
         if passed.has_transactions:
             recovered = self._transactions.recover()
             self._writer.take_up(passed.take_up(recovered, self._target))
-        slots = self._transactions.slots
-        passed.check_end(self._router, self._target, end=self._found, transactions=slots)
+        passed.check_end(
+            self._router, self._target, end=self._found, transactions=self._transactions, attempt=self._attempt
+        )
+        why = "the target holds what an earlier attempt wrote"
+        decided("resume", why=why, topic=self._target.topic, partition=self._target.partition, start=self._found)
 
     def _put_map(self, start: int) -> None:
         """Offsets stay what they were."""
@@ -120,7 +153,7 @@ class _Chain:
         if self._plan.end > start:
             builder.add(start, start, self._plan.end - start)
         built = builder.build(source_end=self._plan.end, target_end=self._plan.end)
-        self._ends.layout.put_map(self._ends.store, self._plan.source, built)
+        self._ends.layout.put_map(self._ends.store, self._plan.source, built, making=self._task.making)
 
     def _receipt(self) -> RestoreReceipt:
         return RestoreReceipt(

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from offsite.kafka.reader import PartitionReader
 from offsite.kafka.routing import Router
-from offsite.kafka.transactions import Slot
+from offsite.kafka.transactions import PartitionTransactions, Slot
 from offsite.log.batch import BatchHeader, scan
 from offsite.log.chunk import Chunk
 from offsite.log.control import control_type
@@ -21,8 +21,9 @@ from offsite.log.range import LogRange, TopicPartition
 from offsite.log.record import Record
 from offsite.log.records import decode
 from offsite.model.check import check
-from offsite.model.errors import TargetNotEmpty, TransactionLost
+from offsite.model.errors import TransactionLost
 from offsite.pipeline.preserve_pieces import Data, Outcome, Piece
+from offsite.pipeline.restore_attempt import WriteAttempt
 
 COMPARED_BATCHES = 8
 """The last ones: whoever else wrote into the partition did so at its end."""
@@ -60,14 +61,23 @@ class PassedOver:
             raise _lost(target)
         return {producer_id: recovered[first] for producer_id, first in self._first_offsets.items()}
 
-    def check_end(self, router: Router, target: TopicPartition, *, end: int, transactions: int) -> None:
+    def check_end(
+        self,
+        router: Router,
+        target: TopicPartition,
+        *,
+        end: int,
+        transactions: PartitionTransactions,
+        attempt: WriteAttempt,
+    ) -> None:
         """Compare the last batches of the target, which ends at `end`, and as many of its last offsets as
-        `transactions` might have been ended by others. Raises `TransactionLost`, `TargetNotEmpty`."""
-        check(transactions <= COMPARED_OUTCOMES, f"{transactions} transactions open at once in {target}")
+        `transactions` had slots, which others might have ended. Raises `TransactionLost`, and what `attempt` says of
+        records that must not be there."""
+        check(transactions.slots <= COMPARED_OUTCOMES, f"{transactions.slots} transactions open at once in {target}")
         outcomes = {piece.start: piece.committed for piece in self._outcomes}
         data = {piece.start: piece for piece in self._last_data}
         since = min(data, default=end)
-        first = max(0, min(since, end - transactions))
+        first = max(0, min(since, end - transactions.slots))
         log_range = LogRange(topic=target.topic, partition=target.partition, start=first, end=end)
         for batch, header in _batches(router, log_range):
             if header.is_control:
@@ -76,10 +86,7 @@ class PassedOver:
                 if outcomes.get(header.base_offset, committed) != committed:
                     raise _lost(target)
             elif header.base_offset >= since and not _is_the_same(data.get(header.base_offset), batch, header):
-                raise TargetNotEmpty(
-                    f"{target} holds records at {header.base_offset} that this restore did not write",
-                    hint="stop whatever else writes to it; delete the topic and run the same command again",
-                )
+                raise attempt.unexpected(header.base_offset, end=end, own=transactions.producer_ids)
 
 
 def _batches(router: Router, log_range: LogRange) -> Iterator[tuple[memoryview, BatchHeader]]:

@@ -12,31 +12,44 @@ from offsite.kafka.transactions import PartitionTransactions, Slot
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.filler import FILLER_MAX_RECORDS, filler_batch
 from offsite.log.range import TopicPartition
-from offsite.model.errors import TargetNotEmpty
+from offsite.model.errors import OffsiteError
 from offsite.pipeline.preserve_pieces import Data, Gap, Outcome, Piece
 from offsite.pipeline.preserve_plan import Filler
+from offsite.pipeline.restore_attempt import WriteAttempt
 
 
 class PreservingWriter:
     """The target partition from offset `at` on. Use `transactions` only through this."""
 
-    def __init__(self, router: Router, target: TopicPartition, *, at: int, transactions: PartitionTransactions) -> None:
+    def __init__(
+        self,
+        router: Router,
+        target: TopicPartition,
+        *,
+        at: int,
+        transactions: PartitionTransactions,
+        attempt: WriteAttempt,
+    ) -> None:
         self.at = at
         """Where the next piece must begin: everything below was sent."""
         self._router = router
         self._target = target
         self._transactions = transactions
+        self._attempt = attempt
         self._open: dict[int, Slot] = {}
         self._sent: deque[int] = deque()
         self._sender: Producer | None = None
-        self._writer = PartitionWriter(router, target, on_ack=self._on_ack)
+        self._writer = PartitionWriter(
+            router, target, on_ack=self._on_ack, producer=attempt.producer(), guard=attempt.guard
+        )
 
     def take_up(self, slots: Mapping[int, Slot]) -> None:
         """Go on with these transactions, by the source's producer id."""
         self._open.update(slots)
 
     def write(self, piece: Piece, filler: Filler) -> None:
-        """Raises `TargetNotEmpty` when anything is not where it has to be, and what writer and transactions raise."""
+        """Raises `TargetDisturbed` or `TargetNotEmpty` when anything is not where it has to be, and what writer and
+        transactions raise."""
         if piece.start != self.at:
             raise self._elsewhere(self.at, piece.start)
         match piece:
@@ -58,7 +71,7 @@ class PreservingWriter:
         self._writer.flush()
 
     def check_end(self, end: int) -> None:
-        """Return when the log ends at `end`. Raises `TargetNotEmpty` when it ends behind it."""
+        """Return when the log ends at `end`. Raises as `write` when it ends behind it."""
         self._await(end)
 
     def close(self) -> None:
@@ -73,12 +86,14 @@ class PreservingWriter:
     def _end(self, piece: Outcome) -> None:
         slot = self._slot(piece.producer_id)
         self.flush()
+        self._attempt.guard()
         del self._open[piece.producer_id]
         self._transactions.end(slot, committed=piece.committed)
         self._await(piece.end)
 
     def _slot(self, producer_id: int) -> Slot:
         if producer_id not in self._open:
+            self._attempt.guard()
             self._open[producer_id] = self._transactions.begin()
         return self._open[producer_id]
 
@@ -90,6 +105,7 @@ class PreservingWriter:
     def _fill_with_markers(self, end: int) -> None:
         self.flush()
         while self.at < end:
+            self._attempt.guard()
             self._await(self.at + self._transactions.end_empty(end - self.at))
 
     def _put(self, batch: memoryview | bytearray, records: int, producer: Producer | None) -> None:
@@ -112,8 +128,7 @@ class PreservingWriter:
             raise self._elsewhere(found, end)
         self.at = end
 
-    def _elsewhere(self, found: int, expected: int) -> TargetNotEmpty:
-        return TargetNotEmpty(
-            f"{self._target} is at offset {found} where the source is at {expected}: others write to it as well",
-            hint="stop them; delete the topic and restore again, or restore under another name",
-        )
+    def _elsewhere(self, found: int, expected: int) -> OffsiteError:
+        """The target is at offset `found` where the source is at `expected`."""
+        start, end = min(found, expected), max(found, expected)
+        return self._attempt.unexpected(start, end=end, own=self._transactions.producer_ids)

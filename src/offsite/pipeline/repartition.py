@@ -15,11 +15,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from math import ceil
 
+from offsite.kafka.routing import shared_router
 from offsite.log.partitioner import partition_for_key
 from offsite.log.range import TopicPartition
 from offsite.log.record import Record
 from offsite.model.errors import KeylessRecord
 from offsite.pipeline.lane import Lane
+from offsite.pipeline.restore_attempt import WriteAttempt
 from offsite.pipeline.restore_copy import RestoreEnds
 from offsite.pipeline.restore_plan import PartitionRestore, Repartition
 from offsite.pipeline.source_view import SourceView, VisibleBatch
@@ -68,15 +70,16 @@ def repartition_tasks(plan: Repartition, starts: Mapping[TopicPartition, int]) -
 def repartition_topic(task: RepartitionTask, *, ends: RestoreEnds) -> tuple[RepartitionReceipt, ...]:
     """Bring the task's target partitions to the plan's end. May run again after any crash.
 
-    Raises `TargetNotEmpty` when a target holds what this cannot have written, `KeylessRecord` unless the plan says what
-    becomes of such, and what store and broker raise.
+    Raises as `restore_partition`, and `KeylessRecord` unless the plan says what becomes of such.
     """
+    router = shared_router(ends.kafka)
     views = [SourceView(p, ends.store, read_committed=ends.read_committed) for p in task.repartition.sources]
     with ExitStack() as stack:
-        lanes = {
-            target.partition: stack.enter_context(Lane(ends.kafka, target, start=start))
-            for target, start in task.target_starts
-        }
+        lanes: dict[int, Lane] = {}
+        for target, start in task.target_starts:
+            attempt = WriteAttempt(router, ends.store, ends.layout, target)
+            stack.enter_context(attempt.judged())
+            lanes[target.partition] = stack.enter_context(Lane(router, target, attempt, start=start))
         _fill(lanes, views, task.repartition)
         for lane in lanes.values():
             lane.finish()

@@ -1,24 +1,28 @@
 """Repository → Kafka: one partition as one ordered chain, in a worker. Gaps are closed; the offset map says where to.
 
-Resuming needs no state of its own: the target partition was empty and only this chain writes to it, so the number of
-records it holds is how far an earlier attempt came. Those are passed over (and mapped) again, never produced again.
+Resuming needs no state of its own: what an earlier attempt left is passed over (and mapped) again, never produced again
+(see `restore_resume`). Every attempt shuts out the ones before it (see `restore_attempt`).
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 from offsite.kafka.config import KafkaConfig
-from offsite.kafka.end_offset import settled_end_offset
 from offsite.kafka.routing import shared_router
 from offsite.kafka.writer import PartitionWriter
+from offsite.log.batch import scan
 from offsite.log.offset_map import OffsetMapBuilder
 from offsite.log.range import TopicPartition
-from offsite.model.errors import TargetNotEmpty
+from offsite.log.record import Record
+from offsite.log.records import decode
 from offsite.pipeline.dense import DenseBatch, dense_batch
+from offsite.pipeline.restore_attempt import WriteAttempt
 from offsite.pipeline.restore_plan import PartitionRestore
+from offsite.pipeline.restore_resume import AlreadyThere
 from offsite.pipeline.source_view import SourceView
 from offsite.repository.commit import PartitionId
 from offsite.repository.restore_layout import RestoreLayout
@@ -38,10 +42,12 @@ class RestoreEnds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreTask:
-    """A chain to write. `target_start`: where the target partition ended before the restore's first attempt."""
+    """A chain to write. `target_start`: where the target partition ended before the restore's first attempt; `making`:
+    which making of the target topic that was (see `RestoreTargets`)."""
 
     partition: PartitionRestore
     target_start: int
+    making: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,29 +65,33 @@ class RestoreReceipt:
 
 
 def restore_partition(task: RestoreTask, *, ends: RestoreEnds) -> RestoreReceipt:
-    """Bring the target partition to the plan's end and store its offset map. May run again after any crash.
+    """Bring the target partition to the plan's end and store its offset map. May run again after any crash, or beside
+    another run of it, which then ends.
 
-    Raises `TargetNotEmpty` when the target holds what this chain cannot have written, and what store and broker raise.
+    Raises `WriterFenced` when a newer attempt has begun, `TargetDisturbed` when an older one wrote after this one's
+    beginning, `TargetNotEmpty` when the target holds what no attempt wrote, and what store and broker raise.
     """
-    with _Chain(task, ends) as chain:
+    attempt = WriteAttempt(shared_router(ends.kafka), ends.store, ends.layout, task.partition.target)
+    with attempt.judged(), _Chain(task, ends, attempt) as chain:
         return chain.run()
 
 
 class _Chain:
     """The state of one restored partition: what is written, what is on its way, and the map of both."""
 
-    def __init__(self, task: RestoreTask, ends: RestoreEnds) -> None:
-        self._plan = task.partition
+    def __init__(self, task: RestoreTask, ends: RestoreEnds, attempt: WriteAttempt) -> None:
+        self._task, self._plan = task, task.partition
         self._ends = ends
-        router = shared_router(ends.kafka)
+        router, target = shared_router(ends.kafka), task.partition.target
         self._view = SourceView(task.partition, ends.store, read_committed=ends.read_committed)
-        self._written = settled_end_offset(router, task.partition.target, start=task.target_start) - task.target_start
-        self._resumed = self._written
+        self._there = AlreadyThere(router, target, attempt, start=task.target_start)
         source_start = task.partition.segments[0].start
         self._map = OffsetMapBuilder(source_start=source_start, target_start=task.target_start)
         self._next_target = task.target_start
         self._sent: deque[DenseBatch] = deque()
-        self._writer = PartitionWriter(router, task.partition.target, on_ack=self._on_ack)
+        self._writer = PartitionWriter(
+            router, target, on_ack=self._on_ack, producer=attempt.producer(), guard=attempt.guard
+        )
         self._records = self._bytes = 0
 
     def __enter__(self) -> Self:
@@ -97,15 +107,14 @@ class _Chain:
             if (dense := dense_batch(*batch)) is not None:
                 self._put(dense)
         self._writer.flush()
-        if self._written:
-            raise foreign_records(self._plan.target)
+        self._there.finish()
         built = self._map.build(source_end=self._plan.end, target_end=self._next_target)
-        self._ends.layout.put_map(self._ends.store, self._plan.source, built)
+        self._ends.layout.put_map(self._ends.store, self._plan.source, built, making=self._task.making)
         return RestoreReceipt(
             source=self._plan.source,
             target=self._plan.target,
             records=self._records,
-            resumed_records=self._resumed,
+            resumed_records=self._there.records,
             invisible_records=self._view.invisible_records,
             undecided=self._view.undecided,
             bytes=self._bytes,
@@ -114,18 +123,15 @@ class _Chain:
     def _put(self, dense: DenseBatch) -> None:
         self._records += dense.records
         self._bytes += len(dense.batch)
-        if self._written >= dense.records:
-            self._written -= dense.records
+        if self._there.takes(dense.records, partial(_records, dense)):
             self._place(dense, self._next_target)
-        elif self._written:
-            raise foreign_records(self._plan.target)
         else:
             self._sent.append(dense)
             self._writer.send(dense.batch)
 
     def _on_ack(self, _index: int, base_offset: int) -> None:
         if base_offset != self._next_target:
-            raise foreign_records(self._plan.target)
+            raise self._there.elsewhere(base_offset, self._next_target)
         self._place(self._sent.popleft(), base_offset)
 
     def _place(self, dense: DenseBatch, target: int) -> None:
@@ -135,8 +141,6 @@ class _Chain:
         self._next_target = target
 
 
-def foreign_records(target: TopicPartition) -> TargetNotEmpty:
-    return TargetNotEmpty(
-        f"{target} holds records that this restore did not write",
-        hint="stop whatever else writes to it; delete the topic and restore again, or restore under another name",
-    )
+def _records(dense: DenseBatch) -> list[Record]:
+    (header,) = scan(memoryview(dense.batch))
+    return list(decode(memoryview(dense.batch), header))

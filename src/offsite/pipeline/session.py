@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from offsite.model.check import check
 from offsite.model.clock import Clock, SystemClock
-from offsite.model.errors import OffsiteError, SparkFailed
+from offsite.model.errors import BadOption, OffsiteError, SparkFailed
 from offsite.pipeline.board import Board
 from offsite.pipeline.daemon import NEST_VARIABLE
 from offsite.pipeline.java import java_binary
@@ -28,7 +28,7 @@ from offsite.pipeline.master import check_reachable, runs_in_one_jvm, task_attem
 from offsite.pipeline.nest import Nest
 from offsite.pipeline.runner import Done, Failed, OnProgress, ResultT, TaskT
 from offsite.pipeline.scratch import Scratch
-from offsite.pipeline.settings import MAX_ATTEMPTS, WORKER_ENVIRONMENT, common_settings, local_settings
+from offsite.pipeline.settings import FIRM_SETTINGS, MAX_ATTEMPTS, WORKER_ENVIRONMENT, common_settings, local_settings
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -54,7 +54,8 @@ class SparkRunner:
         clock: Clock | None = None,
     ) -> None:
         self._master = master or f"local[{os.cpu_count() or 1},{MAX_ATTEMPTS}]"
-        self._settings = {"spark.app.name": app_name, "spark.driver.memory": f"{driver_memory_mib}m", **(conf or {})}
+        own = {"spark.app.name": app_name, "spark.driver.memory": f"{driver_memory_mib}m"}
+        self._settings = {**own, **(conf or {}), **FIRM_SETTINGS}
         self._borrowed = context
         self._preload = preload
         self._clock = clock or SystemClock()
@@ -253,6 +254,11 @@ class _BorrowedSession(_Session):
         super().__init__()
 
     def _build(self) -> SparkContext:
+        if self._lent.getConf().get("spark.speculation", "false") == "true":
+            raise BadOption(
+                "the Spark session has spark.speculation on: two attempts at one partition would shut each other out",
+                hint="start it with spark.speculation=false",
+            )
         if runs_in_one_jvm(str(self._lent.master)) and "PYSPARK_PYTHON" not in os.environ:
             self._lent.pythonExec = sys.executable  # pyspark would take any python3 of the PATH, without offsite
         self.max_attempts = task_attempts(str(self._lent.master), self._lent.getConf().get("spark.task.maxFailures"))

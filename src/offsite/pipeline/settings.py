@@ -15,6 +15,10 @@ WORKER_ENVIRONMENT = {
 }
 
 
+FIRM_SETTINGS = {"spark.speculation": "false"}
+"""Not for anybody to choose: of two attempts at one partition of a restore the later one shuts the earlier one out."""
+
+
 def common_settings() -> dict[str, str]:
     """For any master: quiet, and small however many jobs a continuous backup runs."""
     return {

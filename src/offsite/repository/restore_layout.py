@@ -1,18 +1,20 @@
-"""Where the records of one restore lie: its description, the offset map of each partition, its report."""
+"""Where the records of one restore lie: its description, who writes for it, its offset maps, its report."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from offsite.log.offset_map import OffsetMap
+from offsite.log.range import TopicPartition
+from offsite.model.errors import ObjectTaken
 from offsite.repository.commit import PartitionId
 from offsite.repository.layout import BackupLayout
-from offsite.repository.store import Store
+from offsite.repository.store import PutResult, Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreLayout:
-    """`restores/<restore>/…` of a backup. Everything there is written once."""
+    """`restores/<restore>/…` of a backup. Everything there is written once, but the beats of its lease."""
 
     backup: BackupLayout
     restore: str
@@ -37,14 +39,51 @@ class RestoreLayout:
     def report_key(self) -> str:
         return f"{self.prefix}report.json"
 
-    def map_key(self, source: PartitionId) -> str:
-        return f"{self.prefix}maps/{source.topic}/{source.partition}.map"
+    @property
+    def producer_key(self) -> str:
+        return f"{self.prefix}producer.json"
 
-    def put_map(self, store: Store, source: PartitionId, offset_map: OffsetMap) -> None:
-        """Store the map of one restored partition. A second attempt arrives at an equal map, which is no error."""
-        store.put_if_absent(self.map_key(source), offset_map.to_bytes())
+    def attempts_prefix(self, target: TopicPartition) -> str:
+        return f"{self.prefix}attempts/{target.topic}/{target.partition}/"
 
-    def get_map(self, store: Store, source: PartitionId) -> OffsetMap | None:
+    def attempt_key(self, target: TopicPartition, number: int) -> str:
+        """`number` counts from 1: how often writing into that partition was begun."""
+        return f"{self.attempts_prefix(target)}{number:05d}.json"
+
+    def attempt_number(self, key: str) -> int:
+        """Of a key that `attempt_key` made."""
+        return int(key.rpartition("/")[2].removesuffix(".json"))
+
+    @property
+    def lease_prefix(self) -> str:
+        return f"{self.prefix}lease/"
+
+    def lease_key(self, term: int, part: str) -> str:
+        """`term` counts from 1: how often the restore was taken in hand; `part`: `claim`, `beat` or `end`."""
+        return f"{self.lease_prefix}{term:08d}.{part}.json"
+
+    def lease_term(self, key: str) -> int:
+        """Of a key that `lease_key` made."""
+        return int(key.removeprefix(self.lease_prefix).partition(".")[0])
+
+    def map_key(self, source: PartitionId, making: int = 1) -> str:
+        """`making`: which making of the target topic the map is about (see `RestoreTargets`)."""
+        made = "" if making == 1 else f".{making}"
+        return f"{self.prefix}maps/{source.topic}/{source.partition}{made}.map"
+
+    def put_map(self, store: Store, source: PartitionId, offset_map: OffsetMap, *, making: int = 1) -> None:
+        """Store the map of one restored partition. A second attempt arrives at an equal map, which is no error.
+
+        Raises `ObjectTaken` when another one is there: it says of the same target what is not so.
+        """
+        put = store.put_if_absent(self.map_key(source, making), offset_map.to_bytes())
+        if put is PutResult.OTHER and self.get_map(store, source, making=making) != offset_map:
+            raise ObjectTaken(
+                f"the stored offset map of {source} is not that of what was written",
+                hint="restore under another name with --rename; and tell us, for this should not happen",
+            )
+
+    def get_map(self, store: Store, source: PartitionId, *, making: int = 1) -> OffsetMap | None:
         """The stored map, or None when that partition was not (yet) restored. Raises `DamagedObject`."""
-        data = store.get(self.map_key(source))
+        data = store.get(self.map_key(source, making))
         return None if data is None else OffsetMap.from_bytes(data)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from itertools import count
 
 from offsite.log.range import TopicPartition
-from offsite.model.errors import DamagedObject
+from offsite.model.errors import DamagedObject, RestoreTakenOver
 from offsite.repository.json_object import FORMAT, JsonObject, JsonValue, encode_canonical, parse_json_object
 from offsite.repository.layout import BackupLayout
 from offsite.repository.restore_layout import RestoreLayout
-from offsite.repository.store import Store
+from offsite.repository.store import PutResult, Store
 from offsite.repository.topic_settings import TopicSettings, topic_settings_from_json, topic_settings_to_json
 
 
@@ -45,36 +45,50 @@ class RestoreRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreTargets:
-    """The target topics as the restore found or made them: their ids, and where each partition ended before it."""
+    """The target topics as the restore found or made them: their ids, and where each partition ended before it.
+    `makings` says which making of a topic that is, where it is not the first one."""
 
     topic_ids: tuple[tuple[str, str], ...]
     starts: tuple[tuple[TopicPartition, int], ...]
+    makings: tuple[tuple[str, int], ...] = ()
 
 
 def put_record(store: Store, layout: RestoreLayout, record: RestoreRecord) -> None:
     store.put_if_absent(layout.record_key, encode_canonical({"format": FORMAT, **_record_fields(record)}))
 
 
-def put_targets(store: Store, layout: RestoreLayout, targets: RestoreTargets) -> None:
-    """Remember the topics as they were made now; what was remembered before stays, and does not count any more."""
+def put_targets(store: Store, layout: RestoreLayout, targets: RestoreTargets, *, number: int) -> None:
+    """Remember the topics as they were made now, `number` being one more than `targets_known` said; what was remembered
+    before stays, and does not count any more. Raises `RestoreTakenOver` when another process was quicker."""
     starts: list[JsonValue] = [
         {"topic": each.topic, "partition": each.partition, "start": start} for each, start in targets.starts
     ]
     fields: dict[str, JsonValue] = {"format": FORMAT, "topic_ids": dict(targets.topic_ids), "starts": starts}
-    store.put_if_absent(layout.targets_key(_targets_known(store, layout) + 1), encode_canonical(fields))
+    if targets.makings:
+        fields["makings"] = dict(targets.makings)
+    if store.put_if_absent(layout.targets_key(number), encode_canonical(fields)) is PutResult.OTHER:
+        raise RestoreTakenOver(
+            f"another process made the target topics of restore {layout.restore} at the same time",
+            hint="run the same command again when it has ended",
+        )
 
 
 def get_targets(store: Store, layout: RestoreLayout) -> RestoreTargets | None:
     """As they were made last; None while they were not. Raises `DamagedObject`, `FormatTooNew`."""
-    key = layout.targets_key(max(_targets_known(store, layout), 1))
+    key = layout.targets_key(max(targets_known(store, layout), 1))
     data = store.get(key)
     if data is None:
         return None
     item = parse_json_object(data, source=key, damaged=DamagedObject)
-    return RestoreTargets(topic_ids=item.text_map("topic_ids"), starts=tuple(map(_start, item.children("starts"))))
+    makings = item.child("makings").fields if "makings" in item.fields else {}
+    return RestoreTargets(
+        topic_ids=item.text_map("topic_ids"),
+        starts=tuple(map(_start, item.children("starts"))),
+        makings=tuple(sorted((topic, item.child("makings").integer(topic)) for topic in makings)),
+    )
 
 
-def _targets_known(store: Store, layout: RestoreLayout) -> int:
+def targets_known(store: Store, layout: RestoreLayout) -> int:
     """How often the target topics were made."""
     return next(number for number in count() if store.head(layout.targets_key(number + 1)) is None)
 

@@ -25,7 +25,7 @@ from offsite.pipeline.restore_task import AnyRestoreTask
 from offsite.pipeline.slow_transaction import SlowTransaction
 from offsite.pipeline.target_topic import TargetTopic
 from offsite.repository.commit import PartitionId
-from offsite.repository.restore_record import RestoreRecord
+from offsite.repository.restore_record import RestoreRecord, RestoreTargets
 from offsite.services.restore_request import RestoreRequest
 
 FindSlow = Callable[[PartitionRestore], SlowTransaction | None]
@@ -71,21 +71,24 @@ def decide_offsets(  # noqa: PLR0913  # what to decide on, and whom to ask
     return tuple(judged)
 
 
-def restore_tasks(
-    plan: RestorePlan, offsets: Sequence[TopicOffsets], starts: Mapping[TopicPartition, int]
-) -> list[AnyRestoreTask]:
-    """A task for each partition, topics in the plan's order. `starts`: where target partitions ended before."""
-    translated = _by_target(plan)
+def restore_tasks(plan: RestorePlan, offsets: Sequence[TopicOffsets], targets: RestoreTargets) -> list[AnyRestoreTask]:
+    """A task for each partition, topics in the plan's order."""
+    translated, starts, makings = _by_target(plan), dict(targets.starts), dict(targets.makings)
     tasks: list[AnyRestoreTask] = []
     for topic in offsets:
+        making = makings.get(topic.target, 1)
         if topic.preserve:
             tasks += [
-                PreserveTask(partition=each.chain, target_start=starts[each.chain.target], filler=each.filler)
+                PreserveTask(
+                    partition=each.chain, target_start=starts[each.chain.target], filler=each.filler, making=making
+                )
                 for each in topic.partitions
             ]
         else:
-            chains = translated.get(topic.target, ())
-            tasks += [RestoreTask(partition=chain, target_start=starts[chain.target]) for chain in chains]
+            tasks += [
+                RestoreTask(partition=chain, target_start=starts[chain.target], making=making)
+                for chain in translated.get(topic.target, ())
+            ]
     return tasks
 
 

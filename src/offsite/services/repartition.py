@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
+from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import TopicPartition
-from offsite.model.errors import KeylessRecord, PartitionsFailed
+from offsite.model.errors import KeylessRecord, OffsiteError, PartitionsFailed
 from offsite.pipeline.repartition import (
     RepartitionReceipt,
     RepartitionTask,
@@ -17,6 +20,13 @@ from offsite.pipeline.repartition import (
 from offsite.pipeline.restore_copy import RestoreEnds
 from offsite.pipeline.restore_plan import Repartition
 from offsite.pipeline.runner import Done, Failed, OnProgress, Runner
+from offsite.repository.restore_record import RestoreRecord
+from offsite.services.restore_lease import HeldRestore
+from offsite.services.restore_remake import REMAKES_MAX, lost_topics, unmake
+from offsite.services.restore_targets import find_targets
+from offsite.services.restore_topics import create_topics
+
+_Outcome: TypeAlias = Done[tuple[RepartitionReceipt, ...]] | Failed
 
 
 def refuse_keyless(repartitions: Sequence[Repartition], *, ends: RestoreEnds, runner: Runner) -> None:
@@ -36,29 +46,58 @@ def refuse_keyless(repartitions: Sequence[Repartition], *, ends: RestoreEnds, ru
             )
 
 
-def write_repartitions(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenRepartitions:
+    """`starts`: where each target partition of the restore began, those of topics that were made again included."""
+
+    starts: Mapping[TopicPartition, int]
+    receipts: Sequence[RepartitionReceipt]
+
+
+def write_repartitions(  # noqa: PLR0913  # what to write, where, and who does it
     repartitions: Sequence[Repartition],
     starts: Mapping[TopicPartition, int],
+    record: RestoreRecord,
     *,
     ends: RestoreEnds,
+    admin: ClusterAdmin,
     runner: Runner,
+    held: HeldRestore,
     on_progress: OnProgress | None,
-) -> list[RepartitionReceipt]:
+) -> WrittenRepartitions:
     """Bring every target partition to its end; may run again after a crash.
 
     Raises `PartitionsFailed` when some topics could not be written, or what the only one that could not be raised.
     """
-    tasks = [task for each in repartitions for task in repartition_tasks(each, starts)]
-    if not tasks:
-        return []
-    outcomes = runner.run_all(tasks, partial(repartition_topic, ends=ends), on_progress=on_progress)
-    _raise_failures(tasks, outcomes)
-    return [receipt for outcome in outcomes if isinstance(outcome, Done) for receipt in outcome.value]
+    write = partial(repartition_topic, ends=ends)
+    done: dict[RepartitionTask, _Outcome] = {}
+    missing = [task for each in repartitions for task in repartition_tasks(each, starts)]
+    for remaining in range(REMAKES_MAX, -1, -1):
+        if not missing:
+            break
+        outcomes = runner.run_all(missing, write, on_progress=held.watched(on_progress))
+        done |= zip(missing, outcomes, strict=True)
+        lost = lost_topics(_failures(done), created=record.created)
+        if not lost or not remaining:
+            break
+        unmake(lost, starts, ends=ends, admin=admin, held=held)
+        create_topics(admin, record.settings)
+        names = [target for _, target in record.topics]
+        starts = dict(find_targets(ends.store, ends.layout, admin, names, remade=lost).starts)
+        done = {task: outcome for task, outcome in done.items() if task.repartition.target not in lost}
+        again = [each for each in repartitions if each.target in lost]
+        missing = [task for each in again for task in repartition_tasks(each, starts)]
+    _raise_failures(list(done), list(done.values()))
+    receipts = [receipt for outcome in done.values() if isinstance(outcome, Done) for receipt in outcome.value]
+    return WrittenRepartitions(starts=starts, receipts=receipts)
 
 
-def _raise_failures(
-    tasks: Sequence[RepartitionTask], outcomes: Sequence[Done[tuple[RepartitionReceipt, ...]] | Failed]
-) -> None:
+def _failures(done: Mapping[RepartitionTask, _Outcome]) -> list[tuple[TopicPartition, OffsiteError]]:
+    """Of a task, under the first of its partitions."""
+    return [(task.target_starts[0][0], o.error) for task, o in done.items() if isinstance(o, Failed)]
+
+
+def _raise_failures(tasks: Sequence[RepartitionTask], outcomes: Sequence[_Outcome]) -> None:
     failed = [(task, o.error) for task, o in zip(tasks, outcomes, strict=True) if isinstance(o, Failed)]
     if len(failed) == 1:
         raise failed[0][1]

@@ -19,7 +19,7 @@ from offsite.pipeline.restore_plan import TopicRestore
 from offsite.pipeline.runner import OnProgress, Runner
 from offsite.pipeline.target_settings import AT_ONCE
 from offsite.repository.restore_outcome import put_outcome
-from offsite.repository.restore_record import RestoreRecord, put_record
+from offsite.repository.restore_record import RestoreRecord
 from offsite.services.groups import GroupsApplied
 from offsite.services.hole_report import HoleReport, lacking
 from offsite.services.metadata_restore import AppliedMetadata, apply_metadata
@@ -29,6 +29,7 @@ from offsite.services.proof_result import Finding, Proof, Uncompared
 from offsite.services.repartition import refuse_keyless, write_repartitions
 from offsite.services.restore_chains import write_chains
 from offsite.services.restore_groups import restore_groups
+from offsite.services.restore_lease import HeldRestore, held_restore
 from offsite.services.restore_proof import Restored, prove_restore, restore_outcome, with_preserved
 from offsite.services.restore_topics import finish_topics
 from offsite.services.set_aside import settings_set_aside
@@ -90,56 +91,92 @@ def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is to
     kafka: KafkaConfig,
     runner: Runner,
     verify: bool = True,
+    take_over: bool = False,
     on_progress: OnProgress | None = None,
     on_proof: OnProgress | None = None,
 ) -> RestoreResult:
     """Do it. After a crash, prepare and run again. `verify`: read everything back at the end and compare; a difference
     is a result, and leaves groups alone. That comes before topics get settings by which brokers delete records.
+    `take_over`: also while another process does it, which is shut out then.
 
     A run that fails, or is interrupted, gives topics that existed their own settings back (see `set_aside`).
 
-    Raises `TargetNotEmpty` when a target changed since the plan, and `PartitionsFailed` when some partitions could not
-    be written: the others are complete then, and the same command continues with the rest.
+    Raises `RestoreRunning` when another process does it, `RestoreTakenOver` as soon as one has taken over,
+    `TargetNotEmpty` when a target changed since the plan, and `PartitionsFailed` when some partitions could not be
+    written: the others are complete then, and the same command continues with the rest.
     """
     store, layout, record = prepared.backup.store, prepared.layout, prepared.record
     ends = RestoreEnds(kafka=kafka, store=store, layout=layout, read_committed=record.isolation == "read_committed")
     if not prepared.resumes:
         refuse_keyless(prepared.plan.repartitions, ends=ends, runner=runner)
-    put_record(store, layout, record)
-    with settings_set_aside(prepared.backup, admin, kafka, record) as settings:
-        prepared = replace(prepared, record=replace(record, settings=settings))
-        restored, receipts = _write(prepared, ends=ends, admin=admin, runner=runner, on_progress=on_progress)
-        proof_ends = ProofEnds(kafka=kafka, store=store, exact=True)
-        proof = (
-            prove_restore(restored, ends=proof_ends, admin=admin, runner=runner, on_progress=on_proof)
-            if verify
-            else None
+    with held_restore(prepared.backup, record, take_over=take_over) as held:
+        work = _Work(prepared=prepared, ends=ends, admin=admin, runner=runner, held=held)
+        return work.run(verify=verify, on_progress=on_progress, on_proof=on_proof)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """A restore in hand. What brokers do not fence is done only right after a look at the lease."""
+
+    prepared: PlannedRestore
+    ends: RestoreEnds
+    admin: ClusterAdmin
+    runner: Runner
+    held: HeldRestore
+
+    def run(self, *, verify: bool, on_progress: OnProgress | None, on_proof: OnProgress | None) -> RestoreResult:
+        prepared, layout, store = self.prepared, self.prepared.layout, self.ends.store
+        with settings_set_aside(prepared.backup, self.admin, self.ends.kafka, prepared.record) as settings:
+            prepared = replace(prepared, record=replace(prepared.record, settings=settings))
+            restored, receipts = replace(self, prepared=prepared)._write(on_progress)  # noqa: SLF001  # itself
+            proof = self._prove(restored, on_proof) if verify else None
+            self.held.check()
+            finish_topics(self.admin, settings)
+        self.held.check()
+        applied = apply_metadata(self.admin, prepared.metadata)
+        self.held.check()
+        groups = _groups(prepared, self.admin, proof)
+        result = replace(_result(prepared, receipts, proof), metadata=applied, groups=groups)
+        self.held.check()
+        outcome = restore_outcome(restored, records=result.records, size_bytes=result.bytes, proof=proof)
+        put_outcome(store, layout, outcome)
+        return result
+
+    def _write(self, on_progress: OnProgress | None) -> tuple[Restored, list[AnyReceipt]]:
+        plan, record = self.prepared.plan, self.prepared.record
+        chains = write_chains(
+            plan,
+            self.prepared.offsets,
+            record,
+            ends=self.ends,
+            admin=self.admin,
+            runner=self.runner,
+            held=self.held,
+            on_progress=on_progress,
         )
-        finish_topics(admin, settings)
-    applied = apply_metadata(admin, prepared.metadata)
-    result = replace(_result(prepared, receipts, proof), metadata=applied, groups=_groups(prepared, admin, proof))
-    outcome = restore_outcome(restored, records=result.records, size_bytes=result.bytes, proof=proof)
-    put_outcome(store, layout, outcome)
-    return result
+        repartitions = write_repartitions(
+            plan.repartitions,
+            chains.starts,
+            record,
+            ends=self.ends,
+            admin=self.admin,
+            runner=self.runner,
+            held=self.held,
+            on_progress=on_progress,
+        )
+        restored = Restored(
+            plan=with_preserved(plan, self.prepared.offsets),
+            starts=repartitions.starts,
+            read_committed=self.ends.read_committed,
+            same_offsets=frozenset(record.preserved),
+        )
+        return restored, [*chains.receipts, *repartitions.receipts]
 
-
-def _write(
-    prepared: PlannedRestore, *, ends: RestoreEnds, admin: ClusterAdmin, runner: Runner, on_progress: OnProgress | None
-) -> tuple[Restored, list[AnyReceipt]]:
-    plan, record = prepared.plan, prepared.record
-    chains = write_chains(
-        plan, prepared.offsets, record, ends=ends, admin=admin, runner=runner, on_progress=on_progress
-    )
-    repartitions = write_repartitions(
-        plan.repartitions, chains.starts, ends=ends, runner=runner, on_progress=on_progress
-    )
-    restored = Restored(
-        plan=with_preserved(plan, prepared.offsets),
-        starts=chains.starts,
-        read_committed=ends.read_committed,
-        same_offsets=frozenset(record.preserved),
-    )
-    return restored, [*chains.receipts, *repartitions]
+    def _prove(self, restored: Restored, on_proof: OnProgress | None) -> Proof:
+        ends = ProofEnds(kafka=self.ends.kafka, store=self.ends.store, exact=True)
+        return prove_restore(
+            restored, ends=ends, admin=self.admin, runner=self.runner, on_progress=self.held.watched(on_proof)
+        )
 
 
 def _groups(prepared: PlannedRestore, admin: ClusterAdmin, proof: Proof | None) -> GroupsApplied | None:

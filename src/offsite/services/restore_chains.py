@@ -1,7 +1,7 @@
 """The copying part of a restore: every partition written, at its own offsets or gap-free, until none is left.
 
-A topic whose open transactions were ended by brokers while nobody wrote cannot be continued. It was made by this very
-restore, so it is deleted and written again from its beginning.
+A topic whose open transactions were ended by brokers while nobody wrote, or into which an earlier attempt wrote as
+well, cannot be continued. It was made by this very restore, so it is deleted and written again from its beginning.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.routing import shared_router
-from offsite.kafka.transactions import PartitionTransactions
 from offsite.log.range import TopicPartition
-from offsite.model.errors import KafkaNotAuthorized, PartitionsFailed, TransactionLost
-from offsite.pipeline.preserve_copy import PreserveTask, transaction_prefix
+from offsite.model.errors import KafkaNotAuthorized, OffsiteError, PartitionsFailed
+from offsite.pipeline.preserve_copy import PreserveTask
 from offsite.pipeline.preserve_pieces import log_start
 from offsite.pipeline.preserve_plan import TopicOffsets
 from offsite.pipeline.restore_copy import RestoreEnds, RestoreReceipt
@@ -24,12 +22,11 @@ from offsite.pipeline.restore_task import AnyRestoreTask, restore_any_partition
 from offsite.pipeline.runner import Done, Failed, OnProgress, Runner
 from offsite.repository.restore_record import RestoreRecord
 from offsite.services.offsets_mode import restore_tasks
+from offsite.services.restore_lease import HeldRestore
+from offsite.services.restore_remake import REMAKES_MAX, lost_topics, unmake
 from offsite.services.restore_schemas import schemas_first
 from offsite.services.restore_targets import check_nothing_lost, find_targets
 from offsite.services.restore_topics import create_topics
-
-REMAKES_MAX = 1
-"""In one run: a topic that loses its transactions twice has another reason than a long pause. A person must look."""
 
 DELETE = {"DELETE": 6}
 """With the code of Kafka's AclOperation."""
@@ -53,29 +50,31 @@ def write_chains(  # noqa: PLR0913  # what to write, where, and who does it
     ends: RestoreEnds,
     admin: ClusterAdmin,
     runner: Runner,
+    held: HeldRestore,
     on_progress: OnProgress | None,
 ) -> WrittenChains:
     """Make the topics and write `plan.partitions`. Raises `TargetNotEmpty`, and `PartitionsFailed` when some partitions
     could not be written: the others are complete then; `KafkaNotAuthorized` before the first record."""
     write = partial(restore_any_partition, ends=ends)
     outcomes: dict[TopicPartition, Outcome] = {}
+    lost: set[str] = set()
+    names = [topic.target for topic in plan.topics]
     for remaining in range(REMAKES_MAX, -1, -1):
         create_topics(admin, record.settings)
-        starts = find_targets(ends.store, ends.layout, admin, [topic.target for topic in plan.topics])
-        tasks = restore_tasks(plan, offsets, starts)
-        check_nothing_lost(admin, {**starts, **_moved_starts(tasks)})
+        targets = find_targets(ends.store, ends.layout, admin, names, remade=lost)
+        tasks = restore_tasks(plan, offsets, targets)
+        check_nothing_lost(admin, dict(targets.starts) | _moved_starts(tasks))
         _check_may_move_starts(admin, tasks)
         missing = [task for task in tasks if task.partition.target not in outcomes]
         for wave in schemas_first(missing, plan):
-            outcomes |= zip(
-                (t.partition.target for t in wave), runner.run_all(wave, write, on_progress=on_progress), strict=True
-            )
-        lost = _lost_topics(outcomes) & set(record.created)
+            ended = runner.run_all(wave, write, on_progress=held.watched(on_progress))
+            outcomes |= zip((task.partition.target for task in wave), ended, strict=True)
+        lost = lost_topics(_failures(outcomes), created=record.created)
         if not lost or not remaining:
             break
-        _unmake(lost, tasks, ends, admin)
+        unmake(lost, [task.partition.target for task in tasks], ends=ends, admin=admin, held=held)
         outcomes = {target: outcome for target, outcome in outcomes.items() if target.topic not in lost}
-    return WrittenChains(starts=starts, receipts=_receipts(tasks, outcomes))
+    return WrittenChains(starts=dict(targets.starts), receipts=_receipts(tasks, outcomes))
 
 
 def _check_may_move_starts(admin: ClusterAdmin, tasks: Sequence[AnyRestoreTask]) -> None:
@@ -94,19 +93,8 @@ def _moved_starts(tasks: Sequence[AnyRestoreTask]) -> dict[TopicPartition, int]:
     return {each.partition.target: max(log_start(each.partition), each.target_start) for each in preserved}
 
 
-def _lost_topics(outcomes: Mapping[TopicPartition, Outcome]) -> set[str]:
-    failed = [(target.topic, outcome.error) for target, outcome in outcomes.items() if isinstance(outcome, Failed)]
-    return {topic for topic, error in failed if isinstance(error, TransactionLost)}
-
-
-def _unmake(topics: set[str], tasks: Sequence[AnyRestoreTask], ends: RestoreEnds, admin: ClusterAdmin) -> None:
-    """Delete them, after their open transactions: a marker that comes later would find the new topic."""
-    router = shared_router(ends.kafka)
-    for target in (task.partition.target for task in tasks if task.partition.target.topic in topics):
-        PartitionTransactions(router, target, prefix=transaction_prefix(ends.layout, target)).abandon()
-    admin.delete_topics(sorted(topics))
-    for task in tasks:
-        router.forget(task.partition.target)
+def _failures(outcomes: Mapping[TopicPartition, Outcome]) -> list[tuple[TopicPartition, OffsiteError]]:
+    return [(target, outcome.error) for target, outcome in outcomes.items() if isinstance(outcome, Failed)]
 
 
 def _receipts(tasks: Sequence[AnyRestoreTask], outcomes: Mapping[TopicPartition, Outcome]) -> Sequence[RestoreReceipt]:

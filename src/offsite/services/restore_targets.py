@@ -10,29 +10,41 @@ from offsite.kafka.metadata import TopicMetadata
 from offsite.log.range import TopicPartition
 from offsite.model.errors import TargetMismatch, TargetNotEmpty
 from offsite.repository.restore_layout import RestoreLayout
-from offsite.repository.restore_record import RestoreTargets, get_targets, put_targets
+from offsite.repository.restore_record import RestoreTargets, get_targets, put_targets, targets_known
 from offsite.repository.store import Store
 
 
 def find_targets(
-    store: Store, layout: RestoreLayout, admin: ClusterAdmin, names: Collection[str]
-) -> Mapping[TopicPartition, int]:
-    """Where each target partition ended before the restore: remembered by an earlier run, or read and remembered now.
+    store: Store,
+    layout: RestoreLayout,
+    admin: ClusterAdmin,
+    names: Collection[str],
+    *,
+    remade: Collection[str] = (),
+) -> RestoreTargets:
+    """The target topics: remembered by an earlier run, or read and remembered now. `remade` were made again just now.
 
-    Topics that were made again since then count as new ones while they are empty. Raises `TargetNotEmpty`.
+    Topics that were made again since then count as new ones while they are empty. Raises `TargetNotEmpty`, and
+    `RestoreTakenOver` when another process does the same.
     """
     found = admin.topics(names)
+    number = targets_known(store, layout)
     known = get_targets(store, layout)
     known_ids = dict(known.topic_ids) if known else {}
-    new = {name: topic for name, topic in found.items() if known_ids.get(name) != _id(topic.topic_id)}
+    new = {name: t for name, t in found.items() if name in remade or known_ids.get(name) != _id(t.topic_id)}
     if known is not None and not new:
-        return dict(known.starts)
+        return known
     starts = {key: start for key, start in (known.starts if known else ()) if key.topic not in new}
     starts |= _empty_ends(admin, new, again=known is not None)
     ids = {name: _id(topic.topic_id) for name, topic in found.items()}
-    targets = RestoreTargets(topic_ids=tuple(sorted(ids.items())), starts=tuple(sorted(starts.items())))
-    put_targets(store, layout, targets)
-    return starts
+    makings = dict(known.makings) | dict.fromkeys(new, number + 1) if known else {}
+    targets = RestoreTargets(
+        topic_ids=tuple(sorted(ids.items())),
+        starts=tuple(sorted(starts.items())),
+        makings=tuple(sorted(makings.items())),
+    )
+    put_targets(store, layout, targets, number=number + 1)
+    return targets
 
 
 def check_nothing_lost(admin: ClusterAdmin, begins: Mapping[TopicPartition, int]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
 from offsite.log.range import TopicPartition
-from offsite.model.errors import BadOption, NoSuchRestore
+from offsite.model.errors import BadOption, DamagedObject, NoSuchRestore
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId
 from offsite.repository.restore_layout import RestoreLayout
@@ -40,7 +40,8 @@ class MappedTopic:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredOffsets:
     """The maps of one restore, read when they are asked for. `point` is the commit it restored, `topics` what of it
-    went where, `starts` where the target partitions began."""
+    went where, `starts` where the target partitions began, `makings` how often target topics were made: only maps
+    of the last one count."""
 
     store: Store
     layout: RestoreLayout
@@ -48,6 +49,7 @@ class RestoredOffsets:
     point: BackupState
     topics: Mapping[str, MappedTopic]
     starts: Mapping[TopicPartition, int]
+    makings: Mapping[str, int]
 
     def target(self, topic: str) -> str | None:
         """The name that `topic` was restored under, or None when it was not."""
@@ -56,23 +58,35 @@ class RestoredOffsets:
 
     def offset_map(self, topic: str, partition: int) -> OffsetMap | None:
         """The map of one partition; None when it was not restored, or in another way than partition by partition.
-        Raises `DamagedObject`."""
+        Raises `DamagedObject`, also for one that is not about the target as it was made last."""
         found = self.topics.get(topic)
         if found is None:
             return None
         source = PartitionId(topic=topic, topic_id=found.topic_id, partition=partition)
-        stored = self.layout.get_map(self.store, source)
+        target = TopicPartition(topic=found.target, partition=partition)
+        stored = self.layout.get_map(self.store, source, making=self.makings.get(found.target, 1))
         if stored is None and not self.point.segments.get(source):
-            return self._empty(source, TopicPartition(topic=found.target, partition=partition))
+            return self._empty(source, target)
+        if stored is not None:
+            self._check_begins_there(stored, source, target)
         return stored
 
     def _empty(self, source: PartitionId, target: TopicPartition) -> OffsetMap | None:
         """A partition that held nothing has no map of its own: its end is the target's start."""
-        position = self.point.positions.get(source)
-        if position is None or target not in self.starts:
+        position, start = self.point.positions.get(source), self.starts.get(target)
+        if position is None or start is None:
             return None
-        builder = OffsetMapBuilder(source_start=position.end, target_start=self.starts[target])
-        return builder.build()
+        return OffsetMapBuilder(source_start=position.end, target_start=start).build()
+
+    def _check_begins_there(self, stored: OffsetMap, source: PartitionId, target: TopicPartition) -> None:
+        """Of a preserved partition the map begins at the source's log start, beyond what was there before."""
+        keeps_offsets = target.topic in self.record.preserved
+        start = self.starts.get(target, stored.target_start)
+        if stored.target_start != start and not (keeps_offsets and stored.target_start == stored.source_start > start):
+            raise DamagedObject(
+                f"the offset map of {source} begins at {stored.target_start}, {target} at {start}",
+                hint="it is not about this target: restore again, under another name",
+            )
 
 
 def restored_offsets(backup: Backup, restore: str) -> RestoredOffsets:
@@ -95,6 +109,7 @@ def restored_offsets(backup: Backup, restore: str) -> RestoredOffsets:
         point=point,
         topics={source: MappedTopic(topic_id=ids[source], target=target) for source, target in record.topics},
         starts=dict(targets.starts),
+        makings=dict(targets.makings),
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config import KafkaConfig
-from offsite.model.errors import OffsiteError
+from offsite.model.errors import OffsiteError, RestoreTakenOver
 from offsite.model.journal import decided, warned
 from offsite.model.time import format_time
 from offsite.pipeline.target_topic import TargetTopic
@@ -62,6 +62,8 @@ def settings_set_aside(
     settings = _remembered(backup, admin, layout, record)
     try:
         yield settings
+    except RestoreTakenOver:
+        raise  # whoever took over writes by them
     except BaseException as error:
         _tell(error, [*_given_back(store, layout, admin, kafka), *_kept_back(settings)])
         raise

@@ -22,6 +22,7 @@ from offsite.pipeline.preserve_copy import PreserveTask, restore_partition_prese
 from offsite.pipeline.preserve_pieces import Outcome, Piece, SourcePieces
 from offsite.pipeline.preserve_plan import Filler
 from offsite.pipeline.preserve_writer import PreservingWriter
+from offsite.pipeline.restore_attempt import WriteAttempt
 from offsite.pipeline.restore_copy import RestoreEnds
 from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
@@ -59,8 +60,8 @@ class Preserving:
         self.store = site.backup.store
         put_record(self.store, prepared.layout, prepared.record)
         create_topics(site.cluster.admin, prepared.record.settings)
-        starts = find_targets(self.store, prepared.layout, site.cluster.admin, [self.target])
-        (task,) = restore_tasks(prepared.plan, prepared.offsets, starts)
+        targets = find_targets(self.store, prepared.layout, site.cluster.admin, [self.target])
+        (task,) = restore_tasks(prepared.plan, prepared.offsets, targets)
         assert isinstance(task, PreserveTask)
         self.task = task
         self.ends = RestoreEnds(
@@ -87,7 +88,9 @@ class Preserving:
     def write(self, count: int) -> None:
         """The first pieces; then nothing more, as if killed."""
         target = self.task.partition.target
-        writer = PreservingWriter(self.site.cluster.router, target, at=0, transactions=self.transactions())
+        router = self.site.cluster.router
+        attempt = WriteAttempt(router, self.store, self.ends.layout, target)
+        writer = PreservingWriter(router, target, at=0, transactions=self.transactions(), attempt=attempt)
         for piece in islice(self.pieces(), count):
             writer.write(piece, Filler.MARKERS)
         writer.flush()
