@@ -52,7 +52,8 @@ def restore_partition_preserving(task: PreserveTask, *, ends: RestoreEnds) -> Re
     May run again after any crash. Raises as `restore_partition`, and `TransactionLost` when brokers ended what it left
     open.
     """
-    attempt = WriteAttempt(shared_router(ends.kafka), ends.store, ends.layout, task.partition.target)
+    router, target = shared_router(ends.kafka), task.partition.target
+    attempt = WriteAttempt(router, ends.store, ends.layout, target, start=task.target_start)
     with attempt.judged(), _Chain(task, ends, attempt) as chain:
         return chain.run()
 
@@ -107,6 +108,7 @@ class _Chain:
         self._catch_up()
         self._writer.flush()
         self._writer.check_end(self._plan.end)
+        self._attempt.check()
         if start > self._task.target_start:
             delete_before(self._router, self._target, start)
         self._put_map(start)

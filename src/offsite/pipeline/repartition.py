@@ -76,13 +76,17 @@ def repartition_topic(task: RepartitionTask, *, ends: RestoreEnds) -> tuple[Repa
     views = [SourceView(p, ends.store, read_committed=ends.read_committed) for p in task.repartition.sources]
     with ExitStack() as stack:
         lanes: dict[int, Lane] = {}
+        attempts: list[WriteAttempt] = []
         for target, start in task.target_starts:
-            attempt = WriteAttempt(router, ends.store, ends.layout, target)
+            attempt = WriteAttempt(router, ends.store, ends.layout, target, start=start)
+            attempts.append(attempt)
             stack.enter_context(attempt.judged())
             lanes[target.partition] = stack.enter_context(Lane(router, target, attempt, start=start))
         _fill(lanes, views, task.repartition)
         for lane in lanes.values():
             lane.finish()
+        for attempt in attempts:
+            attempt.check()
     return tuple(_receipt(lane, views) for lane in lanes.values())
 
 

@@ -32,14 +32,23 @@ _NOT_OURS = (TransactionLost, TargetNotEmpty, TargetDisturbed)
 
 
 class WriteAttempt:
-    """Begins with a number that nobody else has. Raises what store and broker raise."""
+    """Begins with a number that nobody else has. `start`: where the target ended before the restore. Raises what store
+    and broker raise."""
 
-    def __init__(
-        self, router: Router, store: Store, layout: RestoreLayout, target: TopicPartition, *, clock: Clock | None = None
+    def __init__(  # noqa: PLR0913  # where to write, what it is part of
+        self,
+        router: Router,
+        store: Store,
+        layout: RestoreLayout,
+        target: TopicPartition,
+        *,
+        start: int,
+        clock: Clock | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
         self._router = router
         self._target = target
+        self._start = start
         self._fence = PartitionFence(store=store, layout=layout, target=target)
         self.producer_id = restore_producer_id(store, layout, lambda: new_producer(router, self._clock).producer_id)
         self.number = self._fence.take(by=f"{socket.gethostname()}:{os.getpid()}")
@@ -83,9 +92,9 @@ class WriteAttempt:
         restore besides that of all attempts.
 
         `TargetDisturbed`: earlier attempts wrote it, so a topic that this restore made may be made again.
-        `TargetNotEmpty`: others did, and nothing of theirs must be touched.
+        `TargetNotEmpty`: others have written, there or before, and nothing of theirs must be touched.
         """
-        stranger = self._first_of_others(start, end, own | {self.producer_id})
+        stranger = self._first_of_others(self._start, end, own | {self.producer_id})
         if stranger is not None:
             return foreign_records(self._target, stranger)
         self._tell("fence", "two attempts wrote at the same time", start=start, end=end)
@@ -95,7 +104,7 @@ class WriteAttempt:
         )
 
     def _first_of_others(self, start: int, end: int, own: frozenset[int]) -> int | None:
-        """Where the first batch lies that none of `own` wrote; `start` when there is none at all."""
+        """Where the first batch lies that none of `own` wrote; `start` when there is no batch at all."""
         log_range = LogRange(topic=self._target.topic, partition=self._target.partition, start=start, end=end)
         seen = False
         for item in PartitionReader(self._router).read(log_range) if start < end else ():

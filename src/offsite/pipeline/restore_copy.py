@@ -71,7 +71,8 @@ def restore_partition(task: RestoreTask, *, ends: RestoreEnds) -> RestoreReceipt
     Raises `WriterFenced` when a newer attempt has begun, `TargetDisturbed` when an older one wrote after this one's
     beginning, `TargetNotEmpty` when the target holds what no attempt wrote, and what store and broker raise.
     """
-    attempt = WriteAttempt(shared_router(ends.kafka), ends.store, ends.layout, task.partition.target)
+    router, target = shared_router(ends.kafka), task.partition.target
+    attempt = WriteAttempt(router, ends.store, ends.layout, target, start=task.target_start)
     with attempt.judged(), _Chain(task, ends, attempt) as chain:
         return chain.run()
 
@@ -80,7 +81,7 @@ class _Chain:
     """The state of one restored partition: what is written, what is on its way, and the map of both."""
 
     def __init__(self, task: RestoreTask, ends: RestoreEnds, attempt: WriteAttempt) -> None:
-        self._task, self._plan = task, task.partition
+        self._task, self._plan, self._attempt = task, task.partition, attempt
         self._ends = ends
         router, target = shared_router(ends.kafka), task.partition.target
         self._view = SourceView(task.partition, ends.store, read_committed=ends.read_committed)
@@ -108,6 +109,7 @@ class _Chain:
                 self._put(dense)
         self._writer.flush()
         self._there.finish()
+        self._attempt.check()
         built = self._map.build(source_end=self._plan.end, target_end=self._next_target)
         self._ends.layout.put_map(self._ends.store, self._plan.source, built, making=self._task.making)
         return RestoreReceipt(

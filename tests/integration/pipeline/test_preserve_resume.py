@@ -89,7 +89,7 @@ class Preserving:
         """The first pieces; then nothing more, as if killed."""
         target = self.task.partition.target
         router = self.site.cluster.router
-        attempt = WriteAttempt(router, self.store, self.ends.layout, target)
+        attempt = WriteAttempt(router, self.store, self.ends.layout, target, start=0)
         writer = PreservingWriter(router, target, at=0, transactions=self.transactions(), attempt=attempt)
         for piece in islice(self.pieces(), count):
             writer.write(piece, Filler.MARKERS)
