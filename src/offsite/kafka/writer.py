@@ -102,6 +102,7 @@ class PartitionWriter:
         self._pending: deque[_Pending] = deque()
         self._sent = 0  # how many of the pending ones this connection has carried
         self._count = 0
+        self._start = -1  # anywhere
         self._next_offset = -1  # the log's end at first, then the end of what is acknowledged
         self._suspicion: OffsiteError | None = None
         self._lease = ExitStack()
@@ -128,6 +129,11 @@ class PartitionWriter:
         )
         self._drive(MAX_IN_FLIGHT - 1)
         return index
+
+    def starts_at(self, offset: int) -> None:
+        """Send nothing unless the log ends at `offset` right before the first batch: `KafkaProtocolError` then. It is
+        the last look that costs no request of its own."""
+        self._start = offset
 
     def flush(self) -> None:
         """Return when every batch is acknowledged by all in-sync replicas.
@@ -212,7 +218,7 @@ class PartitionWriter:
 
     def _send_unsent(self) -> Connection:
         if self._next_offset < 0:
-            self._next_offset = high_watermark(self._router, self._topic_partition)
+            self._next_offset = self._checked_start(high_watermark(self._router, self._topic_partition))
         if self._connection is None:
             self._connection = self._lease.enter_context(self._router.lease_leader(self._topic_partition))
             self._connection.check_version(Api.PRODUCE, VERSION)
@@ -223,6 +229,14 @@ class PartitionWriter:
             self._connection.send(Api.PRODUCE, VERSION, [pending.format.head(len(pending.batch)), pending.batch])
             self._sent += 1
         return self._connection
+
+    def _checked_start(self, end: int) -> int:
+        if self._start not in {-1, end}:
+            raise KafkaProtocolError(
+                f"{self._topic_partition} went from {self._start} to {end} since it was looked at: nothing was sent",
+                hint="stop whatever else writes to it, and run the same command again",
+            )
+        return end
 
     def _take_ack(self, answer: ProduceAnswer) -> None:
         self._sent -= 1

@@ -78,6 +78,7 @@ class Lane:
         else:
             batch = encode(renumber(records), codec=self._codec)
             self.bytes += len(batch)
+            self._writer.starts_at(self._there.end)
             self._sent.append(len(records))
             self._writer.send(batch)
 

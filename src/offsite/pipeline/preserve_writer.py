@@ -39,6 +39,7 @@ class PreservingWriter:
         self._open: dict[int, Slot] = {}
         self._sent: deque[int] = deque()
         self._sender: Producer | None = None
+        self._first = -1
         self._writer = PartitionWriter(
             router, target, on_ack=self._on_ack, producer=attempt.producer(), guard=attempt.guard
         )
@@ -113,6 +114,9 @@ class PreservingWriter:
         if producer is not self._sender:
             self.flush()
             self._sender = producer
+        if self._first < 0:
+            self._first = self.at
+            self._writer.starts_at(self._first)
         self._sent.append(self.at)
         self.at += records
         self._writer.send(batch, producer=producer)

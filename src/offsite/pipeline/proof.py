@@ -21,6 +21,7 @@ from offsite.log.filler import is_filler
 from offsite.log.range import LogRange
 from offsite.model.journal import decided
 from offsite.pipeline.lockstep import Comparison, Lockstep
+from offsite.pipeline.map_proof import MapProof, RestoredMaps
 from offsite.pipeline.restore_plan import PartitionRestore
 from offsite.pipeline.source_view import SourceView, VisibleBatch
 from offsite.pipeline.stored_log import stored_log
@@ -36,11 +37,13 @@ _RETENTION = "retention"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofEnds:
     """The two ends of a proof, as they travel to the workers. `exact`: the target must end where the backup ends, and
-    begin where it began; else what it has after that, or has deleted since, is left alone."""
+    begin where it began; else what it has after that, or has deleted since, is left alone. `maps`: those of a restore,
+    to be proven as well."""
 
     kafka: KafkaConfig
     store: Store
     exact: bool
+    maps: RestoredMaps | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,16 +150,25 @@ def _compare(task: ProofTask, ends: ProofEnds, read: Read) -> tuple[Comparison, 
     target = TargetView(
         read, task.target, read_committed=task.read_committed, whole_log=task.whole_log, ignored=task.holes
     )
+    expected, map_proof = _expected(task, ends), _map_proof(task, ends)
     with closing(target.batches()) as found:
         compared = Lockstep(
-            _seen(_expected(task, ends), task),
+            _seen(expected if map_proof is None else map_proof.passing(expected), task),
             _seen(found, task),
             offsets=task.offsets,
             exact=ends.exact or task.bounded,
             compacted=task.compacted,
             goes_on=task.goes_on,
         ).run()
-    return compared, tuple(target.holes)
+    difference = compared.difference or (None if map_proof is None else map_proof.difference)
+    return replace(compared, difference=difference), tuple(target.holes)
+
+
+def _map_proof(task: ProofTask, ends: ProofEnds) -> MapProof | None:
+    if ends.maps is None or not task.partition.segments:
+        return None
+    start = dict(ends.maps.starts).get(task.partition.target, task.target.start)
+    return MapProof(ends.maps.of(task.partition, ends.store), target_start=start, keeps_offsets=task.offsets)
 
 
 def _expired_to(holes: Sequence[Hole]) -> int:

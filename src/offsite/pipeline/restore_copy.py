@@ -128,6 +128,7 @@ class _Chain:
         if self._there.takes(dense.records, partial(_records, dense)):
             self._place(dense, self._next_target)
         else:
+            self._writer.starts_at(self._there.end)
             self._sent.append(dense)
             self._writer.send(dense.batch)
 

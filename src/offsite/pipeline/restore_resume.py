@@ -35,13 +35,14 @@ class AlreadyThere:
         self._target = target
         self._attempt = attempt
         self._at = self._start = start
-        self._end = settled_end_offset(router, target, start=start)
+        self.end = settled_end_offset(router, target, start=start)
+        """Where the target ended when it was looked at last: the first batch goes there."""
         self._last: deque[tuple[int, Records]] = deque(maxlen=COMPARED_BATCHES)
         self._passed = False
 
     @property
     def records(self) -> int:
-        return self._end - self._start
+        return self.end - self._start
 
     def takes(self, count: int, records: Records) -> bool:
         """Whether the chain's next batch, of `count` records, is there. Once it is not, no later one is.
@@ -50,9 +51,9 @@ class AlreadyThere:
         """
         if self._passed:
             return False
-        if self._at + count > self._end:
-            self._end = settled_end_offset(self._router, self._target, start=self._end)
-        if self._at + count <= self._end:
+        if self._at + count > self.end:
+            self.end = settled_end_offset(self._router, self._target, start=self.end)
+        if self._at + count <= self.end:
             self._last.append((self._at, records))
             self._at += count
             return True
@@ -64,12 +65,12 @@ class AlreadyThere:
         if self._passed:
             return
         self._passed = True
-        if self._at < self._end:
-            raise self._attempt.unexpected(self._at, end=self._end)
+        if self._at < self.end:
+            raise self._attempt.unexpected(self._at, end=self.end)
         if self._last:
             self._compare()
             why = "the target holds what an earlier attempt wrote"
-            decided("resume", why=why, topic=self._target.topic, partition=self._target.partition, start=self._end)
+            decided("resume", why=why, topic=self._target.topic, partition=self._target.partition, start=self.end)
 
     def elsewhere(self, found: int, expected: int) -> OffsiteError:
         """What an acknowledgement means whose base offset is `found` and not `expected`."""
@@ -79,7 +80,7 @@ class AlreadyThere:
         """Records that compaction took out meanwhile are no difference."""
         expected = dict(self._last)
         log_range = LogRange(
-            topic=self._target.topic, partition=self._target.partition, start=self._last[0][0], end=self._end
+            topic=self._target.topic, partition=self._target.partition, start=self._last[0][0], end=self.end
         )
         for item in PartitionReader(self._router).read(log_range):
             if not isinstance(item, Chunk):
@@ -87,7 +88,7 @@ class AlreadyThere:
             for header in item.batches:
                 records = expected.get(header.base_offset, list)()
                 if not holds_only(records, decode(header.view(item.data), header), start=header.base_offset):
-                    raise self._attempt.unexpected(header.base_offset, end=self._end)
+                    raise self._attempt.unexpected(header.base_offset, end=self.end)
 
 
 def holds_only(expected: Sequence[Record], found: Iterable[Record], *, start: int) -> bool:

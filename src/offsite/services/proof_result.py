@@ -12,7 +12,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """The first difference in one partition; `partition` is -1 when it concerns the whole topic. `kind`: `changed`,
-    `missing`, `extra`, `reordered` (see `Difference`), `topic` (there is none), `partitions` (another number),
+    `missing`, `extra`, `reordered`, `map` (see `Difference`), `topic` (there is none), `partitions` (another number),
     `truncated` (the log ends before the backup does), `bounds` (it does not start and end where it should) or `damaged`
     (one of the ends cannot be read for ever)."""
 

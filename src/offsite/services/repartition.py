@@ -20,7 +20,7 @@ from offsite.pipeline.repartition import (
 from offsite.pipeline.restore_copy import RestoreEnds
 from offsite.pipeline.restore_plan import Repartition
 from offsite.pipeline.runner import Done, Failed, OnProgress, Runner
-from offsite.repository.restore_record import RestoreRecord
+from offsite.repository.restore_record import RestoreRecord, RestoreTargets
 from offsite.services.restore_lease import HeldRestore
 from offsite.services.restore_remake import REMAKES_MAX, lost_topics, unmake
 from offsite.services.restore_targets import find_targets
@@ -48,15 +48,15 @@ def refuse_keyless(repartitions: Sequence[Repartition], *, ends: RestoreEnds, ru
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenRepartitions:
-    """`starts`: where each target partition of the restore began, those of topics that were made again included."""
+    """`targets` are the target topics as they were made last."""
 
-    starts: Mapping[TopicPartition, int]
+    targets: RestoreTargets
     receipts: Sequence[RepartitionReceipt]
 
 
 def write_repartitions(  # noqa: PLR0913  # what to write, where, and who does it
     repartitions: Sequence[Repartition],
-    starts: Mapping[TopicPartition, int],
+    targets: RestoreTargets,
     record: RestoreRecord,
     *,
     ends: RestoreEnds,
@@ -71,7 +71,7 @@ def write_repartitions(  # noqa: PLR0913  # what to write, where, and who does i
     """
     write = partial(repartition_topic, ends=ends)
     done: dict[RepartitionTask, _Outcome] = {}
-    missing = [task for each in repartitions for task in repartition_tasks(each, starts)]
+    missing = [task for each in repartitions for task in repartition_tasks(each, dict(targets.starts))]
     for remaining in range(REMAKES_MAX, -1, -1):
         if not missing:
             break
@@ -80,16 +80,16 @@ def write_repartitions(  # noqa: PLR0913  # what to write, where, and who does i
         lost = lost_topics(_failures(done), created=record.created)
         if not lost or not remaining:
             break
-        unmake(lost, starts, ends=ends, admin=admin, held=held)
+        unmake(lost, dict(targets.starts), ends=ends, admin=admin, held=held)
         create_topics(admin, record.settings)
         names = [target for _, target in record.topics]
-        starts = dict(find_targets(ends.store, ends.layout, admin, names, remade=lost).starts)
+        targets = find_targets(ends.store, ends.layout, admin, names, remade=lost)
         done = {task: outcome for task, outcome in done.items() if task.repartition.target not in lost}
         again = [each for each in repartitions if each.target in lost]
-        missing = [task for each in again for task in repartition_tasks(each, starts)]
+        missing = [task for each in again for task in repartition_tasks(each, dict(targets.starts))]
     _raise_failures(list(done), list(done.values()))
     receipts = [receipt for outcome in done.values() if isinstance(outcome, Done) for receipt in outcome.value]
-    return WrittenRepartitions(starts=starts, receipts=receipts)
+    return WrittenRepartitions(targets=targets, receipts=receipts)
 
 
 def _failures(done: Mapping[RepartitionTask, _Outcome]) -> list[tuple[TopicPartition, OffsiteError]]:

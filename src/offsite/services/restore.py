@@ -156,7 +156,7 @@ class _Work:
         )
         repartitions = write_repartitions(
             plan.repartitions,
-            chains.starts,
+            chains.targets,
             record,
             ends=self.ends,
             admin=self.admin,
@@ -166,14 +166,16 @@ class _Work:
         )
         restored = Restored(
             plan=with_preserved(plan, self.prepared.offsets),
-            starts=repartitions.starts,
+            starts=dict(repartitions.targets.starts),
+            makings=repartitions.targets.makings,
             read_committed=self.ends.read_committed,
             same_offsets=frozenset(record.preserved),
         )
         return restored, [*chains.receipts, *repartitions.receipts]
 
     def _prove(self, restored: Restored, on_proof: OnProgress | None) -> Proof:
-        ends = ProofEnds(kafka=self.ends.kafka, store=self.ends.store, exact=True)
+        maps = restored.maps(self.ends.layout)
+        ends = ProofEnds(kafka=self.ends.kafka, store=self.ends.store, exact=True, maps=maps)
         return prove_restore(
             restored, ends=ends, admin=self.admin, runner=self.runner, on_progress=self.held.watched(on_proof)
         )

@@ -20,7 +20,7 @@ from offsite.pipeline.restore_copy import RestoreEnds, RestoreReceipt
 from offsite.pipeline.restore_plan import RestorePlan
 from offsite.pipeline.restore_task import AnyRestoreTask, restore_any_partition
 from offsite.pipeline.runner import Done, Failed, OnProgress, Runner
-from offsite.repository.restore_record import RestoreRecord
+from offsite.repository.restore_record import RestoreRecord, RestoreTargets
 from offsite.services.offsets_mode import restore_tasks
 from offsite.services.restore_lease import HeldRestore
 from offsite.services.restore_remake import REMAKES_MAX, lost_topics, unmake
@@ -36,9 +36,9 @@ Outcome = Done[RestoreReceipt] | Failed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenChains:
-    """`starts`: where each target partition ended before the restore."""
+    """`targets` are the target topics as they were made last."""
 
-    starts: Mapping[TopicPartition, int]
+    targets: RestoreTargets
     receipts: Sequence[RestoreReceipt]
 
 
@@ -74,7 +74,7 @@ def write_chains(  # noqa: PLR0913  # what to write, where, and who does it
             break
         unmake(lost, [task.partition.target for task in tasks], ends=ends, admin=admin, held=held)
         outcomes = {target: outcome for target, outcome in outcomes.items() if target.topic not in lost}
-    return WrittenChains(starts=dict(targets.starts), receipts=_receipts(tasks, outcomes))
+    return WrittenChains(targets=targets, receipts=_receipts(tasks, outcomes))
 
 
 def _check_may_move_starts(admin: ClusterAdmin, tasks: Sequence[AnyRestoreTask]) -> None:

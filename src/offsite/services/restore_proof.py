@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import TopicPartition
+from offsite.pipeline.map_proof import RestoredMaps
 from offsite.pipeline.preserve_plan import TopicOffsets
 from offsite.pipeline.proof import ProofEnds
 from offsite.pipeline.restore_plan import RestorePlan
 from offsite.pipeline.runner import OnProgress, Runner
+from offsite.repository.restore_layout import RestoreLayout
 from offsite.repository.restore_outcome import RepartitionedTopic, RestoredPartition, RestoreOutcome
 from offsite.services.expected import expected_topics
 from offsite.services.proof import prove
-from offsite.services.proof_result import Proof
+from offsite.services.proof_result import Finding, Proof
 
 
 def with_preserved(plan: RestorePlan, offsets: Iterable[TopicOffsets]) -> RestorePlan:
@@ -26,13 +28,19 @@ def with_preserved(plan: RestorePlan, offsets: Iterable[TopicOffsets]) -> Restor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """What was written: all of `plan`, into target partitions that began at `starts`; `same_offsets` are the target
-    topics whose records have their source's offsets. `read_committed`: without what transactions aborted."""
+    """What was written: all of `plan`, into target partitions that began at `starts`; `makings` tells how often target
+    topics were made; `same_offsets` are those whose records have their source's offsets. `read_committed`: without what
+    transactions aborted."""
 
     plan: RestorePlan
     starts: Mapping[TopicPartition, int]
+    makings: tuple[tuple[str, int], ...]
     read_committed: bool
     same_offsets: frozenset[str]
+
+    def maps(self, layout: RestoreLayout) -> RestoredMaps:
+        """Those of what was written."""
+        return RestoredMaps(layout=layout, makings=self.makings, starts=tuple(self.starts.items()))
 
 
 def prove_restore(
@@ -43,14 +51,37 @@ def prove_restore(
     runner: Runner,
     on_progress: OnProgress | None = None,
 ) -> Proof:
-    """Read all of it back and compare. Raises what `prove` raises."""
+    """Read all of it back and compare, with its offset maps where `ends` names them. Nothing may have been added while
+    that was done. Raises what `prove` raises."""
+    written = admin.end_offsets(restored.starts)
     expected = expected_topics(
         restored.plan,
         starts=restored.starts,
         read_committed=restored.read_committed,
         same_offsets=restored.same_offsets,
     )
-    return prove(expected, ends=ends, admin=admin, runner=runner, on_progress=on_progress)
+    proof = prove(expected, ends=ends, admin=admin, runner=runner, on_progress=on_progress)
+    grown = tuple(_grown(restored, written, admin.end_offsets(restored.starts)))
+    return replace(proof, verified=False if grown else proof.verified, findings=(*proof.findings, *grown))
+
+
+def _grown(
+    restored: Restored, before: Mapping[TopicPartition, int], now: Mapping[TopicPartition, int]
+) -> Iterator[Finding]:
+    sources = {topic.target: topic.source.topic for topic in restored.plan.topics}
+    for each, end in before.items():
+        if now[each] != end:
+            yield Finding(
+                source=sources.get(each.topic, each.topic),
+                topic=each.topic,
+                partition=each.partition,
+                kind="extra",
+                fields=(),
+                source_offset=-1,
+                target_offset=end,
+                records=now[each] - end,
+                detail=f"it grew from offset {end} to {now[each]} while it was compared: others write to it",
+            )
 
 
 def restore_outcome(restored: Restored, *, records: int, size_bytes: int, proof: Proof | None) -> RestoreOutcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import signal
@@ -14,6 +15,7 @@ from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.model.rename import parse_renames
 from offsite.model.selection import parse_selection
+from offsite.pipeline import restore_attempt
 from offsite.pipeline.restore_attempt import WriteAttempt
 from offsite.pipeline.restore_copy import RestoreEnds
 from offsite.pipeline.restore_task import AnyRestoreTask, restore_any_partition
@@ -81,11 +83,12 @@ class PartitionRestored:
 
 
 class Writing:
-    """The partition written by a process of its own, which can be stopped and woken."""
+    """The partition written by a process of its own, which can be stopped and woken. Unless it `looks`, it never looks
+    into the repository after a pause: brokers alone can shut it out."""
 
-    def __init__(self, restore: PartitionRestored) -> None:
+    def __init__(self, restore: PartitionRestored, *, looks: bool = True) -> None:
         self._outcome, child = _PROCESSES.Pipe(duplex=False)
-        self._process = _PROCESSES.Process(target=_write, args=(restore.task, restore.ends, child), daemon=True)
+        self._process = _PROCESSES.Process(target=_write, args=(restore.task, restore.ends, child, looks), daemon=True)
         self._process.start()
         child.close()
         assert self._outcome.recv() == "begun"
@@ -116,7 +119,9 @@ class Writing:
             os.kill(self._process.pid, number)
 
 
-def _write(task: AnyRestoreTask, ends: RestoreEnds, outcome: Connection) -> None:
+def _write(task: AnyRestoreTask, ends: RestoreEnds, outcome: Connection, looks: bool) -> None:
+    if not looks:
+        restore_attempt.PAUSE_S = restore_attempt.CHECK_EVERY_S = math.inf
     outcome.send("begun")
     try:
         result: object = restore_any_partition(task, ends=ends).records

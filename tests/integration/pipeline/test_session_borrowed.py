@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors.exceptions.captured import install_exception_handler
 from pyspark.sql import SparkSession
 
-from offsite.model.errors import DamagedBatch, SparkFailed
+from offsite.model.errors import BadOption, DamagedBatch, SparkFailed
 from offsite.pipeline.runner import Done, Failed
 from offsite.pipeline.session import SparkRunner
 from tests import spark_tasks
@@ -53,6 +53,17 @@ def test_a_spark_of_our_own_after_theirs_still_tells_errors_apart(tmp_path: Path
         own.close()
     assert isinstance(outcomes[0], Failed)
     assert isinstance(outcomes[0].error, SparkFailed)
+
+
+def test_a_session_that_speculates_is_refused(session: SparkSession) -> None:
+    """Its settings are read when it starts: changing them on a running one is of no use, but to this test."""
+    context = session.sparkContext
+    context._conf.set("spark.speculation", "true")
+    try:
+        with pytest.raises(BadOption, match="speculation"):
+            SparkRunner(context=context).run([1], spark_tasks.double)
+    finally:
+        context._conf.set("spark.speculation", "false")
 
 
 def test_the_context_is_used_and_left_as_it_was(session: SparkSession) -> None:

@@ -1,0 +1,112 @@
+"""Who has a restore in hand: told to the second one, void when its process is gone or silent, lost when taken over."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from offsite.model.errors import RestoreRunning, RestoreTakenOver
+from offsite.repository.open_store import open_store
+from offsite.repository.process_identity import ProcessIdentity
+from offsite.repository.restore_layout import RestoreLayout
+from offsite.repository.restore_lease import TTL_S, LeaseTerms
+from offsite.repository.store import Store
+from tests.backups import new_backup
+
+MINE = ProcessIdentity.mine()
+ELSEWHERE = replace(MINE, host="elsewhere", pid="7", user="ann")
+
+
+class LaterStore:
+    """Its clock is `later_s` ahead of what its objects say."""
+
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+        self.later_s = 0.0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def now_ms(self) -> int:
+        return self._inner.now_ms() + round(self.later_s * 1000)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LaterStore:
+    return LaterStore(open_store(str(tmp_path / "repository")))
+
+
+@pytest.fixture
+def terms(store: LaterStore) -> LeaseTerms:
+    backup = new_backup(store)  # type: ignore[arg-type]
+    return LeaseTerms(store=store, layout=RestoreLayout(backup=backup.layout, restore="r"))  # type: ignore[arg-type]
+
+
+def test_a_second_one_is_told_who_has_it_and_how_to_go_on(terms: LeaseTerms) -> None:
+    terms.claim(ELSEWHERE, "a", take_over=False)
+    with pytest.raises(RestoreRunning, match="process 7 of ann on elsewhere") as refusal:
+        terms.claim(MINE, "b", take_over=False)
+    assert "--take-over" in refusal.value.hint
+    assert refusal.value.exit_code == 11
+
+
+def test_who_takes_over_has_it_and_the_first_one_learns_of_it(terms: LeaseTerms) -> None:
+    first = terms.claim(ELSEWHERE, "a", take_over=False)
+    terms.beat(first)
+    second = terms.claim(MINE, "b", take_over=True)
+    assert second.term == first.term + 1
+    terms.check(second)
+    with pytest.raises(RestoreTakenOver, match="this process has stopped"):
+        terms.beat(first)
+    with pytest.raises(RestoreRunning):
+        terms.claim(ELSEWHERE, "c", take_over=False)
+
+
+def test_who_is_silent_for_too_long_is_not_waited_for(terms: LeaseTerms, store: LaterStore) -> None:
+    terms.claim(ELSEWHERE, "a", take_over=False)
+    store.later_s = TTL_S - 5
+    with pytest.raises(RestoreRunning):
+        terms.claim(MINE, "b", take_over=False)
+    store.later_s = TTL_S + 5
+    assert terms.claim(MINE, "b", take_over=False).term == 2
+
+
+def test_an_ended_term_is_free_at_once(terms: LeaseTerms) -> None:
+    terms.end(terms.claim(ELSEWHERE, "a", take_over=False))
+    assert terms.holder(asking=MINE) is None
+    assert terms.claim(MINE, "b", take_over=False).term == 2
+
+
+def test_a_process_of_this_machine_that_is_gone_holds_nothing(terms: LeaseTerms) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        there = replace(MINE, pid=str(process.pid), started=started(process.pid))
+        terms.claim(there, "a", take_over=False)
+        with pytest.raises(RestoreRunning):
+            terms.claim(MINE, "b", take_over=False)
+    assert terms.claim(MINE, "b", take_over=False).term == 2
+
+
+def test_a_number_that_another_process_has_now_is_no_sign_of_life() -> None:
+    assert replace(MINE, started="1").is_gone(seen_from=MINE)
+    assert not MINE.is_gone(seen_from=MINE)
+
+
+@pytest.mark.parametrize("field", ["host", "boot", "namespace"])
+def test_what_cannot_be_seen_from_here_is_never_said_to_be_gone(field: str) -> None:
+    gone = replace(MINE, pid="4194305", started="1")
+    assert gone.is_gone(seen_from=MINE)
+    assert not replace(gone, **{field: "another"}).is_gone(seen_from=MINE)
+
+
+def started(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+
+
+def test_this_process_is_described_as_the_system_knows_it() -> None:
+    assert (MINE.pid, MINE.started) == (str(os.getpid()), started(os.getpid()))
+    assert ProcessIdentity.of(MINE.fields) == MINE
