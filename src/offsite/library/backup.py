@@ -74,14 +74,15 @@ class Backup:
         bootstrap: str | None = None,
         kafka_config: Path | None = None,
         verify: bool = True,
+        take_over: bool = False,
         on_progress: OnProgress | None = None,
         **words: Unpack[RestoreWords],
     ) -> RestoreResult:
         """Restore topics into empty or new ones, as `offsite restore run --yes` does: the same words, `rename=["a=b"]`
         for `--rename a=b`. After a crash the same call continues. `verify`: read everything back and compare; a
-        difference is in the result.
+        difference is in the result. `take_over`: also while another process does it, which is shut out.
 
-        Raises `RestoreRefused` before anything is touched, `PartitionsFailed`, `NoSuchRestorePoint` …
+        Raises `RestoreRefused` before anything is touched, `RestoreRunning`, `PartitionsFailed`, `NoSuchRestorePoint` …
         """
         from offsite.services.cluster import connect
         from offsite.services.restore import run_restore
@@ -95,6 +96,7 @@ class Backup:
                 kafka=cluster.config,
                 runner=runner,
                 verify=verify,
+                take_over=take_over,
                 on_progress=on_progress,
             )
 

@@ -1,7 +1,7 @@
 """Whether a stored offset map is that of what was written: looked up at every batch while both ends are compared.
 
-The comparison says that the n-th record of the source is the n-th of the target; so the map must send the first record
-of each source batch to where as many records of the target come before it. Reads nothing but the map itself.
+The comparison says that the n-th record of the source is the n-th of the target; so the map must send the first and the
+last record of each source batch to where as many records of the target come before them. Reads nothing but the map.
 """
 
 from __future__ import annotations
@@ -54,24 +54,27 @@ class MapProof:
     def _look_up(self, batch: VisibleBatch) -> None:
         if self._map is None or self.difference is not None:
             return
-        first, count = _visible(batch)
+        first, last, count = _visible(batch)
         if count:
-            expected = first if self._keeps_offsets else self._at
-            if self._map.lookup(first).target != expected:
-                self._note("the offset map sends it elsewhere", first, expected)
+            target = first if self._keeps_offsets else self._at
             self._at += count
+            # Compaction keeps the last offset of a batch when it takes the record: then what follows is found.
+            after = self._map.lookup(last)
+            past = (last if self._keeps_offsets else self._at - 1) + (after.match != "exact")
+            if (self._map.lookup(first).target, after.target) != (target, past):
+                self._note("the offset map sends it elsewhere", first, target)
 
     def _note(self, detail: str, source_offset: int, target_offset: int) -> None:
         self.difference = self.difference or _wrong(detail, source_offset, target_offset)
 
 
-def _visible(batch: VisibleBatch) -> tuple[int, int]:
-    """First offset and number of the records that count. Where there is no record at a base offset the next one is
-    found, by the map as well."""
+def _visible(batch: VisibleBatch) -> tuple[int, int, int]:
+    """First and last offset and number of the records that count. Where there is no record at a base offset the next
+    one is found, by the map as well."""
     if batch.cutoff.takes_all(batch.header):
-        return batch.header.base_offset, batch.header.record_count
+        return batch.header.base_offset, batch.header.last_offset, batch.header.record_count
     records = batch.records()
-    return (records[0].offset, len(records)) if records else (0, 0)
+    return (records[0].offset, records[-1].offset, len(records)) if records else (0, 0, 0)
 
 
 def _wrong(detail: str, source_offset: int, target_offset: int) -> Difference:

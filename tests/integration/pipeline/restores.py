@@ -99,9 +99,6 @@ class Writing:
     def wake(self) -> None:
         self._signal(signal.SIGCONT)
 
-    def has_ended(self) -> bool:
-        return self._outcome.poll()
-
     def outcome(self) -> object:
         """How many records there are, or the error; waits for it."""
         assert self._outcome.poll(LIMIT_S), "the process does not end"

@@ -64,7 +64,7 @@ def test_what_was_stopped_and_wakes_appends_nothing(
     alone = PartitionRestored(site, topic, offsets)
     began_s = time.monotonic()
     records = alone.run()
-    took_s, expected = time.monotonic() - began_s, alone.log()
+    took_s, expected, end = time.monotonic() - began_s, alone.log(), site.cluster.end(alone.target)
     tally = {"ended before": 0, "fenced": 0, "found out": 0}
     for number in range(count):
         restore = PartitionRestored(site, topic, offsets)
@@ -72,7 +72,7 @@ def test_what_was_stopped_and_wakes_appends_nothing(
         try:
             time.sleep(chance.uniform(0, took_s))
             first.stop()
-            was_done, early = first.has_ended(), number % EARLY == EARLY - 1
+            had_written, early = site.cluster.end(restore.target) == end, number % EARLY == EARLY - 1
             if early:
                 found_out = woken_meanwhile(restore, first, chance.uniform(0, took_s), expected)
             else:
@@ -81,7 +81,7 @@ def test_what_was_stopped_and_wakes_appends_nothing(
                 assert restore.log() == expected
                 first.wake()
             ended = first.outcome()
-            assert was_done or early or isinstance(ended, WriterFenced), ended
+            assert had_written or early or isinstance(ended, WriterFenced), ended
             assert isinstance(ended, int | WriterFenced), ended
             tally["fenced" if isinstance(ended, WriterFenced) else "ended before"] += 1
             tally["found out"] += found_out

@@ -1,0 +1,69 @@
+"""Offset maps when the target of an unfinished restore is deleted and made anew: those of before never count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from offsite.kafka.topic_changes import NewTopic
+from offsite.log.range import TopicPartition
+from offsite.model.rename import parse_renames
+from offsite.model.selection import parse_selection
+from offsite.pipeline.runner import OnProgress
+from offsite.repository.open_store import open_store
+from offsite.repository.repository import Repository
+from offsite.sandbox import SandboxInfo
+from offsite.services.planned_restore import prepare_restore
+from offsite.services.restore import RestoreResult, run_restore
+from offsite.services.restore_request import RestoreRequest
+from offsite.services.restored_offsets import map_offset
+from tests.faulty_store import Crash
+from tests.inline_runner import InlineRunner, ResultT, TaskT
+from tests.integration.e2e.site import Site, new_name
+from tests.integration.kafka.cluster import Cluster
+from tests.integration.pipeline.test_restore_fence import messages
+
+RECORDS, BEGINS_AT = 40, 30
+
+
+class DyingBeforeTheProof(InlineRunner):
+    def run(
+        self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
+    ) -> list[ResultT]:
+        raise Crash
+
+
+@pytest.fixture
+def site(broker: SandboxInfo, tmp_path: Path) -> Site:
+    return Site(Cluster(broker.bootstrap), Repository.init(open_store(str(tmp_path / "repository"))), InlineRunner())
+
+
+def restore(site: Site, topic: str, target: str, runner: InlineRunner) -> RestoreResult:
+    request = RestoreRequest(
+        selection=parse_selection([topic]), renames=parse_renames([f"{topic}={target}"]), offsets="translate"
+    )
+    prepared = prepare_restore(site.backup, site.cluster.admin, request)
+    return run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=runner)
+
+
+def test_a_map_of_a_target_that_began_elsewhere_does_not_survive_it(site: Site) -> None:
+    topic, target = site.make_topic(), new_name("target")
+    site.produce(topic, messages(0, RECORDS))
+    site.back_up(topic)
+    site.cluster.admin.create_topics([NewTopic(name=target, partitions=1)])
+    site.produce(target, messages(0, BEGINS_AT))
+    site.delete_before(target, BEGINS_AT)
+    with pytest.raises(Crash):
+        restore(site, topic, target, DyingBeforeTheProof())
+    assert site.cluster.end(target) == BEGINS_AT + RECORDS
+    site.cluster.admin.delete_topics([target])
+    site.cluster.admin.create_topics([NewTopic(name=target, partitions=1)])
+    result = restore(site, topic, target, InlineRunner())
+    assert (result.resumed, result.verified, site.cluster.end(target)) == (True, True, RECORDS)
+    answers = [
+        map_offset(site.backup, result.restore, TopicPartition(topic=topic, partition=0), offset).target_offset
+        for offset in (0, 17, RECORDS)
+    ]
+    assert answers == [0, 17, RECORDS]
