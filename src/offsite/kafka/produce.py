@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offsite.kafka.wire import Decoder, Encoder, bounded_throttle_ms
 from offsite.log.range import TopicPartition
+from offsite.model.errors import LeaderUnavailable
 
 VERSION = 8  # Kafka 2.4; the last one without the compact encoding, the first one that says what is wrong with a record
 _ALL_IN_SYNC = -1
@@ -27,42 +28,52 @@ class ProduceAnswer:
 
 class ProduceFormat:
     """Everything in front of the batch but its length stays the same, and is made once; so does where an answer that
-    reports no trouble has its fields."""
+    reports no trouble has its fields, and what stands before them."""
 
     def __init__(self, topic_partition: TopicPartition, *, transactional_id: str | None, timeout_ms: int) -> None:
         out = Encoder().string(transactional_id).i16(_ALL_IN_SYNC).i32(timeout_ms)
-        out.i32(1).string(topic_partition.topic).i32(1).i32(topic_partition.partition)
-        self._head = out.done()
-        self._result = _COUNT.size + 2 + len(topic_partition.topic.encode()) + _COUNT.size + _COUNT.size
+        self._place = Encoder().i32(1).string(topic_partition.topic).i32(1).i32(topic_partition.partition).done()
+        self._head = out.done() + self._place
+        self._topic_partition = topic_partition
 
     def head(self, batch_bytes: int) -> bytes:
         """What goes before a batch of that size."""
         return self._head + _COUNT.pack(batch_bytes)
 
     def decode(self, data: memoryview) -> ProduceAnswer:
-        """Raises `struct.error` or `IndexError` on an answer that is not one."""
-        if len(data) == self._result + _PLAIN_RESULT.size:
-            error_code, base_offset, throttle_ms = _PLAIN_RESULT.unpack_from(data, self._result)
+        """Raises `struct.error` or `IndexError` on an answer that is not one, and `LeaderUnavailable` on one that
+        leaves our partition out: then nothing was acknowledged, and the batch may be sent again."""
+        result = len(self._place)
+        if len(data) == result + _PLAIN_RESULT.size and data[:result] == self._place:
+            error_code, base_offset, throttle_ms = _PLAIN_RESULT.unpack_from(data, result)
             return ProduceAnswer(
                 error_code=error_code, base_offset=base_offset, throttle_ms=bounded_throttle_ms(throttle_ms), detail=""
             )
-        return _decode_detailed(data)
+        return self._decode_detailed(Decoder(data))
+
+    def _decode_detailed(self, answer: Decoder) -> ProduceAnswer:
+        found = {key: told for topic in answer.array(_topic) for key, told in topic}
+        throttle_ms = answer.throttle_ms()
+        answer.done()
+        told = found.get(self._topic_partition)
+        if told is None:
+            raise LeaderUnavailable(f"the answer to a batch for {self._topic_partition} leaves the partition out")
+        return replace(told, throttle_ms=throttle_ms)
 
 
-def _decode_detailed(data: memoryview) -> ProduceAnswer:
-    answer = Decoder(data)
-    answer.count()
-    answer.string()
-    answer.count()
-    answer.i32()  # partition
+def _topic(answer: Decoder) -> list[tuple[TopicPartition, ProduceAnswer]]:
+    name = answer.string()
+    return answer.array(lambda each: _partition(each, name))
+
+
+def _partition(answer: Decoder, topic: str) -> tuple[TopicPartition, ProduceAnswer]:
+    key = TopicPartition(topic=topic, partition=answer.i32())
     error_code, base_offset = answer.i16(), answer.i64()
     answer.i64()  # log append time
     answer.i64()  # log start
     record_errors = answer.array(_record_error)
-    message = answer.string()
-    throttle_ms = answer.throttle_ms()
-    detail = "; ".join(text for text in [message, *record_errors] if text)
-    return ProduceAnswer(error_code=error_code, base_offset=base_offset, throttle_ms=throttle_ms, detail=detail)
+    detail = "; ".join(text for text in [answer.string(), *record_errors] if text)
+    return key, ProduceAnswer(error_code=error_code, base_offset=base_offset, throttle_ms=0, detail=detail)
 
 
 def _record_error(answer: Decoder) -> str:

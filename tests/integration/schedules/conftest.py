@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -22,13 +21,3 @@ def world(broker: SandboxInfo) -> World:
 def brokers(broker: SandboxInfo) -> Iterator[MisbehavingBrokers]:
     with MisbehavingBrokers(broker.bootstrap, fetch_bytes=FETCH_BYTES) as brokers:
         yield brokers
-
-
-@pytest.fixture
-def soak_rounds() -> int:
-    return int(os.environ.get("OFFSITE_SOAK_ROUNDS", "1000"))
-
-
-@pytest.fixture
-def first_seed() -> int:
-    return int(os.environ.get("OFFSITE_SOAK_SEED", "0"))

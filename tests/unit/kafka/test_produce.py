@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import struct
 
+import pytest
+
 from offsite.kafka.produce import ProduceFormat
 from offsite.kafka.producer import Producer
-from offsite.kafka.wire import Encoder
+from offsite.kafka.wire import UNREADABLE, Encoder
 from offsite.log.range import TopicPartition
+from offsite.model.errors import LeaderUnavailable
 
 
 def format_() -> ProduceFormat:
@@ -42,6 +45,20 @@ def test_an_error_without_words_is_read() -> None:
 def test_what_the_broker_says_of_a_record_is_kept() -> None:
     found = format_().decode(answer(87, -1, errors=["too old"], message="refused"))
     assert (found.error_code, found.detail) == (87, "refused; record 0: too old")
+
+
+def test_an_answer_about_another_partition_acknowledges_nothing() -> None:
+    elsewhere = TopicPartition(topic="orders", partition=4)
+    with pytest.raises(LeaderUnavailable, match="orders/4"):
+        ProduceFormat(elsewhere, transactional_id=None, timeout_ms=1).decode(answer(0, 1234))
+    for nothing in (Encoder().i32(0).i32(9), Encoder().i32(1).string("orders").i32(0).i32(9)):
+        with pytest.raises(LeaderUnavailable, match="orders/3"):
+            format_().decode(memoryview(nothing.done()))
+
+
+def test_noise_of_the_right_length_is_no_acknowledgement() -> None:
+    with pytest.raises(UNREADABLE):
+        format_().decode(memoryview(bytes(4) + b"\xff" * (len(answer(0, 1234)) - 4)))
 
 
 def test_sequence_numbers_wrap_at_two_to_the_31() -> None:
