@@ -21,7 +21,7 @@ import typer
 
 from offsite.cli.log_file import LogFile
 from offsite.cli.output import note
-from offsite.model.errors import BadOption, OffsiteError
+from offsite.model.errors import BadOption, OffsiteError, UserError
 from offsite.model.journal import failed, noted, printable
 from offsite.model.time import format_time
 from offsite.model.trace import safe_line, safe_trace
@@ -106,7 +106,8 @@ def _told(command: str) -> Iterator[None]:
         noted("ended", exit_code=end.exit_code, took_s=time.monotonic() - began_s)
         raise
     except OffsiteError as error:
-        failed("ended", exit_code=error.exit_code, error=error.id, why=error.message, trace=safe_trace(error))
+        trace = "" if isinstance(error, UserError) else safe_trace(error)  # a wrong option is nowhere in the code
+        failed("ended", exit_code=error.exit_code, error=error.id, why=error.message, trace=trace)
         raise
     except BaseException as error:
         failed("ended", why=safe_line(error), trace=safe_trace(error))
