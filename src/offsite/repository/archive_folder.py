@@ -31,7 +31,7 @@ class ArchiveFolder:
         return str(self.root)
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        return self._store.list(prefix)
+        return self._store.list(prefix) if self.root.exists() else iter(())  # the first write makes it
 
     def get(self, key: str) -> bytes | None:
         return self._store.get(key)
