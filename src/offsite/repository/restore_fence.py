@@ -59,9 +59,10 @@ class PartitionFence:
 def restore_producer_id(store: Store, layout: RestoreLayout, new: Callable[[], int]) -> int:
     """The producer id that belongs to this restore; `new` gets one from the cluster where there is none yet."""
     key = layout.producer_key
-    if store.get(key) is None:
-        store.put_if_absent(key, encode_canonical({"format": FORMAT, "producer_id": new()}))
     data = store.get(key)
+    if data is None:
+        store.put_if_absent(key, encode_canonical({"format": FORMAT, "producer_id": new()}))
+        data = store.get(key)  # another may have been quicker
     if data is None:
         raise DamagedObject(f"{key} was written and is not there", hint="run the same command again")
     return parse_json_object(data, source=key, damaged=DamagedObject).integer("producer_id")
