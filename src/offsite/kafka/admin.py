@@ -5,7 +5,8 @@ Requests are batched per broker: thousands of partitions cost as many round trip
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from offsite.kafka.acls import create_acls_request, describe_acls_request
@@ -35,12 +36,20 @@ from offsite.kafka.topic_config import broker_configs_request, topic_configs_req
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.cluster_settings import Acl, ClientQuota, ScramUser
-from offsite.model.errors import Denied, KafkaTimeout, KafkaTooOld, KafkaUnavailable, LeaderUnavailable
+from offsite.model.errors import (
+    Denied,
+    KafkaTimeout,
+    KafkaTooOld,
+    KafkaUnavailable,
+    KafkaUnreachable,
+    LeaderUnavailable,
+)
 from offsite.model.journal import decided
 
 T = TypeVar("T")
 
 _TOPIC_CHANGE_MAX_S = 30.0  # for brokers to hear of a new or deleted topic from the controller
+_DEAD_BROKER_MAX_S = 30.0  # until a cluster has given a dead broker up: 9 s with KRaft, 18 s with ZooKeeper
 _CONFIG_TOPICS_MAX = 200  # per request: each topic answers with some 40 settings
 
 
@@ -76,8 +85,12 @@ class ClusterAdmin:
 
     def broker_configs(self) -> Sequence[Mapping[str, str]]:
         """The settings of each broker, defaults included; what is secret, or not set, is absent."""
-        requests = {node_id: broker_configs_request(node_id) for node_id in self.cluster().brokers}
-        return [configs for found in self._router.call_each(requests).values() for configs in found.values()]
+
+        def ask() -> Sequence[Mapping[str, str]]:
+            requests = {node_id: broker_configs_request(node_id) for node_id in self.cluster().brokers}
+            return [configs for found in self._router.call_each(requests).values() for configs in found.values()]
+
+        return self._patiently(ask)
 
     def bounds(self, partitions: Iterable[TopicPartition]) -> FoundBounds:
         """Log starts and high watermarks with the leader epochs they were told in; the sick partitions apart."""
@@ -173,13 +186,13 @@ class ClusterAdmin:
             create_topics_request(part, timeout_ms=self._timeout_ms, validate_only=True)
             for part in portions(topics, _records)
         )
-        outcomes = (outcome for request in requests for outcome in self._ask_controller(request))
+        outcomes = [each for request in requests for each in self._patiently(partial(self._ask_controller, request))]
         return {outcome.name: outcome for outcome in outcomes if outcome.error_code}
 
     def alter_topic_configs(self, changes: Mapping[str, Mapping[str, str | None]]) -> None:
         """Topic → setting → new value, None for the cluster's default. Raises `BadOption`, `NoSuchTopic`."""
         for part in portions(changes.items(), lambda change: len(change[1])):
-            self._change(alter_topic_configs_request(dict(part)), "configuring")
+            self._patiently(partial(self._change, alter_topic_configs_request(dict(part)), "configuring"))
 
     def delete_topics(self, names: Sequence[str]) -> None:
         """Delete all of them, and return when they can be made anew. Raises `NoSuchTopic`."""
@@ -200,6 +213,15 @@ class ClusterAdmin:
     @property
     def _timeout_ms(self) -> int:
         return self._router.config.request_timeout_ms // 2
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """For what may be repeated: a broker that died is still listed until the cluster has given it up."""
+        backoff = Backoff(self._clock, limit_s=_DEAD_BROKER_MAX_S)
+        while True:
+            try:
+                return ask()
+            except (KafkaUnreachable, KafkaTimeout, LeaderUnavailable) as error:
+                backoff.wait(error)
 
     def _change(self, request: Request[Sequence[TopicOutcome]], doing: str) -> None:
         for outcome in self._ask_controller(request):

@@ -92,6 +92,15 @@ class Trial:
         assert not result.holes, result.holes
         return result
 
+    def refused_backup(self, topic: str) -> str:
+        """What a run says that cannot go on with the topic; empty if it says nothing."""
+        try:
+            result = self._back_up(topic)
+        except OffsiteError as refusal:
+            return refusal.message
+        named = [*result.holes, *result.failed]
+        return ", ".join(f"{each.topic}/{each.partition}" for each in named)
+
     def restore(self, topic: str, target: str, *, offsets: str) -> RestoreResult:
         """Runs until one says that it is verified."""
         request = RestoreRequest(
@@ -152,7 +161,7 @@ class Trial:
                 self.refusals.append(refusal)
                 if attempt + 1 == RUNS_MAX:
                     raise
-                time.sleep(1)  # as a person would
+                time.sleep(2**attempt)  # as a person would
                 continue
             if until(result):
                 return result
