@@ -57,7 +57,7 @@ def secure_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBr
 @pytest.fixture(scope="session")
 def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """A cluster whose brokers may be killed, frozen and started again one by one; who does so mends it again."""
-    with running(tmp_path_factory.mktemp("three-brokers"), Settings(brokers=3, heap_mib=256)) as (sandbox, _):
+    with running(tmp_path_factory.mktemp("three-brokers"), Settings(brokers=3)) as (sandbox, _):
         yield sandbox
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,8 +32,6 @@ KafkaVersion = Annotated[
     typer.Option("--kafka-version", help="2.7.2, 2.8.2, 3.9.1, 4.1.1 or 4.2.0 [default: as before, or 4.1.1]."),
 ]
 
-CLUSTER_HEAP_MIB = 256
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxReport:
@@ -59,8 +57,6 @@ def start(
     from offsite.sandbox import Sandbox, Settings
 
     settings = Settings(brokers=brokers, kafka_version=kafka_version, long_run=True)
-    if brokers and brokers > 1:
-        settings = replace(settings, heap_mib=CLUSTER_HEAP_MIB)
     emit(_running(Sandbox(directory).start(port=port, settings=settings, progress=note)), output=output, render=_render)
 
 

@@ -20,7 +20,7 @@ from offsite.sandbox.state import State, write_state
 from offsite.sandbox.storage import Identity, format_storage
 from offsite.sandbox.versions import known_version
 
-KEEPER_HEAP_MIB = 256
+ALONE_HEAP_MIB, NODE_HEAP_MIB = 512, 256
 LAST_LINES = 12
 
 _BROKER_MAIN, _ZOOKEEPER_MAIN = "kafka.Kafka", "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -109,15 +109,19 @@ class Launch:
         return tuple(self.jvm.command(main, [str(config)], flags=self._jvm_flags()))
 
     def _jvm_flags(self) -> tuple[str, ...]:
-        heap_mib = self.settings.heap_mib if self.node.serves_clients else KEEPER_HEAP_MIB
         return (
             *(LONG_RUN if self.settings.long_run else QUICK_START),
             *archive_flags(self.jvm, self.node.folder, leave=self.node.node_id == 1),
-            f"-Xmx{heap_mib}m",
+            f"-Xmx{self._heap_mib()}m",
             f"-XX:ErrorFile={self.node.folder}/hs_err_%p.log",
             *known_version(self.jvm.version).jvm_flags,
             *self._log_flags(),
         )
+
+    def _heap_mib(self) -> int:
+        if self.node.role is Role.ALONE:
+            return self.settings.heap_mib or ALONE_HEAP_MIB
+        return (self.node.serves_clients and self.settings.heap_mib) or NODE_HEAP_MIB
 
     def _log_flags(self) -> tuple[str, ...]:
         if not known_version(self.jvm.version).logs_through_log4j_1:

@@ -64,13 +64,14 @@ class Settings:
 
     `long_run` trades start-up for speed: the JVM's full compiler makes a warm broker take records half as fast again.
     `brokers` and `kafka_version`: None for what the folder was before, or one broker of `versions.KAFKA_VERSION`.
-    `heap_mib` is each broker's. With several, topics have up to three replicas, of which `min_insync` must answer.
+    `heap_mib` is each broker's; None: 512 for one alone, 256 for each of several. With several, topics have up to three
+    replicas, of which `min_insync` must answer.
     """
 
     brokers: int | None = None
     kafka_version: str | None = None
     min_insync: int = 1
-    heap_mib: int = 512
+    heap_mib: int | None = None
     long_run: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
     security: Security | None = None

@@ -7,7 +7,6 @@ import random
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from offsite.kafka.config import KafkaConfig, parse_bootstrap
 from offsite.sandbox import Sandbox
 from tests.integration.cluster.faults import all_in_sync, broker_frozen, broker_killed
 from tests.integration.cluster.trial import Trial
@@ -16,13 +15,6 @@ from tests.integration.kafka.cluster import Cluster, wait_until
 
 ANSWER_LIMIT_S = 30
 KEPT, LOST, NEW = ([f"{word} {number}".encode() for number in range(60)] for word in ("kept", "lost", "new"))
-
-
-def near(trial: Trial, number: int) -> None:
-    """From now on offsite reads from the rack of that broker."""
-    address = parse_bootstrap(trial.cluster.bootstrap)
-    config = KafkaConfig(bootstrap=address, rack_id=f"rack-{number}")
-    trial.cluster = Cluster(trial.cluster.bootstrap, config)
 
 
 def topic_on(cluster: Cluster, *replicas: int, **configs: str) -> str:
@@ -40,21 +32,12 @@ def leader(cluster: Cluster, topic: str) -> int:
     return found[0].leader if found else -1
 
 
-def test_a_follower_gives_the_same_as_its_leader(trial: Trial) -> None:
-    near(trial, 2)
-    made = trial.produced(random.Random(7))
-    trial.back_up(made.topic)
-    target = new_name(made.topic)
-    trial.restore(made.topic, target, offsets="translate")
-    trial.assert_whole(made, trial.read(target))
-
-
 @pytest.mark.soak
 @pytest.mark.parametrize("fault", [broker_killed, broker_frozen])
 @pytest.mark.parametrize("seed", range(5))
 def test_a_follower_that_dies_or_freezes_loses_nothing(trial: Trial, fault: object, seed: int) -> None:
     rng = random.Random(seed)
-    near(trial, rng.randint(1, 3))
+    trial.read_near(rng.randint(1, 3))
     made = trial.produced(rng)
     with trial.under(fault, rng):  # type: ignore[arg-type]
         trial.back_up(made.topic)

@@ -24,7 +24,8 @@ FAULTS_A_ROUND = 3
 
 def round_trip(trial: Trial, fault: Fault, seed: int) -> None:
     rng = random.Random(seed)
-    made = trial.produced(rng)
+    many = {"transactions": 40, "batch": 30} if fault is coordinators_moving else {}
+    made = trial.produced(rng, **many)
     with trial.under(fault, rng):
         trial.back_up(made.topic)
     for offsets in ("translate", "preserve"):
@@ -52,6 +53,15 @@ def test_nothing_is_lost_or_doubled_over_brokers_that_die(trial: Trial) -> None:
 
 def test_nothing_is_lost_or_doubled_while_leaders_move(trial: Trial) -> None:
     export(trial, leaders_moving, seed=1)
+
+
+def test_a_follower_gives_the_same_as_its_leader(trial: Trial) -> None:
+    trial.read_near(2)
+    made = trial.produced(random.Random(7))
+    trial.back_up(made.topic)
+    target = new_name(made.topic)
+    trial.restore(made.topic, target, offsets="translate")
+    trial.assert_whole(made, trial.read(target))
 
 
 @pytest.mark.soak

@@ -5,6 +5,7 @@ other. Offsite's own words count for nothing here, but for this: what it says it
 from __future__ import annotations
 
 import json
+import logging
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Producer
 
 from offsite.archives.formats import WriteOptions
+from offsite.kafka.config import KafkaConfig, parse_bootstrap
 from offsite.model.errors import OffsiteError
 from offsite.model.rename import parse_renames
 from offsite.model.selection import parse_selection
@@ -41,6 +43,8 @@ RUNS_MAX = 4
 """How often a person repeats a command that says it was held up: the fault is over by the second time."""
 T = TypeVar("T")
 
+_log = logging.getLogger(__name__)
+
 Row = tuple[bytes | None, bytes | None, int]
 """Key, value, timestamp."""
 
@@ -56,14 +60,19 @@ class Produced:
 
 @dataclass(slots=True, kw_only=True)
 class Trial:
-    """`refusals` are what offsite said when it had to be run again."""
+    """What has to be run again is in the log (`--log-cli-level=WARNING`)."""
 
     sandbox: Sandbox
     cluster: Cluster
     repository: Repository
     runner: Runner
     folder: Path
-    refusals: list[OffsiteError] = field(default_factory=list)
+
+    def read_near(self, number: int) -> None:
+        """From now on offsite reads from the rack of that broker."""
+        bootstrap = self.cluster.bootstrap
+        config = KafkaConfig(bootstrap=parse_bootstrap(bootstrap), rack_id=f"rack-{number}")
+        self.cluster = Cluster(bootstrap, config)
 
     def under(self, fault: Fault, rng: random.Random) -> AbstractContextManager[None]:
         """The fault for as long as the `with`; `healed` waits for the end of its traces."""
@@ -158,13 +167,14 @@ class Trial:
             try:
                 result = run()
             except OffsiteError as refusal:
-                self.refusals.append(refusal)
+                _log.warning("to be run again: %s %s", refusal.id, refusal.message)
                 if attempt + 1 == RUNS_MAX:
                     raise
                 time.sleep(2**attempt)  # as a person would
                 continue
             if until(result):
                 return result
+            _log.warning("to be run again: %s", result)
         raise AssertionError(f"not done after {RUNS_MAX} runs: {result}")
 
 

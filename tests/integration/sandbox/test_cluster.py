@@ -83,7 +83,7 @@ def test_an_unknown_version_is_refused_before_anything_is_fetched(tmp_path: Path
 def test_other_versions_survive_a_kill_and_a_stop(tmp_path: Path, version: str) -> None:
     sandbox = Sandbox(tmp_path)
     try:
-        before = sandbox.start(settings=Settings(brokers=3, heap_mib=256, kafka_version=version), owned=True)
+        before = sandbox.start(settings=Settings(brokers=3, kafka_version=version), owned=True)
         sandbox.broker(1).kill()
         sandbox.broker(1).start()
         wait_until(lambda: live_brokers(before.bootstrap) == {1, 2, 3})
