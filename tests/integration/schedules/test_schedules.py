@@ -48,7 +48,6 @@ def test_what_a_backup_does_not_hold_it_names(world: World, brokers: Misbehaving
     played(lambda seed: play_backup(world, brokers, seed), range(QUICK_BACKUPS))
 
 
-@until_the_reader_wants_evidence
 def test_what_a_restore_did_not_write_it_names(world: World, brokers: MisbehavingBrokers, backed_up: BackedUp) -> None:
     played(lambda seed: play_restore(world, backed_up, brokers, seed), range(QUICK_RESTORES))
 
