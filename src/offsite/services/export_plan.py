@@ -25,6 +25,7 @@ from offsite.repository.commit import TopicShape
 from offsite.repository.group_snapshot import get_group_snapshot
 from offsite.repository.segment import Segment
 from offsite.repository.state import BackupState
+from offsite.services.group_source import SNAPSHOT, GroupsAsOf
 from offsite.services.hole_report import HoleReport, hole_reports
 from offsite.services.point_report import incarnations_of
 from offsite.services.restore_point import find_point
@@ -78,6 +79,7 @@ def plan_export(backup: Backup, writer: ArchiveWriter, request: ExportRequest) -
     )
     ends = writer.ends()
     topics = tuple(archive_topic(topic.source) for topic in plan.topics)
+    groups = _groups(backup, point.state, plan, request.groups)
     check_same_topics(writer, topics)
     tasks = [list(_tasks(each, ends, divides=writer.divides)) for each in plan.partitions]
     return ExportPlan(
@@ -85,9 +87,9 @@ def plan_export(backup: Backup, writer: ArchiveWriter, request: ExportRequest) -
         topics=topics,
         tasks=in_turn(tasks),
         holes=tuple(_holes(plan, ends)),
-        groups=_groups(backup, point.state, plan, request.groups),
+        groups=groups.groups,
         ends=ends,
-        notes=(*_notes(plan, point.until_ms), *incarnation_notes(incarnations_of(point, plan))),
+        notes=(*_notes(plan, point.until_ms), *incarnation_notes(incarnations_of(point, plan)), *groups.notes),
     )
 
 
@@ -165,14 +167,12 @@ def _holes(plan: RestorePlan, ends: Ends) -> Iterator[HoleReport]:
             )
 
 
-def _groups(
-    backup: Backup, state: BackupState, plan: RestorePlan, patterns: GroupPatterns
-) -> Mapping[str, GroupOffsets]:
-    if not patterns or state.groups is None:
-        return {}
-    known = get_group_snapshot(backup.store, state.groups)
+def _groups(backup: Backup, state: BackupState, plan: RestorePlan, patterns: GroupPatterns) -> GroupsAsOf:
+    known = get_group_snapshot(backup.store, state.groups) if patterns and state.groups is not None else {}
+    ids = {topic.source.topic: topic.source.topic_id for topic in plan.topics}
     chosen = {name: known[name] for name in patterns.select(known)}
-    return on_topics(chosen, {topic.source.topic: topic.source.topic_id for topic in plan.topics})
+    found = GroupsAsOf(groups=chosen, point=state, origin=SNAPSHOT).of_incarnations(ids)
+    return replace(found, groups=on_topics(found.groups, ids))
 
 
 def _notes(plan: RestorePlan, until_ms: int | None) -> Iterator[str]:

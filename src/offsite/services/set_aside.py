@@ -59,13 +59,16 @@ def settings_set_aside(
     """The settings to work by. What ends the block other than well gives existing topics their own back, and is told
     what became of them: in its hint, or as a note of an exception that is not ours."""
     store, layout = backup.store, RestoreLayout(backup=backup.layout, restore=record.restore)
-    settings = _remembered(backup, admin, layout, record)
+    asides = _remembered(backup, admin, layout, record)
+    settings = tuple(
+        replace(each, at_end=asides[each.topic].originals) if each.topic in asides else each for each in record.settings
+    )
     try:
         yield settings
     except RestoreTakenOver:
         raise  # whoever took over writes by them
     except BaseException as error:
-        _tell(error, [*_given_back(store, layout, admin, kafka), *_kept_back(settings)])
+        _tell(error, [*_given_back(store, layout, admin, kafka, asides), *_kept_back(settings)])
         raise
 
 
@@ -111,12 +114,12 @@ def command(aside: TopicAside, kafka: KafkaConfig) -> str:
 
 def _remembered(
     backup: Backup, admin: ClusterAdmin, layout: RestoreLayout, record: RestoreRecord
-) -> tuple[TopicSettings, ...]:
-    """The record's settings with the originals of existing topics: those of a run that was killed, as they stand now
-    where an earlier run has put them back, else as they were decided. Writes them down before anything is altered."""
+) -> Mapping[str, TopicAside]:
+    """What existing topics are to get back: the originals that a killed run wrote down, those that stand there now
+    where an earlier run has put them back, else those of the decision. Writes them down before anything is altered."""
     existing = {each.topic: each for each in record.settings if each.meanwhile and not each.create}
     if not existing:
-        return record.settings
+        return {}
     known = get_aside(backup.store, layout)
     asides = {name: _as_decided(each) for name, each in existing.items()}
     if known is not None:
@@ -126,10 +129,7 @@ def _remembered(
     if tuple(asides.values()) != known:
         put_aside(backup.store, layout, tuple(asides.values()))
     _take_over(backup, record, asides)
-    return tuple(
-        replace(each, at_end=asides[each.topic].originals) if each.topic in existing else each
-        for each in record.settings
-    )
+    return asides
 
 
 def _as_decided(settings: TopicSettings) -> TopicAside:
@@ -149,25 +149,33 @@ def _take_over(backup: Backup, record: RestoreRecord, asides: Mapping[str, Topic
             put_aside(backup.store, RestoreLayout(backup=backup.layout, restore=other.record.restore), kept)
 
 
-def _given_back(store: Store, layout: RestoreLayout, admin: ClusterAdmin, kafka: KafkaConfig) -> Iterator[str]:
+def _given_back(
+    store: Store,
+    layout: RestoreLayout,
+    admin: ClusterAdmin,
+    kafka: KafkaConfig,
+    asides: Mapping[str, TopicAside],
+) -> Iterator[str]:
     """Give existing topics their own settings, where they still have ours; says what became of it."""
-    asides = get_aside(store, layout) or ()
     if not asides:
         return
     try:
         _give_back(admin, asides)
+    except OffsiteError as error:
+        for topic in asides:
+            warned("settings_left_aside", why=error.message, topic=topic)
+        some = list(asides.values())[:_NAMED_MAX]
+        told = [f"{each.topic} still has {describe(each)} ({command(each, kafka)})" for each in some]
+        yield f"settings could not be put back ({error.message}): {'; '.join(told)}; the same command does it, too"
+        return
+    yield f"{_names([*asides])} got the settings back that were set aside"
+    try:
         put_aside(store, layout, ())
     except OffsiteError as error:
-        for each in asides:
-            warned("settings_left_aside", why=error.message, topic=each.topic)
-        told = [f"{each.topic} still has {describe(each)} ({command(each, kafka)})" for each in asides[:_NAMED_MAX]]
-        yield f"settings could not be put back ({error.message}): {'; '.join(told)}; the same command does it, too"
-    else:
-        yield f"{_names([each.topic for each in asides])} got the settings back that were set aside"
+        warned("settings_put_back", why=f"the repository could not be told: {error.message}", restore=layout.restore)
 
 
-def _give_back(admin: ClusterAdmin, asides: Sequence[TopicAside]) -> None:
-    wanted = {each.topic: each for each in asides}
+def _give_back(admin: ClusterAdmin, wanted: Mapping[str, TopicAside]) -> None:
     own = admin.topic_configs(wanted.keys() & admin.topics().keys())
     changes: dict[str, dict[str, str | None]] = {}
     for topic, configs in own.items():

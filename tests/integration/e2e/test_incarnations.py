@@ -6,9 +6,11 @@ import itertools
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+from offsite.archives.formats import WriteOptions
 from offsite.kafka.topic_changes import NewTopic
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.model.clock import SystemClock
@@ -19,6 +21,8 @@ from offsite.model.selection import parse_selection
 from offsite.model.time import format_time
 from offsite.repository.restore_record import put_record
 from offsite.services.demo.data import BASE_MS, DAY_MS, Message
+from offsite.services.export_job import open_target
+from offsite.services.export_plan import ExportRequest, plan_export
 from offsite.services.planned_restore import PlannedRestore, prepare_restore
 from offsite.services.restore import RestoreResult, run_restore
 from offsite.services.restore_request import RestoreRequest
@@ -116,6 +120,18 @@ def test_the_newest_is_restored_without_a_time_and_the_older_one_when_it_is_chos
     assert anew.committed(oldest) is None
     assert chosen.groups is not None
     assert any("another incarnation" in note for note in chosen.groups.notes)
+
+
+def test_an_export_of_the_older_one_names_it_and_leaves_the_groups_of_the_newer_one_out(
+    anew: Anew, tmp_path: Path
+) -> None:
+    point = RestoreRequest(selection=parse_selection([anew.topic]), at=anew.between)
+    target = open_target("jsonl", str(tmp_path / "archive"), WriteOptions())
+    plan = plan_export(anew.site.backup, target.writer, ExportRequest(point=point))
+    assert [task.range.end for task in plan.tasks] == [OLD]
+    assert plan.groups == {}
+    assert any(note.startswith("left aside: incarnation 2 of 2") for note in plan.notes)
+    assert any("another incarnation" in note for note in plan.notes)
 
 
 def test_a_restore_goes_on_with_the_topic_it_began_with(anew: Anew) -> None:
