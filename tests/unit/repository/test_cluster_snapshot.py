@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, QuotaEntity, ScramUser
 from offsite.model.errors import DamagedObject
-from offsite.repository.backup import ORPHAN_AGE_MS, Backup
+from offsite.repository.backup import Backup
 from offsite.repository.cluster_snapshot import (
     decode_settings,
     encode_settings,
@@ -17,6 +17,7 @@ from offsite.repository.cluster_snapshot import (
     put_cluster_snapshot,
 )
 from offsite.repository.commit import Changes
+from offsite.repository.leftovers import LEFT_AFTER_MS, find_orphans
 from offsite.repository.posix_store import PosixStore, open_folder
 from offsite.repository.state import BackupState
 from tests.backups import new_backup
@@ -100,7 +101,7 @@ def test_settings_that_were_altered_in_the_repository_are_damage(store: PosixSto
 def test_settings_that_no_commit_names_are_orphans_when_they_are_old(store: PosixStore, backup: Backup) -> None:
     commit(backup, ALICE)
     lost = put_cluster_snapshot(store, backup.state(), ClusterSettings())
-    assert list(backup.orphans()) == []
+    assert find_orphans(backup) == ()
     for path in store.root.rglob("*"):
-        os.utime(path, (0, (store.now_ms() - ORPHAN_AGE_MS) / 1000 - 5))
-    assert [info.key for info in backup.orphans()] == [lost.key]
+        os.utime(path, (0, (store.now_ms() - LEFT_AFTER_MS) / 1000 - 5))
+    assert [each.info.key for each in find_orphans(backup)] == [lost.key]
