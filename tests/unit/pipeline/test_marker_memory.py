@@ -27,6 +27,7 @@ def test_a_million_markers_take_no_more_than_one_index_does(tmp_path: Path) -> N
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("aborted", [0.05, 1, 2], ids=["few aborted", "all aborted", "every second one of a producer"])
 def test_twenty_million_markers_take_less_than_100_mib(tmp_path: Path, aborted: float) -> None:
     write_partition(tmp_path, markers=20_000_000, producers=8, aborted=aborted)
@@ -34,6 +35,7 @@ def test_twenty_million_markers_take_less_than_100_mib(tmp_path: Path, aborted: 
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(900)
 def test_a_million_producers_take_less_than_100_mib(tmp_path: Path) -> None:
     write_partition(tmp_path, markers=4_000_000, producers=1_000_000, aborted=0.02)
     assert grown_mib(tmp_path) < BAR_MIB
