@@ -19,7 +19,7 @@ from offsite.kafka.config import Address, KafkaConfig
 from offsite.kafka.connection import Connection
 from offsite.kafka.delete_records import delete_records_request
 from offsite.kafka.epoch_ends import epoch_ends_request
-from offsite.kafka.group_requests import find_coordinators_request
+from offsite.kafka.find_coordinators import GROUP_KEY, find_coordinators_request
 from offsite.kafka.list_offsets import LATEST, list_offsets_request
 from offsite.kafka.log_dirs import log_dirs_request
 from offsite.kafka.metadata import metadata_request
@@ -41,7 +41,7 @@ REQUESTS: list[Request[object]] = [
     epoch_ends_request({PARTITION: 1}),
     metadata_request(None, version=8),
     metadata_request(None, version=10),
-    find_coordinators_request(["group"]),
+    find_coordinators_request(["group"], kind=GROUP_KEY),
     log_dirs_request([PARTITION]),
     topic_configs_request(["orders"], with_defaults=True),
     describe_quotas_request(),

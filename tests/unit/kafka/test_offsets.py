@@ -8,10 +8,12 @@ from contextlib import contextmanager
 
 import pytest
 
+from offsite.kafka.config import Address
 from offsite.kafka.end_offset import end_offset, high_watermark
 from offsite.kafka.list_offsets import LATEST, ListedOffset
 from offsite.kafka.offsets import find_epoch_ends, find_offsets
 from offsite.kafka.request import Request
+from offsite.kafka.routing import Leader
 from offsite.log.range import TopicPartition
 from offsite.model.errors import LeaderUnavailable
 from tests.unit.kafka.test_group_coordinators import FakeClock
@@ -33,6 +35,9 @@ class FakeRouter:
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> Mapping[int, list[TopicPartition]]:
         return {1: list(partitions)}
+
+    def leader(self, _: TopicPartition) -> Leader:
+        return Leader(node_id=1, address=Address(host="h", port=1), epoch=0, topic_id=None)
 
     def call_each(self, requests: Mapping[int, Request[Answer]]) -> Mapping[int, Answer]:
         return dict.fromkeys(requests, self._next())

@@ -19,7 +19,7 @@ from offsite.pipeline.restore_plan import PartitionRestore, RestorePlan, plan_re
 from offsite.pipeline.slow_transaction import SlowTransaction
 from offsite.pipeline.target_topic import TargetTopic
 from offsite.repository.commit import Position
-from offsite.repository.restore_record import RestoreRecord
+from offsite.repository.restore_record import RestoreRecord, RestoreTargets
 from offsite.repository.segment_list import SegmentList
 from offsite.repository.state import BackupState
 from offsite.services.offsets_mode import FindSlow, decide_offsets, restore_tasks
@@ -175,7 +175,8 @@ def test_an_emptied_partition_gets_a_task_only_where_offsets_are_kept() -> None:
     request = RestoreRequest(selection=parse_selection(["*"]), renames=parse_renames([]))
     plan = planned(state, request)
     first, second = decided(state)
-    tasks = restore_tasks(plan, [first, replace(second, preserve=False)], starts)
+    targets = RestoreTargets(topic_ids=(), starts=tuple(starts.items()))
+    tasks = restore_tasks(plan, [first, replace(second, preserve=False)], targets)
     assert [(type(task), str(task.partition.target), task.partition.end) for task in tasks] == [
         (PreserveTask, "t/0", 10),
         (PreserveTask, "t/1", 70),
