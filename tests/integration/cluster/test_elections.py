@@ -22,7 +22,8 @@ def topic_on(cluster: Cluster, *replicas: int, **configs: str) -> str:
     name = new_name("placed")
     settings = {key.replace("_", "."): value for key, value in configs.items()}
     topic = NewTopic(name, num_partitions=1, replica_assignment=[list(replicas)], config=settings)
-    AdminClient({"bootstrap.servers": cluster.bootstrap}).create_topics([topic])[name].result(ANSWER_LIMIT_S)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})  # dropped, it fails its futures
+    admin.create_topics([topic])[name].result(ANSWER_LIMIT_S)
     wait_until(lambda: leader(cluster, name) == replicas[0])
     return name
 

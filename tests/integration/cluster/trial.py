@@ -8,6 +8,7 @@ import json
 import logging
 import random
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -167,7 +168,7 @@ class Trial:
             try:
                 result = run()
             except OffsiteError as refusal:
-                _log.warning("to be run again: %s %s", refusal.id, refusal.message)
+                _log.warning("to be run again: %s %s (%s)", refusal.id, refusal.message, _way(refusal))
                 if attempt + 1 == RUNS_MAX:
                     raise
                 time.sleep(2**attempt)  # as a person would
@@ -176,6 +177,11 @@ class Trial:
                 return result
             _log.warning("to be run again: %s", result)
         raise AssertionError(f"not done after {RUNS_MAX} runs: {result}")
+
+
+def _way(error: BaseException) -> str:
+    """Where it came from, the innermost function last."""
+    return " > ".join(frame.name for frame in traceback.extract_tb(error.__traceback__)[2:])
 
 
 def _producer(cluster: Cluster, transactional_id: str = "") -> Producer:
