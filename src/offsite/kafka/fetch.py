@@ -70,7 +70,7 @@ class FetchFormat:
         """Raises `struct.error` or `IndexError` on an answer that is not one."""
         answer = Decoder(data, flexible=self.flexible)
         answer.end()
-        throttle_ms, error_code = answer.i32(), answer.i16()
+        throttle_ms, error_code = answer.throttle_ms(), answer.i16()
         answer.i32()  # session id
         if error_code or not answer.count():
             return _nothing(throttle_ms, error_code)
@@ -110,6 +110,11 @@ def _partition(answer: Decoder, throttle_ms: int) -> FetchAnswer:
     answer.array(_aborted)
     preferred_replica = answer.i32()
     length = answer.blob_length()
+    records = answer.data[answer.position : answer.position + length]
+    answer.position += length
+    for _ in range(3):  # the partition, the topic, the answer
+        answer.end()
+    answer.done()
     return FetchAnswer(
         held=True,
         throttle_ms=throttle_ms,
@@ -117,7 +122,7 @@ def _partition(answer: Decoder, throttle_ms: int) -> FetchAnswer:
         high_watermark=high_watermark,
         log_start=log_start,
         preferred_replica=preferred_replica,
-        records=answer.data[answer.position : answer.position + length],
+        records=records,
     )
 
 

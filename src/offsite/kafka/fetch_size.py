@@ -32,11 +32,14 @@ class FetchSize:
     def learn(self, offsets: int, size_bytes: int) -> None:
         if offsets:
             self._bytes_per_offset = size_bytes / offsets
+            self._floor_bytes = 0
 
     def grow(self) -> bool:
-        """A batch did not fit: ask for twice as much from now on. False when the limit is reached."""
-        self._floor_bytes = 2 * max(self._floor_bytes, FETCH_BYTES)
-        return self._floor_bytes <= MAX_RESPONSE_BYTES
+        """A batch did not fit: ask for twice as much until it does. False when the limit is reached."""
+        if self._floor_bytes >= MAX_RESPONSE_BYTES:
+            return False
+        self._floor_bytes = min(2 * max(self._floor_bytes, FETCH_BYTES), MAX_RESPONSE_BYTES)
+        return True
 
     def shrink(self) -> None:
         """A quota let nothing through: ask for half as much from now on."""

@@ -5,7 +5,6 @@ Holds the position, which moves only as `evidence` allows, so that a new run goe
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from offsite.kafka.receive_buffer import ReceiveBuffer
 from offsite.kafka.request import Api
 from offsite.kafka.routing import Router
 from offsite.kafka.topic_config import topic_configs_request
+from offsite.kafka.wire import UNREADABLE
 from offsite.log.batch import verify_crc
 from offsite.log.chunk import Chunk, Evidence, Gap, Hole
 from offsite.log.range import LogRange
@@ -40,8 +40,6 @@ from offsite.model.journal import decided
 
 _MAX_WAIT_MS = 500
 _CONFIRM_AFTER_S = 0.1
-_THROTTLE_SLEEP_MAX_S = 30.0
-"""A broker that asks for a longer pause is asked again meanwhile: it answers when it likes."""
 
 Item = Chunk | Hole | Gap
 
@@ -323,10 +321,10 @@ class PartitionStream:
         data = connection.receive(self._buffer)
         try:
             answer = self._format.decode(data)
-        except (struct.error, IndexError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             connection.close()
             raise KafkaProtocolError(f"{connection.address} sent an unreadable answer to Fetch") from error
         if answer.throttle_ms > 0:
             self._on_throttle(answer.throttle_ms)
-            self._clock.sleep(min(answer.throttle_ms / 1000, _THROTTLE_SLEEP_MAX_S))
+            self._clock.sleep(answer.throttle_ms / 1000)
         return answer

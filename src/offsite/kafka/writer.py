@@ -72,6 +72,8 @@ class _Pending:
     batch: memoryview
     format: ProduceFormat
     transactional: bool
+    identity: tuple[int, int]
+    """Producer id and epoch."""
 
 
 class PartitionWriter:
@@ -100,6 +102,7 @@ class PartitionWriter:
         self._own_producer = producer
         self._guard = guard
         self._pending: deque[_Pending] = deque()
+        self._acknowledged: set[tuple[int, int]] = set()  # producers whose batches the partition has taken
         self._sent = 0  # how many of the pending ones this connection has carried
         self._count = 0
         self._start = -1  # anywhere
@@ -117,6 +120,7 @@ class PartitionWriter:
         `producer`: a transactional one, else the writer's own. Raises what `flush` raises.
         """
         producer = producer or self._default_producer()
+        identity = (producer.producer_id, producer.epoch)
         self._prepare(batch, producer)
         index, self._count = self._count, self._count + 1
         self._pending.append(
@@ -125,9 +129,12 @@ class PartitionWriter:
                 batch=memoryview(batch),
                 format=self._format(producer),
                 transactional=producer.transactional_id is not None,
+                identity=identity,
             )
         )
-        self._drive(MAX_IN_FLIGHT - 1)
+        # A broker takes any first sequence of a producer that it does not know: were the second batch under way when
+        # the first one failed, it would stand in its place.
+        self._drive(MAX_IN_FLIGHT - 1 if identity in self._acknowledged else 0)
         return index
 
     def starts_at(self, offset: int) -> None:
@@ -272,6 +279,7 @@ class PartitionWriter:
             )
         (last_delta, _) = _COUNTS.unpack_from(pending.batch, _COUNTS_POSITION)
         self._next_offset = base_offset + last_delta + 1
+        self._acknowledged.add(pending.identity)
         self._outage.reset()
         self._absence.reset()
         self._on_ack(pending.index, base_offset)

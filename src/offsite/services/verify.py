@@ -14,6 +14,7 @@ from functools import partial
 from offsite.pipeline.runner import OnProgress, Runner
 from offsite.pipeline.verify_copy import SegmentFinding, verify_segment
 from offsite.repository.backup import Backup
+from offsite.repository.commit_json import damaged_commit
 from offsite.repository.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.repository.store import Store
@@ -77,7 +78,7 @@ class VerifyResult:
 
 def verify_quick(backup: Backup) -> VerifyResult:
     """Look every listed object up. Raises `DamagedCommit` when the commit chain itself is broken."""
-    head = backup.state()
+    head = _head(backup)
     segments = tuple(head.all_segments())
     with ThreadPoolExecutor(max_workers=HEADS_AT_ONCE, thread_name_prefix="verify") as pool:
         problems = tuple(pool.map(partial(_look_up, backup.store), segments))
@@ -88,13 +89,23 @@ def verify_quick(backup: Backup) -> VerifyResult:
 
 def verify_deep(backup: Backup, runner: Runner, *, on_progress: OnProgress | None = None) -> VerifyResult:
     """Read every listed byte. Raises `DamagedCommit` when the commit chain itself is broken."""
-    head = backup.state()
+    head = _head(backup)
     segments = tuple(head.all_segments())
     findings: Sequence[SegmentFinding] = ()
     if segments:
         findings = runner.run(segments, partial(verify_segment, store=backup.store), on_progress=on_progress)
     found = _result(backup, head, "deep", segments, findings).and_of(read_snapshots(backup, head))
     return found.and_coverage(list(passed_over(backup)))
+
+
+def _head(backup: Backup) -> BackupState:
+    """The newest state, unless the log ends before a commit that is known to have been there."""
+    head = backup.state()
+    if lost := backup.lost_commit(head):
+        raise damaged_commit(
+            f"commits {head.seq + 1} to {lost} of {head.backup} are missing, a catalog of them is there"
+        )
+    return head
 
 
 def _look_up(store: Store, segment: Segment) -> str:
