@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from offsite.kafka.acls import create_acls_request, describe_acls_request
 from offsite.kafka.alter_configs import alter_topic_configs_request
-from offsite.kafka.backoff import Backoff
+from offsite.kafka.backoff import MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.broker_errors import (
     LEADER_NOT_AVAILABLE,
     NONE,
@@ -43,6 +43,7 @@ from offsite.model.errors import (
     KafkaUnavailable,
     KafkaUnreachable,
     LeaderUnavailable,
+    NoSuchTopic,
 )
 from offsite.model.journal import decided
 
@@ -67,12 +68,14 @@ class ClusterAdmin:
         return self._router.metadata([])
 
     def topics(self, names: Collection[str] | None = None) -> Mapping[str, TopicMetadata]:
-        """The named topics, or all that may be seen. Raises `NoSuchTopic` for a named one that does not exist."""
-        metadata = self._router.metadata(None if names is None else sorted(names))
-        for topic in metadata.topics.values():
-            if topic.error_code and names is not None:
-                _check_topic(topic)
-        return {name: topic for name, topic in metadata.topics.items() if topic.partitions}
+        """The named topics, or all that may be seen. Raises `NoSuchTopic` for a named one that does not exist: a topic
+        just made may be unknown to some brokers for a moment, so absence is asked for more than once."""
+        absence = Backoff(self._clock, limit_s=MISSING_TOPIC_MAX_S)
+        while True:
+            try:
+                return self._topics(names)
+            except NoSuchTopic as error:
+                absence.wait(error)
 
     def topic_configs(self, names: Iterable[str], *, with_defaults: bool = False) -> Mapping[str, Mapping[str, str]]:
         """Topic → the settings made on it, `with_defaults` also those of the cluster. Raises `NoSuchTopic`."""
@@ -213,6 +216,13 @@ class ClusterAdmin:
     @property
     def _timeout_ms(self) -> int:
         return self._router.config.request_timeout_ms // 2
+
+    def _topics(self, names: Collection[str] | None) -> Mapping[str, TopicMetadata]:
+        metadata = self._router.metadata(None if names is None else sorted(names))
+        for topic in metadata.topics.values():
+            if topic.error_code and names is not None:
+                _check_topic(topic)
+        return {name: topic for name, topic in metadata.topics.items() if topic.partitions}
 
     def _patiently(self, ask: Callable[[], T]) -> T:
         """For what may be repeated: a broker that died is still listed until the cluster has given it up."""

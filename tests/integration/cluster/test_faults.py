@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+from functools import partial
 
 import pytest
 
@@ -27,13 +28,17 @@ def round_trip(trial: Trial, fault: Fault, seed: int) -> None:
     many = {"transactions": 40, "batch": 30} if fault is coordinators_moving else {}
     made = trial.produced(rng, **many)
     with trial.under(fault, rng):
-        trial.back_up(made.topic)
+        trial.attempt(lambda: trial.back_up_once(made.topic))
+    trial.healed()
+    trial.back_up(made.topic)
     for offsets in ("translate", "preserve"):
-        trial.healed()
         target = new_name(made.topic)
+        attempt = partial(trial.restore_once, made.topic, target, offsets=offsets)
         with trial.under(fault, rng):
-            trial.restore(made.topic, target, offsets=offsets)
+            done = trial.attempt(attempt)
         trial.healed()
+        if not done:
+            trial.restore(made.topic, target, offsets=offsets)
         trial.assert_whole(made, trial.read(target))
         if offsets == "preserve":
             assert trial.offsets(target) == trial.offsets(made.topic)

@@ -97,26 +97,32 @@ class Trial:
         return made
 
     def back_up(self, topic: str) -> BackupResult:
-        """Runs until one is complete. Nobody deletes anything: a hole is a failure."""
-        result = self._again(lambda: self._back_up(topic), until=lambda done: done.complete)
-        assert not result.holes, result.holes
-        return result
+        """Runs until one is complete. Nobody deletes anything: a hole is a failure, whichever run finds it."""
+        return self._again(lambda: self.back_up_once(topic), until=lambda done: done.complete)
 
     def refused_backup(self, topic: str) -> str:
         """What a run says that cannot go on with the topic; empty if it says nothing."""
         try:
-            result = self._back_up(topic)
+            result = self.back_up_once(topic)
         except OffsiteError as refusal:
             return refusal.message
-        named = [*result.holes, *result.failed]
-        return ", ".join(f"{each.topic}/{each.partition}" for each in named)
+        return ", ".join(f"{each.topic}/{each.partition}" for each in result.failed)
 
     def restore(self, topic: str, target: str, *, offsets: str) -> RestoreResult:
         """Runs until one says that it is verified."""
-        request = RestoreRequest(
-            selection=parse_selection([topic]), renames=parse_renames([f"{topic}={target}"]), offsets=offsets
+        return self._again(
+            lambda: self.restore_once(topic, target, offsets=offsets), until=lambda done: bool(done.verified)
         )
-        return self._again(lambda: self._restore(request), until=lambda done: bool(done.verified))
+
+    def attempt(self, run: Callable[[], object]) -> bool:
+        """One run while the fault lasts, and whether it went through. It may be refused, never be wrong: the next one,
+        after the fault, has to end well."""
+        try:
+            run()
+        except OffsiteError as refusal:
+            _log.warning("to be run again: %s %s (%s)", refusal.id, refusal.message, _way(refusal))
+            return False
+        return True
 
     def exported(self, topic: str) -> dict[int, list[Row]]:
         """All that is in the topic, as an export to JSON lines has it."""
@@ -153,13 +159,17 @@ class Trial:
         for partition, rows in made.committed.items():
             assert found[partition] == rows, _difference(made.topic, partition, rows, found[partition])
 
-    def _back_up(self, topic: str) -> BackupResult:
+    def back_up_once(self, topic: str) -> BackupResult:
         request = BackupRequest(backup=f"of-{topic}", selection=parse_selection([topic]))
         plan = plan_backup(self.repository, self.cluster.admin, request, slots=SLOTS)
-        return run_backup(plan, repository=self.repository, kafka=self.cluster.config, runner=self.runner)
+        result = run_backup(plan, repository=self.repository, kafka=self.cluster.config, runner=self.runner)
+        assert not result.holes, result.holes
+        return result
 
-    def _restore(self, request: RestoreRequest) -> RestoreResult:
-        (topic,) = request.selection.include
+    def restore_once(self, topic: str, target: str, *, offsets: str) -> RestoreResult:
+        request = RestoreRequest(
+            selection=parse_selection([topic]), renames=parse_renames([f"{topic}={target}"]), offsets=offsets
+        )
         prepared = prepare_restore(self.repository.backup(f"of-{topic}"), self.cluster.admin, request)
         return run_restore(prepared, admin=self.cluster.admin, kafka=self.cluster.config, runner=self.runner)
 
