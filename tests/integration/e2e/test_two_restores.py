@@ -14,9 +14,12 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import RestoreRunning, RestoreTakenOver, WriterFenced
+from offsite.repository.open_store import open_store
+from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
+from tests.inline_runner import InlineRunner
 from tests.integration.e2e.command import Finished, offsite, start, succeed
-from tests.integration.e2e.site import new_name, produce_to
+from tests.integration.e2e.site import BACKUP, Site, new_name, produce_to
 from tests.integration.e2e.test_crash import assert_no_process_left, assert_same, numbered
 from tests.integration.kafka.cluster import Cluster
 from tests.processes import processes_with, wait_until
@@ -41,9 +44,8 @@ class Restoring:
             records = numbered(part * RECORDS, (part + 1) * RECORDS, partitions=PARTITIONS, size_bytes=1000)
             produce_to(broker.bootstrap, self.topic, records)
         repository = folder / "repository"
-        succeed("init", repository)
-        self.ends = ["--repo", repository, "--bootstrap", broker.bootstrap, "--backup", "b"]
-        succeed("backup", "run", *self.ends, "--topics", self.topic)
+        Site(self.cluster, Repository.init(open_store(str(repository))), InlineRunner()).back_up(self.topic)
+        self.ends = ["--repo", repository, "--bootstrap", broker.bootstrap, "--backup", BACKUP]
         self.offsets = offsets
         self.again()
 

@@ -69,6 +69,10 @@ class PartitionRestored:
         target = self.task.partition.target
         return WriteAttempt(self.site.cluster.router, self.ends.store, self.ends.layout, target, start=0, clock=clock)
 
+    def has_begun(self) -> bool:
+        """Whether there was any attempt: a process that sleeps before it takes a number takes a newer one later."""
+        return self.ends.store.head(self.ends.layout.attempt_key(self.task.partition.target, 1)) is not None
+
     def run(self) -> int:
         """The partition written in this process; how many records are in it then."""
         return restore_any_partition(self.task, ends=self.ends).records
