@@ -28,7 +28,7 @@ MARK = "OFFSITE_TWO_RESTORES"
 PARTITIONS, PARTS, RECORDS = 2, 5, 4000
 ROUNDS = 1
 SOAK_ROUNDS = max(1, int(os.environ.get("OFFSITE_SOAK_ROUNDS", "200")) // 20)
-"""In each mode; most rounds are those of `test_restore_fence`, which need no JVM."""
+"""In each mode; most rounds are those of `test_restore_fence`, which need no JVM, and run both modes in `make test`."""
 LATER_S = 1.5
 
 rounds = pytest.mark.parametrize("count", [ROUNDS, pytest.param(SOAK_ROUNDS, marks=pytest.mark.soak)])
@@ -79,7 +79,7 @@ class Restoring:
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("offsets", ["translate", "preserve"])
+@pytest.mark.parametrize("offsets", ["translate", pytest.param("preserve", marks=pytest.mark.soak)])
 @rounds
 def test_a_restore_that_was_stopped_and_taken_over_ends_with_an_error_and_appends_nothing(
     broker: SandboxInfo, tmp_path: Path, offsets: str, count: int
