@@ -74,7 +74,8 @@ def wanted_shape(settings: Settings, before: Shape | None) -> Shape:
     """What to start: `settings` where they say something, else what was. Raises `BadOption` when both disagree, for an
     unknown version, and for what a sandbox cannot be."""
     was = before or Shape()
-    shape = Shape(brokers=settings.brokers or was.brokers, kafka_version=settings.kafka_version or was.kafka_version)
+    brokers = was.brokers if settings.brokers is None else settings.brokers
+    shape = Shape(brokers=brokers, kafka_version=settings.kafka_version or was.kafka_version)
     known_version(shape.kafka_version)
     if before not in {None, shape}:
         raise BadOption(

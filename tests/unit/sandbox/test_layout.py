@@ -64,7 +64,8 @@ def test_a_folder_stays_what_it_was(tmp_path: Path) -> None:
 def test_what_no_sandbox_can_be_is_refused() -> None:
     with pytest.raises(BadOption, match=r"no Kafka 0\.8"):
         wanted_shape(Settings(kafka_version="0.8"), None)
-    with pytest.raises(BadOption, match="1 to 9 brokers"):
-        wanted_shape(Settings(brokers=10), None)
+    for brokers in (0, 10):
+        with pytest.raises(BadOption, match="1 to 9 brokers"):
+            wanted_shape(Settings(brokers=brokers), None)
     with pytest.raises(BadOption, match="users or TLS"):
         wanted_shape(Settings(brokers=3, security=Security(users={})), None)
