@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition as Position
 
+from offsite.log.group_offsets import GroupOffsets, TopicOffsetsBuilder
 from offsite.model.errors import RestoreRefused
 from offsite.model.selection import parse_selection
 from offsite.repository.open_store import open_store
@@ -53,10 +54,22 @@ def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def site(kafka: Versioned, tmp_path: Path) -> Iterator[Groups]:
     """The demo's topics, and a group that read a part of one."""
     cluster = kafka.cluster
-    write_demo_data(cluster.bootstrap)
-    commit(cluster, GROUP, Position(ORDERS.name, 0, 7))
-    yield Groups(cluster, cluster, Repository.init(open_store(str(tmp_path / "repository"))), shared_spark())
-    cluster.admin.delete_topics([name for name in cluster.admin.topics() if name in NAMES])
+    try:
+        await_coordinator(cluster)
+        write_demo_data(cluster.bootstrap)
+        commit(cluster, GROUP, Position(ORDERS.name, 0, 7))
+        yield Groups(cluster, cluster, Repository.init(open_store(str(tmp_path / "repository"))), shared_spark())
+    finally:
+        cluster.admin.delete_topics([name for name in cluster.admin.topics() if name in NAMES])
+
+
+def await_coordinator(cluster: Cluster) -> None:
+    """The first commit makes `__consumer_offsets`, which librdkafka does not wait for; offsite does."""
+    topic = cluster.make_topic()
+    offsets = TopicOffsetsBuilder(topic)
+    offsets.add(0, 0, -1, "")
+    assert not cluster.admin.groups.commit({"first": GroupOffsets(group="first", topics=(offsets.build(),))})
+    cluster.admin.delete_topics([topic])
 
 
 def prepared(site: Groups, offsets: str) -> PlannedRestore:
