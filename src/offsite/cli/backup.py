@@ -91,6 +91,7 @@ class PlanReport:
     holes: int
     missing_topics: tuple[str, ...]
     groups: int
+    sick: tuple[str, ...]
 
 
 def _plan_report(planned: BackupPlan) -> PlanReport:
@@ -111,6 +112,7 @@ def _plan_report(planned: BackupPlan) -> PlanReport:
         holes=len(planned.copy.holes),
         missing_topics=planned.source.missing,
         groups=len(planned.groups.groups) if planned.groups else 0,
+        sick=tuple(f"{each.topic}/{each.partition}: {each.error.message}" for each in planned.copy.sick),
     )
 
 
@@ -121,6 +123,8 @@ def _render_plan(console: Console, report: PlanReport) -> None:
     for part in report.partitions:
         table.add_row(part.topic, str(part.partition), f"{part.start:,}", f"{part.end:,}", f"{part.end - part.start:,}")
     console.print(table)
+    for each in report.sick:
+        console.print(f"  would be left out: {each}", markup=False)
     after = f"after commit {report.continues_from_commit}" if report.continues_from_commit else "first run"
     console.print(
         f"backup {report.backup} of cluster {report.cluster_id}, {after}: about {format_size(report.estimated_bytes)} "
@@ -139,10 +143,12 @@ def _render_result(console: Console, result: BackupResult) -> None:
     for hole in result.holes:
         console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
     for failure in result.failed:
+        since = f" from {failure.start}" if failure.start >= 0 else ""
         console.print(
-            f"  failed: {failure.topic}/{failure.partition} from {failure.start}: [{failure.error}] {failure.message}",
-            markup=False,
+            f"  failed: {failure.topic}/{failure.partition}{since}: [{failure.error}] {failure.message}", markup=False
         )
+        if failure.hint:
+            console.print(f"    hint: {failure.hint}", markup=False)
     console.print(f"next: offsite show {result.backup} | offsite verify --backup {result.backup} --deep")
 
 

@@ -21,6 +21,7 @@ from offsite.kafka.broker_errors import (
 )
 from offsite.kafka.delete_records import delete_records_request
 from offsite.kafka.groups import GroupClient
+from offsite.kafka.leader_answers import LeaderAnswers
 from offsite.kafka.list_offsets import EARLIEST, LATEST, READ_UNCOMMITTED
 from offsite.kafka.log_bounds import FoundBounds, find_bounds
 from offsite.kafka.log_dirs import log_dirs_request
@@ -117,6 +118,12 @@ class ClusterAdmin:
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """Partition → where that part of its log ends which leaders up to the given epoch wrote; -1: not known."""
         return find_epoch_ends(self._router, self._clock, epochs)
+
+    def epoch_end_now(self, partition: TopicPartition, epoch: int) -> int:
+        """The same of one partition, asked once: raises what its leader says against it."""
+        leader = self._router.leader(partition)
+        with self._router.lease_leader(partition) as connection:
+            return LeaderAnswers(connection, partition, leader.epoch).end_of(epoch)
 
     def sizes_bytes(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Bytes on the leader's disk, an estimate: partitions whose size we may not see, or not now, are absent."""

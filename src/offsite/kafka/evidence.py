@@ -23,6 +23,9 @@ UNANSWERED_MAX_S = 120.0
 """How long a leader may give nothing that proves anything: as long as a partition may be without leader."""
 THROTTLED_MAX_S = 3600.0
 """How long a quota may let nothing through at all: then it is not slow, it is shut."""
+GIVEN_UP_MAX_S = 5.0
+"""How long to wait for a partition that this process has waited for in vain already: its other ranges need not each
+take as long to fail."""
 CONFIRMATIONS = 3
 """How often a compacted log must be found empty below its high watermark, each time after offsets and epoch were asked
 anew. Once could be a leader that has just taken over; a second and a third time cost half a second at the log's end."""

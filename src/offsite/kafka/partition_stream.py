@@ -14,7 +14,7 @@ from offsite.kafka.backoff import Backoff
 from offsite.kafka.batch_window import BatchWindow, batch_window
 from offsite.kafka.broker_errors import NONE, OFFSET_OUT_OF_RANGE, broker_error
 from offsite.kafka.connection import Connection
-from offsite.kafka.evidence import CONFIRMATIONS, THROTTLED_MAX_S, Said, may_lose_its_tail, said
+from offsite.kafka.evidence import CONFIRMATIONS, GIVEN_UP_MAX_S, THROTTLED_MAX_S, Said, may_lose_its_tail, said
 from offsite.kafka.fetch import ID_VERSION, NAME_VERSION, FetchAnswer, FetchFormat, FetchQuery
 from offsite.kafka.fetch_size import FetchSize
 from offsite.kafka.leader_answers import LeaderAnswers
@@ -85,6 +85,7 @@ class PartitionStream:
         self._log_start = -1
         self._empty_answers = 0
         self._throttled_since_s: float | None = None
+        self._given_up = task.range.topic_partition in router.given_up
         self._waits = False
         self._may_lose_its_tail: bool | None = None
 
@@ -156,7 +157,10 @@ class PartitionStream:
     def _nothing_new(self, connection: Connection, answer: FetchAnswer) -> Iterator[Item]:
         """The leader gave no byte. Only compaction makes that mean anything."""
         self._waits = True
-        match said(answer, end=self._range.end):
+        kind = said(answer, end=self._range.end)
+        if kind is not Said.EMPTY:
+            self._empty_answers = 0
+        match kind:
             case Said.THROTTLED:
                 self._endure_throttle(answer)
             case Said.BEHIND:
@@ -209,7 +213,7 @@ class PartitionStream:
         if self._throttled_since_s is None:
             self._throttled_since_s = now_s
             self._tell("throttle", f"held back by the cluster's quota for {answer.throttle_ms} ms")
-        elif now_s - self._throttled_since_s > THROTTLED_MAX_S:
+        elif now_s - self._throttled_since_s > (GIVEN_UP_MAX_S if self._given_up else THROTTLED_MAX_S):
             raise NoEvidence(
                 f"{self._range.topic_partition}: the cluster's quota let nothing through from {self.position} on",
                 hint="raise consumer_byte_rate of this user or client id (kafka-configs), then run again",

@@ -12,7 +12,7 @@ from contextlib import closing
 from uuid import UUID
 
 from offsite.kafka.backoff import LEADERLESS_MAX_S, MISSING_TOPIC_MAX_S, Backoff
-from offsite.kafka.evidence import UNANSWERED_MAX_S
+from offsite.kafka.evidence import GIVEN_UP_MAX_S, UNANSWERED_MAX_S
 from offsite.kafka.partition_stream import Item, PartitionStream, ReadTask
 from offsite.kafka.receive_buffer import ReceiveBuffer
 from offsite.kafka.routing import Router
@@ -27,10 +27,6 @@ from offsite.model.errors import (
     NoSuchTopic,
     TopicReplaced,
 )
-
-GIVEN_UP_MAX_S = 5.0
-"""How long to wait for a partition that this process has waited for in vain already: its other ranges need not each
-take as long to fail."""
 
 
 def _unheard(_throttle_ms: int) -> None:

@@ -19,19 +19,20 @@ from offsite.model.errors import (
     Conflict,
     Damaged,
     Denied,
+    NoEvidence,
     NoRepository,
     OffsiteError,
     Refused,
     SparkFailed,
     UserError,
 )
-from offsite.model.trace import safe_trace
+from offsite.model.trace import safe_line, safe_trace
 from offsite.pipeline import meter
 from offsite.pipeline.attempt_note import AttemptNote
 from offsite.pipeline.runner import Done, Failed, ResultT, TaskT
 from offsite.pipeline.task_journal import Line, recording
 
-LASTING = (UserError, NoRepository, Conflict, Damaged, Refused, Denied, Bug)
+LASTING = (UserError, NoRepository, Conflict, Damaged, Refused, Denied, NoEvidence, Bug)
 """Kinds of errors that a second attempt meets again."""
 
 
@@ -91,7 +92,7 @@ def _outcome(task: TaskT, function: Callable[[TaskT], ResultT], *, is_last_attem
 
 def _foreign(error: Exception) -> SparkFailed:
     return SparkFailed(
-        f"a worker failed with {type(error).__name__}: {error}",
+        f"a worker failed with {safe_line(error)}",
         hint="run again with --verbose to see the worker's traceback",
     )
 

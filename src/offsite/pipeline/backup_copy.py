@@ -79,9 +79,7 @@ def _reading(task: CopyTask) -> ReadTask:
 
 
 def _outside(gaps: Sequence[Gap], segments: Sequence[Segment]) -> Iterator[Gap]:
-    """Gaps between batches of the segments are accounted for by these."""
-    if not segments:
-        yield from gaps
-        return
-    first, last = segments[0].first_offset, segments[-1].last_offset
-    yield from (gap for gap in gaps if gap.end <= first or gap.start > last)
+    """Gaps between batches of one segment are accounted for by it; those between two segments by neither."""
+    for gap in gaps:
+        if not any(segment.first_offset <= gap.start and gap.end <= segment.last_offset for segment in segments):
+            yield gap

@@ -17,8 +17,8 @@ TASK_BYTES_MAX = 96 * MIB
 TASK_BYTES_MIN = 8 * MIB
 """Below this a segment's fixed costs (a put, a commit entry) outweigh the parallelism it buys."""
 TASK_OFFSETS_MAX = 4 << 20
-"""Where sizes are not known (no right to see them) or tell of a part only (remote storage): more records of ordinary
-size than a task should carry."""
+"""Where sizes are not known (no right to see them, or remote storage, of which brokers tell no size): more records of
+ordinary size than a task should carry."""
 TASKS_PER_SLOT = 2
 """Small backups are cut so that each core gets this many tasks: one slow task then costs half a core, not all."""
 
@@ -158,7 +158,8 @@ def _cut(bounds: PartitionBounds, pending: LogRange, estimated_bytes: int, task_
     """Equal shares of the range: records are assumed to be of like size, a wrong guess only makes tasks uneven."""
     if not pending:
         return []
-    count = min(len(pending), max(1, round(estimated_bytes / task_bytes), len(pending) // TASK_OFFSETS_MAX))
+    by_offsets = 0 if bounds.size_bytes else len(pending) // TASK_OFFSETS_MAX
+    count = min(len(pending), max(1, round(estimated_bytes / task_bytes), by_offsets))
     edges = [pending.start + len(pending) * i // count for i in range(count + 1)]
     return [
         CopyTask(

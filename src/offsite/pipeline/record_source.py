@@ -13,6 +13,7 @@ from typing import Protocol
 from uuid import UUID
 
 from offsite.kafka.config import KafkaConfig
+from offsite.kafka.partition_stream import ReadTask
 from offsite.kafka.reader import PartitionReader
 from offsite.kafka.routing import shared_router
 from offsite.log.batch import TRANSACTIONAL_BIT
@@ -39,6 +40,8 @@ class ExportTask:
     chain: PartitionRestore | None = None
     topic_id: str = ""
     high_watermark: int = 0
+    leader_epoch: int = -1
+    was_compacted: bool = False
 
 
 class RecordSource(Protocol):
@@ -123,9 +126,16 @@ class ClusterRecords:
         return view
 
     def _read(self, task: ExportTask, log_range: LogRange) -> Iterator[Chunk | Hole | Gap]:
-        topic_id = UUID(task.topic_id) if task.topic_id else None
-        reader = PartitionReader(shared_router(self.kafka))
-        return reader.read(log_range, topic_id=topic_id, reach_back=True)
+        reader = PartitionReader(shared_router(self.kafka), on_throttle=meter.throttle)
+        return reader.read_task(
+            ReadTask(
+                range=log_range,
+                topic_id=UUID(task.topic_id) if task.topic_id else None,
+                planned_epoch=task.leader_epoch,
+                was_compacted=task.was_compacted,
+                reach_back=True,
+            )
+        )
 
 
 def _chain(task: ExportTask) -> PartitionRestore:

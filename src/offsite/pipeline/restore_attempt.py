@@ -94,7 +94,8 @@ class WriteAttempt:
         `TargetDisturbed`: earlier attempts wrote it, so a topic that this restore made may be made again.
         `TargetNotEmpty`: others have written, there or before, and nothing of theirs must be touched.
         """
-        stranger = self._first_of_others(self._start, end, own | {self.producer_id})
+        held = LogRange(topic=self._target.topic, partition=self._target.partition, start=self._start, end=end)
+        stranger = first_of_others(self._router, held, own=own | {self.producer_id})
         if stranger is not None:
             return foreign_records(self._target, stranger)
         self._tell("fence", "two attempts wrote at the same time", start=start, end=end)
@@ -102,17 +103,6 @@ class WriteAttempt:
             f"{self._target} has at offsets {start} to {end} what an earlier attempt of this restore wrote meanwhile",
             hint="run the same command again; a topic that was there before has to be deleted and made anew first",
         )
-
-    def _first_of_others(self, start: int, end: int, own: frozenset[int]) -> int | None:
-        """Where the first batch lies that none of `own` wrote; `start` when there is no batch at all."""
-        log_range = LogRange(topic=self._target.topic, partition=self._target.partition, start=start, end=end)
-        seen = False
-        for item in PartitionReader(self._router).read(log_range) if start < end else ():
-            for header in item.batches if isinstance(item, Chunk) else ():
-                seen = True
-                if header.producer_id not in own:
-                    return header.base_offset
-        return None if seen else start
 
     def _superseded(self) -> WriterFenced:
         self._tell("fence", "a newer attempt has begun")
@@ -132,3 +122,15 @@ def foreign_records(target: TopicPartition, offset: int) -> TargetNotEmpty:
         f"{target} holds records that this restore did not write, at offset {offset}",
         hint="stop whatever else writes to it; delete the topic and restore again, or restore under another name",
     )
+
+
+def first_of_others(router: Router, held: LogRange, *, own: frozenset[int]) -> int | None:
+    """Where in `held` the first batch lies that none of these producers wrote; its start when there is no batch at
+    all. Raises what a reader raises."""
+    seen = False
+    for item in PartitionReader(router).read(held):
+        for header in item.batches if isinstance(item, Chunk) else ():
+            seen = True
+            if header.producer_id not in own:
+                return header.base_offset
+    return None if seen or not held else held.start

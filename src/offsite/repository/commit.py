@@ -89,6 +89,14 @@ class RecordedHole:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeftBehind:
+    """A partition that the commit's run could not back up to its end, and the id of the error that kept it from it."""
+
+    partition_id: PartitionId
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProvenGap:
     """Offsets `[start, end)` outside the segments that hold no record. `evidence` says by what that is known, `seen_at`
     where (see `offsite.log.chunk.Gap`)."""
@@ -127,7 +135,8 @@ class Changes:
     `removed` are keys of live segments; `forgotten` are half-open ranges of commit numbers that stop being restore
     points. `groups` is the key of a group snapshot that is already stored; `metadata` names the cluster's settings,
     which are stored already too. `gaps` complete what `segments` and `holes` account for of the moved positions;
-    `accounted`: together they account for every offset. Commits of earlier versions did not say so.
+    `accounted`: together they account for every offset. Commits of earlier versions did not say so. `left_behind` are
+    partitions that this run could not copy, or not to their end.
     """
 
     segments: tuple[Segment, ...] = ()
@@ -135,6 +144,7 @@ class Changes:
     holes: tuple[RecordedHole, ...] = ()
     gaps: tuple[ProvenGap, ...] = ()
     accounted: bool = False
+    left_behind: tuple[LeftBehind, ...] = ()
     positions: tuple[Position, ...] = ()
     topics: tuple[TopicShape, ...] = ()
     forgotten: tuple[tuple[int, int], ...] = ()

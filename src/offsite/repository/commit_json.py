@@ -10,6 +10,7 @@ from offsite.repository.commit import (
     Changes,
     Checkpoint,
     Commit,
+    LeftBehind,
     PartitionId,
     Position,
     ProvenGap,
@@ -118,6 +119,14 @@ def hole_from_json(item: JsonObject) -> RecordedHole:
     )
 
 
+def left_behind_to_json(each: LeftBehind) -> dict[str, JsonValue]:
+    return {**_partition_to_json(each.partition_id), "error": each.error}
+
+
+def left_behind_from_json(item: JsonObject) -> LeftBehind:
+    return LeftBehind(partition_id=_partition_from_json(item), error=item.text("error"))
+
+
 def _gap_to_json(gap: ProvenGap) -> dict[str, JsonValue]:
     return {
         **_partition_to_json(gap.partition_id),
@@ -179,6 +188,7 @@ def _changes_to_json(changes: Changes) -> dict[str, JsonValue]:
         "holes": [hole_to_json(hole) for hole in changes.holes],
         "gaps": [_gap_to_json(gap) for gap in changes.gaps],
         "accounted": changes.accounted,
+        "left_behind": [left_behind_to_json(each) for each in changes.left_behind],
         "positions": [position_to_json(position) for position in changes.positions],
         "topics": [topic_to_json(shape) for shape in changes.topics],
         "forgotten": [{"start": start, "end": end} for start, end in changes.forgotten],
@@ -207,6 +217,7 @@ def _changes_from_json(item: JsonObject) -> Changes:
         removed=item.texts("removed"),
         holes=tuple(hole_from_json(hole) for hole in item.children("holes")),
         gaps=tuple(_gap_from_json(gap) for gap in item.children("gaps")),
+        left_behind=tuple(map(left_behind_from_json, item.children("left_behind"))),
         accounted="accounted" in item.fields and item.flag("accounted"),
         positions=tuple(position_from_json(position) for position in item.children("positions")),
         topics=tuple(topic_from_json(shape) for shape in item.children("topics")),

@@ -9,6 +9,7 @@ from offsite.repository.commit import (
     NO_PREVIOUS,
     Checkpoint,
     Commit,
+    LeftBehind,
     PartitionId,
     Position,
     RecordedHole,
@@ -32,8 +33,8 @@ class BackupState:
     """A backup as of commit `seq` (0: before the first). `head_hash` is the hash of that commit's bytes.
 
     `topics` holds the latest shape of each incarnation, in order of first appearance. `segments` are live ones.
-    `groups` is the key of the latest group snapshot, `metadata` names the cluster's latest settings. `history`
-    lists the restore points up to `seq`.
+    `left_behind` is what the run of commit `seq` could not back up. `groups` is the key of the latest group snapshot,
+    `metadata` names the cluster's latest settings. `history` lists the restore points up to `seq`.
     """
 
     backup: str
@@ -44,6 +45,7 @@ class BackupState:
     positions: Mapping[PartitionId, Position] = field(default_factory=dict)
     segments: Mapping[PartitionId, SegmentList] = field(default_factory=dict)
     holes: tuple[RecordedHole, ...] = ()
+    left_behind: tuple[LeftBehind, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
     groups: str | None = None
     metadata: SnapshotRef | None = None
@@ -125,6 +127,7 @@ class _Builder:
             committed_at_ms=commit.committed_at_ms,
             groups=changes.groups or self._state.groups,
             metadata=changes.metadata or self._state.metadata,
+            left_behind=changes.left_behind,
         )
 
     def built(self, history: History) -> BackupState:

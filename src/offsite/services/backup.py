@@ -5,6 +5,7 @@ The state of a backup is its repository: a run continues from the committed posi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,7 +21,7 @@ from offsite.pipeline.runner import OnProgress, Runner, RunProgress
 from offsite.repository.attempt import random_attempt
 from offsite.repository.backup import Backup
 from offsite.repository.cluster_snapshot import put_cluster_snapshot
-from offsite.repository.commit import Changes
+from offsite.repository.commit import Changes, LeftBehind, PartitionId
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.segment_writer import CompressionChoice
@@ -168,12 +169,20 @@ def _commit(backup: Backup, plan: BackupPlan, settlement: Settlement, group_snap
         holes=settlement.holes,
         gaps=settlement.gaps,
         accounted=True,
+        left_behind=tuple(_left_behind(plan, settlement)),
         positions=settlement.positions,
         topics=plan.source.shapes,
         groups=group_snapshot,
         metadata=put_cluster_snapshot(backup.store, plan.base, plan.settings.settings),
     )
     return backup.commit(changes, base=plan.base, writer=random_attempt() + random_attempt())
+
+
+def _left_behind(plan: BackupPlan, settlement: Settlement) -> Iterator[LeftBehind]:
+    ids = {shape.topic: shape.topic_id for shape in plan.source.shapes}
+    for each in settlement.failed:
+        known = PartitionId(topic=each.topic, topic_id=ids[each.topic], partition=each.partition)
+        yield LeftBehind(partition_id=known, error=each.error)
 
 
 def _result(

@@ -80,6 +80,8 @@ def _tasks(tasks: Sequence[CopyTask], high_watermarks: Ends, *, divides: bool) -
                 estimated_bytes=task.estimated_bytes,
                 topic_id=task.topic_id,
                 high_watermark=high_watermarks[key],
+                leader_epoch=task.leader_epoch,
+                was_compacted=task.was_compacted,
             )
             for task in group
         ]

@@ -28,7 +28,7 @@ from offsite.pipeline.runner import OnProgress, Runner
 from offsite.repository.attempt import random_attempt
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, PartitionId, Position, ProvenGap, RecordedHole, TopicShape
-from offsite.repository.coverage import unaccounted
+from offsite.repository.coverage import Unaccounted, unaccounted
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
@@ -244,19 +244,36 @@ def _changes(plan: ImportPlan, receipts: Sequence[ImportReceipt], group_snapshot
         topics=plan.shapes,
         groups=group_snapshot,
     )
-    return replace(changes, gaps=tuple(_held_nothing(changes, plan.base)), accounted=True)
+    silent = list(unaccounted(changes, plan.base.reached()))
+    lost = [_lost(each) for each in silent if _is_damaged(each, receipts)]
+    gaps = (_held_nothing(each) for each in silent if not _is_damaged(each, receipts))
+    return replace(changes, holes=(*changes.holes, *lost), gaps=tuple(gaps), accounted=True)
 
 
-def _held_nothing(changes: Changes, base: BackupState) -> Iterator[ProvenGap]:
+def _is_damaged(silent: Unaccounted, receipts: Sequence[ImportReceipt]) -> bool:
+    """Whether damage was skipped in what these offsets came from: nobody knows what was there."""
+    return any(
+        _id(TopicPartition(topic=each.topic, partition=each.partition)) == silent.partition_id
+        and each.start < silent.end
+        and silent.start < each.end
+        and any(not damage.is_note for damage in each.damages)
+        for each in receipts
+    )
+
+
+def _lost(silent: Unaccounted) -> RecordedHole:
+    return RecordedHole(partition_id=silent.partition_id, start=silent.start, end=silent.end, reason="damage")
+
+
+def _held_nothing(silent: Unaccounted) -> ProvenGap:
     """An archive is read from its beginning to its end: where no record came of it, it has none."""
-    for each in unaccounted(changes, base.reached()):
-        yield ProvenGap(
-            partition_id=each.partition_id,
-            start=each.start,
-            end=each.end,
-            evidence=Evidence.ARCHIVE.value,
-            seen_at=each.end,
-        )
+    return ProvenGap(
+        partition_id=silent.partition_id,
+        start=silent.start,
+        end=silent.end,
+        evidence=Evidence.ARCHIVE.value,
+        seen_at=silent.end,
+    )
 
 
 def _positions(base: BackupState, receipts: Sequence[ImportReceipt]) -> Iterator[Position]:

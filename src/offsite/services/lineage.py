@@ -7,12 +7,12 @@ far as what we have of it. What happens while a range is read, its reader sees i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import TopicPartition
 from offsite.log.stats import MAX_LEADER_EPOCHS
-from offsite.model.errors import OffsiteError, SourceTruncated
+from offsite.model.errors import Denied, KafkaUnavailable, NoSuchTopic, OffsiteError, SourceTruncated
 from offsite.pipeline.plan import PartitionBounds, SickPartition
 from offsite.repository.commit import NO_EPOCH, PartitionId
 from offsite.repository.segment import Segment
@@ -25,26 +25,45 @@ Known = tuple[int, int]
 def cut_back(admin: ClusterAdmin, base: BackupState, bounds: Sequence[PartitionBounds]) -> list[SickPartition]:
     """Those partitions of `bounds` whose log no longer is the one that `base` has. Asks one request per broker."""
     known = {TopicPartition(topic=b.topic, partition=b.partition): found for b in bounds if (found := _known(base, b))}
-    lost = _lost(admin, known)
-    hint = "keep this backup, and back the topic up under a new name: offsite backup run --backup NEW --topics TOPIC"
-    return [_sick(key, _told(key, known[key], end), hint) for key, end in sorted(lost.items())]
+    ends = _epoch_ends(admin, known)
+    return list(_judged(known, ends))
 
 
-def _lost(admin: ClusterAdmin, known: Mapping[TopicPartition, Known]) -> dict[TopicPartition, int]:
-    """Partition → where its epochs end now, for those that end too early or are not known to the leader any more."""
-    ends = admin.epoch_ends({key: epoch for key, (epoch, _) in known.items()}) if known else {}
-    return {key: end for key, end in ends.items() if end < known[key][1]}
+def _judged(
+    known: Mapping[TopicPartition, Known], ends: Mapping[TopicPartition, int | OffsiteError]
+) -> Iterator[SickPartition]:
+    for key, end in sorted(ends.items()):
+        if isinstance(end, OffsiteError):
+            yield SickPartition(topic=key.topic, partition=key.partition, error=end)
+        elif end < known[key][1]:
+            yield SickPartition(topic=key.topic, partition=key.partition, error=_cut_back(key, known[key], end))
 
 
-def _told(key: TopicPartition, known: Known, end: int) -> str:
+def _epoch_ends(
+    admin: ClusterAdmin, known: Mapping[TopicPartition, Known]
+) -> Mapping[TopicPartition, int | OffsiteError]:
+    """Of all at once; each on its own where one of them keeps the others from an answer."""
+    epochs = {key: epoch for key, (epoch, _) in known.items()}
+    try:
+        return admin.epoch_ends(epochs) if epochs else {}
+    except (KafkaUnavailable, NoSuchTopic, Denied):
+        return {key: _epoch_end(admin, key, epoch) for key, epoch in epochs.items()}
+
+
+def _epoch_end(admin: ClusterAdmin, key: TopicPartition, epoch: int) -> int | OffsiteError:
+    try:
+        return admin.epoch_end_now(key, epoch)
+    except (KafkaUnavailable, NoSuchTopic, Denied) as error:
+        return error
+
+
+def _cut_back(key: TopicPartition, known: Known, end: int) -> SourceTruncated:
     epoch, reached = known
     now = f"ends at {end} now" if end >= 0 else "is not known to its leader any more"
-    return f"{key} was cut back and written anew: what leaders up to epoch {epoch} wrote reached to {reached} and {now}"
-
-
-def _sick(key: TopicPartition, told: str, hint: str) -> SickPartition:
-    error: OffsiteError = SourceTruncated(told, hint=hint)
-    return SickPartition(topic=key.topic, partition=key.partition, error=error)
+    return SourceTruncated(
+        f"{key} was cut back and written anew: what leaders up to epoch {epoch} wrote reached to {reached} and {now}",
+        hint=f"keep this backup, and go on in another: offsite backup run --backup NEW --topics {key.topic}",
+    )
 
 
 def _known(base: BackupState, bounds: PartitionBounds) -> Known | None:

@@ -22,6 +22,10 @@ STALE_AFTER_S = 24 * 3600
 """A backup without a commit for a day gets attention: the least demanding schedule people have is a nightly one."""
 
 
+_NAMED_MAX = 5
+"""Partitions named in one line of the status."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupSummary:
     """One line of `list`. Times are epoch ms by the store's clock, 0 when there is no commit yet."""
@@ -180,6 +184,10 @@ def _problems(state: BackupState, now_ms: int, stale_after_s: int | None) -> Ite
     age_s = (now_ms - state.committed_at_ms) // 1000
     if stale_after_s is not None and age_s > stale_after_s:
         yield f"last backup {format_duration(age_s)} ago"
+    if state.left_behind:
+        told = ", ".join(f"{each.partition_id} ({each.error})" for each in state.left_behind[:_NAMED_MAX])
+        more = "" if len(state.left_behind) <= _NAMED_MAX else f" and {len(state.left_behind) - _NAMED_MAX} more"
+        yield f"the newest run could not back up {told}{more}"
     if state.holes:
         lost = sum(hole.end - hole.start for hole in state.holes)
         yield f"{len(state.holes)} holes: {lost:,} offsets were gone before they were backed up"

@@ -20,6 +20,7 @@ from offsite.pipeline.runner import OnProgress, Runner
 from offsite.pipeline.target_settings import AT_ONCE
 from offsite.repository.restore_outcome import put_outcome
 from offsite.repository.restore_record import RestoreRecord
+from offsite.repository.settings_aside import put_aside
 from offsite.services.groups import GroupsApplied
 from offsite.services.hole_report import HoleReport, lacking
 from offsite.services.metadata_restore import AppliedMetadata, apply_metadata
@@ -126,12 +127,15 @@ class _Work:
 
     def run(self, *, verify: bool, on_progress: OnProgress | None, on_proof: OnProgress | None) -> RestoreResult:
         prepared, layout, store = self.prepared, self.prepared.layout, self.ends.store
-        with settings_set_aside(prepared.backup, self.admin, self.ends.kafka, prepared.record) as settings:
+        with settings_set_aside(
+            prepared.backup, self.admin, self.ends.kafka, prepared.record, check=self.held.check
+        ) as settings:
             prepared = replace(prepared, record=replace(prepared.record, settings=settings))
             restored, receipts = replace(self, prepared=prepared)._write(on_progress)  # noqa: SLF001  # itself
             proof = self._prove(restored, on_proof) if verify else None
             self.held.check()
             finish_topics(self.admin, settings)
+            put_aside(store, layout, ())
         self.held.check()
         applied = apply_metadata(self.admin, prepared.metadata)
         self.held.check()

@@ -72,7 +72,9 @@ def write_chains(  # noqa: PLR0913  # what to write, where, and who does it
         lost = lost_topics(_failures(outcomes), created=record.created)
         if not lost or not remaining:
             break
-        unmake(lost, [task.partition.target for task in tasks], ends=ends, admin=admin, held=held)
+        replayed = {task.partition.target for task in tasks if isinstance(task, PreserveTask)}
+        written = [task.partition.target for task in tasks]
+        unmake(lost, written, ends=ends, admin=admin, held=held, replayed=replayed)
         outcomes = {target: outcome for target, outcome in outcomes.items() if target.topic not in lost}
     return WrittenChains(targets=targets, receipts=_receipts(tasks, outcomes))
 

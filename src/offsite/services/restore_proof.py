@@ -61,7 +61,9 @@ def prove_restore(
         same_offsets=restored.same_offsets,
     )
     proof = prove(expected, ends=ends, admin=admin, runner=runner, on_progress=on_progress)
-    grown = tuple(_grown(restored, written, admin.end_offsets(restored.starts)))
+    known = {(each.topic, each.partition) for each in proof.findings}
+    now = admin.end_offsets(restored.starts)
+    grown = tuple(each for each in _grown(restored, written, now) if (each.topic, each.partition) not in known)
     return replace(proof, verified=False if grown else proof.verified, findings=(*proof.findings, *grown))
 
 

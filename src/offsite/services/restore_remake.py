@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.routing import shared_router
+from offsite.kafka.producer import new_producer
+from offsite.kafka.routing import Router, shared_router
 from offsite.kafka.transactions import PartitionTransactions
-from offsite.log.range import TopicPartition
+from offsite.log.range import LogRange, TopicPartition
+from offsite.model.clock import SystemClock
 from offsite.model.errors import OffsiteError, TargetDisturbed, TargetNotEmpty, TransactionLost, WriterFenced
 from offsite.model.journal import warned
 from offsite.pipeline.preserve_copy import transaction_prefix
+from offsite.pipeline.restore_attempt import first_of_others, foreign_records
 from offsite.pipeline.restore_copy import RestoreEnds
+from offsite.repository.restore_fence import restore_producer_id
 from offsite.services.restore_lease import HeldRestore
 
 REMAKES_MAX = 1
@@ -29,24 +33,53 @@ def lost_topics(failures: Iterable[tuple[TopicPartition, OffsiteError]], *, crea
     return (curable - kept) & set(created)
 
 
-def unmake(
+def unmake(  # noqa: PLR0913  # what to delete, and whom to ask
     topics: Collection[str],
     partitions: Iterable[TopicPartition],
     *,
     ends: RestoreEnds,
     admin: ClusterAdmin,
     held: HeldRestore,
+    replayed: Collection[TopicPartition] = (),
 ) -> None:
     """Delete `topics`, after their open transactions: a marker that comes later would find the new topic. `partitions`
-    are all that were written. Raises `RestoreTakenOver` before anything is touched."""
+    are all that were written, `replayed` those of them that may have transactions.
+
+    Raises `RestoreTakenOver`, and `TargetNotEmpty` when somebody else wrote into one of them, before anything is
+    touched."""
     router = shared_router(ends.kafka)
     concerned = [each for each in partitions if each.topic in topics]
+    transactions = {
+        each: PartitionTransactions(router, each, prefix=transaction_prefix(ends.layout, each))
+        for each in concerned
+        if each in replayed
+    }
     held.check()
+    _check_all_is_ours(router, concerned, transactions, ends=ends, admin=admin)
     for topic in sorted(topics):
         warned("remake", why="what is in it cannot be continued: it is deleted and written again", topic=topic)
-    for target in concerned:
-        PartitionTransactions(router, target, prefix=transaction_prefix(ends.layout, target)).abandon()
+    for each in transactions.values():
+        each.abandon()
     held.check()
     admin.delete_topics(sorted(topics))
     for target in concerned:
         router.forget(target)
+
+
+def _check_all_is_ours(
+    router: Router,
+    partitions: Sequence[TopicPartition],
+    transactions: Mapping[TopicPartition, PartitionTransactions],
+    *,
+    ends: RestoreEnds,
+    admin: ClusterAdmin,
+) -> None:
+    """Applications may have found a topic that this restore made: what they wrote is not ours to delete."""
+    ours = restore_producer_id(ends.store, ends.layout, lambda: new_producer(router, SystemClock()).producer_id)
+    starts, written = admin.start_offsets(partitions), admin.end_offsets(partitions)
+    for each in partitions:
+        held = LogRange(topic=each.topic, partition=each.partition, start=starts[each], end=written[each])
+        own = frozenset({ours}) | (transactions[each].producer_ids if each in transactions else frozenset())
+        stranger = first_of_others(router, held, own=own)
+        if stranger is not None:
+            raise foreign_records(each, stranger)

@@ -7,7 +7,7 @@ both as they are: the next run of the same command knows the originals from here
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -54,10 +54,18 @@ class UnfinishedAside:
 
 @contextmanager
 def settings_set_aside(
-    backup: Backup, admin: ClusterAdmin, kafka: KafkaConfig, record: RestoreRecord
+    backup: Backup,
+    admin: ClusterAdmin,
+    kafka: KafkaConfig,
+    record: RestoreRecord,
+    *,
+    check: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[TopicSettings, ...]]:
     """The settings to work by. What ends the block other than well gives existing topics their own back, and is told
-    what became of them: in its hint, or as a note of an exception that is not ours."""
+    what became of them: in its hint, or as a note of an exception that is not ours.
+
+    `check` raises `RestoreTakenOver` once another process has taken the restore over: that one writes by them, and
+    nothing is given back under its hands."""
     store, layout = backup.store, RestoreLayout(backup=backup.layout, restore=record.restore)
     asides = _remembered(backup, admin, layout, record)
     settings = tuple(
@@ -65,11 +73,21 @@ def settings_set_aside(
     )
     try:
         yield settings
-    except RestoreTakenOver:
-        raise  # whoever took over writes by them
     except BaseException as error:
+        if not _is_still_ours(check):
+            raise
         _tell(error, [*_given_back(store, layout, admin, kafka, asides), *_kept_back(settings)])
         raise
+
+
+def _is_still_ours(check: Callable[[], None]) -> bool:
+    try:
+        check()
+    except RestoreTakenOver:
+        return False
+    except OffsiteError as error:
+        warned("settings_put_back", why=f"whether the restore was taken over is not known: {error.message}")
+    return True
 
 
 def with_originals(

@@ -127,7 +127,7 @@ def _settled(bounds: PartitionBounds, plan: CopyPlan, own: _Own) -> _Settled:
     spans = [segment_span(segment) for segment in segments]
     end = frontier(start, [*spans, *map(_span, holes), *map(_span, gaps)])  # a batch may reach over the planned end
     return _Settled(
-        segments=tuple(segment for segment in segments if segment_span(segment)[0] < end),
+        segments=tuple(replace(each, end=min(each.end, end)) for each in segments if segment_span(each)[0] < end),
         holes=tuple(_recorded(hole, known) for hole in holes if hole.start < end),
         gaps=tuple(_proven(gap, known) for gap in gaps if gap.start < end),
         position=Position(partition_id=known, log_start=bounds.log_start, end=end, leader_epoch=bounds.leader_epoch),

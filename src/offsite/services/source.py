@@ -105,6 +105,7 @@ def _bounds(
 ) -> tuple[PartitionBounds, ...]:
     sizes = admin.sizes_bytes(found.bounds)
     ids = {shape.topic: shape.topic_id for shape in shapes}
+    remote = {shape.topic for shape in shapes if dict(shape.configs).get("remote.storage.enable") == "true"}
     compacted = {shape.incarnation for shape in (*shapes, *known) if "compact" in dict(shape.configs).get(POLICY, "")}
     return tuple(
         PartitionBounds(
@@ -113,7 +114,7 @@ def _bounds(
             partition=each.partition,
             log_start=bounds.start,
             end=bounds.end,
-            size_bytes=sizes.get(each, 0),
+            size_bytes=0 if each.topic in remote else sizes.get(each, 0),
             leader_epoch=bounds.leader_epoch,
             was_compacted=TopicIncarnation(topic=each.topic, topic_id=ids[each.topic]) in compacted,
         )

@@ -18,6 +18,8 @@ from tests.integration.kafka.cluster import Cluster
 from tests.shared_spark import shared_spark
 from tests.spark_cluster import standalone_cluster
 
+KAFKAS_OWN = {"__transaction_state", "__consumer_offsets"}
+
 
 @pytest.fixture(scope="module")
 def spark() -> Runner:
@@ -48,4 +50,4 @@ def copy(site: Site, second_broker: SandboxInfo) -> Iterator[Copy]:
     target = Cluster(second_broker.bootstrap)
     before = set(target.admin.topics())
     yield Copy(site=site, target=target)
-    target.admin.delete_topics(sorted(set(target.admin.topics()) - before - {"__transaction_state"}))
+    target.admin.delete_topics(sorted(set(target.admin.topics()) - before - KAFKAS_OWN))

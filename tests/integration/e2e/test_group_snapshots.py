@@ -35,9 +35,9 @@ def test_a_commit_between_the_snapshot_and_the_ends_is_not_taken(
     groups.site.produce(topic, numbered(5))
     commit(groups.source, group, Position(topic, 0, 5))
     order: list[str] = []
-    offsets, ends = groups.source.admin.groups.offsets, groups.source.admin.end_offsets
+    offsets, ends = groups.source.admin.groups.offsets, groups.source.admin.bounds
     monkeypatch.setattr(groups.source.admin.groups, "offsets", lambda each: (order.append("groups"), offsets(each))[1])
-    monkeypatch.setattr(groups.source.admin, "end_offsets", lambda each: (order.append("ends"), ends(each))[1])
+    monkeypatch.setattr(groups.source.admin, "bounds", lambda each: (order.append("ends"), ends(each))[1])
     plan = groups.plan(topic)
     assert order == ["groups", "ends"]
     groups.site.produce(topic, numbered(5, start=5))

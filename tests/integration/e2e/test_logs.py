@@ -46,7 +46,7 @@ def test_a_run_is_told_in_the_log_without_a_secret_or_a_record(
     config = properties(secure_broker, tmp_path, password)
     done = offsite(
         *("backup", "run", "--repo", repository, "--backup", "b", "--topics", topic, "--kafka-config", config),
-        *("--verbose", "--log-file", log),
+        *("--verbose", "--log-file", log, "--schemas-topic", ""),
     )
     lines = log.read_text().splitlines()
     assert 'INFO began command="offsite backup run"' in lines[0]

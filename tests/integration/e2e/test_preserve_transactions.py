@@ -81,7 +81,7 @@ def test_a_point_between_transactions_has_the_offsets_of_what_was_decided_then(c
         target = new_name(topic)
         before = parse_before([f"topic={topic},partition=0,offset={end}"])
         result = copy.restore(topic, before=before, renames=parse_renames([f"{topic}={target}"]))
-        assert result.verified
+        assert result.verified is (True if offsets else None)
         assert copy.bounds(copy.target, target) == [(0, end)]
         assert [record.offset for record in read_topic(copy.target.bootstrap, target)[0]] == offsets, end
 

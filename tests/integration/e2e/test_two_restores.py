@@ -79,7 +79,8 @@ class Restoring:
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("offsets", ["translate", pytest.param("preserve", marks=pytest.mark.soak)])
+@pytest.mark.soak  # the same at the level of workers is quicker: test_restore_fence
+@pytest.mark.parametrize("offsets", ["translate", "preserve"])
 @rounds
 def test_a_restore_that_was_stopped_and_taken_over_ends_with_an_error_and_appends_nothing(
     broker: SandboxInfo, tmp_path: Path, offsets: str, count: int

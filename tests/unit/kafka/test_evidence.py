@@ -55,6 +55,12 @@ def test_a_compacted_topic_may_be_silent_for_a_moment() -> None:
     assert read(leader, 0, 30) == Reading(bases=[0, 10, 20])
 
 
+def test_empty_answers_count_only_in_a_row() -> None:
+    between = [BLANK, THROTTLED, BLANK, BEHIND, BLANK, LEFT_OUT, BLANK]
+    leader = ScriptedLeader(log(0, 10, 20), script=deque(["", *between]), configs=COMPACTED)
+    assert read(leader, 0, 30).bases == [0, 10, 20]
+
+
 def test_a_topic_that_was_compacted_once_may_lack_its_tail() -> None:
     leader = ScriptedLeader(log(0), high_watermark=15, configs={"cleanup.policy": "delete"})
     assert read(leader, 0, 15, was_compacted=True).others == [("compaction", 10, 15)]

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from offsite.kafka.config import Address, KafkaConfig
+from offsite.model.errors import OffsiteError, WriterFenced
 from offsite.pipeline.target_topic import TargetTopic
 from offsite.repository.layout import BackupLayout
 from offsite.repository.open_store import open_store
+from offsite.repository.process_identity import ProcessIdentity
 from offsite.repository.restore_layout import RestoreLayout
+from offsite.repository.restore_lease import LeaseTerms
 from offsite.repository.restore_record import RestoreRecord, find_record, put_record
 from offsite.repository.settings_aside import TopicAside, get_aside, put_aside
 from offsite.repository.topic_settings import TopicSettings
+from offsite.services import set_aside
+from offsite.services.restore_lease import held_restore
 from offsite.services.set_aside import UnfinishedAside, command, describe, with_originals
+from tests.backups import new_backup
 
 KAFKA = KafkaConfig(bootstrap=(Address(host="one", port=9092), Address(host="two", port=9093)))
 ASIDE = TopicAside(
@@ -89,3 +99,44 @@ def test_settings_that_another_restore_left_behind_are_not_the_topic_s_own() -> 
     (changed,) = with_originals([EXISTING], [target(cleanup_policy="delete", retention_ms="5")], [other])
     assert dict(changed.at_end) == {"cleanup.policy": "compact,delete"}
     assert with_originals([EXISTING], [], [other]) == (EXISTING,)
+
+
+class FakeAdmin:
+    """One topic with settings of its own."""
+
+    def __init__(self) -> None:
+        self.configs: dict[str, dict[str, str | None]] = {"orders": dict(OWN)}
+
+    def topics(self, *_: object) -> dict[str, object]:
+        return dict.fromkeys(self.configs)
+
+    def topic_configs(self, names: Iterable[str], **_: object) -> dict[str, dict[str, str | None]]:
+        return {name: dict(self.configs[name]) for name in names}
+
+    def alter_topic_configs(self, changes: Mapping[str, Mapping[str, str | None]]) -> None:
+        for name, each in changes.items():
+            self.configs[name].update(each)
+
+
+OWN = {"message.timestamp.type": "LogAppendTime"}
+MEANWHILE = {"message.timestamp.type": "CreateTime"}
+
+
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), WriterFenced("a newer attempt writes")], ids=["ctrl-c", "fenced"]
+)
+def test_a_run_that_was_taken_over_gives_nothing_back(tmp_path: Path, error: BaseException) -> None:
+    """Who took over writes by these settings, however the first run ends."""
+    backup, admin = new_backup(open_store(str(tmp_path / "repository"))), FakeAdmin()
+    existing = replace(EXISTING, meanwhile=tuple(MEANWHILE.items()), at_end=tuple(OWN.items()))
+    record = replace(RECORD, settings=(existing,))
+    terms = LeaseTerms(store=backup.store, layout=RestoreLayout(backup=backup.layout, restore=record.restore))
+    with (
+        pytest.raises((KeyboardInterrupt, OffsiteError)),
+        held_restore(backup, record, take_over=False) as held,
+        set_aside.settings_set_aside(backup, admin, KAFKA, record, check=held.check),  # type: ignore[arg-type]
+    ):
+        admin.alter_topic_configs({"orders": MEANWHILE})
+        terms.claim(replace(ProcessIdentity.mine(), host="elsewhere"), "w", take_over=True)
+        raise error
+    assert admin.configs["orders"] == MEANWHILE

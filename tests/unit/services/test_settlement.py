@@ -117,6 +117,11 @@ def test_a_batch_that_reaches_over_the_planned_end_takes_the_position_along() ->
     assert ([p.end for p in settled.positions], settled.failed) == ([105], ())
 
 
+def test_no_segment_is_committed_that_reaches_over_its_position() -> None:
+    settled = settle(TWO, [receipt((0, 20), (40, 50)), receipt((50, 100))])
+    assert ([p.end for p in settled.positions], [s.end for s in settled.segments]) == ([20], [20])
+
+
 def test_a_batch_over_the_border_is_accounted_for_by_the_range_it_begins_in() -> None:
     settled = settle(TWO, [receipt((0, 55)), receipt((55, 100))])
     assert ([p.end for p in settled.positions], settled.failed) == ([100], ())
