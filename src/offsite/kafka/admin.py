@@ -29,12 +29,15 @@ from offsite.kafka.metadata import ClusterMetadata, TopicMetadata
 from offsite.kafka.offsets import find_epoch_ends, find_offsets
 from offsite.kafka.portions import portions
 from offsite.kafka.quotas import alter_quotas_request, describe_quotas_request
+from offsite.kafka.reader import PartitionReader
 from offsite.kafka.request import Api, Request
 from offsite.kafka.routing import Router
 from offsite.kafka.scram_users import describe_scram_users_request
 from offsite.kafka.topic_changes import NewTopic, TopicOutcome, create_topics_request, delete_topics_request
 from offsite.kafka.topic_config import broker_configs_request, topic_configs_request
-from offsite.log.range import TopicPartition
+from offsite.log.batch import BatchHeader
+from offsite.log.chunk import Chunk
+from offsite.log.range import LogRange, TopicPartition
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.cluster_settings import Acl, ClientQuota, ScramUser
 from offsite.model.errors import (
@@ -124,6 +127,14 @@ class ClusterAdmin:
         leader = self._router.leader(partition)
         with self._router.lease_leader(partition) as connection:
             return LeaderAnswers(connection, partition, leader.epoch).end_of(epoch)
+
+    def batch_at(self, partition: TopicPartition, offset: int) -> BatchHeader | None:
+        """The header of the batch that holds `offset`; None where the log has none there. Raises what a reader does."""
+        log_range = LogRange(topic=partition.topic, partition=partition.partition, start=offset, end=offset + 1)
+        for item in PartitionReader(self._router, clock=self._clock).read(log_range, reach_back=True):
+            if isinstance(item, Chunk):
+                return item.batches[0]
+        return None
 
     def sizes_bytes(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Bytes on the leader's disk, an estimate: partitions whose size we may not see, or not now, are absent."""

@@ -26,6 +26,7 @@ from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.segment_writer import CompressionChoice
 from offsite.repository.state import BackupState
+from offsite.services.border import made_anew
 from offsite.services.group_history import decide_history, history_options
 from offsite.services.group_snapshots import GroupsSaved, read_groups, save_groups
 from offsite.services.hole_report import HoleReport, hole_reports
@@ -117,7 +118,8 @@ def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequ
         known=base.topics.values(),
     )
     positions = {(each.topic, each.topic_id, each.partition): end for each, end in base.reached().items()}
-    sick = [*source.sick, *cut_back(admin, base, source.bounds)]
+    anew = made_anew(admin, repository.store, base, source.bounds)
+    sick = [*source.sick, *cut_back(admin, base, source.bounds), *anew]
     copy = without(plan_copy(source.bounds, positions, slots=slots), sick)
     return BackupPlan(
         backup=request.backup,
