@@ -20,6 +20,7 @@ from tests.integration.kafka.cluster import wait_until
 pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated")  # kafka-python reads its schemas so
 
 
+@pytest.mark.soak
 def test_a_partition_without_leader_is_named_and_all_others_are_backed_up(
     trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -39,7 +40,7 @@ def test_a_partition_without_leader_is_named_and_all_others_are_backed_up(
 
 
 def back_up(trial: Trial, *topics: str) -> BackupResult:
-    request = BackupRequest(backup="nightly", selection=parse_selection(list(topics)))
+    request = BackupRequest(backup=f"of-{topics[0]}", selection=parse_selection(list(topics)))
     plan = plan_backup(trial.repository, trial.cluster.admin, request, slots=2)
     return run_backup(plan, repository=trial.repository, kafka=trial.cluster.config, runner=trial.runner)
 
