@@ -33,7 +33,7 @@ from offsite.kafka.transaction_requests import (
 from offsite.log.range import TopicPartition
 from offsite.model.check import check
 from offsite.model.clock import Clock, SystemClock
-from offsite.model.errors import BadOption, KafkaTimeout, KafkaUnavailable, TransactionLost
+from offsite.model.errors import BadOption, KafkaTimeout, KafkaTooOld, KafkaUnavailable, TransactionLost
 
 TIMEOUTS_MS = (900_000, 300_000, 60_000, 10_000)
 """How long a transaction may stay open: the most that brokers allow, which is 15 minutes unless they say otherwise."""
@@ -136,8 +136,11 @@ class PartitionTransactions:
 
     @property
     def producer_ids(self) -> frozenset[int]:
-        """Who may have written into the partition."""
-        return frozenset(transaction.producer_id for transaction in self._described().values())
+        """Who may have written into the partition; nobody where brokers have no transactions to ask about."""
+        try:
+            return frozenset(transaction.producer_id for transaction in self._described().values())
+        except KafkaTooOld:
+            return frozenset()
 
     @property
     def slots(self) -> int:

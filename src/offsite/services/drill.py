@@ -21,7 +21,9 @@ from offsite.model.time import format_time
 from offsite.pipeline.runner import OnProgress, Runner, RunProgress
 from offsite.repository.attempt import random_attempt
 from offsite.repository.backup import Backup
+from offsite.repository.process_identity import ProcessIdentity
 from offsite.repository.restore_layout import RestoreLayout
+from offsite.repository.restore_lease import LeaseTerms
 from offsite.repository.restore_outcome import RestoreOutcome, get_outcome, put_outcome
 from offsite.repository.restore_record import RestoreRecord, unfinished_restores
 from offsite.services.drill_report import DrilledTopic, DrillReport
@@ -130,15 +132,20 @@ class Drill:
         return {incarnation.topic for incarnation in self._backup.state().topics}
 
     def _take_away_leftovers(self) -> None:
-        """Those in this cluster: a sandbox that was killed took everything with it."""
+        """Those in this cluster: a sandbox that was killed took everything with it. Drills under way are left alone."""
         cluster_id = self._cluster.admin.cluster().cluster_id
         left = [
             record
             for record in unfinished_restores(self._backup.store, self._backup.layout)
-            if record.cluster_id == cluster_id and _is_drill(record)
+            if record.cluster_id == cluster_id and _is_drill(record) and not self._is_under_way(record)
         ]
         names = [name for record in left for name in self._take_away(record)]
         self._report = replace(self._report, leftovers=tuple(names))
+
+    def _is_under_way(self, record: RestoreRecord) -> bool:
+        layout = RestoreLayout(backup=self._backup.layout, restore=record.restore)
+        terms = LeaseTerms(store=self._backup.store, layout=layout)
+        return terms.holder(asking=ProcessIdentity.mine()) is not None
 
     def _take_away(self, record: RestoreRecord) -> tuple[str, ...]:
         """Delete what the restore made, and end it where it did not end by itself. May be repeated."""

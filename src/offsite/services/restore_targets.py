@@ -31,7 +31,7 @@ def find_targets(
     number = targets_known(store, layout)
     known = get_targets(store, layout)
     known_ids = dict(known.topic_ids) if known else {}
-    new = {name: t for name, t in found.items() if name in remade or known_ids.get(name) != _id(t.topic_id)}
+    new = {name: t for name, t in found.items() if name in remade or _is_another(known_ids.get(name), t.topic_id)}
     if known is not None and not new:
         return known
     starts = {key: start for key, start in (known.starts if known else ()) if key.topic not in new}
@@ -71,6 +71,13 @@ def _empty_ends(
             hint="delete them and run the restore again, or restore under other names (--rename)",
         )
     return ends
+
+
+def _is_another(known: str | None, found: UUID | None) -> bool:
+    """Brokers before 2.8 give no ids, and give one to a topic that was there when they are newer."""
+    if known is None:
+        return True
+    return found is not None and known not in {_id(None), _id(found)}
 
 
 def _id(topic_id: UUID | None) -> str:

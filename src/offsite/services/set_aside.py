@@ -142,7 +142,8 @@ def _remembered(
     asides = {name: _as_decided(each) for name, each in existing.items()}
     if known is not None:
         own = admin.topic_configs(existing.keys() & admin.topics().keys())
-        asides = {name: _as_it_stands(each, own.get(name, {})) for name, each in existing.items()}
+        others = _of_others(backup, record)
+        asides = {name: _as_it_stands(each, own.get(name, {}), others.get(name)) for name, each in existing.items()}
         asides |= {each.topic: each for each in known}
     if tuple(asides.values()) != known:
         put_aside(backup.store, layout, tuple(asides.values()))
@@ -154,8 +155,19 @@ def _as_decided(settings: TopicSettings) -> TopicAside:
     return TopicAside(topic=settings.topic, meanwhile=settings.meanwhile, originals=settings.at_end)
 
 
-def _as_it_stands(settings: TopicSettings, own: Mapping[str, str]) -> TopicAside:
-    originals = tuple((name, own.get(name)) for name, _ in settings.meanwhile)
+def _of_others(backup: Backup, record: RestoreRecord) -> dict[str, TopicAside]:
+    unfinished = unfinished_asides(backup, but=record.restore)
+    here = (other for other in unfinished if other.record.cluster_id == record.cluster_id)
+    return {each.topic: each for other in here for each in other.existing}
+
+
+def _as_it_stands(settings: TopicSettings, own: Mapping[str, str], other: TopicAside | None) -> TopicAside:
+    """What another unfinished restore left there is not the topic's own: that one knows what was before."""
+    left, before = (dict(other.meanwhile), dict(other.originals)) if other else ({}, {})
+    originals = tuple(
+        (name, before[name] if name in before and left.get(name) == own.get(name) else own.get(name))
+        for name, _ in settings.meanwhile
+    )
     return TopicAside(topic=settings.topic, meanwhile=settings.meanwhile, originals=originals)
 
 

@@ -140,3 +140,17 @@ def test_a_run_that_was_taken_over_gives_nothing_back(tmp_path: Path, error: Bas
         terms.claim(replace(ProcessIdentity.mine(), host="elsewhere"), "w", take_over=True)
         raise error
     assert admin.configs["orders"] == MEANWHILE
+
+
+def test_two_restores_of_one_topic_that_were_killed_leave_its_own_settings_known(tmp_path: Path) -> None:
+    backup, admin = new_backup(open_store(str(tmp_path / "repository"))), FakeAdmin()
+    existing = replace(EXISTING, meanwhile=tuple(MEANWHILE.items()), at_end=tuple(OWN.items()))
+    one, two = (replace(RECORD, restore=name, settings=(existing,)) for name in ("r1", "r2"))
+    killed = []  # kept, so that nothing ends them: a killed process gives nothing back
+    for record in (one, two):
+        put_record(backup.store, RestoreLayout(backup=backup.layout, restore=record.restore), record)
+        killed.append(set_aside.settings_set_aside(backup, admin, KAFKA, record))  # type: ignore[arg-type]
+        killed[-1].__enter__()
+        admin.alter_topic_configs({"orders": MEANWHILE})
+    with set_aside.settings_set_aside(backup, admin, KAFKA, one) as settings:  # type: ignore[arg-type]
+        assert dict(settings[0].at_end) == OWN
