@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from offsite.model.errors import Bug
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, PartitionId, Position, ProvenGap, RecordedHole
+from offsite.repository.commit import Changes, LeftBehind, PartitionId, Position, ProvenGap, RecordedHole
 from offsite.repository.commit_json import decode_commit, encode_commit
 from offsite.repository.coverage import Span, frontier, unaccounted
 from offsite.repository.posix_store import open_folder
+from offsite.repository.repository import Repository
+from offsite.services.overview import read_status
 from offsite.services.verify import verify_quick
 from offsite.services.verify_coverage import passed_over
 from tests.backups import PARTITIONS, SHAPES, commit_next, new_backup, write_segment
@@ -114,3 +116,14 @@ def test_the_frontier_is_the_first_offset_that_is_left_over(spans: list[Span], s
     end = 100
     left = left_over(moved(start, end, gaps=tuple(given_spans)))
     assert min(end, frontier(start, given_spans)) == (left[0][0] if left else end)
+
+
+def test_a_partition_that_the_newest_run_left_behind_is_not_safe_until_a_run_takes_it(backup: Backup) -> None:
+    left = LeftBehind(partition_id=WHERE, error="OFF-1503")
+    base = backup.commit(replace(moved(0, 30, gaps=((0, 30),)), left_behind=(left,)), base=backup.state(), writer="w")
+    assert backup.state().left_behind == (left,)
+    (status,) = read_status(Repository.open(backup.store)).backups
+    assert (status.safe, status.problems) == (False, ("the newest run could not back up orders/0 (OFF-1503)",))
+    backup.commit(moved(0, 40, gaps=((30, 40),)), base=base, writer="w")
+    (status,) = read_status(Repository.open(backup.store)).backups
+    assert status.safe
