@@ -5,18 +5,21 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import importlib.util
+import io
 import os
 import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from offsite.repository.object_store import CloudStore
 from offsite.repository.open_store import open_store
@@ -41,11 +44,27 @@ def moto_server() -> Iterator[str]:
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
+    server._server.app = _AtomicPuts(server._server.app)
     try:
         host, port = server.get_host_and_port()
         yield f"http://{host}:{port}"
     finally:
         server.stop()
+
+
+class _AtomicPuts:
+    """moto looks for the key and writes it in two steps: of writers at the same moment two could win."""
+
+    def __init__(self, app: Callable[..., Any]) -> None:
+        self._app = app
+        self._lock = threading.Lock()
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        if "HTTP_IF_NONE_MATCH" not in environ or "CONTENT_LENGTH" not in environ:
+            return self._app(environ, start_response)
+        environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"] or 0)))
+        with self._lock:
+            return self._app(environ, start_response)
 
 
 @contextmanager

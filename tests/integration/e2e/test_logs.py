@@ -46,12 +46,12 @@ def test_a_run_is_told_in_the_log_without_a_secret_or_a_record(
     config = properties(secure_broker, tmp_path, password)
     done = offsite(
         *("backup", "run", "--repo", repository, "--backup", "b", "--topics", topic, "--kafka-config", config),
-        *("--verbose", "--log-file", log, "--schemas-topic", ""),
+        *("--verbose", "--log-file", log),
     )
     lines = log.read_text().splitlines()
     assert 'INFO began command="offsite backup run"' in lines[0]
     if is_right:
-        assert done.result["records"] == 1
+        assert done.result["records"] >= 1  # a schema registry's topic may be there, and comes along
         assert "INFO ended exit_code=0" in lines[-1]
     else:
         assert done.error["exit_code"] == done.exit_code == 17
