@@ -20,7 +20,6 @@ from offsite.pipeline.runner import OnProgress, Runner
 from offsite.pipeline.target_settings import AT_ONCE
 from offsite.repository.restore_outcome import put_outcome
 from offsite.repository.restore_record import RestoreRecord
-from offsite.repository.settings_aside import put_aside
 from offsite.services.groups import GroupsApplied
 from offsite.services.hole_report import HoleReport, lacking
 from offsite.services.metadata_restore import AppliedMetadata, apply_metadata
@@ -135,7 +134,6 @@ class _Work:
             proof = self._prove(restored, on_proof) if verify else None
             self.held.check()
             finish_topics(self.admin, settings)
-            put_aside(store, layout, ())
         self.held.check()
         applied = apply_metadata(self.admin, prepared.metadata)
         self.held.check()

@@ -73,6 +73,8 @@ def settings_set_aside(
     )
     try:
         yield settings
+        if asides:
+            put_aside(store, layout, ())  # they have their own again: nothing is aside any more
     except BaseException as error:
         if not _is_still_ours(check):
             raise

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from offsite.kafka import log_bounds
-from offsite.kafka.reader import GIVEN_UP_MAX_S
+from offsite.kafka.evidence import GIVEN_UP_MAX_S
 from offsite.model.errors import LeaderUnavailable
 from offsite.model.selection import parse_selection
 from offsite.services.backup import BackupRequest, BackupResult, plan_backup, run_backup

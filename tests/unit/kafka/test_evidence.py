@@ -118,8 +118,9 @@ def test_under_a_quota_less_is_asked_for_at_once() -> None:
 def test_a_partition_that_was_waited_for_in_vain_is_not_waited_for_as_long_again() -> None:
     from typing import Any
 
+    from offsite.kafka.evidence import GIVEN_UP_MAX_S
     from offsite.kafka.partition_stream import ReadTask
-    from offsite.kafka.reader import GIVEN_UP_MAX_S, PartitionReader
+    from offsite.kafka.reader import PartitionReader
     from offsite.log.range import LogRange
     from tests.unit.kafka.scripted_leader import TOPIC, ScriptedRouter
     from tests.unit.kafka.test_backoff import StepClock
