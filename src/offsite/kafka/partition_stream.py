@@ -7,55 +7,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from uuid import UUID
 
 from offsite.kafka.backoff import Backoff
 from offsite.kafka.batch_window import BatchWindow, batch_window
 from offsite.kafka.broker_errors import NONE, OFFSET_OUT_OF_RANGE, broker_error
 from offsite.kafka.connection import Connection
-from offsite.kafka.evidence import CONFIRMATIONS, GIVEN_UP_MAX_S, THROTTLED_MAX_S, Said, may_lose_its_tail, said
+from offsite.kafka.evidence import Said, said
 from offsite.kafka.fetch import ID_VERSION, NAME_VERSION, FetchAnswer, FetchFormat, FetchQuery
 from offsite.kafka.fetch_size import FetchSize
 from offsite.kafka.leader_answers import LeaderAnswers
+from offsite.kafka.read_task import Item, ReadTask
 from offsite.kafka.receive_buffer import ReceiveBuffer
 from offsite.kafka.request import Api
 from offsite.kafka.routing import Router
-from offsite.kafka.topic_config import topic_configs_request
+from offsite.kafka.silence import Silence
 from offsite.kafka.wire import UNREADABLE
 from offsite.log.batch import verify_crc
-from offsite.log.chunk import Chunk, Evidence, Gap, Hole
-from offsite.log.range import LogRange
+from offsite.log.chunk import Evidence, Gap, Hole
 from offsite.model.clock import Clock
 from offsite.model.errors import (
     DamagedBatch,
-    Denied,
     KafkaProtocolError,
     LeaderUnavailable,
-    NoEvidence,
     SourceTruncated,
     TopicReplaced,
 )
 from offsite.model.journal import decided
 
 _MAX_WAIT_MS = 500
-_CONFIRM_AFTER_S = 0.1
-
-Item = Chunk | Hole | Gap
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadTask:
-    """What to read. `topic_id`: the incarnation expected. `planned_epoch`: the leader epoch in which the range's end
-    was told, -1 where it is not known. `was_compacted`: the topic's settings said so once. `owns_start`: the batch in
-    which the log starts is this range's, also when it begins before; `reach_back`: any batch that reaches into it."""
-
-    range: LogRange
-    topic_id: UUID | None = None
-    planned_epoch: int = -1
-    was_compacted: bool = False
-    owns_start: bool = True
-    reach_back: bool = False
 
 
 class PartitionStream:
@@ -75,7 +54,7 @@ class PartitionStream:
         self._router = router
         self._clock = clock
         self._buffer = buffer
-        self._patience = patience
+        self._silence = Silence(router, clock, task, patience)
         self._on_throttle = on_throttle
         self._size = FetchSize()
         self._rack_id = router.config.rack_id
@@ -83,11 +62,6 @@ class PartitionStream:
         self._epoch = -1
         self._checked_epoch = -2
         self._log_start = -1
-        self._empty_answers = 0
-        self._throttled_since_s: float | None = None
-        self._given_up = task.range.topic_partition in router.given_up
-        self._waits = False
-        self._may_lose_its_tail: bool | None = None
 
     @property
     def done(self) -> bool:
@@ -108,13 +82,20 @@ class PartitionStream:
                 elif answer.error_code != NONE:
                     raise broker_error(answer.error_code, f"fetching {self._range.topic_partition}")
                 elif answer.preferred_replica >= 0 and follower < 0:
-                    self._follower = answer.preferred_replica
+                    self._go_to(answer.preferred_replica)
                 elif said(answer, end=self._range.end) is Said.SOMETHING:
                     yield from self._take(connection, answer)
                 elif follower >= 0:
                     return  # whatever a follower does not know, the leader may
                 else:
                     yield from self._nothing_new(connection, answer)
+
+    def _go_to(self, replica: int) -> None:
+        """The leader gives nothing itself. A selector of replicas that asks for no rack sends us on even after that
+        replica gave nothing either: going to and fro between the two needs patience, and an end."""
+        if not self._rack_id:
+            self._silence.wait(f"its leader sends its readers to replica {replica}", self.position)
+        self._follower = replica
 
     def _take(self, connection: Connection, answer: FetchAnswer) -> Iterator[Item]:
         window = self._window(answer)
@@ -155,80 +136,15 @@ class PartitionStream:
                 yield self._gap(window.reaches_to, self._range.end, window.beyond)
 
     def _nothing_new(self, connection: Connection, answer: FetchAnswer) -> Iterator[Item]:
-        """The leader gave no byte. Only compaction makes that mean anything."""
-        self._waits = True
-        kind = said(answer, end=self._range.end)
-        if kind is not Said.EMPTY:
-            self._empty_answers = 0
-        match kind:
-            case Said.THROTTLED:
-                self._endure_throttle(answer)
-            case Said.BEHIND:
-                self._wait(
-                    f"its leader's high watermark is {answer.high_watermark}, and the range was planned to its end"
-                )
-            case Said.EMPTY if self._is_confirmed(connection):
-                yield self._gap(self.position, self._range.end, answer.high_watermark, Evidence.COMPACTION)
-                self._move_to(self._range.end)
-            case Said.EMPTY | Said.SOMETHING:
-                pass  # asked again below
-            case Said.NOTHING:
-                self._wait("its leader leaves the partition out of its answers")
-        if not self.done:
+        """The leader gave no byte."""
+        if answer.throttle_ms and not answer.held:
+            self._size.shrink()
+        tail = self._silence.bear(connection, answer, position=self.position, epoch=self._epoch)
+        if tail is not None:
+            yield tail
+            self._move_to(self._range.end)
+        else:
             self._ask(connection, self.position)
-
-    def _is_confirmed(self, connection: Connection) -> bool:
-        """Whether the log is known to hold nothing from the position on. Waits, or raises `NoEvidence`, when not."""
-        if self._may_lose_its_tail is None:
-            self._may_lose_its_tail = self._look_up_compaction()
-        if not self._may_lose_its_tail:
-            self._wait(
-                "its leader gives no records below its high watermark, and the topic is not compacted",
-                hint="slow remote storage? If the topic was compacted once, write one record into the partition",
-            )
-            return False
-        bounds = LeaderAnswers(connection, self._range.topic_partition, self._epoch).bounds()
-        if bounds.start > self.position or bounds.end < self._range.end:
-            self._empty_answers = 0
-            self._wait(f"its leader says that the log is [{bounds.start}, {bounds.end}), and gives nothing of it")
-            return False
-        self._empty_answers += 1
-        if self._empty_answers > CONFIRMATIONS:
-            return True
-        self._clock.sleep(_CONFIRM_AFTER_S * self._empty_answers)
-        return False
-
-    def _look_up_compaction(self) -> bool:
-        topic = self._range.topic
-        try:
-            configs = self._router.call(topic_configs_request([topic], with_defaults=True))[topic]
-        except Denied as error:
-            decided("unknown", why=error.message, topic=topic, setting="cleanup.policy")
-            configs = {}
-        return may_lose_its_tail(dict(configs), was_compacted=self._task.was_compacted)
-
-    def _endure_throttle(self, answer: FetchAnswer) -> None:
-        """`_receive` has slept already. It just takes longer, unless nothing ever comes through."""
-        now_s = self._clock.monotonic_s()
-        if self._throttled_since_s is None:
-            self._throttled_since_s = now_s
-            self._tell("throttle", f"held back by the cluster's quota for {answer.throttle_ms} ms")
-        elif now_s - self._throttled_since_s > (GIVEN_UP_MAX_S if self._given_up else THROTTLED_MAX_S):
-            raise NoEvidence(
-                f"{self._range.topic_partition}: the cluster's quota let nothing through from {self.position} on",
-                hint="raise consumer_byte_rate of this user or client id (kafka-configs), then run again",
-            )
-        self._size.shrink()
-
-    def _wait(self, why: str, *, hint: str = "look at the leader of this partition, then run again") -> None:
-        self._tell("wait", why)
-        self._patience.wait(
-            NoEvidence(f"{self._range.topic_partition} cannot be read on from {self.position}: {why}", hint=hint)
-        )
-
-    def _tell(self, event: str, why: str) -> None:
-        where = self._range
-        decided(event, why=why, topic=where.topic, partition=where.partition, position=self.position, end=where.end)
 
     def _grow(self) -> None:
         if not self._size.grow():
@@ -245,7 +161,9 @@ class PartitionStream:
             )
         self._log_start = bounds.start
         start, end = self.position, min(bounds.start, self._range.end)
-        self._tell("hole", f"the log starts at {bounds.start}")
+        where = self._range
+        why = f"the log starts at {bounds.start}"
+        decided("hole", why=why, topic=where.topic, partition=where.partition, start=start, end=end, epoch=self._epoch)
         self._move_to(end)
         if not self.done:
             self._ask(connection, self.position)
@@ -269,30 +187,19 @@ class PartitionStream:
             )
         self._checked_epoch = self._epoch
 
-    def _gap(self, start: int, end: int, seen_at: int, evidence: Evidence = Evidence.BATCH) -> Gap:
-        where = self._range
-        if evidence is not Evidence.BATCH:
-            decided(
-                "skip",
-                why=evidence.value,
-                topic=where.topic,
-                partition=where.partition,
-                start=start,
-                end=end,
-                at=seen_at,
-            )
-        return Gap(
-            topic=where.topic, partition=where.partition, start=start, end=end, evidence=evidence, seen_at=seen_at
-        )
+    def _gap(self, start: int, end: int, seen_at: int) -> Gap:
+        where, why = self._range, Evidence.BATCH
+        return Gap(topic=where.topic, partition=where.partition, start=start, end=end, evidence=why, seen_at=seen_at)
 
     def _move_to(self, position: int) -> None:
         self.position = position
-        self._empty_answers, self._throttled_since_s, self._waits = 0, None, False
+        self._silence.end()
 
     def _meet_leader(self) -> None:
         """Check that it leads the topic expected, and remember since which epoch it leads."""
         leader = self._router.leader(self._range.topic_partition)
-        self._epoch, self._empty_answers = leader.epoch, 0
+        self._epoch = leader.epoch
+        self._silence.begin_anew()
         expected, found = self._task.topic_id, leader.topic_id
         if expected and found and found != expected:
             raise TopicReplaced(f"{self._range.topic} is no longer the topic {expected}", hint="plan again")
@@ -316,7 +223,7 @@ class PartitionStream:
             offset=position,
             max_bytes=self._size.ask_bytes(self._range.end - position),
             max_wait_ms=_MAX_WAIT_MS,
-            min_bytes=1 if self._waits else 0,
+            min_bytes=1 if self._silence.lasts else 0,
             leader_epoch=self._epoch,
         )
         connection.send(Api.FETCH, self._format.version, [self._format.encode(query)], flexible=self._format.flexible)

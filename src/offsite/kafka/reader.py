@@ -13,13 +13,15 @@ from uuid import UUID
 
 from offsite.kafka.backoff import LEADERLESS_MAX_S, MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.evidence import GIVEN_UP_MAX_S, UNANSWERED_MAX_S
-from offsite.kafka.partition_stream import Item, PartitionStream, ReadTask
+from offsite.kafka.partition_stream import PartitionStream
+from offsite.kafka.read_task import Item, ReadTask
 from offsite.kafka.receive_buffer import ReceiveBuffer
 from offsite.kafka.routing import Router
 from offsite.log.range import LogRange
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import (
     DamagedBatch,
+    KafkaProtocolError,
     KafkaTimeout,
     KafkaUnavailable,
     KafkaUnreachable,
@@ -60,12 +62,12 @@ class PartitionReader:
         try:
             yield from self._read(task)
         except KafkaUnavailable:
-            self._router.given_up.add(task.range.topic_partition)
+            self._router.given_up.add(task.range.topic_partition, self._clock.monotonic_s())
             raise
 
     def _read(self, task: ReadTask) -> Iterator[Item]:
         key = task.range.topic_partition
-        is_known_sick = key in self._router.given_up
+        is_known_sick = self._router.given_up.holds(key, self._clock.monotonic_s())
         patience = Backoff(self._clock, limit_s=GIVEN_UP_MAX_S if is_known_sick else UNANSWERED_MAX_S)
         outage = Backoff(self._clock, limit_s=GIVEN_UP_MAX_S if is_known_sick else LEADERLESS_MAX_S)
         absence = Backoff(self._clock, limit_s=MISSING_TOPIC_MAX_S)
@@ -83,7 +85,7 @@ class PartitionReader:
                 outage.wait(error)
             except (NoSuchTopic, TopicReplaced) as error:
                 absence.wait(error)
-            except DamagedBatch:
+            except (DamagedBatch, KafkaProtocolError):
                 if damaged_at == stream.position:
                     raise
                 damaged_at = stream.position

@@ -1,13 +1,14 @@
 """Which broker to ask: leaders of partitions, brokers by id, kept until someone finds them wrong.
 
-A router never retries: it raises what is worth a retry (`KafkaUnavailable`), and its caller decides with a `Backoff`.
+A router raises what is worth a retry (`KafkaUnavailable`), and its caller decides with a `Backoff`. It repeats nothing
+itself but a question that any broker can answer, when the connection breaks or the answer cannot be read.
 """
 
 from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -16,11 +17,21 @@ from uuid import UUID
 from offsite.kafka.broker_errors import LEADER_NOT_AVAILABLE, broker_error
 from offsite.kafka.config import Address, KafkaConfig
 from offsite.kafka.connection import Connection
+from offsite.kafka.given_up import GivenUp
 from offsite.kafka.metadata import HIGHEST_VERSION, LOWEST_VERSION, ClusterMetadata, metadata_request
 from offsite.kafka.pool import ConnectionPool, shared_pool
 from offsite.kafka.request import Api, Request
 from offsite.log.range import TopicPartition
-from offsite.model.errors import KafkaUnavailable, KafkaUnreachable, LeaderUnavailable, NoSuchTopic
+from offsite.model.errors import (
+    KafkaProtocolError,
+    KafkaTimeout,
+    KafkaTooOld,
+    KafkaUnavailable,
+    KafkaUnreachable,
+    LeaderUnavailable,
+    NoSuchTopic,
+)
+from offsite.model.journal import decided
 
 T = TypeVar("T")
 
@@ -43,15 +54,17 @@ class Router:
         self._pool = pool
         self._brokers: dict[int, Address] = {}
         self._leaders: dict[TopicPartition, Leader] = {}
-        self.given_up: set[TopicPartition] = set()
-        """Partitions that were waited for in vain: who meets one of them again need not wait as long."""
+        self.given_up = GivenUp()
 
     def metadata(self, topics: Sequence[str] | None, *, operations: bool = False) -> ClusterMetadata:
         """Fresh metadata from any broker, kept for `leader`. None asks for all topics. Raises `KafkaUnavailable`,
         `Denied`."""
-        with self.lease_any() as connection:
+
+        def ask(connection: Connection) -> ClusterMetadata:
             version = connection.highest_version(Api.METADATA, LOWEST_VERSION, HIGHEST_VERSION)
-            metadata = connection.call(metadata_request(topics, version=version, operations=operations))
+            return connection.call(metadata_request(topics, version=version, operations=operations))
+
+        metadata = self._ask_any(ask)
         self._keep(metadata)
         return metadata
 
@@ -117,9 +130,28 @@ class Router:
             yield self._enter_first(stack)
 
     def call(self, request: Request[T]) -> T:
-        """Ask any broker."""
-        with self.lease_any() as connection:
-            return connection.call(request)
+        """Ask any broker what may be asked twice."""
+        return self._ask_any(lambda connection: connection.call(request))
+
+    def _ask_any(self, ask: Callable[[Connection], T]) -> T:
+        """Each broker at most twice, one that is slow only once. Raises the last one's error."""
+        error: KafkaUnavailable = KafkaUnreachable("no broker is known")
+        candidates, slow = self._candidates(), set[Address]()
+        for address in [*candidates, *candidates]:
+            if address in slow:
+                continue
+            try:
+                with self._pool.lease(self.config, address) as connection:
+                    return ask(connection)
+            except KafkaTooOld:
+                raise
+            except KafkaTimeout as failure:
+                slow.add(address)
+                error = failure
+            except (KafkaUnreachable, KafkaProtocolError) as failure:
+                error = failure
+            decided("retry", why=error.message, error=error.id)
+        raise error
 
     def _enter_first(self, stack: ExitStack) -> Connection:
         error: KafkaUnavailable = KafkaUnreachable("no broker is known")

@@ -285,12 +285,12 @@ class PartitionWriter:
         self._on_ack(pending.index, base_offset)
 
     def _receive(self, connection: Connection) -> ProduceAnswer:
-        data = connection.receive()
+        """An answer that cannot be read is as good as a lost connection: what was sent is sent again, and known."""
         try:
-            return self._pending[0].format.decode(data)
-        except (struct.error, IndexError) as error:
+            return self._pending[0].format.decode(connection.receive())
+        except (struct.error, IndexError, KafkaProtocolError) as error:
             connection.close()
-            raise KafkaProtocolError(f"{connection.address} sent an unreadable answer to Produce") from error
+            raise KafkaUnreachable(f"{connection.address} sent an unreadable answer to Produce") from error
 
     def _start_over(self) -> None:
         """Whatever is pending goes out again, over a new connection to whoever leads now."""

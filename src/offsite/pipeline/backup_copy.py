@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from offsite.kafka.config import KafkaConfig
-from offsite.kafka.partition_stream import ReadTask
+from offsite.kafka.read_task import ReadTask
 from offsite.kafka.reader import PartitionReader
 from offsite.kafka.routing import shared_router
 from offsite.log.chunk import Chunk, Gap, Hole
@@ -59,6 +59,7 @@ def copy_range(task: CopyTask, *, ends: BackupEnds) -> BackupReceipt:
             match item:
                 case Hole():
                     holes.append(item)
+                    writer.skip_to(item.end)
                 case Gap():
                     gaps.append(item)
                 case Chunk():

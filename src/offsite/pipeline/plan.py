@@ -8,9 +8,20 @@ from itertools import chain, pairwise, zip_longest
 
 from offsite.log.chunk import Hole
 from offsite.log.range import LogRange
-from offsite.model.errors import LeaderUnavailable, OffsiteError
+from offsite.model.errors import (
+    DamagedBatch,
+    LeaderUnavailable,
+    NoEvidence,
+    NoSuchTopic,
+    OffsiteError,
+    SourceTruncated,
+    TopicReplaced,
+)
 from offsite.model.journal import decided
 from offsite.model.size import MIB
+
+OF_ONE_PARTITION = (NoEvidence, LeaderUnavailable, SourceTruncated, TopicReplaced, NoSuchTopic, DamagedBatch)
+"""What can keep one partition of a cluster from being read, and says nothing of the others."""
 
 TASK_BYTES_MAX = 96 * MIB
 """Large enough that a task's fixed cost (about 10 ms) vanishes, small enough for smooth progress and cheap retries."""

@@ -13,7 +13,7 @@ from typing import Protocol
 from uuid import UUID
 
 from offsite.kafka.config import KafkaConfig
-from offsite.kafka.partition_stream import ReadTask
+from offsite.kafka.read_task import ReadTask
 from offsite.kafka.reader import PartitionReader
 from offsite.kafka.routing import shared_router
 from offsite.log.batch import TRANSACTIONAL_BIT
@@ -95,6 +95,7 @@ class ClusterRecords:
         outcomes: CommittedView | None = None
         for item in self._read(task, log_range):
             if isinstance(item, Hole):
+                log_range = replace(log_range, start=item.end)  # of a batch cut there, only the rest counts
                 yield item
             if isinstance(item, Hole | Gap):
                 continue

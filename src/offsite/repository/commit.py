@@ -42,7 +42,8 @@ class PartitionId:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicShape:
     """A topic as the source described it: `configs` are the non-default ones, sorted by name. `holds_schemas`: it is
-    where a schema registry keeps what it knows."""
+    where a schema registry keeps what it knows. `was_compacted`: its cleanup policy was `compact` in this run or an
+    earlier one, so that records at its end may be gone."""
 
     topic: str
     topic_id: str
@@ -50,6 +51,7 @@ class TopicShape:
     replication_factor: int
     configs: tuple[tuple[str, str], ...] = ()
     holds_schemas: bool = False
+    was_compacted: bool = False
 
     @property
     def incarnation(self) -> TopicIncarnation:

@@ -73,7 +73,8 @@ def topic_to_json(shape: TopicShape) -> dict[str, JsonValue]:
         "replication_factor": shape.replication_factor,
         "configs": dict(shape.configs),
     }
-    return known | ({"holds_schemas": True} if shape.holds_schemas else {})
+    flags = {"holds_schemas": shape.holds_schemas, "was_compacted": shape.was_compacted}
+    return known | {name: True for name, is_set in flags.items() if is_set}
 
 
 def topic_from_json(item: JsonObject) -> TopicShape:
@@ -84,6 +85,7 @@ def topic_from_json(item: JsonObject) -> TopicShape:
         replication_factor=item.integer("replication_factor"),
         configs=item.text_map("configs"),
         holds_schemas="holds_schemas" in item.fields and item.flag("holds_schemas"),
+        was_compacted="was_compacted" in item.fields and item.flag("was_compacted"),
     )
 
 

@@ -55,17 +55,19 @@ class SegmentWriter:
         self._current: OpenSegment | None = None
         self._start = log_range.start
         self._next_offset = log_range.start
+        self._may_begin_cut = True
         self._segments: list[Segment] = []
 
     def append(self, chunk: Chunk) -> None:
         """Take whole batches whose base offsets rise and lie in the range. `chunk.data` may be reused afterwards.
 
-        The very first may begin before the range when it reaches into it: the log then started inside that batch.
+        The very first, and the first after `skip_to`, may begin before its segment when it reaches into it: the log
+        then started inside that batch.
         """
         if not chunk.batches:
             return
         first, last = chunk.batches[0], chunk.batches[-1]
-        cut = self._current is None and not self._segments and first.next_offset > self._range.start
+        cut = self._current is None and self._may_begin_cut and first.next_offset > self._start
         in_order = cut or self._next_offset <= first.base_offset
         check(in_order, f"chunk at {first.base_offset} out of order in {self._range}")
         check(last.base_offset < self._range.end, f"chunk to {last.base_offset} out of range in {self._range}")
@@ -75,6 +77,13 @@ class SegmentWriter:
             self._current = self._open(chunk)
         self._current.append(chunk)
         self._next_offset = last.next_offset
+
+    def skip_to(self, offset: int) -> None:
+        """The log starts at `offset` by now, beyond what was appended. The next segment begins there, so that a batch
+        which is only in part behind it comes back only in part."""
+        check(self._next_offset <= offset <= self._range.end, f"a skip to {offset} in {self._range}")
+        self._finish(offset)
+        self._start, self._may_begin_cut = offset, True
 
     def close(self, *, end: int | None = None) -> tuple[Segment, ...]:
         """Make everything durable. On any error nothing of this range is to be committed. `end`: where the range turned
@@ -112,7 +121,7 @@ class SegmentWriter:
             return
         part = LogRange(topic=self._range.topic, partition=self._range.partition, start=self._start, end=end)
         self._segments.append(self._current.finish(part, self._topic_id))
-        self._current = None
+        self._current, self._may_begin_cut = None, False
         self._start = end
 
     def _choose(self, chunk: Chunk) -> Compression:

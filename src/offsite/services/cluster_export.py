@@ -39,7 +39,7 @@ def plan_cluster_export(
     bounds = list(_to_stable(admin, chosen, ends)) if request.read_committed else chosen
     positions = {b.key: ends[_key(b)] for b in bounds if _key(b) in ends}
     copy = plan_copy(bounds, positions, slots=slots)
-    if copy.sick:
+    if copy.sick and len(copy.sick) == len(bounds):
         raise _cut_back(copy.sick[0])
     high_watermarks = {_key(each): each.end for each in source.bounds}
     ids = {shape.topic: shape.topic_id for shape in source.shapes}
@@ -54,7 +54,7 @@ def plan_cluster_export(
         groups=on_topics(fetched.groups, ids) if fetched else {},
         ends=ends,
         notes=tuple(f"group {each.group} was not read: {each.message}" for each in fetched.failed) if fetched else (),
-        sick=tuple(f"{each.topic}/{each.partition}: {each.error.message}" for each in source.sick),
+        sick=tuple(f"{each.topic}/{each.partition}: {each.error.message}" for each in (*source.sick, *copy.sick)),
     )
 
 

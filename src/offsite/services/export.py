@@ -7,13 +7,15 @@ round at most. What an archive holds already is not written again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from offsite.archives.archive import ArchiveWriter, Written
 from offsite.log.group_offsets import offset_count
-from offsite.model.errors import ArchiveBusy
+from offsite.log.range import TopicPartition
+from offsite.model.errors import ArchiveBusy, OffsiteError
+from offsite.model.journal import warned
 from offsite.pipeline.export_copy import ExportEnds, ExportReceipt, export_range
 from offsite.pipeline.record_source import ExportTask, RecordSource
 from offsite.pipeline.runner import OnProgress, Runner, RunProgress
@@ -81,21 +83,41 @@ def run_export(
     runner: Runner,
     on_progress: OnProgress | None = None,
 ) -> ExportResult:
-    """Write and finish, round by round. After a failure a new plan goes on behind what was finished.
+    """Write and finish, round by round. After a failure a new plan goes on behind what was finished. A partition of a
+    cluster that cannot be read on is finished up to there, and listed.
 
-    Raises `NotRepresentable`, `ArchiveBusy`, and what the two ends raise.
+    Raises `NotRepresentable`, `ArchiveBusy`, what the two ends raise, and what the partitions suffer from when nothing
+    of any could be read.
     """
     ends = ExportEnds(source=source, writer=target.writer)
     receipts: list[ExportReceipt] = []
+    stopped: dict[TopicPartition, OffsiteError] = {}
     not_held: tuple[str, ...] = ()
     progress = _WholeProgress(on_progress, len(plan.tasks))
-    for tasks in _rounds(plan.tasks):
+    for planned in _rounds(plan.tasks):
+        tasks = [task for task in planned if task.range.topic_partition not in stopped]
         done = runner.run(tasks, partial(export_range, ends=ends), on_progress=progress) if tasks else []
+        counting = list(_counting(done, stopped))
         progress.next_round()
-        _check_alone(target, _written(done))
-        not_held = target.writer.finish(_written(done), plan.topics, plan.groups)
-        receipts += done
-    return _result(plan, target, receipts, not_held)
+        _check_alone(target, _written(counting))
+        not_held = target.writer.finish(_written(counting), plan.topics, plan.groups)
+        receipts += counting
+    if stopped and not receipts:
+        raise stopped[min(stopped)]
+    if stopped:
+        target.writer.ends()  # sweeps what was written behind the ranges that failed
+    return _result(plan, target, receipts, not_held, stopped)
+
+
+def _counting(done: Sequence[ExportReceipt], stopped: dict[TopicPartition, OffsiteError]) -> Iterator[ExportReceipt]:
+    """Those of `done`, in rising order, in front of the first of their partition that failed: it goes to `stopped`."""
+    for receipt in done:
+        key = receipt.range.topic_partition
+        if receipt.failed is not None and key not in stopped:
+            warned("stop", why=receipt.failed.message, topic=key.topic, partition=key.partition)
+            stopped[key] = receipt.failed
+        if key not in stopped:
+            yield receipt
 
 
 def _check_alone(target: ExportTarget, written: Sequence[Written]) -> None:
@@ -119,7 +141,11 @@ def _rounds(tasks: Sequence[ExportTask]) -> Iterator[Sequence[ExportTask]]:
 
 
 def _result(
-    plan: ExportPlan, target: ExportTarget, receipts: Sequence[ExportReceipt], not_held: tuple[str, ...]
+    plan: ExportPlan,
+    target: ExportTarget,
+    receipts: Sequence[ExportReceipt],
+    not_held: tuple[str, ...],
+    stopped: Mapping[TopicPartition, OffsiteError],
 ) -> ExportResult:
     written = _written(receipts)
     files = [file for each in written for file in each.files]
@@ -151,7 +177,7 @@ def _result(
             if r.undecided_from >= 0
         ),
         notes=plan.notes,
-        sick=plan.sick,
+        sick=(*plan.sick, *(f"{key}: {error.message}" for key, error in sorted(stopped.items()))),
     )
 
 

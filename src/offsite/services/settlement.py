@@ -11,18 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from offsite.log.chunk import Gap, Hole
-from offsite.model.errors import (
-    DamagedBatch,
-    LeaderUnavailable,
-    NoEvidence,
-    NoSuchTopic,
-    OffsiteError,
-    SourceTruncated,
-    TopicReplaced,
-)
+from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
 from offsite.pipeline.backup_copy import BackupReceipt
-from offsite.pipeline.plan import CopyPlan, CopyTask, PartitionBounds, SickPartition
+from offsite.pipeline.plan import OF_ONE_PARTITION, CopyPlan, CopyTask, PartitionBounds, SickPartition
 from offsite.pipeline.runner import Done, Failed
 from offsite.repository.commit import PartitionId, Position, ProvenGap, RecordedHole
 from offsite.repository.coverage import Span, frontier, segment_span
@@ -32,8 +24,6 @@ Outcome = Done[BackupReceipt] | Failed
 
 NOT_JOINED = "OFF-1408"
 """The id under which a break between two ranges is reported: the log changed while they were read."""
-
-_OF_ONE_PARTITION = (NoEvidence, LeaderUnavailable, SourceTruncated, TopicReplaced, NoSuchTopic, DamagedBatch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +69,7 @@ def settle(plan: CopyPlan, outcomes: Sequence[Outcome]) -> Settlement:
 def _check_some_are_sound(plan: CopyPlan, failures: Sequence[OffsiteError]) -> None:
     """Partitions without news are sound, where all failures are of single partitions."""
     without_news = {bounds.key for bounds in plan.bounds} - {_key(task) for task in plan.tasks}
-    of_all = [error for error in failures if not isinstance(error, _OF_ONE_PARTITION)]
+    of_all = [error for error in failures if not isinstance(error, OF_ONE_PARTITION)]
     if of_all or not without_news:
         errors = [*of_all, *failures, *(each.error for each in plan.sick)]
         if errors:

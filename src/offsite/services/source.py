@@ -68,14 +68,14 @@ def read_source(  # noqa: PLR0913  # all by keyword, most with a default
     names = with_schemas(names, schemas_topic, known=there, selection=selection)
     names = with_history(names, wanted=group_history, known=there)
     topics = [there[name] for name in names]
-    shapes = _shapes(topics, admin.topic_configs(names), schemas_topic)
+    shapes = _shapes(topics, admin.topic_configs(names), schemas_topic, known)
     found = admin.bounds(TopicPartition(topic=t.name, partition=p.partition) for t in topics for p in t.partitions)
     if found.failed and not found.bounds:
         raise found.failed[min(found.failed)]
     return Source(
         cluster_id=cluster_id,
         shapes=shapes,
-        bounds=_bounds(admin, found, shapes, known),
+        bounds=_bounds(admin, found, shapes),
         missing=missing,
         sick=tuple(
             SickPartition(topic=each.topic, partition=each.partition, error=error)
@@ -85,8 +85,13 @@ def read_source(  # noqa: PLR0913  # all by keyword, most with a default
 
 
 def _shapes(
-    topics: Sequence[TopicMetadata], configs: Mapping[str, Mapping[str, str]], schemas_topic: str
+    topics: Sequence[TopicMetadata],
+    configs: Mapping[str, Mapping[str, str]],
+    schemas_topic: str,
+    known: Iterable[TopicShape],
 ) -> tuple[TopicShape, ...]:
+    """Compaction is remembered: what it took away before a topic's policy changed does not come back."""
+    compacted = {shape.incarnation for shape in known if shape.was_compacted or _is_compacted(dict(shape.configs))}
     return tuple(
         TopicShape(
             topic=topic.name,
@@ -95,31 +100,34 @@ def _shapes(
             replication_factor=topic.replication_factor,
             configs=tuple(sorted(configs[topic.name].items())),
             holds_schemas=topic.name == schemas_topic,
+            was_compacted=_is_compacted(configs[topic.name])
+            or TopicIncarnation(topic=topic.name, topic_id=_topic_id(topic)) in compacted,
         )
         for topic in topics
     )
 
 
-def _bounds(
-    admin: ClusterAdmin, found: FoundBounds, shapes: Iterable[TopicShape], known: Iterable[TopicShape]
-) -> tuple[PartitionBounds, ...]:
+def _bounds(admin: ClusterAdmin, found: FoundBounds, shapes: Iterable[TopicShape]) -> tuple[PartitionBounds, ...]:
     sizes = admin.sizes_bytes(found.bounds)
-    ids = {shape.topic: shape.topic_id for shape in shapes}
+    of_topic = {shape.topic: shape for shape in shapes}
     remote = {shape.topic for shape in shapes if dict(shape.configs).get("remote.storage.enable") == "true"}
-    compacted = {shape.incarnation for shape in (*shapes, *known) if "compact" in dict(shape.configs).get(POLICY, "")}
     return tuple(
         PartitionBounds(
             topic=each.topic,
-            topic_id=ids[each.topic],
+            topic_id=of_topic[each.topic].topic_id,
             partition=each.partition,
             log_start=bounds.start,
             end=bounds.end,
             size_bytes=0 if each.topic in remote else sizes.get(each, 0),
             leader_epoch=bounds.leader_epoch,
-            was_compacted=TopicIncarnation(topic=each.topic, topic_id=ids[each.topic]) in compacted,
+            was_compacted=of_topic[each.topic].was_compacted,
         )
         for each, bounds in sorted(found.bounds.items())
     )
+
+
+def _is_compacted(configs: Mapping[str, str]) -> bool:
+    return "compact" in configs.get(POLICY, "")
 
 
 def _topic_id(topic: TopicMetadata) -> str:

@@ -136,6 +136,16 @@ def test_an_answer_that_is_lost_or_late_is_asked_for_again(client: Client, fault
     assert len(client.brokers.hits) == 1
 
 
+@pytest.mark.parametrize("fault", [CutAfter(), CutWithin(), WrongCorrelation(), Shortened(by_bytes=3)], ids=repr)
+@pytest.mark.parametrize("api", [Api.METADATA, Api.DESCRIBE_CONFIGS])
+def test_what_any_broker_can_answer_is_asked_once_more(client: Client, fault: Fault, api: Api) -> None:
+    """A plan asks a dozen such questions: a connection that dies under one of them is no reason to give up."""
+    client.suffers(fault, api)
+    topic = client.partition.topic
+    assert list(client.admin.topics([topic])) == list(client.admin.topic_configs([topic])) == [topic]
+    assert len(client.brokers.hits) == 1
+
+
 def test_an_answer_of_noise_is_an_error_or_no_offset_of_ours(client: Client) -> None:
     for seed in range(20):
         client.brokers.misbehave(Rule(fault=Garbage(), api=Api.LIST_OFFSETS), seed=seed)

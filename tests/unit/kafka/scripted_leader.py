@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from offsite.kafka.config import Address, KafkaConfig
+from offsite.kafka.given_up import GivenUp
 from offsite.kafka.list_offsets import EARLIEST, ListedOffset
 from offsite.kafka.reader import PartitionReader
 from offsite.kafka.request import Api, Request
@@ -26,6 +27,7 @@ _OFFSET_POSITION = _HEAD.size + 4 + 2 + len(TOPIC.topic) + 4 + 4 + 4
 _OUT_OF_RANGE = 1
 
 BLANK, THROTTLED, LEFT_OUT, BEHIND = "blank", "throttled", "left out", "behind"
+REDIRECTED, GARBLED, DELETED = "redirected", "garbled", "deleted"
 
 
 @dataclass
@@ -36,6 +38,7 @@ class ScriptedLeader:
     batches: Sequence[bytes]
     log_start: int = 0
     high_watermark: int = -1
+    deleted_to: int = 0
     epoch: int = 5
     epoch_ends: dict[int, int] = field(default_factory=dict)
     configs: dict[str, str] = field(default_factory=dict)
@@ -51,14 +54,18 @@ class ScriptedLeader:
     def answer(self, offset: int) -> memoryview:
         self.asked.append(offset)
         kind = self.script.popleft() if self.script else self.forever
-        if kind == THROTTLED:
-            return self._nothing(throttle_ms=2000)
-        if kind == LEFT_OUT:
-            return self._nothing(throttle_ms=0)
-        if kind == BEHIND:
-            return self._partition(b"", high_watermark=offset)
-        if kind == BLANK:
-            return self._partition(b"")
+        misbehaves: dict[str, Callable[[], memoryview]] = {
+            THROTTLED: lambda: self._nothing(throttle_ms=2000),
+            LEFT_OUT: lambda: self._nothing(throttle_ms=0),
+            BEHIND: lambda: self._partition(b"", high_watermark=offset),
+            BLANK: lambda: self._partition(b""),
+            REDIRECTED: lambda: self._partition(b"", preferred_replica=2),
+            GARBLED: lambda: memoryview(b"\x00\x01"),
+        }
+        if kind in misbehaves:
+            return misbehaves[kind]()
+        if kind == DELETED:
+            self.log_start = self.deleted_to
         if not self.log_start <= offset <= self.high_watermark:
             return self._partition(b"", error_code=_OUT_OF_RANGE)
         records = next((b for b in self.batches if scan(b)[0].next_offset > offset), b"")
@@ -67,12 +74,14 @@ class ScriptedLeader:
     def _nothing(self, *, throttle_ms: int) -> memoryview:
         return memoryview(Encoder().i32(throttle_ms).i16(0).i32(0).array([], Encoder.i8).done())
 
-    def _partition(self, records: bytes, *, error_code: int = 0, high_watermark: int | None = None) -> memoryview:
+    def _partition(
+        self, records: bytes, *, error_code: int = 0, high_watermark: int | None = None, preferred_replica: int = -1
+    ) -> memoryview:
         end = self.high_watermark if high_watermark is None else high_watermark
 
         def put_partition(out: Encoder, _: int) -> None:
             out.i32(TOPIC.partition).i16(error_code).i64(end).i64(end).i64(self.log_start)
-            out.array(None, Encoder.i8).i32(-1).blob(records)
+            out.array(None, Encoder.i8).i32(preferred_replica).blob(records)
 
         def put_topic(out: Encoder, _: int) -> None:
             out.string(TOPIC.topic).array([0], put_partition)
@@ -88,7 +97,7 @@ class ScriptedRouter:
 
     def __init__(self, leader: ScriptedLeader) -> None:
         self.config = KafkaConfig(bootstrap=(Address(host="h", port=1),))
-        self.given_up: set[TopicPartition] = set()
+        self.given_up = GivenUp()
         self.address = "h:1"
         self._leader = leader
         self._fetches: deque[memoryview] = deque()
@@ -100,6 +109,13 @@ class ScriptedRouter:
 
     @contextmanager
     def lease_leader(self, _: TopicPartition) -> Iterator[ScriptedRouter]:
+        self._fetches.clear()
+        yield self
+
+    @contextmanager
+    def lease_broker(self, node_id: int) -> Iterator[ScriptedRouter]:
+        """The follower: as silent as the script says."""
+        assert node_id == 2
         self._fetches.clear()
         yield self
 
@@ -145,7 +161,7 @@ class Reading:
 
 def read(leader: ScriptedLeader, start: int, end: int, *, into: Reading | None = None, **task: Any) -> Reading:
     """Read `[start, end)` to its end, or as far as `into` tells when it fails."""
-    from offsite.kafka.partition_stream import ReadTask
+    from offsite.kafka.read_task import ReadTask
 
     reading = Reading() if into is None else into
     router: Any = ScriptedRouter(leader)

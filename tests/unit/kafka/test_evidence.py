@@ -8,9 +8,19 @@ import pytest
 
 from offsite.kafka.evidence import CONFIRMATIONS
 from offsite.kafka.fetch_size import FIRST_FETCH_BYTES
-from offsite.model.errors import DamagedBatch, NoEvidence, SourceTruncated
+from offsite.model.errors import DamagedBatch, KafkaProtocolError, NoEvidence, SourceTruncated
 from tests.batches import make_batch
-from tests.unit.kafka.scripted_leader import BEHIND, BLANK, LEFT_OUT, THROTTLED, Reading, ScriptedLeader, read
+from tests.unit.kafka.scripted_leader import (
+    BEHIND,
+    BLANK,
+    GARBLED,
+    LEFT_OUT,
+    REDIRECTED,
+    THROTTLED,
+    Reading,
+    ScriptedLeader,
+    read,
+)
 
 COMPACTED = {"cleanup.policy": "compact"}
 TIERED = {"cleanup.policy": "compact", "remote.storage.enable": "true"}
@@ -108,6 +118,24 @@ def test_a_batch_beyond_the_high_watermark_is_damage() -> None:
         read(ScriptedLeader(log(0, 10), high_watermark=12), 0, 12)
 
 
+def test_an_answer_that_cannot_be_read_is_asked_for_once_more() -> None:
+    leader = ScriptedLeader(log(0, 10, 20), script=deque(["", GARBLED]))
+    assert read(leader, 0, 30) == Reading(bases=[0, 10, 20])
+    with pytest.raises(KafkaProtocolError, match="unreadable"):
+        read(ScriptedLeader(log(0, 10, 20), script=deque(["", GARBLED, GARBLED])), 0, 30)
+
+
+def test_a_replica_that_the_leader_prefers_is_read_from() -> None:
+    leader = ScriptedLeader(log(0, 10, 20), script=deque([REDIRECTED]))
+    assert read(leader, 0, 30) == Reading(bases=[0, 10, 20])
+
+
+def test_going_to_and_fro_between_a_leader_and_a_silent_replica_has_an_end() -> None:
+    leader = ScriptedLeader(log(0, 10, 20), script=deque([REDIRECTED, BLANK] * 5000))
+    with pytest.raises(NoEvidence, match="sends its readers to replica 2"):
+        read(leader, 0, 30)
+
+
 def test_under_a_quota_less_is_asked_for_at_once() -> None:
     leader = ScriptedLeader(log(0, 10), script=deque([THROTTLED] * 5))
     read(leader, 0, 20)
@@ -119,7 +147,7 @@ def test_a_partition_that_was_waited_for_in_vain_is_not_waited_for_as_long_again
     from typing import Any
 
     from offsite.kafka.evidence import GIVEN_UP_MAX_S
-    from offsite.kafka.partition_stream import ReadTask
+    from offsite.kafka.read_task import ReadTask
     from offsite.kafka.reader import PartitionReader
     from offsite.log.range import LogRange
     from tests.unit.kafka.scripted_leader import TOPIC, ScriptedRouter

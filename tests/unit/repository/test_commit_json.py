@@ -95,6 +95,7 @@ commits = st.builds(
                 replication_factor=counts,
                 configs=st.dictionaries(texts, texts, max_size=3).map(lambda found: tuple(sorted(found.items()))),
                 holds_schemas=st.booleans(),
+                was_compacted=st.booleans(),
             ),
             max_size=2,
         ).map(tuple),

@@ -92,6 +92,24 @@ def test_segments_rotate_by_size_and_share_the_range_without_gaps(store: PosixSt
     assert read_back(store, segments) == b"".join(batches)
 
 
+def test_where_the_log_starts_anew_inside_a_batch_a_segment_begins(store: PosixStore) -> None:
+    with writer_for(store, 0, 100) as writer:
+        writer.append(chunk_of(make_batch(0)))
+        writer.skip_to(44)
+        writer.append(chunk_of(make_batch(40)))
+        writer.append(chunk_of(make_batch(50)))
+        segments = writer.close()
+    assert [(s.start, s.end, s.first_offset, s.last_offset) for s in segments] == [(0, 44, 0, 9), (44, 100, 40, 59)]
+
+
+def test_a_log_that_starts_behind_the_range_leaves_what_was_read_before(store: PosixStore) -> None:
+    with writer_for(store, 0, 100) as writer:
+        writer.append(chunk_of(make_batch(0)))
+        writer.skip_to(100)
+        (segment,) = writer.close()
+    assert (segment.start, segment.end) == (0, 100)
+
+
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 def test_a_large_segment_is_framed_and_can_be_read_from_any_offset(
     store: PosixStore, compression: CompressionChoice

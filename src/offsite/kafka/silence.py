@@ -1,0 +1,137 @@
+"""What a reader does while its leader gives no record: it asks again, and gives up before it would guess.
+
+The rule is `evidence`. Here is the patience that goes with it: how long each kind of silence is borne, and the only one
+of them, the empty end of a compacted log, that proves something when it lasts.
+"""
+
+from __future__ import annotations
+
+from offsite.kafka.backoff import Backoff
+from offsite.kafka.connection import Connection
+from offsite.kafka.evidence import CONFIRMATIONS, GIVEN_UP_MAX_S, THROTTLED_MAX_S, Said, may_lose_its_tail, said
+from offsite.kafka.fetch import FetchAnswer
+from offsite.kafka.leader_answers import LeaderAnswers
+from offsite.kafka.read_task import ReadTask
+from offsite.kafka.routing import Router
+from offsite.kafka.topic_config import topic_configs_request
+from offsite.log.chunk import Evidence, Gap
+from offsite.model.clock import Clock
+from offsite.model.errors import Denied, NoEvidence
+from offsite.model.journal import decided
+
+_CONFIRM_AFTER_S = 0.1
+
+
+class Silence:
+    """Of one range. `patience` is what its reader resets with each item."""
+
+    def __init__(self, router: Router, clock: Clock, task: ReadTask, patience: Backoff) -> None:
+        self._router = router
+        self._clock = clock
+        self._task, self._range = task, task.range
+        self._patience = patience
+        self._is_known_sick = router.given_up.holds(task.range.topic_partition, clock.monotonic_s())
+        self._empty_answers = 0
+        self._throttled_since_s: float | None = None
+        self._may_lose_its_tail: bool | None = None
+        self.lasts = False
+
+    def end(self) -> None:
+        """The position moved."""
+        self._empty_answers, self._throttled_since_s, self.lasts = 0, None, False
+
+    def begin_anew(self) -> None:
+        """Somebody else leads, maybe: what was confirmed so far was another's word."""
+        self._empty_answers = 0
+
+    def bear(self, connection: Connection, answer: FetchAnswer, *, position: int, epoch: int) -> Gap | None:
+        """Wait, or return the gap up to the range's end when it is known that nothing is there. `epoch`: in which its
+        leader gave the answer. Raises `NoEvidence` when the patience is used up."""
+        self.lasts = True
+        kind = said(answer, end=self._range.end)
+        if kind is not Said.EMPTY:
+            self._empty_answers = 0
+        match kind:
+            case Said.THROTTLED:
+                self._bear_throttle(answer, position)
+            case Said.BEHIND:
+                self.wait(
+                    f"its leader's high watermark is {answer.high_watermark}, and the range was planned to its end",
+                    position,
+                )
+            case Said.EMPTY if self._is_confirmed(connection, position, epoch):
+                return self._tail(position, answer.high_watermark)
+            case Said.NOTHING:
+                self.wait("its leader leaves the partition out of its answers", position)
+            case Said.EMPTY | Said.SOMETHING:
+                pass  # to be asked again
+        return None
+
+    def wait(
+        self, why: str, position: int, *, hint: str = "look at the leader of this partition, then run again"
+    ) -> None:
+        """Sleep a little. Raises `NoEvidence`, with `why`, when the patience is used up."""
+        self._tell("wait", why, position)
+        self._patience.wait(
+            NoEvidence(f"{self._range.topic_partition} cannot be read on from {position}: {why}", hint=hint)
+        )
+
+    def _is_confirmed(self, connection: Connection, position: int, epoch: int) -> bool:
+        """Whether the log is known to hold nothing from the position on. Waits, or raises `NoEvidence`, when not."""
+        if self._may_lose_its_tail is None:
+            self._may_lose_its_tail = self._look_up_compaction()
+        if not self._may_lose_its_tail:
+            self.wait(
+                "its leader gives no records below its high watermark, and the topic is not compacted",
+                position,
+                hint="slow remote storage? If the topic was compacted once, write one record into the partition",
+            )
+            return False
+        bounds = LeaderAnswers(connection, self._range.topic_partition, epoch).bounds()
+        if bounds.start > position or bounds.end < self._range.end:
+            self._empty_answers = 0
+            why = f"its leader says that the log is [{bounds.start}, {bounds.end}), and gives nothing of it"
+            self.wait(why, position)
+            return False
+        self._empty_answers += 1
+        if self._empty_answers > CONFIRMATIONS:
+            return True
+        self._clock.sleep(_CONFIRM_AFTER_S * self._empty_answers)
+        return False
+
+    def _look_up_compaction(self) -> bool:
+        topic = self._range.topic
+        try:
+            configs = self._router.call(topic_configs_request([topic], with_defaults=True))[topic]
+        except Denied as error:
+            decided("unknown", why=error.message, topic=topic, setting="cleanup.policy")
+            configs = {}
+        return may_lose_its_tail(dict(configs), was_compacted=self._task.was_compacted)
+
+    def _bear_throttle(self, answer: FetchAnswer, position: int) -> None:
+        """The pause was made already. It just takes longer, unless nothing ever comes through."""
+        now_s = self._clock.monotonic_s()
+        if self._throttled_since_s is None:
+            self._throttled_since_s = now_s
+            self._tell("throttle", f"held back by the cluster's quota for {answer.throttle_ms} ms", position)
+        elif now_s - self._throttled_since_s > (GIVEN_UP_MAX_S if self._is_known_sick else THROTTLED_MAX_S):
+            raise NoEvidence(
+                f"{self._range.topic_partition}: the cluster's quota let nothing through from {position} on",
+                hint="raise consumer_byte_rate of this user or client id (kafka-configs), then run again",
+            )
+
+    def _tail(self, position: int, high_watermark: int) -> Gap:
+        where, why = self._range, Evidence.COMPACTION
+        self._tell("skip", why.value, position, at=high_watermark)
+        return Gap(
+            topic=where.topic,
+            partition=where.partition,
+            start=position,
+            end=where.end,
+            evidence=why,
+            seen_at=high_watermark,
+        )
+
+    def _tell(self, event: str, why: str, position: int, *, at: int | None = None) -> None:
+        where = self._range
+        decided(event, why=why, topic=where.topic, partition=where.partition, position=position, end=where.end, at=at)
