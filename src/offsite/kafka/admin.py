@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
+from offsite.kafka import epoch_ends, fetch
 from offsite.kafka.acls import create_acls_request, describe_acls_request
 from offsite.kafka.alter_configs import alter_topic_configs_request
 from offsite.kafka.backoff import MISSING_TOPIC_MAX_S, Backoff
@@ -70,6 +71,12 @@ class ClusterAdmin:
     def cluster(self) -> ClusterMetadata:
         """Id, controller and brokers; no topics."""
         return self._router.metadata([])
+
+    def check_readable(self) -> None:
+        """Raises `KafkaTooOld` where logs could not be read, or a later run could not go on with them."""
+        with self._router.lease_any() as connection:
+            connection.check_version(Api.FETCH, fetch.NAME_VERSION)
+            connection.check_version(Api.OFFSET_FOR_LEADER_EPOCH, epoch_ends.VERSION)
 
     def topics(self, names: Collection[str] | None = None) -> Mapping[str, TopicMetadata]:
         """The named topics, or all that may be seen. Raises `NoSuchTopic` for a named one that does not exist: a topic

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -58,7 +58,7 @@ def import_piece(task: ImportTask, *, ends: ImportEnds) -> ImportReceipt:
     """
     damages: list[Damage] = []
     on_damage = collect_damage(damages, skip=ends.skip_damaged)
-    copy = _Copy(task, ends)
+    copy = _Copy(task, ends, damages)
     copy.run(batches_of(ends.reader.read(task.piece, on_damage), codec=ZSTD))
     return ImportReceipt(
         topic=task.piece.topic,
@@ -71,19 +71,19 @@ def import_piece(task: ImportTask, *, ends: ImportEnds) -> ImportReceipt:
 
 
 class _Copy:
-    """One task under way: where it began and ended is known when it is over."""
+    """One task under way: where it began and ended is known when it is over. `damages` grow while it reads."""
 
-    def __init__(self, task: ImportTask, ends: ImportEnds) -> None:
+    def __init__(self, task: ImportTask, ends: ImportEnds, damages: Sequence[Damage]) -> None:
         piece = task.piece
         self.start, self.end = piece.start, piece.start if piece.end is None else piece.end
         self.segments: tuple[Segment, ...] = ()
-        self._task, self._ends = task, ends
+        self._task, self._ends, self._damages = task, ends, damages
 
     def run(self, batches: Iterator[bytearray]) -> None:
         first = next(batches, None)
         if first is None:
             return
-        if self._task.is_first:
+        if self._task.is_first and all(damage.is_note for damage in self._damages):  # else something was before it
             self.start = scan(first)[0].base_offset
         with self._writer() as writer:
             for batch in chain((first,), batches):

@@ -48,13 +48,14 @@ def read_source(  # noqa: PLR0913  # all by keyword, most with a default
     group_history: bool = False,
     known: Iterable[TopicShape] = (),
 ) -> Source:
-    """Ask the cluster. Raises `NoSuchTopic` when nothing matches, and for a missing topic unless that is to warn; and
-    what the first partition suffers from when all are sick.
+    """Ask the cluster. Raises `NoSuchTopic` when nothing matches, and for a missing topic unless that is to warn;
+    `KafkaTooOld`; and what the first partition suffers from when all are sick.
 
     `schemas_topic` is taken along where it exists, with `group_history` the topic that groups live in as well.
     `known`: shapes that topics had earlier.
     """
     cluster_id = admin.cluster().cluster_id
+    admin.check_readable()
     there = admin.topics()
     missing = selection.missing(there)
     if missing and missing_topics is MissingTopics.FAIL:

@@ -36,6 +36,8 @@ def played(play: Callable[[int], Played], seeds: Sequence[int]) -> None:
         results.append(play(seed))
         if results[-1].problems:
             print(results[-1], flush=True)  # noqa: T201  (a soak of an hour is watched)
+        if len(results) % 50 == 0:
+            print(f"seed {seed}: {summary(results)}", flush=True)  # noqa: T201
     told = summary(results)
     print(f"seeds {seeds[0]} to {seeds[-1]}: {told}")  # noqa: T201  (the seed is printed)
     assert not any(each.problems for each in results), told

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config import Address
 from offsite.kafka.connection import Connection
 from offsite.kafka.find_coordinators import Found, find_coordinators
@@ -46,6 +47,17 @@ def connection_with(versions: dict[int, tuple[int, int]]) -> Connection:
     return connection
 
 
+class RouterTo:
+    """A cluster of one broker."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @contextmanager
+    def lease_any(self) -> Iterator[Connection]:
+        yield self._connection
+
+
 def test_coordinators_are_found_one_by_one_but_asked_for_together() -> None:
     broker = OldBroker()
     found = find_coordinators(broker, ["a", "b"])  # type: ignore[arg-type]
@@ -82,6 +94,15 @@ def test_a_broker_that_dropped_what_offsite_speaks_is_not_called_old() -> None:
     with pytest.raises(KafkaProtocolError, match="no longer has Fetch in version 13") as dropped:
         connection_with({Api.FETCH: (14, 20)}).highest_version(Api.FETCH, 11, 13)
     assert not isinstance(dropped.value, KafkaTooOld)
+
+
+def test_a_broker_that_tells_no_ends_of_epochs_is_refused_by_the_first_run_not_the_second() -> None:
+    versions: dict[int, tuple[int, int]] = {Api.FETCH: (0, 11), Api.OFFSET_FOR_LEADER_EPOCH: (0, 2)}
+    router = RouterTo(connection_with(versions))
+    with pytest.raises(KafkaTooOld, match="no OffsetForLeaderEpoch"):
+        ClusterAdmin(router).check_readable()  # type: ignore[arg-type]
+    versions[Api.OFFSET_FOR_LEADER_EPOCH] = (0, 3)
+    ClusterAdmin(router).check_readable()  # type: ignore[arg-type]
 
 
 def test_requests_are_named_as_the_protocol_guide_does() -> None:
