@@ -31,6 +31,8 @@ from tests.schedules.world import World
 
 _MODES = ("translate", "preserve")
 _CREATE_TIME = 1
+_SEEN = {"damaged"}
+"""What brokers that damage what they send, again and again, show to any reader: then it is no false alarm."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +112,7 @@ class _Restore:
         difference = compare(self._topic, before, restored, offsets=same_offsets).difference
         if difference and self.result.verified:
             return [f"WRONG, and called verified: {difference[:300]}"]
-        if not difference and self.result.verified is False:
+        if not difference and any(each.kind not in _SEEN for each in self.result.findings):
             return [f"false alarm: {named}"]
         return []
 

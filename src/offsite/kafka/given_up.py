@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from offsite.kafka.evidence import THROTTLED_MAX_S
 from offsite.log.range import TopicPartition
 
-GIVEN_UP_FOR_S = 60.0
-"""How long that is remembered. The ranges of one run follow each other sooner; a later run is to be patient again."""
+GIVEN_UP_FOR_S = 2 * THROTTLED_MAX_S
+"""How long that is remembered: longer than any other partition of the same run may be waited for, not for ever."""
 
 
 class GivenUp:

@@ -11,6 +11,7 @@ from functools import partial
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import LogRange, TopicPartition
+from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import Damaged, OffsiteError
 from offsite.model.journal import warned
 from offsite.pipeline.proof import PartitionProof, ProofEnds, nothing_to_prove, prove_partition
@@ -18,6 +19,14 @@ from offsite.pipeline.proof_repartition import RepartitionProofTask, prove_repar
 from offsite.pipeline.runner import Done, Failed, OnProgress, Runner
 from offsite.services.expected import Check, ExpectedTopic, checks
 from offsite.services.proof_bounds import find_bounds
+from offsite.services.proof_doubts import (
+    Bounds,
+    is_comparable,
+    is_doubtful,
+    partition_counts,
+    second_checks,
+    told_again,
+)
 from offsite.services.proof_result import Finding, Proof, ProvenPartition, ProvenTopic, Uncompared
 
 
@@ -29,24 +38,29 @@ class _Checked:
     outcome: PartitionProof | OffsiteError
 
 
-def prove(
+def prove(  # noqa: PLR0913  # all by keyword, most with a default
     expected: Sequence[ExpectedTopic],
     *,
     ends: ProofEnds,
     admin: ClusterAdmin,
     runner: Runner,
     on_progress: OnProgress | None = None,
+    clock: Clock | None = None,
 ) -> Proof:
-    """Compare every partition with what is expected of it, up to where the cluster ends now.
+    """Compare every partition with what is expected of it, up to where the cluster ends now. What is not found is
+    looked for once more (see `proof_doubts`).
 
     A difference is a result, and so is a partition that cannot be read. Raises its error when none can be; `Denied`,
     and `KafkaUnavailable` when the cluster stays away.
     """
-    counts = {name: len(topic.partitions) for name, topic in admin.topics().items()}
-    comparable = [topic for topic in expected if _is_comparable(topic, counts.get(topic.target, 0))]
+    clock = clock or SystemClock()
+    counts = partition_counts(expected, admin, clock)
+    comparable = [topic for topic in expected if is_comparable(topic, counts.get(topic.target, 0))]
     found = find_bounds(comparable, admin)
     to_check = [check for topic in comparable for check in checks(topic, found.bounds, exact=ends.exact)]
-    checked = _compare(to_check, ends, runner, on_progress)
+    first = _compare(to_check, ends, runner, on_progress)
+    second = _compare(_doubts(first, found.bounds, ends, admin, clock), ends, runner, on_progress)
+    checked = _latest(first, second)
     unlike = [_unlike(t, counts.get(t.target, 0)) for t in expected if t not in comparable]
     findings = (*unlike, *(finding for each in checked for finding in _findings(each)))
     uncompared = (*_sick(comparable, found.sick), *_uncompared(checked))
@@ -61,9 +75,23 @@ def prove(
     )
 
 
-def _is_comparable(topic: ExpectedTopic, partitions: int) -> bool:
-    """A topic that was restored has the partitions it was given; the one that was backed up may have more since."""
-    return partitions == topic.partitions or (topic.whole_log and partitions > topic.partitions)
+def _doubts(
+    first: Sequence[_Checked], bounds: Bounds, ends: ProofEnds, admin: ClusterAdmin, clock: Clock
+) -> list[Check]:
+    """What to look at once more."""
+    doubtful = [each for each in first if is_doubtful(each.check, each.outcome)]
+    if not doubtful:
+        return []
+    topics = list({each.check.topic.target: each.check.topic for each in doubtful}.values())
+    moved = told_again(topics, bounds, admin, clock)
+    damaged = {each.check.target.topic_partition for each in doubtful if isinstance(each.outcome, Damaged)}
+    again = ({each.check.target.topic_partition for each in doubtful} & moved.keys()) | damaged
+    return [check for topic in topics for check in second_checks(topic, {**bounds, **moved}, again, exact=ends.exact)]
+
+
+def _latest(first: Sequence[_Checked], second: Sequence[_Checked]) -> list[_Checked]:
+    again = {each.check.target.topic_partition: each for each in second}
+    return [again.get(each.check.target.topic_partition, each) for each in first]
 
 
 def _verdict(

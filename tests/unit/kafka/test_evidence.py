@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 import pytest
 
-from offsite.kafka.evidence import CONFIRMATIONS
+from offsite.kafka.evidence import CONFIRMATIONS, GIVEN_UP_MAX_S, THROTTLED_MAX_S
 from offsite.kafka.fetch_size import FIRST_FETCH_BYTES
+from offsite.kafka.read_task import ReadTask
+from offsite.kafka.reader import PartitionReader
+from offsite.log.range import LogRange
 from offsite.model.errors import DamagedBatch, KafkaProtocolError, NoEvidence, SourceTruncated
 from tests.batches import make_batch
 from tests.unit.kafka.scripted_leader import (
@@ -17,10 +21,13 @@ from tests.unit.kafka.scripted_leader import (
     LEFT_OUT,
     REDIRECTED,
     THROTTLED,
+    TOPIC,
     Reading,
     ScriptedLeader,
+    ScriptedRouter,
     read,
 )
+from tests.unit.kafka.test_backoff import StepClock
 
 COMPACTED = {"cleanup.policy": "compact"}
 TIERED = {"cleanup.policy": "compact", "remote.storage.enable": "true"}
@@ -144,22 +151,16 @@ def test_under_a_quota_less_is_asked_for_at_once() -> None:
 
 
 def test_a_partition_that_was_waited_for_in_vain_is_not_waited_for_as_long_again() -> None:
-    from typing import Any
-
-    from offsite.kafka.evidence import GIVEN_UP_MAX_S
-    from offsite.kafka.read_task import ReadTask
-    from offsite.kafka.reader import PartitionReader
-    from offsite.log.range import LogRange
-    from tests.unit.kafka.scripted_leader import TOPIC, ScriptedRouter
-    from tests.unit.kafka.test_backoff import StepClock
-
+    """Not by the other ranges of the run, whatever these wait for in between; but by a run of another day."""
     router: Any = ScriptedRouter(ScriptedLeader(log(0), forever=BLANK, high_watermark=100))
     task = ReadTask(range=LogRange(topic=TOPIC.topic, partition=TOPIC.partition, start=0, end=100))
-    waited_s = []
-    for _ in range(2):
-        clock = StepClock()
+    clock, waited_s = StepClock(), []
+    for pause_s in (0, THROTTLED_MAX_S, 24 * 3600):
+        clock.sleep(pause_s)
+        began_s = clock.passed_s
         with pytest.raises(NoEvidence):
             list(PartitionReader(router, clock=clock).read_task(task))
-        waited_s.append(clock.passed_s)
+        waited_s.append(clock.passed_s - began_s)
     assert waited_s[0] > 100
     assert waited_s[1] < GIVEN_UP_MAX_S + 3
+    assert waited_s[2] > 100

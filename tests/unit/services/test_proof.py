@@ -13,7 +13,7 @@ from offsite.kafka.config import KafkaConfig, parse_bootstrap
 from offsite.kafka.metadata import PartitionMetadata, TopicMetadata
 from offsite.log.difference import Difference
 from offsite.log.range import TopicPartition
-from offsite.model.errors import DamagedObject, KafkaTimeout, LeaderUnavailable, OffsiteError
+from offsite.model.errors import DamagedBatch, DamagedObject, KafkaTimeout, LeaderUnavailable, OffsiteError
 from offsite.pipeline.proof import PartitionProof, ProofEnds
 from offsite.pipeline.restore_plan import PartitionRestore
 from offsite.pipeline.runner import Done, Failed
@@ -24,6 +24,7 @@ from offsite.services.proof import prove
 from offsite.services.proof_bounds import find_bounds
 from offsite.services.proof_result import Proof
 from tests.inline_runner import InlineRunner
+from tests.unit.kafka.test_backoff import StepClock
 from tests.unit.pipeline.test_restore_plan import segment
 
 ENDS = ProofEnds(kafka=KafkaConfig(bootstrap=parse_bootstrap("nowhere:1")), store=cast("Store", None), exact=False)
@@ -66,14 +67,19 @@ class Cluster:
 
 
 class Scripted(InlineRunner):
-    """Ends each partition's task as it was told."""
+    """Ends each partition's task as it was told: always so, or first so and then so."""
 
-    def __init__(self, outcomes: Mapping[int, Outcome]) -> None:
-        self._outcomes = outcomes
+    def __init__(self, outcomes: Mapping[int, Outcome | list[Outcome]]) -> None:
+        self._outcomes = {number: each if isinstance(each, list) else None for number, each in outcomes.items()}
+        self._always = outcomes
 
     def run_all(self, tasks: Sequence[Any], function: Callable[..., Any], **_: object) -> list[Any]:  # type: ignore[override]
-        found = [self._outcomes[task.target.partition] for task in tasks]
+        found = [self._next(task.target.partition) for task in tasks]
         return [Failed(error=o, trace="") if isinstance(o, OffsiteError) else Done(value=o) for o in found]
+
+    def _next(self, partition: int) -> Any:
+        script = self._outcomes[partition]
+        return self._always[partition] if script is None else script.pop(0)
 
 
 @dataclass
@@ -125,9 +131,12 @@ def equal(records: int, **changes: Any) -> PartitionProof:
     return replace(proof, **changes)
 
 
-def proven(backed_up: Mapping[int, int], outcomes: Mapping[int, Outcome], cluster: Cluster | None = None) -> Proof:
+def proven(
+    backed_up: Mapping[int, int], outcomes: Mapping[int, Outcome | list[Outcome]], cluster: Cluster | None = None
+) -> Proof:
     admin = cluster or Cluster(ends=backed_up)
-    return prove([orders(backed_up)], ends=ENDS, admin=cast("ClusterAdmin", admin), runner=Scripted(outcomes))
+    runner = Scripted(outcomes)
+    return prove([orders(backed_up)], ends=ENDS, admin=cast("ClusterAdmin", admin), runner=runner, clock=StepClock())
 
 
 def verdicts(proof: Proof) -> list[bool | None]:
@@ -166,6 +175,36 @@ def test_a_log_that_ends_below_the_backup_is_a_difference_without_a_record_too()
     )
     (found,) = proven({0: 10}, {0: equal(3, difference=MISSING)}, Cluster(ends={0: 3})).findings
     assert (found.kind, found.detail) == ("missing", "7 records; its log ends at 3, the backup holds up to 10")
+
+
+def test_an_end_that_was_told_too_early_refutes_nothing() -> None:
+    """A leader just elected may not know its high watermark yet."""
+
+    class Lagging(Cluster):
+        def end_offsets(self, partitions: Iterable[TopicPartition], **isolation: int) -> Mapping[TopicPartition, int]:
+            told = super().end_offsets(partitions, **isolation)
+            self.ends = {0: 10, 1: 10} if told else self.ends
+            return told
+
+    cluster = Lagging(ends={0: 10, 1: 3})
+    proof = proven({0: 10, 1: 10}, {0: equal(10), 1: [equal(3, difference=MISSING), equal(10)]}, cluster)
+    assert (proof.verified, verdicts(proof), proof.findings) == (True, [True, True], ())
+
+
+def test_what_was_damaged_once_is_read_once_more() -> None:
+    assert proven({0: 10}, {0: [DamagedBatch("cut"), equal(10)]}).verified is True
+    assert proven({0: 10}, {0: [DamagedBatch("cut"), DamagedBatch("cut")]}).verified is False
+
+
+def test_a_topic_that_no_broker_has_heard_of_yet_is_asked_for_again() -> None:
+    class Late(Cluster):
+        def topics(self) -> Mapping[str, TopicMetadata]:
+            found, self.heard = super().topics() if self.heard else {}, True
+            return found
+
+        heard = False
+
+    assert proven({0: 10}, {0: equal(10)}, Late(ends={0: 10})).verified is True
 
 
 def test_a_partition_that_cannot_be_read_is_listed_and_the_others_are_compared() -> None:
