@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from offsite.kafka.request import Api
 from offsite.log.range import TopicPartition
@@ -41,6 +42,7 @@ _NOT_ENOUGH_AFTER_APPEND, _TIMED_OUT = 20, 7
 _FAULTS_MAX = 6
 _SKIP_MAX = 8
 _FOR_EVER = 0.15
+_STALE_MAX = 6
 _SILENCE = 0.5
 
 _ON_THE_LINE: tuple[Fault, ...] = (
@@ -120,7 +122,12 @@ def draw_for_backup(chance: random.Random, partitions: Sequence[TopicPartition])
 def draw_for_restore(chance: random.Random, partitions: Sequence[TopicPartition]) -> list[Rule]:
     """`partitions`: the targets."""
     apis = [_api(chance, Api.PRODUCE, _OTHERS_IN_RESTORE) for _ in range(_count(chance))]
-    return [_rule(chance, partitions, api) for api in apis]
+    return [_believable(_rule(chance, partitions, api)) for api in apis]
+
+
+def _believable(rule: Rule) -> Rule:
+    """A leader that tells of a wrong end again and again is believed by a proof: there is nobody else to ask."""
+    return replace(rule, times=min(rule.times or 0, _STALE_MAX)) if isinstance(rule.fault, StaleOffsets) else rule
 
 
 def _count(chance: random.Random) -> int:
