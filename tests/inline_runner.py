@@ -27,6 +27,9 @@ class InlineRunner:
     ) -> list[Done[ResultT] | Failed]:
         return [_outcome(function, task) for task in tasks]
 
+    def halt(self) -> bool:
+        return True
+
     def close(self) -> None:
         pass
 

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
-from offsite.pipeline.runner import Done, Failed, OnProgress, Runner
+from offsite.pipeline.runner import Done, Failed, OnProgress, Runner, RunProgress
 
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")
+
+
+def interrupt_after(marker: Path) -> OnProgress:
+    """Ctrl-C as soon as there is anything in `marker`."""
+
+    def show(_: RunProgress) -> None:
+        if marker.exists() and marker.stat().st_size:
+            raise KeyboardInterrupt
+
+    return show
 
 
 class PassingRunner:
@@ -17,6 +28,9 @@ class PassingRunner:
 
     def begin(self) -> None:
         self._inner.begin()
+
+    def halt(self) -> bool:
+        return self._inner.halt()
 
     def close(self) -> None:
         self._inner.close()

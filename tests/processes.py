@@ -22,6 +22,12 @@ def processes_with(variable: str, value: str) -> dict[int, str]:
     return {pid: command for pid, environment, command in _processes() if wanted in environment.split(b"\0")}
 
 
+def is_alive(pid: int) -> bool:
+    """A process that has ended and waits for its parent to notice is not."""
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] not in "ZX"
+
+
 def listening_addresses(pid: int) -> set[str]:
     """IPv4 and IPv6 addresses, as /proc writes them, that a process listens on with TCP."""
     inodes = {link for link in _links(pid) if link.startswith("socket:[")}

@@ -6,8 +6,10 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from offsite.model.errors import DamagedBatch, KafkaUnreachable
 from offsite.model.journal import decided
@@ -79,6 +81,14 @@ def wait_for_ever(marker: Path) -> None:
     marker.touch()
     while True:
         time.sleep(PATIENCE_S)
+
+
+def go_on_when_told(task: object, *, function: Callable[[Any], Any], marker: Path) -> object:
+    """Tell by `marker` that a worker has the task, and do it when there is another one that ends in `.go`."""
+    marker.write_text(str(os.getpid()))
+    while not marker.with_suffix(".go").exists():
+        time.sleep(0.02)
+    return function(task)
 
 
 def attempt(task: Attempted) -> int:

@@ -6,7 +6,8 @@ process that Spark starts then only hands its stdin, stdout, stderr and environm
 as Spark's daemon. Without a nest (a cluster, a nest that died) it does the imports itself.
 
 Life: the nest ends when the driver does (stdin at its end) until it is taken over; from then on when the JVM closes the
-stdin that was handed over, as any Spark daemon. Must import nothing but the standard library before it has to.
+stdin that was handed over, as any Spark daemon. It holds the lock that tells the driver of living workers. Must import
+nothing but the standard library before it has to.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import socket
 import sys
 from pathlib import Path
 
+from offsite.pipeline.worker_lock import hold
+
 NEST_VARIABLE = "OFFSITE_NEST"
 """Names the socket of the nest in the environment of the process that Spark starts."""
 
@@ -31,13 +34,17 @@ def main() -> None:
     """`nest SOCKET MODULE…` waits to be taken over; anything else is Spark's own call."""
     if sys.argv[1:2] == ["nest"]:
         nest(sys.argv[2], sys.argv[3:])
-    elif not hand_over(os.environ.get(NEST_VARIABLE)):
+    elif not hand_over(path := os.environ.get(NEST_VARIABLE)):
+        if path is not None and not hold(Path(path).parent):
+            return
         import_ahead([])
         manage()
 
 
 def nest(path: str, modules: list[str]) -> None:
     """Import what workers need, wait at the socket `path` to be taken over, then be Spark's daemon."""
+    if not hold(Path(path).parent):
+        return
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen(1)

@@ -78,5 +78,9 @@ class Runner(Protocol):
     ) -> list[Done[ResultT] | Failed]:
         """Outcomes in the order of `tasks`. A task that fails for good leaves the others running."""
 
+    def halt(self) -> bool:
+        """Stop what a run that was broken off left running; takes seconds at most. Whether no task runs any more, as
+        far as that is known for sure: without that, tasks may go on for minutes, and with what they do."""
+
     def close(self) -> None:
         """Give everything back: processes, folders. May be called twice."""

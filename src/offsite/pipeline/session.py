@@ -12,6 +12,7 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from offsite.pipeline.nest import Nest
 from offsite.pipeline.runner import Done, Failed, OnProgress, ResultT, TaskT
 from offsite.pipeline.scratch import Scratch
 from offsite.pipeline.settings import FIRM_SETTINGS, MAX_ATTEMPTS, WORKER_ENVIRONMENT, common_settings, local_settings
+from offsite.pipeline.worker_lock import WorkerLock
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -60,6 +62,7 @@ class SparkRunner:
         self._preload = preload
         self._clock = clock or SystemClock()
         self._session: _Session | None = None
+        self._may_be_running = False  # tasks of a run that was broken off
 
     def begin(self) -> None:
         if self._session is None:
@@ -78,9 +81,15 @@ class SparkRunner:
     ) -> list[Done[ResultT] | Failed]:
         return list(self._run(tasks, function, on_progress, keep_going=True).outcomes())
 
+    def halt(self) -> bool:
+        if self._may_be_running:
+            self.close()
+        return not self._may_be_running
+
     def close(self) -> None:
         if self._session is not None:
-            self._session.close()
+            is_over = self._session.close(surely=self._may_be_running)
+            self._may_be_running = self._may_be_running and not is_over
             self._session = None
 
     def _open_session(self) -> _Session:
@@ -103,11 +112,14 @@ class SparkRunner:
             context, mailbox = self._session.ready()
             return SparkJob(context, mailbox, numbered, function, max_attempts=self._session.max_attempts)
 
+        before, self._may_be_running = self._may_be_running, True
         try:
-            return TaskJobs(tasks, open_job, on_progress=on_progress, keep_going=keep_going, clock=self._clock).run()
+            board = TaskJobs(tasks, open_job, on_progress=on_progress, keep_going=keep_going, clock=self._clock).run()
         except SparkFailed:  # not about a task: this Spark is of no use any more, and the next run starts another
             self.close()
             raise
+        self._may_be_running = before or bool(board.open_tasks())
+        return board
 
 
 class _Session(ABC):
@@ -131,12 +143,17 @@ class _Session(ABC):
         check(self._context is not None and self._mailbox is not None, "a started session has a context")
         return self._context, self._mailbox  # type: ignore[return-value]  # checked in the line above
 
-    def close(self) -> None:
+    def close(self, *, surely: bool = False) -> bool:
+        """End it; with `surely`, wait for the end of its tasks as well: True when none runs any more, for sure."""
         self._give_up_start()
         self._starter.join()
         self._stop()
         if self._mailbox is not None:
             self._mailbox.close()
+        return self._has_ended(surely=surely)
+
+    def _has_ended(self, *, surely: bool) -> bool:  # noqa: ARG002  # for those who see their workers
+        return False  # a cluster's are out of sight, and so are those of a Spark that is not ours
 
     def _give_up_start(self) -> None:  # noqa: B027  # where nothing can be given up, it is waited for
         """Let a start that is still under way end soon. An error of the command should not wait for Spark."""
@@ -174,10 +191,12 @@ class _LocalSession(_Session):
         self._scratch = Scratch()
         self._jvm: LocalJvm | None = None
         self._nest: Nest | None = None
+        self._workers: WorkerLock | None = None
         super().__init__()
 
     def _build(self) -> SparkContext:
         folder = self._scratch.create()
+        self._workers = WorkerLock(folder)
         settings = {**local_settings(master=self._master, folder=folder), **self._settings}
         environment = {**WORKER_ENVIRONMENT, NEST_VARIABLE: str(Nest.socket_in(folder))}
         self._jvm = LocalJvm(folder, settings, environment=environment, clock=self._clock)
@@ -188,6 +207,12 @@ class _LocalSession(_Session):
         context = SparkContext(gateway=_connect(*self._jvm.gateway()))
         context.pythonExec = sys.executable
         return context
+
+    def _has_ended(self, *, surely: bool) -> bool:
+        if self._workers is None:
+            return True  # none was ever born
+        with closing(self._workers) as workers:
+            return surely and workers.all_ended()
 
     def _give_up_start(self) -> None:
         if self._context is None and self._jvm is not None:

@@ -127,7 +127,12 @@ class _Work:
     def run(self, *, verify: bool, on_progress: OnProgress | None, on_proof: OnProgress | None) -> RestoreResult:
         prepared, layout, store = self.prepared, self.prepared.layout, self.ends.store
         with settings_set_aside(
-            prepared.backup, self.admin, self.ends.kafka, prepared.record, check=self.held.check
+            prepared.backup,
+            self.admin,
+            self.ends.kafka,
+            prepared.record,
+            check=self.held.check,
+            halt=self.runner.halt,
         ) as settings:
             prepared = replace(prepared, record=replace(prepared.record, settings=settings))
             restored, receipts = replace(self, prepared=prepared)._write(on_progress)  # noqa: SLF001  # itself

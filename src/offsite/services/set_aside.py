@@ -1,8 +1,9 @@
 """Settings that a restore sets aside while it writes: remembered before they are altered, given back when it fails.
 
-A topic that existed before has its own settings back at once, whatever ended the run: they are its owner's. A topic
-that the restore made keeps what protects its records until the same command finishes it. A run that is killed leaves
-both as they are: the next run of the same command knows the originals from here, never from the topics.
+A topic that existed before has its own settings back at once, whatever ended the run: they are its owner's. But not
+while a worker may still write, whose records they would change: then the command that does it is named. A topic that
+the restore made keeps what protects its records until the same command finishes it. A run that is killed leaves both as
+they are: the next run of the same command knows the originals from here, never from the topics.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from dataclasses import dataclass, replace
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config import KafkaConfig
+from offsite.kafka.end_offset import SETTLE_S
+from offsite.model.clock import SystemClock
 from offsite.model.errors import OffsiteError, RestoreTakenOver
 from offsite.model.journal import decided, warned
 from offsite.model.time import format_time
@@ -53,19 +56,21 @@ class UnfinishedAside:
 
 
 @contextmanager
-def settings_set_aside(
+def settings_set_aside(  # noqa: PLR0913  # keyword-only, each with a default
     backup: Backup,
     admin: ClusterAdmin,
     kafka: KafkaConfig,
     record: RestoreRecord,
     *,
     check: Callable[[], None] = lambda: None,
+    halt: Callable[[], bool] = lambda: True,
 ) -> Iterator[tuple[TopicSettings, ...]]:
     """The settings to work by. What ends the block other than well gives existing topics their own back, and is told
     what became of them: in its hint, or as a note of an exception that is not ours.
 
     `check` raises `RestoreTakenOver` once another process has taken the restore over: that one writes by them, and
-    nothing is given back under its hands."""
+    nothing is given back under its hands. `halt` stops what still writes, and says whether nothing does any more: else
+    nothing is given back either, for a record that comes later would get its time from the broker, or be refused."""
     store, layout = backup.store, RestoreLayout(backup=backup.layout, restore=record.restore)
     asides = _remembered(backup, admin, layout, record)
     settings = tuple(
@@ -76,9 +81,14 @@ def settings_set_aside(
         if asides:
             put_aside(store, layout, ())  # they have their own again: nothing is aside any more
     except BaseException as error:
+        is_quiet = halt()
         if not _is_still_ours(check):
             raise
-        _tell(error, [*_given_back(store, layout, admin, kafka, asides), *_kept_back(settings)])
+        if is_quiet:
+            told = _given_back(store, layout, admin, kafka, asides)
+        else:
+            told = _left_aside(kafka, asides, why="workers that were told to stop may still write")
+        _tell(error, [*told, *_kept_back(settings)])
         raise
 
 
@@ -192,19 +202,25 @@ def _given_back(
     if not asides:
         return
     try:
+        SystemClock().sleep(SETTLE_S)  # brokers may still be taking what a worker had sent before it was stopped
         _give_back(admin, asides)
     except OffsiteError as error:
-        for topic in asides:
-            warned("settings_left_aside", why=error.message, topic=topic)
-        some = list(asides.values())[:_NAMED_MAX]
-        told = [f"{each.topic} still has {describe(each)} ({command(each, kafka)})" for each in some]
-        yield f"settings could not be put back ({error.message}): {'; '.join(told)}; the same command does it, too"
+        yield from _left_aside(kafka, asides, why=error.message)
         return
     yield f"{_names([*asides])} got the settings back that were set aside"
     try:
         put_aside(store, layout, ())
     except OffsiteError as error:
         warned("settings_put_back", why=f"the repository could not be told: {error.message}", restore=layout.restore)
+
+
+def _left_aside(kafka: KafkaConfig, asides: Mapping[str, TopicAside], *, why: str) -> Iterator[str]:
+    for topic in asides:
+        warned("settings_left_aside", why=why, topic=topic)
+    if asides:
+        some = list(asides.values())[:_NAMED_MAX]
+        told = [f"{each.topic} still has {describe(each)} ({command(each, kafka)})" for each in some]
+        yield f"settings could not be put back ({why}): {'; '.join(told)}; the same command does it, too"
 
 
 def _give_back(admin: ClusterAdmin, wanted: Mapping[str, TopicAside]) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -16,7 +17,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.errors import Damaged, KafkaUnreachable, OffsiteError, TargetMismatch
 from offsite.model.rename import parse_renames
 from offsite.model.selection import parse_selection
-from offsite.pipeline.runner import OnProgress
+from offsite.pipeline.runner import Done, Failed, OnProgress, Runner
 from offsite.repository.restore_record import put_record
 from offsite.repository.settings_aside import TopicAside, get_aside, put_aside
 from offsite.services.demo.data import BASE_MS, DAY_MS, Message
@@ -28,8 +29,11 @@ from offsite.services.restore_request import RestoreRequest
 from offsite.services.restore_topics import create_topics
 from tests.integration.e2e.site import Site, new_name, values
 from tests.integration.kafka.cluster import wait_until
-from tests.passing_runner import PassingRunner, ResultT, TaskT
+from tests.passing_runner import PassingRunner, ResultT, TaskT, interrupt_after
+from tests.processes import is_alive
+from tests.spark_tasks import go_on_when_told
 
+ROOT = Path(__file__).parents[3]
 HALF = 50
 OWN = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "compact", "retention.ms": "3600000"}
 ALL = [b"record %d" % n for n in range(2 * HALF)]
@@ -139,6 +143,38 @@ def test_an_interrupted_restore_puts_them_back_too(halves: Halves) -> None:
         halves.run(halves.prepare(target), runner=InterruptedRunner(halves.site.spark))
     assert halves.settings(target) == OWN
     assert interrupt.value.__notes__ == [f"{target} got the settings back that were set aside"]
+
+
+class HeldUpRunner(PassingRunner):
+    """Workers begin to write when they are told to; Ctrl-C comes before that."""
+
+    def __init__(self, inner: Runner, marker: Path) -> None:
+        super().__init__(inner)
+        self._marker = marker
+
+    def run_all(
+        self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
+    ) -> list[Done[ResultT] | Failed]:
+        held_up: Any = partial(go_on_when_told, function=function, marker=self._marker)
+        return super().run_all(tasks, held_up, on_progress=interrupt_after(self._marker))
+
+
+def test_nothing_is_written_any_more_when_an_interrupted_restore_puts_them_back(
+    halves: Halves, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the records that come later would be dated by the broker."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # workers that find what these tests make them do
+    halves.site.spark.close()
+    target, marker = halves.target(), tmp_path / "started"
+    with pytest.raises(KeyboardInterrupt) as interrupt:
+        halves.run(halves.prepare(target), runner=HeldUpRunner(halves.site.spark, marker))
+    assert halves.settings(target) == OWN
+    assert interrupt.value.__notes__ == [f"{target} got the settings back that were set aside"]
+    marker.with_suffix(".go").touch()
+    wait_until(lambda: not is_alive(int(marker.read_text())))
+    assert halves.site.cluster.end(target) == 0
+    assert halves.run(halves.prepare(target)).verified
+    assert halves.settings(target) == OWN
 
 
 class RefusingAdmin(ClusterAdmin):

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ from offsite.model.errors import DamagedBatch, JavaMissing, KafkaUnreachable, Sp
 from offsite.pipeline.runner import Done, Failed, Runner, RunProgress
 from offsite.pipeline.session import SparkRunner
 from tests import spark_tasks
-from tests.processes import listening_addresses, processes_with
+from tests.passing_runner import interrupt_after
+from tests.processes import is_alive, listening_addresses, processes_with
 from tests.shared_spark import end_shared_spark
 from tests.spark_tasks import Attempted
 
@@ -139,6 +141,22 @@ def test_progress_shows_what_a_running_task_has_moved(runner: Runner, tmp_path: 
     (moved_bytes,) = runner.run([task], spark_tasks.count_and_wait_for, on_progress=on_progress)
     assert task.log.with_suffix(".seen").exists()
     assert (seen[-1].moved_bytes, seen[-1].records) == (moved_bytes, moved_bytes // 100)
+
+
+def test_a_run_that_is_broken_off_is_halted_to_the_last_worker(runner: Runner, tmp_path: Path) -> None:
+    """Spark forgets a cancelled job at once; its worker goes on as if nothing had happened."""
+    marker = tmp_path / "started"
+    assert runner.run([1], spark_tasks.double) == [2]
+    assert runner.halt(), "nothing is left running"
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(
+            [1],
+            partial(spark_tasks.go_on_when_told, function=spark_tasks.double, marker=marker),
+            on_progress=interrupt_after(marker),
+        )
+    assert runner.halt()
+    assert not is_alive(int(marker.read_text()))
+    assert runner.run([2], spark_tasks.double) == [4]
 
 
 def test_spark_listens_on_loopback_only(runner: Runner) -> None:

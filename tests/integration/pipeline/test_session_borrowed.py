@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from offsite.pipeline.runner import Done, Failed
 from offsite.pipeline.session import SparkRunner
 from tests import spark_tasks
 from tests.own_session import own_session
+from tests.passing_runner import interrupt_after
 from tests.shared_spark import end_shared_spark
 from tests.spark_tasks import Attempted
 
@@ -78,6 +80,20 @@ def test_the_context_is_used_and_left_as_it_was(session: SparkSession) -> None:
 def test_an_error_arrives_as_itself_though_this_spark_tries_a_task_once(runner: SparkRunner) -> None:
     with pytest.raises(DamagedBatch, match="batch 3 is torn"):
         runner.run([1, 2, 3, 4], spark_tasks.tear_the_third)
+
+
+def test_that_a_run_that_was_broken_off_has_ended_is_not_claimed(session: SparkSession, tmp_path: Path) -> None:
+    """Its workers are not ours to kill, and Spark does not tell when they stop."""
+    runner, marker = SparkRunner(context=session.sparkContext), tmp_path / "started"
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(
+            [1],
+            partial(spark_tasks.go_on_when_told, function=spark_tasks.double, marker=marker),
+            on_progress=interrupt_after(marker),
+        )
+    assert not runner.halt()
+    marker.with_suffix(".go").touch()
+    runner.close()
 
 
 def test_a_task_that_kills_its_worker_fails_alone(runner: SparkRunner, tmp_path: Path) -> None:

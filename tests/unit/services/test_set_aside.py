@@ -142,6 +142,35 @@ def test_a_run_that_was_taken_over_gives_nothing_back(tmp_path: Path, error: Bas
     assert admin.configs["orders"] == MEANWHILE
 
 
+@pytest.mark.parametrize("stopped", [True, False])
+def test_settings_go_back_only_when_nobody_writes_any_more(tmp_path: Path, stopped: bool) -> None:
+    """A batch that comes after them would get its time from the broker."""
+    backup, admin = new_backup(open_store(str(tmp_path / "repository"))), FakeAdmin()
+    existing = replace(EXISTING, meanwhile=tuple(MEANWHILE.items()), at_end=tuple(OWN.items()))
+    record = replace(RECORD, settings=(existing,))
+
+    def halt() -> bool:
+        assert admin.configs["orders"] == MEANWHILE
+        return stopped
+
+    with (  # noqa: PT012  # the innermost block is what has to raise
+        pytest.raises(KeyboardInterrupt) as interrupt,
+        set_aside.settings_set_aside(backup, admin, KAFKA, record, halt=halt),  # type: ignore[arg-type]
+    ):
+        admin.alter_topic_configs({"orders": MEANWHILE})
+        raise KeyboardInterrupt
+    assert admin.configs["orders"] == (OWN if stopped else MEANWHILE)
+    (note,) = interrupt.value.__notes__
+    layout = RestoreLayout(backup=backup.layout, restore=record.restore)
+    if stopped:
+        assert note == "orders got the settings back that were set aside"
+        assert get_aside(backup.store, layout) == ()
+    else:
+        (aside,) = get_aside(backup.store, layout) or ()
+        assert "may still write" in note
+        assert command(aside, KAFKA) in note
+
+
 def test_two_restores_of_one_topic_that_were_killed_leave_its_own_settings_known(tmp_path: Path) -> None:
     backup, admin = new_backup(open_store(str(tmp_path / "repository"))), FakeAdmin()
     existing = replace(EXISTING, meanwhile=tuple(MEANWHILE.items()), at_end=tuple(OWN.items()))

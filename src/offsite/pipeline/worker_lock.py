@@ -1,0 +1,65 @@
+"""Whether Python workers still live, known for sure: a lock that they have from birth, and that ends with the last one.
+
+Spark forgets a cancelled job at once, and its Python worker goes on until its function returns. The parent of all
+workers on this machine takes the lock (shared) before it forks any, and each fork has it too (flock(2): one open file
+description), so only the end of all of them lets the driver have it. Runs in the workers' parent: must import nothing
+but the standard library.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+LIMIT_S = 10.0
+"""How long killed workers may take to be gone: a thousand times what they need."""
+POLL_S = 0.005
+_NAME = "workers"
+
+
+class WorkerLock:
+    """The driver's side, in a `folder` of its own that goes with the session."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT, 0o600)
+
+    def all_ended(self) -> bool:
+        """Whether no worker is left; waits for those that were killed, at most `LIMIT_S`. To be asked once, at the end,
+        when the folder is gone: no worker is born after that."""
+        deadline_s = time.monotonic() + LIMIT_S
+        try:
+            while not _taken(self._file, fcntl.LOCK_EX):
+                if time.monotonic() > deadline_s:
+                    return False
+                time.sleep(POLL_S)
+        except OSError:  # a file system without locks: nothing is known
+            return False
+        else:
+            return True
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def hold(folder: Path) -> bool:
+    """Have the lock for as long as this process or any fork of it lives. False: the driver has ended the session, and
+    there must be no workers any more."""
+    path = folder / _NAME
+    try:
+        file = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    with suppress(OSError):  # without locks the driver will not believe that it has it, either
+        return _taken(file, fcntl.LOCK_SH) and path.exists()
+    return True
+
+
+def _taken(file: int, kind: int) -> bool:
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
