@@ -19,7 +19,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.journal import decided
 from offsite.pipeline.preserve_pieces import Data, Gap, Piece, SourcePieces, first_offset, log_start
 from offsite.pipeline.preserve_plan import Filler
-from offsite.pipeline.preserve_resume import PassedOver
+from offsite.pipeline.preserve_resume import PassedOver, check_filler
 from offsite.pipeline.preserve_writer import PreservingWriter
 from offsite.pipeline.restore_attempt import WriteAttempt
 from offsite.pipeline.restore_copy import RestoreEnds, RestoreReceipt
@@ -102,7 +102,7 @@ class _Chain:
     def run(self) -> RestoreReceipt:
         """Write what is not there yet, let the log start where the source's did, then store the map."""
         start = log_start(self._plan)
-        self._writer.fill_head(self._source.first_offset)
+        self._fill_head()
         for piece in self._source.pieces():
             self._take(piece)
         self._catch_up()
@@ -113,6 +113,19 @@ class _Chain:
             delete_before(self._router, self._target, start)
         self._put_map(start)
         return self._receipt()
+
+    def _fill_head(self) -> None:
+        """What lies below the source's first batch goes when the log starts there: nobody else's record may."""
+        if self._task.target_start < self._found <= self._source.first_offset:
+            check_filler(
+                self._router,
+                self._target,
+                start=self._task.target_start,
+                end=self._found,
+                transactions=self._transactions,
+                attempt=self._attempt,
+            )
+        self._writer.fill_head(self._source.first_offset)
 
     def _take(self, piece: Piece) -> None:
         if isinstance(piece, Data):

@@ -16,7 +16,7 @@ from offsite.kafka.transactions import PartitionTransactions, Slot
 from offsite.log.batch import BatchHeader, scan
 from offsite.log.chunk import Chunk
 from offsite.log.control import control_type
-from offsite.log.filler import is_filler
+from offsite.log.filler import FILLER_MAX_RECORDS, is_filler
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.record import Record
 from offsite.log.records import decode
@@ -76,6 +76,8 @@ class PassedOver:
         check(transactions.slots <= COMPARED_OUTCOMES, f"{transactions.slots} transactions open at once in {target}")
         outcomes = {piece.start: piece.committed for piece in self._outcomes}
         data = {piece.start: piece for piece in self._last_data}
+        if not data:
+            check_filler(router, target, start=0, end=end, transactions=transactions, attempt=attempt)
         since = min(data, default=end)
         first = max(0, min(since, end - transactions.slots))
         log_range = LogRange(topic=target.topic, partition=target.partition, start=first, end=end)
@@ -87,6 +89,25 @@ class PassedOver:
                     raise _lost(target)
             elif header.base_offset >= since and not _is_the_same(data.get(header.base_offset), batch, header):
                 raise attempt.unexpected(header.base_offset, end=end, own=transactions.producer_ids)
+
+
+def check_filler(  # noqa: PLR0913  # where to look, and who judges
+    router: Router,
+    target: TopicPartition,
+    *,
+    start: int,
+    end: int,
+    transactions: PartitionTransactions,
+    attempt: WriteAttempt,
+) -> None:
+    """The last batches of `[start, end)`, which has no data of the source, are filler of this restore, or markers: what
+    others have written there must not go with the log's head. Raises what `attempt` says of it."""
+    first = max(start, end - COMPARED_BATCHES * FILLER_MAX_RECORDS)
+    log_range = LogRange(topic=target.topic, partition=target.partition, start=first, end=end)
+    for _, header in _batches(router, log_range):
+        is_ours = header.producer_id == attempt.producer_id and header.max_timestamp_ms < 0
+        if not header.is_control and not is_ours:
+            raise attempt.unexpected(header.base_offset, end=end, own=transactions.producer_ids)
 
 
 def _batches(router: Router, log_range: LogRange) -> Iterator[tuple[memoryview, BatchHeader]]:

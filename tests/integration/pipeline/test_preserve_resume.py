@@ -19,8 +19,9 @@ from offsite.model.errors import TargetNotEmpty, TransactionLost
 from offsite.model.rename import parse_renames
 from offsite.model.selection import parse_selection
 from offsite.pipeline.preserve_copy import PreserveTask, restore_partition_preserving, transaction_prefix
-from offsite.pipeline.preserve_pieces import Outcome, Piece, SourcePieces
+from offsite.pipeline.preserve_pieces import Gap, Outcome, Piece, SourcePieces
 from offsite.pipeline.preserve_plan import Filler
+from offsite.pipeline.preserve_resume import PassedOver
 from offsite.pipeline.preserve_writer import PreservingWriter
 from offsite.pipeline.restore_attempt import WriteAttempt
 from offsite.pipeline.restore_copy import RestoreEnds
@@ -43,6 +44,7 @@ from tests.integration.kafka.cluster import Cluster, wait_until
 
 KILLS, SOAK_KILLS = 3, 40
 TRANSACTIONS = 20
+HEAD = 20
 LONGEST_S = 1.0  # a whole run takes about that
 
 
@@ -96,7 +98,20 @@ class Preserving:
         writer.flush()
         writer.close()
 
+    def fill_head(self, end: int) -> None:
+        """Offsets below the log's start, used up to `end`; then nothing more, as if killed."""
+        target, router = self.task.partition.target, self.site.cluster.router
+        attempt = WriteAttempt(router, self.store, self.ends.layout, target, start=0)
+        writer = PreservingWriter(router, target, at=0, transactions=self.transactions(), attempt=attempt)
+        writer.fill_head(end)
+        writer.flush()
+        writer.close()
+
     def assert_the_same_log(self) -> None:
+        self.assert_the_same_records()
+        assert self.kinds(self.target) == self.kinds(self.topic)
+
+    def assert_the_same_records(self) -> None:
         cluster = self.site.cluster
         for isolation in ("read_committed", "read_uncommitted"):
             source, restored = (
@@ -104,7 +119,6 @@ class Preserving:
             )
             comparison = compare(self.topic, source, restored, offsets=True)
             assert comparison.identical, comparison.difference[:1000]
-        assert self.kinds(self.target) == self.kinds(self.topic)
 
     def kinds(self, topic: str) -> list[tuple[int, bool]]:
         """Base offset of each batch, and whether it is a control batch."""
@@ -215,6 +229,43 @@ def test_records_of_others_behind_the_end_stop_it(site: Site) -> None:
         restore_partition_preserving(restore.task, ends=restore.ends)
 
 
+@pytest.mark.parametrize("configs", [{}, {"compression_type": "gzip"}])
+def test_a_head_that_was_half_filled_is_filled_up(site: Site, configs: dict[str, str]) -> None:
+    restore = Preserving(site, cut_topic(site, **configs))
+    restore.fill_head(HEAD // 2)
+    restore_partition_preserving(restore.task, ends=restore.ends)
+    restore.assert_the_same_records()
+
+
+@pytest.mark.parametrize("filled", [0, HEAD // 2])
+def test_records_of_others_in_a_head_that_was_half_filled_stop_it(site: Site, filled: int) -> None:
+    """They would go with the head, when the log's start is moved to where the source's is."""
+    restore = Preserving(site, cut_topic(site))
+    if filled:
+        restore.fill_head(filled)
+    site.produce(restore.target, messages(0, 3))
+    with pytest.raises(TargetNotEmpty, match=f"did not write, at offset {filled}"):
+        restore_partition_preserving(restore.task, ends=restore.ends)
+    assert site.cluster.end(restore.target) == filled + 3
+    assert len(site.cluster.records(restore.target)) == filled + 3
+
+
+def test_records_of_others_among_filler_at_the_beginning_stop_it(site: Site) -> None:
+    """Of a log that begins with a gap, nothing but filler has passed."""
+    restore = Preserving(site, cut_topic(site))
+    restore.fill_head(HEAD // 2)
+    site.produce(restore.target, messages(0, 3))
+    target, router, end = restore.task.partition.target, site.cluster.router, HEAD // 2 + 3
+    attempt, transactions = (
+        WriteAttempt(router, restore.store, restore.ends.layout, target, start=0),
+        restore.transactions(),
+    )
+    passed = PassedOver()
+    passed.add(Gap(0, end))
+    with pytest.raises(TargetNotEmpty, match="did not write"):
+        passed.check_end(router, target, end=end, transactions=transactions, attempt=attempt)
+
+
 def run_and_kill(task: Path, *, after_s: float) -> None:
     command = [sys.executable, "-m", "tests.integration.pipeline.preserving_process", str(task)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -246,6 +297,16 @@ def small_topic(site: Site) -> str:
     with_transaction(site, topic, messages(9, 11), commit=True)
     second.commit_transaction()
     wait_until(lambda: site.cluster.end(topic) == 14)
+    site.back_up(topic)
+    return topic
+
+
+def cut_topic(site: Site, **configs: str) -> str:
+    """Its log starts at `HEAD`, where a batch begins."""
+    topic = site.make_topic(**configs)
+    site.produce(topic, messages(0, HEAD))
+    site.produce(topic, messages(HEAD, HEAD + 5))
+    site.delete_before(topic, HEAD)
     site.back_up(topic)
     return topic
 
