@@ -186,10 +186,8 @@ def _render_result(console: Console, result: RestoreResult) -> None:
 
 
 def _render_verdict(console: Console, result: RestoreResult) -> None:
-    from offsite.services.restore_verdict import nothing_restored
-
-    if not result.records:
-        console.print(f"  {nothing_restored(result)}", markup=False)
+    if result.problem:
+        console.print(f"  {result.problem}", markup=False)
     elif result.verified and not result.lacking:
         console.print("  verified: every record was read back and is what the backup holds")
     elif result.verified:

@@ -7,7 +7,7 @@ such end, because dates need not rise: records are picked, and transactions stay
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from offsite.log.record import LOG_APPEND_TIME
 from offsite.model.partition_selection import PartitionSelection
@@ -34,12 +34,14 @@ class PartitionCut:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointInTime:
     """`state` is what the point takes of `commit`, the state at the commit it goes by; records dated after `until_ms`
-    are still in it. Both know one incarnation of each chosen topic; `incarnations` has all of those with several."""
+    are still in it. Both know one incarnation of each chosen topic; `incarnations` has all of those with several.
+    `partitions` are those that were asked for: only their segments are in `state`."""
 
     commit: BackupState
     state: BackupState
     until_ms: int | None = None
     incarnations: tuple[KnownIncarnation, ...] = ()
+    partitions: PartitionSelection = field(default_factory=PartitionSelection)
 
     def cuts(self) -> tuple[PartitionCut, ...]:
         """The partitions that are not taken whole, sorted."""
@@ -72,9 +74,14 @@ def point_in_time(
     `incarnations` those that were not taken are left out."""
     commit = without_others(commit, incarnations)
     state = _ended(commit, ends or {})
-    segments = dict(_chosen(state, partitions or PartitionSelection(), until_ms))
+    partitions = partitions or PartitionSelection()
+    segments = dict(_chosen(state, partitions, until_ms))
     return PointInTime(
-        commit=commit, state=replace(state, segments=segments), until_ms=until_ms, incarnations=tuple(incarnations)
+        commit=commit,
+        state=replace(state, segments=segments),
+        until_ms=until_ms,
+        incarnations=tuple(incarnations),
+        partitions=partitions,
     )
 
 

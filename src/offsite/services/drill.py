@@ -31,7 +31,6 @@ from offsite.services.hole_report import lacking
 from offsite.services.planned_restore import PlannedRestore, prepare_restore
 from offsite.services.restore import RestoreResult, run_restore
 from offsite.services.restore_request import RestoreRequest
-from offsite.services.restore_verdict import nothing_restored
 
 PREFIX = "offsite-drill-"
 """What every topic that a drill makes begins with, and no other topic may: the next drill deletes it."""
@@ -226,7 +225,7 @@ def _left_open(result: RestoreResult) -> str:
         return (
             f"{len(result.uncompared)} partitions were not compared, {first.topic}/{first.partition}: {first.message}"
         )
-    return "" if result.verified is not None else nothing_restored(result)
+    return "" if result.verified is not None else result.problem
 
 
 def _drilled(name: str, result: RestoreResult, outcome: RestoreOutcome | None) -> DrilledTopic:

@@ -32,6 +32,7 @@ from offsite.services.restore_groups import restore_groups
 from offsite.services.restore_lease import HeldRestore, held_restore
 from offsite.services.restore_proof import Restored, prove_restore, restore_outcome, with_preserved
 from offsite.services.restore_topics import finish_topics
+from offsite.services.restore_verdict import ExcludedRecords, excluded_records, nothing_restored
 from offsite.services.set_aside import settings_set_aside
 
 AnyReceipt = RestoreReceipt | RepartitionReceipt
@@ -59,7 +60,8 @@ class RestoreResult:
     holds; None when it was not read (then `compared_records` is None too), when there was nothing to compare, or when
     partitions could not be read (`uncompared`). `findings` has the first difference of each partition. `lacking` is
     what the backup itself does not have of what came back. `groups` is None when none were asked for.
-    `incarnations`: of topics that were deleted and made anew, which was taken, and the others."""
+    `incarnations`: of topics that were deleted and made anew, which was taken, and the others. Where no record came
+    back, `problem` says why, and `excluded` what the backup holds all the same, by the options that left it out."""
 
     restore: str
     backup: str
@@ -82,6 +84,8 @@ class RestoreResult:
     uncompared: tuple[Uncompared, ...] = ()
     lacking: tuple[HoleReport, ...] = ()
     incarnations: tuple[KnownIncarnation, ...] = ()
+    problem: str = ""
+    excluded: tuple[ExcludedRecords, ...] = ()
 
 
 def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is told of it
@@ -143,7 +147,7 @@ class _Work:
         applied = apply_metadata(self.admin, prepared.metadata)
         self.held.check()
         groups = _groups(prepared, self.admin, proof)
-        result = replace(_result(prepared, receipts, proof), metadata=applied, groups=groups)
+        result = replace(_judged(_result(prepared, receipts, proof), prepared), metadata=applied, groups=groups)
         self.held.check()
         outcome = restore_outcome(restored, records=result.records, size_bytes=result.bytes, proof=proof)
         put_outcome(store, layout, outcome)
@@ -219,6 +223,15 @@ def _result(prepared: PlannedRestore, receipts: Sequence[AnyReceipt], proof: Pro
         lacking=holes,
         incarnations=incarnations_of(prepared.point, prepared.plan),
     )
+
+
+def _judged(result: RestoreResult, prepared: PlannedRestore) -> RestoreResult:
+    if result.records:
+        return result
+    invisible = sum(topic.invisible_records for topic in result.topics.values())
+    excluded = excluded_records(prepared.point, prepared.plan, prepared.record, invisible_records=invisible)
+    result = replace(result, excluded=excluded)
+    return replace(result, problem=nothing_restored(result))
 
 
 def _topic(topic: TopicRestore, receipts: Sequence[AnyReceipt], record: RestoreRecord) -> RestoredTopic:

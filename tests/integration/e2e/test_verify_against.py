@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from offsite.model.time import format_time
 from offsite.sandbox import SandboxInfo
 from offsite.services.demo.data import BASE_MS, Message
 from tests.integration.e2e.command import Finished, offsite, succeed
@@ -96,6 +97,28 @@ def test_a_topic_without_records_is_never_called_verified(copied: Copied, tmp_pa
     drilled = offsite("restore", "drill", *names, "--bootstrap", bootstrap)
     assert (drilled.exit_code, drilled.result["proven"]) == (3, None)
     assert "holds no records" in drilled.result["problem"]
+
+
+def test_a_backup_whose_records_the_command_left_out_is_not_called_empty(copied: Copied) -> None:
+    early, before = format_time(BASE_MS - 1), f"topic={copied.topic},partition=0,offset=0"
+    ends = [*copied.names, "--bootstrap", copied.cluster.bootstrap, "--yes"]
+    for options, excluded in (
+        (["--at", early], [([f"--at {early}"], COUNT)]),
+        (
+            ["--partitions", f"{copied.topic}:0", "--before", before],
+            [([f"--partitions {copied.topic}:0"], COUNT // 2), ([f"--before {copied.topic}/0=0"], COUNT // 2)],
+        ),
+    ):
+        rename = [*options, "--rename"]
+        found = offsite("restore", "run", *ends, *rename, f"{copied.topic}={new_name(copied.topic)}")
+        assert (found.exit_code, found.result["records"]) == (3, 0)
+        assert [(each["options"], each["records"]) for each in found.result["excluded"]] == excluded
+        table = offsite("restore", "run", *ends, *rename, f"{copied.topic}={new_name(copied.topic)}", "-o", "table")
+        assert table.exit_code == 3
+        for said in (table.stdout, found.result["problem"]):
+            assert "holds no records" not in said
+            assert f"of the {COUNT} records of {copied.topic} that the backup holds at commit 1" in said
+            assert all(f"{each[0]} left out {records}" in said for each, records in excluded)
 
 
 @pytest.mark.parametrize(

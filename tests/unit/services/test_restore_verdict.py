@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import pytest
+
+from offsite.model.partition_selection import parse_partitions
+from offsite.pipeline.point_in_time import point_in_time
 from offsite.repository.commit import RecordedHole
 from offsite.services.hole_report import HoleReport, lacking
 from offsite.services.restore import RestoredTopic, RestoreResult
-from offsite.services.restore_verdict import nothing_restored
+from offsite.services.restore_verdict import ExcludedRecords, excluded_records, nothing_restored
 from tests.unit.pipeline.test_restore_plan import backup, partition, plan, shape
+from tests.unit.services.test_set_aside import RECORD
 
 RESULT = RestoreResult(
     restore="r",
@@ -47,6 +53,47 @@ def test_a_restore_without_records_names_the_topics_of_which_there_were_none() -
         "nothing was restored: at commit 3 the backup holds no records of a, b, but 1,200 aborted or undecided ones"
     )
     assert nothing_restored(replace(found, records=1)) == ""
+
+
+def test_a_backup_whose_records_an_option_left_out_is_not_called_empty() -> None:
+    excluded = (
+        ExcludedRecords(options=("--partitions a:1",), records=1500),
+        ExcludedRecords(options=("--at 2020-01-01T00:00:00.000Z", "--before a/1=3"), records=70),
+    )
+    found = replace(RESULT, topics={"a": restored("a", invisible_records=30)}, excluded=excluded)
+    assert nothing_restored(found) == (
+        "nothing was restored: of the 1,600 records of a that the backup holds at commit 3, --partitions a:1 left out "
+        "1,500, --at 2020-01-01T00:00:00.000Z and --before a/1=3 left out 70; the other 30 are aborted or undecided"
+    )
+
+
+@pytest.mark.parametrize(
+    ("request_", "point", "expected"),
+    [
+        ({}, {}, []),
+        ({"at": "1"}, {"until_ms": 1}, [(("--at 1970-01-01T00:00:00.001Z",), 10)]),
+        ({"before": "t/0=0"}, {"ends": {0: 0}}, [(("--before t/0=0",), 10)]),
+        ({"ends": "t/0=0"}, {"ends": {0: 0}}, [(("--offsets-file",), 10)]),
+        ({"checkpoint": "4"}, {"ends": {0: 0}}, [(("--checkpoint 4",), 10)]),
+        ({"checkpoint": "4"}, {}, []),
+        ({"at": "1", "partitions": "t:1"}, {"until_ms": 1, "partitions": ["t:1"]}, [(("--partitions t:1",), 10)]),
+        (
+            {"at": "1", "before": "t/0=3"},
+            {"until_ms": 1, "ends": {0: 3}},
+            [(("--at 1970-01-01T00:00:00.001Z", "--before t/0=3"), 10)],
+        ),
+    ],
+)
+def test_what_an_option_leaves_out_is_counted(
+    request_: dict[str, str], point: dict[str, Any], expected: list[tuple[tuple[str, ...], int]]
+) -> None:
+    """`backup` has ten records of each topic; the one that is not restored counts for nothing."""
+    state = backup(shape("t"), shape("u"))
+    ends = {partition("t", number): end for number, end in point.pop("ends", {}).items()}
+    cut = point_in_time(state, ends=ends, partitions=parse_partitions(point.pop("partitions", ())), **point)
+    record = replace(RECORD, request=tuple(request_.items()))
+    found = excluded_records(cut, plan(cut.state, "t"), record, invisible_records=0 if expected else 10)
+    assert [(each.options, each.records) for each in found] == expected
 
 
 def test_a_thousand_empty_topics_are_not_all_named() -> None:
