@@ -83,7 +83,9 @@ def run(
     cluster = connect(options.bootstrap, options.kafka_config)
     with (
         spark(spark_master, preload="offsite.pipeline.restore_task") as runner,
-        backup_to_restore(options, runner) as backup,
+        backup_to_restore(
+            options, runner, cluster_id=lambda: cluster.admin.cluster().cluster_id, take_over=take_over
+        ) as backup,
     ):
         prepared = _prepared(options, backup, cluster)
         if not yes:

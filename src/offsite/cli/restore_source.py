@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,7 @@ import typer
 
 from offsite.cli.archive_options import SkipDamaged
 from offsite.cli.output import emit_notice, note
-from offsite.cli.restore_options import RestoreOptions, named_backup
+from offsite.cli.restore_options import RestoreOptions, named_backup, restore_request
 from offsite.model.errors import BadOption
 
 if TYPE_CHECKING:
@@ -59,8 +60,11 @@ class RestoreRunOptions(RestoreOptions):
 
 
 @contextmanager
-def backup_to_restore(options: RestoreRunOptions, runner: Runner) -> Iterator[Backup]:
-    """Leave it by an exception, and the copy of an archive is kept: the same command goes on with it."""
+def backup_to_restore(
+    options: RestoreRunOptions, runner: Runner, *, cluster_id: Callable[[], str] = str, take_over: bool = False
+) -> Iterator[Backup]:
+    """Leave it by an exception, and the copy of an archive is kept: the same command goes on with it. `cluster_id`, of
+    where it is restored to, is asked for with archives only; `take_over`: also where another process has the copy."""
     if options.archive is None:
         if options.format or options.staging or options.keep_staging or options.skip_damaged:
             raise BadOption("--format, --staging, --keep-staging and --skip-damaged are about an --archive")
@@ -68,12 +72,22 @@ def backup_to_restore(options: RestoreRunOptions, runner: Runner) -> Iterator[Ba
         return
     if options.format is None or options.backup is not None:
         raise BadOption("--archive needs --format, and no --backup", hint="see: offsite restore run --help")
-    with _staged(options.archive, options.format, options, runner) as backup:
+    purpose = _purpose(options, cluster_id)
+    with _staged(options.archive, options.format, options, runner, purpose=purpose, take_over=take_over) as backup:
         yield backup
 
 
+def _purpose(options: RestoreRunOptions, cluster_id: Callable[[], str]) -> str:
+    """What tells this command from other restores of the same archive."""
+    from offsite.services.restore_request import remembered
+
+    return json.dumps([remembered(restore_request(options)), options.skip_damaged, cluster_id()])
+
+
 @contextmanager
-def _staged(archive: str, format_name: str, options: RestoreRunOptions, runner: Runner) -> Iterator[Backup]:
+def _staged(  # the archive, and all that says what becomes of it
+    archive: str, format_name: str, options: RestoreRunOptions, runner: Runner, *, purpose: str, take_over: bool
+) -> Iterator[Backup]:
     from offsite.archives.formats import ReadOptions
     from offsite.cli.import_ import render_import
     from offsite.cli.progress import progress
@@ -82,23 +96,29 @@ def _staged(archive: str, format_name: str, options: RestoreRunOptions, runner: 
     from offsite.services.staging import open_staging
 
     source = open_source(format_name, archive, ReadOptions())
-    staging = open_staging(options.staging, format_name=format_name, archive=source.place)
+    staging = open_staging(options.staging, format_name=format_name, archive=source.place, purpose=purpose)
     request = ImportRequest(
         backup=staging.backup, format=format_name, place=source.place, skip_damaged=options.skip_damaged
     )
-    plan = plan_import(staging.repository, source.reader, request)
-    try:
-        with progress(f"import {archive}", total_bytes=plan.estimated_bytes) as on_progress:
-            result = run_import(
-                plan, repository=staging.repository, reader=source.reader, runner=runner, on_progress=on_progress
-            )
-        emit_notice(result, render=render_import)
-        yield staging.repository.backup(staging.backup)
-    except BaseException:
-        note(f"the copy of the archive is kept in {staging.place}, backup {staging.backup}: the same command goes on")
-        raise
-    if options.keeps_backup:
-        note(f"the copy of the archive is kept in {staging.place}, backup {staging.backup}")
-    else:
-        staging.remove()
-        note("the copy of the archive was removed, with the map of offsets; --keep-staging keeps them")
+    with staging.in_hand(take_over=take_over) as held:
+        plan = plan_import(staging.repository, source.reader, request)
+        try:
+            with progress(f"import {archive}", total_bytes=plan.estimated_bytes) as on_progress:
+                result = run_import(
+                    plan,
+                    repository=staging.repository,
+                    reader=source.reader,
+                    runner=runner,
+                    on_progress=held.watched(on_progress),
+                )
+            emit_notice(result, render=render_import)
+            yield staging.repository.backup(staging.backup)
+        except BaseException:
+            place = f"{staging.place}, backup {staging.backup}"
+            note(f"the copy of the archive is kept in {place}: the same command goes on")
+            raise
+        if options.keeps_backup:
+            note(f"the copy of the archive is kept in {staging.place}, backup {staging.backup}")
+        else:
+            staging.remove(held)
+            note("the copy of the archive was removed, with the map of offsets; --keep-staging keeps them")

@@ -13,6 +13,22 @@ from offsite.repository.store import PutResult, Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseLayout:
+    """Where is told who has `what` in hand, which lies below `prefix`."""
+
+    prefix: str
+    what: str
+
+    def key(self, term: int, part: str) -> str:
+        """`term` counts from 1: how often it was taken in hand; `part`: `claim`, `beat` or `end`."""
+        return f"{self.prefix}{term:08d}.{part}.json"
+
+    def term(self, key: str) -> int:
+        """Of a key that `key` made."""
+        return int(key.removeprefix(self.prefix).partition(".")[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreLayout:
     """`restores/<restore>/…` of a backup. Everything there is written once, but the beats of its lease."""
 
@@ -55,16 +71,8 @@ class RestoreLayout:
         return int(key.rpartition("/")[2].removesuffix(".json"))
 
     @property
-    def lease_prefix(self) -> str:
-        return f"{self.prefix}lease/"
-
-    def lease_key(self, term: int, part: str) -> str:
-        """`term` counts from 1: how often the restore was taken in hand; `part`: `claim`, `beat` or `end`."""
-        return f"{self.lease_prefix}{term:08d}.{part}.json"
-
-    def lease_term(self, key: str) -> int:
-        """Of a key that `lease_key` made."""
-        return int(key.removeprefix(self.lease_prefix).partition(".")[0])
+    def lease(self) -> LeaseLayout:
+        return LeaseLayout(prefix=f"{self.prefix}lease/", what=f"restore {self.restore}")
 
     def map_key(self, source: PartitionId, making: int = 1) -> str:
         """`making`: which making of the target topic the map is about (see `RestoreTargets`)."""

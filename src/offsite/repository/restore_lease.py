@@ -15,7 +15,7 @@ from offsite.model.journal import decided, warned
 from offsite.model.time import format_time
 from offsite.repository.json_object import FORMAT, JsonObject, JsonValue, encode_canonical, parse_json_object
 from offsite.repository.process_identity import ProcessIdentity
-from offsite.repository.restore_layout import RestoreLayout
+from offsite.repository.restore_layout import LeaseLayout
 from offsite.repository.store import PutResult, Store
 
 TTL_S = 30.0
@@ -35,10 +35,10 @@ class LeaseClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTerms:
-    """The terms of one restore."""
+    """The terms of one restore, or of a copy of an archive."""
 
     store: Store
-    layout: RestoreLayout
+    lease: LeaseLayout
 
     def claim(self, holder: ProcessIdentity, word: str, *, take_over: bool) -> LeaseClaim:
         """The next term. Raises `RestoreRunning` while another process has the restore in hand, unless `take_over`."""
@@ -47,32 +47,32 @@ class LeaseTerms:
             if newest is not None and not self._is_free(newest, holder):
                 if not take_over:
                     raise self.running(newest, hint=_HINT)
-                warned("take-over", why="asked for", restore=self.layout.restore, holder=newest.holder.text)
+                warned("take-over", why="asked for", lease=self.lease.what, holder=newest.holder.text)
             term = 1 if newest is None else newest.term + 1
             claim = LeaseClaim(term=term, holder=holder, word=word, since_ms=self.store.now_ms())
             data = encode_canonical({"format": FORMAT, **_fields(claim)})
-            if self.store.put_if_absent(self.layout.lease_key(term, "claim"), data) is not PutResult.OTHER:
+            if self.store.put_if_absent(self.lease.key(term, "claim"), data) is not PutResult.OTHER:
                 return claim
 
     def beat(self, claim: LeaseClaim) -> None:
         """Say that the holder lives. Raises `RestoreTakenOver`."""
         self.check(claim)
-        self.store.put_overwrite(self.layout.lease_key(claim.term, "beat"), b"{}\n")
+        self.store.put_overwrite(self.lease.key(claim.term, "beat"), b"{}\n")
 
     def check(self, claim: LeaseClaim) -> None:
         """Raises `RestoreTakenOver` when a later term has begun."""
         if (later := self._claim_of(claim.term + 1)) is None:
             return
-        warned("fence", why="the restore was taken over", restore=self.layout.restore, holder=later.holder.text)
+        warned("fence", why="the restore was taken over", lease=self.lease.what, holder=later.holder.text)
         raise RestoreTakenOver(
-            f"restore {self.layout.restore} was taken over by {later.holder.text} at {format_time(later.since_ms)}: "
+            f"{self.lease.what} was taken over by {later.holder.text} at {format_time(later.since_ms)}: "
             "this process has stopped",
             hint="nothing is wrong with the other one: wait for its end",
         )
 
     def end(self, claim: LeaseClaim) -> None:
         """The holder has stopped, well or not: whoever comes next need not wait."""
-        self.store.put_if_absent(self.layout.lease_key(claim.term, "end"), encode_canonical({"format": FORMAT}))
+        self.store.put_if_absent(self.lease.key(claim.term, "end"), encode_canonical({"format": FORMAT}))
 
     def holder(self, *, asking: ProcessIdentity) -> LeaseClaim | None:
         """Whoever has the restore in hand now, if anybody."""
@@ -82,22 +82,22 @@ class LeaseTerms:
     def running(self, claim: LeaseClaim, *, hint: str) -> RestoreRunning:
         """What to tell whoever would begin it, too."""
         return RestoreRunning(
-            f"restore {self.layout.restore} is being carried out by {claim.holder.text}, "
+            f"{self.lease.what} is being carried out by {claim.holder.text}, "
             f"since {format_time(claim.since_ms)}, and gave a sign of life {self._silent_s(claim):.0f} s ago",
             hint=hint,
         )
 
     def _newest(self) -> LeaseClaim | None:
-        keys = [info.key for info in self.store.list(self.layout.lease_prefix) if info.key.endswith(".claim.json")]
-        return self._claim_of(self.layout.lease_term(max(keys))) if keys else None
+        keys = [info.key for info in self.store.list(self.lease.prefix) if info.key.endswith(".claim.json")]
+        return self._claim_of(self.lease.term(max(keys))) if keys else None
 
     def _claim_of(self, term: int) -> LeaseClaim | None:
-        key = self.layout.lease_key(term, "claim")
+        key = self.lease.key(term, "claim")
         data = self.store.get(key)
         return None if data is None else _claim(parse_json_object(data, source=key, damaged=DamagedObject))
 
     def _is_free(self, claim: LeaseClaim, asking: ProcessIdentity) -> bool:
-        if self.store.head(self.layout.lease_key(claim.term, "end")) is not None:
+        if self.store.head(self.lease.key(claim.term, "end")) is not None:
             return True
         if claim.holder.is_gone(seen_from=asking):
             self._tell_void(claim, "its process has ended")
@@ -108,12 +108,12 @@ class LeaseTerms:
         return False
 
     def _silent_s(self, claim: LeaseClaim) -> float:
-        signs = (self.store.head(self.layout.lease_key(claim.term, part)) for part in ("claim", "beat"))
+        signs = (self.store.head(self.lease.key(claim.term, part)) for part in ("claim", "beat"))
         newest_ms = max((info.modified_ms for info in signs if info is not None), default=0)
         return (self.store.now_ms() - newest_ms) / 1000
 
     def _tell_void(self, claim: LeaseClaim, why: str) -> None:
-        decided("take-over", why=why, restore=self.layout.restore, holder=claim.holder.text)
+        decided("take-over", why=why, lease=self.lease.what, holder=claim.holder.text)
 
 
 def _fields(claim: LeaseClaim) -> Mapping[str, JsonValue]:

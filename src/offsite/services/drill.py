@@ -143,7 +143,7 @@ class Drill:
 
     def _is_under_way(self, record: RestoreRecord) -> bool:
         layout = RestoreLayout(backup=self._backup.layout, restore=record.restore)
-        terms = LeaseTerms(store=self._backup.store, layout=layout)
+        terms = LeaseTerms(store=self._backup.store, lease=layout.lease)
         return terms.holder(asking=ProcessIdentity.mine()) is not None
 
     def _take_away(self, record: RestoreRecord) -> tuple[str, ...]:

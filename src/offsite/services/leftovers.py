@@ -22,7 +22,9 @@ from offsite.services.staging import staging_copies
 
 CONTINUE = "run the same restore again to finish it; where its cluster is gone there is nothing to do"
 DRILL = "the next offsite restore drill on that cluster removes its topics"
-STAGED = "run the restore of that archive again: it goes on from this copy, and removes it unless it was to be kept"
+STAGED = (
+    "run the same restore of that archive again: it goes on from this copy, and removes it unless it was to be kept"
+)
 UNNAMED = "run the same backup or import again: it makes the backup, and what is here stays unused"
 
 

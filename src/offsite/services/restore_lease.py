@@ -47,10 +47,21 @@ class HeldRestore:
         return show
 
     def give_up(self) -> None:
-        self._ended.set()
-        self._beating.join()
+        if self._ended.is_set():
+            return
+        self.fall_silent()
         with suppress(StoreUnavailable):  # then it runs out
             self._terms.end(self._claim)
+
+    def fall_silent(self) -> None:
+        """Write nothing more: not even its end, for what it is about goes now, and the lease with it."""
+        self._ended.set()
+        self._beating.join()
+
+    @property
+    def last_keys(self) -> tuple[str, ...]:
+        """What of it is to be deleted last: as long as the claim is there, nobody else begins."""
+        return tuple(self._terms.lease.key(self._claim.term, part) for part in ("beat", "claim"))
 
     def _beat(self) -> None:
         while not self._ended.wait(BEAT_S):
@@ -71,7 +82,7 @@ def held_restore(backup: Backup, record: RestoreRecord, *, take_over: bool) -> I
     into some of the same topics. Inside, an error that comes of having been taken over becomes `RestoreTakenOver`.
     """
     mine, layout = ProcessIdentity.mine(), RestoreLayout(backup=backup.layout, restore=record.restore)
-    terms = LeaseTerms(store=backup.store, layout=layout)
+    terms = LeaseTerms(store=backup.store, lease=layout.lease)
     held = HeldRestore(terms, terms.claim(mine, random_attempt(), take_over=take_over))
     try:
         _record_alone(backup, record, layout, mine)
@@ -105,7 +116,7 @@ def _check_others(backup: Backup, record: RestoreRecord, mine: ProcessIdentity, 
         if earlier and (other.created_at_ms, other.restore) > (record.created_at_ms, record.restore):
             continue
         common = sorted(targets & {target for _, target in other.topics})
-        terms = LeaseTerms(store=backup.store, layout=RestoreLayout(backup=backup.layout, restore=other.restore))
+        terms = LeaseTerms(store=backup.store, lease=RestoreLayout(backup=backup.layout, restore=other.restore).lease)
         if common and (holder := terms.holder(asking=mine)) is not None:
             raise terms.running(
                 holder, hint=f"it goes into {', '.join(common[:3])}, too: wait for its end, or choose other names"

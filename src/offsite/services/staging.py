@@ -1,7 +1,8 @@
 """Where an archive is imported to before it is restored: a backup of its own, which goes when all has succeeded.
 
-Without a repository to use it lies in the user's cache, under a name that the archive decides: a command that failed
-finds it again, and goes on.
+Each restore has its own: its name follows from the archive and from what is restored of it, and where to. So a command
+that failed, or was killed, finds its copy again and goes on, and no other one reads or removes it. Without a repository
+to use it lies in the user's cache, where a later restore of any archive removes what killed ones left unused.
 """
 
 from __future__ import annotations
@@ -11,19 +12,27 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from offsite.model.errors import Denied, RepositoryNotFound, StoreUnavailable
+from offsite.model.errors import Denied, OffsiteError, RepositoryExists, RepositoryNotFound, StoreUnavailable
+from offsite.model.journal import decided
+from offsite.repository.attempt import random_attempt
 from offsite.repository.layout import BackupLayout
-from offsite.repository.leftovers import Folder, folder_of, store_time_ms
+from offsite.repository.leftovers import LEFT_AFTER_MS, Folder, folder_of, store_time_ms
 from offsite.repository.open_store import open_store
+from offsite.repository.process_identity import ProcessIdentity
 from offsite.repository.repository import Repository
+from offsite.repository.restore_layout import LeaseLayout
+from offsite.repository.restore_lease import LeaseTerms
 from offsite.repository.store import Store
+from offsite.services.restore_lease import HeldRestore
 
 _DIGITS = 16
 _NAME = re.compile(rf"staging-[0-9a-f]{{{_DIGITS}}}")
+_GOING = ".going"
+"""At the end of the name of a folder that is being removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,23 +47,81 @@ class Staging:
     def place(self) -> str:
         return self.repository.store.url
 
-    def remove(self) -> None:
-        """Remove the backup, and nothing else of a repository that was given."""
+    @property
+    def terms(self) -> LeaseTerms:
+        layout = BackupLayout(backup=self.backup)
+        lease = LeaseLayout(prefix=f"{layout.prefix}lease/", what=f"the restore by way of {self.backup}")
+        return LeaseTerms(store=self.repository.store, lease=lease)
+
+    @contextmanager
+    def in_hand(self, *, take_over: bool = False) -> Iterator[HeldRestore]:
+        """Nobody else imports into it, restores from it or removes it within the block. Raises `RestoreRunning` when
+        another process has it in hand, unless `take_over`."""
+        claim = self.terms.claim(ProcessIdentity.mine(), random_attempt(), take_over=take_over)
+        held = HeldRestore(self.terms, claim)
+        try:
+            yield held
+        finally:
+            held.give_up()
+
+    def remove(self, held: HeldRestore) -> None:
+        """Remove the backup, and nothing else of a repository that was given. Raises `RestoreTakenOver`."""
+        held.check()
+        held.fall_silent()
         if self.folder is not None:
-            shutil.rmtree(self.folder)
+            _remove(self.folder)
             return
         store = self.repository.store
-        for info in list(store.list(BackupLayout(backup=self.backup).prefix)):
-            store.delete(info.key)
+        keys = [info.key for info in store.list(BackupLayout(backup=self.backup).prefix)]
+        for key in (*(each for each in keys if each not in held.last_keys), *held.last_keys):
+            store.delete(key)
 
 
-def open_staging(place: str | None, *, format_name: str, archive: str) -> Staging:
-    """The staging of `archive` (its URL), in the repository at `place`, which is made if there is none."""
-    digest = hashlib.sha256(f"{format_name}\0{archive}".encode()).hexdigest()[:_DIGITS]
+def open_staging(place: str | None, *, format_name: str, archive: str, purpose: str = "") -> Staging:
+    """The staging of `archive` (its URL) for one restore, in the repository at `place`, which is made if there is none.
+    `purpose`: what tells this restore from others of the same archive."""
+    told = "\0".join((format_name, archive, *([purpose] if purpose else [])))
+    digest = hashlib.sha256(told.encode()).hexdigest()[:_DIGITS]
     folder = None if place else _cache() / digest
     if folder is not None:
         folder.parent.mkdir(parents=True, exist_ok=True)
-    return Staging(repository=_opened(place or str(folder)), backup=f"staging-{digest}", folder=folder)
+        sweep_cache(but=folder)
+    return Staging(repository=_opened(place or str(folder)), backup=_backup_name(digest), folder=folder)
+
+
+def sweep_cache(*, but: Path) -> None:
+    """Remove from the user's cache the copies that nobody has in hand and no restore was begun with: an import that was
+    killed before its commit at once, any other after a day. `but` is about to be used."""
+    for folder in _cached():
+        if folder.name.endswith(_GOING):
+            shutil.rmtree(folder, ignore_errors=True)
+        elif folder != but:
+            with suppress(OffsiteError, OSError):  # another sweeper may be at it, and it is no more than a cache
+                _sweep(folder)
+
+
+def _sweep(folder: Path) -> None:
+    staging = Staging(repository=_found(str(folder)), backup=_backup_name(folder.name), folder=folder)
+    store, layout = staging.repository.store, BackupLayout(backup=staging.backup)
+    if staging.terms.holder(asking=ProcessIdentity.mine()) is not None or any(store.list(f"{layout.prefix}restores/")):
+        return
+    was_claimed = any(store.list(staging.terms.lease.prefix))
+    is_old = folder_of(store, "").quiet_since_ms < store_time_ms(store, ()) - LEFT_AFTER_MS
+    if is_old or (was_claimed and not any(store.list(layout.commits_prefix))):
+        with staging.in_hand() as held:
+            decided("staging_swept", why="its restore was killed before it began to write", place=str(folder))
+            staging.remove(held)
+
+
+def _remove(folder: Path) -> None:
+    """Gone at once under its name, so that whoever wants it next begins anew."""
+    going = folder.with_name(f"{folder.name}-{random_attempt()}{_GOING}")
+    folder.rename(going)
+    shutil.rmtree(going, ignore_errors=True)
+
+
+def _backup_name(digest: str) -> str:
+    return f"staging-{digest}"
 
 
 def staging_copies(repository: Repository, *, quiet_for_ms: int) -> Iterator[tuple[str, Folder]]:
@@ -83,12 +150,17 @@ def _cached() -> Sequence[Path]:
         return ()
 
 
+def _found(place: str) -> Repository:
+    return Repository.open(open_store(place))
+
+
 def _opened(place: str) -> Repository:
-    store = open_store(place)
     try:
-        return Repository.open(store)
+        return _found(place)
     except RepositoryNotFound:
-        return Repository.init(store)
+        with suppress(RepositoryExists):  # another process was first
+            return Repository.init(open_store(place))
+    return _found(place)
 
 
 def _cache() -> Path:

@@ -157,7 +157,10 @@ class Trial:
     def assert_whole(self, made: Produced, found: dict[int, list[Row]]) -> None:
         """Each record once, in its order, and none that nobody wrote."""
         for partition, rows in made.committed.items():
-            assert found[partition] == rows, _difference(made.topic, partition, rows, found[partition])
+            if found[partition] != rows:
+                source = self.read(made.topic)[partition]
+                told = _difference(made.topic, partition, rows, found[partition])
+                raise AssertionError(f"{told}; the source holds {len(source)} now, as produced: {source == rows}")
 
     def back_up_once(self, topic: str) -> BackupResult:
         request = BackupRequest(backup=f"of-{topic}", selection=parse_selection([topic]))

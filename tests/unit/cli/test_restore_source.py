@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from offsite.cli.restore_source import RestoreRunOptions, backup_to_restore
-from offsite.model.errors import BadOption, TargetNotEmpty
+from offsite.model.errors import BadOption, RestoreRunning, TargetNotEmpty
 from tests.inline_runner import InlineRunner
 
 PEERS = Path(__file__).parents[2] / "fixtures" / "peers" / "kafka-backup"
@@ -31,6 +31,26 @@ def test_the_copy_is_kept_while_the_restore_has_not_succeeded_and_then_goes(
     assert f"kept in {staging}" in capsys.readouterr().err
     with backup_to_restore(OPTIONS, InlineRunner()) as backup:
         assert backup.state().seq == 1, "the same command goes on with the copy"
+    assert list(staging.iterdir()) == []
+
+
+def test_two_restores_of_one_archive_do_not_share_a_copy(staging: Path) -> None:
+    """The first to succeed took away what the other one was reading."""
+    for other, cluster in ((replace(OPTIONS, topics=["o*"]), "one"), (OPTIONS, "two")):
+        with backup_to_restore(OPTIONS, InlineRunner(), cluster_id=lambda: "one") as backup:
+            with backup_to_restore(other, InlineRunner(), cluster_id=lambda: cluster):  # noqa: B023  # called within
+                assert len(list(staging.iterdir())) == 2
+            assert backup.state().seq == 1
+            assert all(backup.store.head(segment.key) for segment in backup.state().all_segments())
+    assert list(staging.iterdir()) == []
+
+
+def test_the_same_restore_of_an_archive_runs_once(staging: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with backup_to_restore(OPTIONS, InlineRunner()) as backup:
+        with pytest.raises(RestoreRunning, match="is being carried out"), backup_to_restore(OPTIONS, InlineRunner()):
+            pass
+        assert "kept" not in capsys.readouterr().err
+        assert backup.state().seq == 1
     assert list(staging.iterdir()) == []
 
 

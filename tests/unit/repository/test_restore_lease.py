@@ -44,7 +44,7 @@ def store(tmp_path: Path) -> LaterStore:
 @pytest.fixture
 def terms(store: LaterStore) -> LeaseTerms:
     backup = new_backup(store)  # type: ignore[arg-type]
-    return LeaseTerms(store=store, layout=RestoreLayout(backup=backup.layout, restore="r"))  # type: ignore[arg-type]
+    return LeaseTerms(store=store, lease=RestoreLayout(backup=backup.layout, restore="r").lease)  # type: ignore[arg-type]
 
 
 def test_a_second_one_is_told_who_has_it_and_how_to_go_on(terms: LeaseTerms) -> None:

@@ -130,7 +130,7 @@ def test_a_run_that_was_taken_over_gives_nothing_back(tmp_path: Path, error: Bas
     backup, admin = new_backup(open_store(str(tmp_path / "repository"))), FakeAdmin()
     existing = replace(EXISTING, meanwhile=tuple(MEANWHILE.items()), at_end=tuple(OWN.items()))
     record = replace(RECORD, settings=(existing,))
-    terms = LeaseTerms(store=backup.store, layout=RestoreLayout(backup=backup.layout, restore=record.restore))
+    terms = LeaseTerms(store=backup.store, lease=RestoreLayout(backup=backup.layout, restore=record.restore).lease)
     with (  # noqa: PT012  # the innermost block is what has to raise
         pytest.raises((KeyboardInterrupt, OffsiteError)),
         held_restore(backup, record, take_over=False) as held,

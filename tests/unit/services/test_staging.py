@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from offsite.model.errors import RestoreRunning, RestoreTakenOver
 from offsite.model.selection import TopicSelection
 from offsite.repository.open_store import open_store
+from offsite.repository.process_identity import ProcessIdentity
 from offsite.repository.repository import Repository
 from offsite.services.staging import Staging, open_staging, staging_copies
 
@@ -18,6 +23,12 @@ DAY_MS = 24 * 3_600_000
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache"
+
+
+def ended_process() -> int:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        pass
+    return process.pid
 
 
 def fill(staging: Staging) -> None:
@@ -36,8 +47,53 @@ def test_the_same_archive_finds_its_copy_again_and_another_does_not() -> None:
 def test_a_copy_of_ones_own_is_removed_with_its_repository(cache: Path) -> None:
     staging = open_staging(None, format_name="avro", archive="/a")
     fill(staging)
-    staging.remove()
+    with staging.in_hand() as held:
+        staging.remove(held)
     assert list((cache / "offsite" / "staging").iterdir()) == []
+
+
+def test_two_restores_of_one_archive_have_a_copy_each_and_one_command_has_one(tmp_path: Path) -> None:
+    for place in (None, str(tmp_path / "repository")):
+        one, two = (open_staging(place, format_name="avro", archive="/a", purpose=each) for each in ("one", "two"))
+        assert one.backup != two.backup
+        with one.in_hand(), two.in_hand() as held:
+            fill(one)
+            fill(two)
+            with pytest.raises(RestoreRunning, match=one.backup), one.in_hand():
+                pass
+            two.remove(held)
+            assert one.backup in one.repository.backups()
+        again = open_staging(place, format_name="avro", archive="/a", purpose="one")
+        with again.in_hand():
+            assert again.backup in again.repository.backups()
+
+
+def test_who_has_lost_a_copy_does_not_remove_it() -> None:
+    staging = open_staging(None, format_name="avro", archive="/a")
+    with staging.in_hand() as first, staging.in_hand(take_over=True), pytest.raises(RestoreTakenOver):
+        staging.remove(first)
+    assert staging.folder is not None
+    assert staging.folder.exists()
+
+
+@pytest.mark.parametrize("began", [False, True])
+def test_what_a_killed_restore_left_unused_goes_with_the_next_one_of_any_archive(cache: Path, began: bool) -> None:
+    """Segments without a commit are of no use to anybody; a restore that has begun needs its copy to go on."""
+    killed = open_staging(None, format_name="avro", archive="/a")
+    dead = replace(ProcessIdentity.mine(), pid=str(ended_process()))
+    killed.terms.claim(dead, "w", take_over=False)
+    killed.repository.store.put_if_absent(f"backups/{killed.backup}/topics/t/segment", b"bytes")
+    if began:
+        fill(killed)
+        killed.repository.store.put_if_absent(f"backups/{killed.backup}/restores/r/restore.json", b"{}")
+    (cache / "offsite" / "staging" / "abc-1.going").mkdir()
+    with open_staging(None, format_name="avro", archive="/b").in_hand():
+        third = open_staging(None, format_name="avro", archive="/c")
+        left = {each.name for each in (cache / "offsite" / "staging").iterdir()}
+    assert killed.folder is not None
+    assert third.folder is not None
+    assert len(left) == 2 + began
+    assert (killed.folder.name in left) is began
 
 
 def test_in_a_repository_that_was_given_only_the_copy_is_removed(tmp_path: Path) -> None:
@@ -47,8 +103,10 @@ def test_in_a_repository_that_was_given_only_the_copy_is_removed(tmp_path: Path)
     staging = open_staging(place, format_name="avro", archive="/a")
     fill(staging)
     assert mine.backups() == ("nightly", staging.backup)
-    staging.remove()
+    with staging.in_hand() as held:
+        staging.remove(held)
     assert mine.backups() == ("nightly",)
+    assert not list(mine.store.list(f"backups/{staging.backup}/"))
 
 
 def test_copies_that_nobody_adds_to_are_found_in_the_repository_and_in_the_cache(tmp_path: Path, cache: Path) -> None:
