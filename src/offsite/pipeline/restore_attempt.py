@@ -10,6 +10,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from offsite.kafka.producer import Producer, new_producer
 from offsite.kafka.reader import PartitionReader
@@ -98,6 +99,13 @@ class WriteAttempt:
         stranger = first_of_others(self._router, held, own=own | {self.producer_id})
         if stranger is not None:
             return foreign_records(self._target, stranger)
+        if start < end and holds_markers_only(self._router, replace(held, start=start)):
+            self._tell("fence", "brokers wrote a marker twice", start=start, end=end)
+            return TargetDisturbed(
+                f"{self._target} has at offsets {start} to {end} a transaction's outcome that the brokers wrote twice: "
+                "its coordinator moved",
+                hint="run the same command again; a topic that was there before has to be deleted and made anew first",
+            )
         self._tell("fence", "two attempts wrote at the same time", start=start, end=end)
         return TargetDisturbed(
             f"{self._target} has at offsets {start} to {end} what an earlier attempt of this restore wrote meanwhile",
@@ -122,6 +130,14 @@ def foreign_records(target: TopicPartition, offset: int) -> TargetNotEmpty:
         f"{target} holds records that this restore did not write, at offset {offset}",
         hint="stop whatever else writes to it; delete the topic and restore again, or restore under another name",
     )
+
+
+def holds_markers_only(router: Router, held: LogRange) -> bool:
+    """Whether all batches that begin in `held` are transactions' markers, and there is one. Raises as a reader."""
+    kinds = [
+        h.is_control for item in PartitionReader(router).read(held) if isinstance(item, Chunk) for h in item.batches
+    ]
+    return bool(kinds) and all(kinds)
 
 
 def first_of_others(router: Router, held: LogRange, *, own: frozenset[int]) -> int | None:

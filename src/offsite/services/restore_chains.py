@@ -1,7 +1,8 @@
 """The copying part of a restore: every partition written, at its own offsets or gap-free, until none is left.
 
-A topic whose open transactions were ended by brokers while nobody wrote, or into which an earlier attempt wrote as
-well, cannot be continued. It was made by this very restore, so it is deleted and written again from its beginning.
+A topic whose open transactions were ended by brokers while nobody wrote, whose markers they wrote twice, or into which
+an earlier attempt wrote as well, cannot be continued. It was made by this very restore, so it is deleted and written
+again from its beginning.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from offsite.pipeline.runner import Done, Failed, OnProgress, Runner
 from offsite.repository.restore_record import RestoreRecord, RestoreTargets
 from offsite.services.offsets_mode import restore_tasks
 from offsite.services.restore_lease import HeldRestore
-from offsite.services.restore_remake import REMAKES_MAX, lost_topics, unmake
+from offsite.services.restore_remake import REMAKES_MAX, filled_topics, lost_topics, unmake
 from offsite.services.restore_schemas import schemas_first
 from offsite.services.restore_targets import check_nothing_lost, find_targets
 from offsite.services.restore_topics import create_topics
@@ -58,9 +59,14 @@ def write_chains(  # noqa: PLR0913  # what to write, where, and who does it
     write = partial(restore_any_partition, ends=ends)
     outcomes: dict[TopicPartition, Outcome] = {}
     lost: set[str] = set()
+    tasks: Sequence[AnyRestoreTask] = ()
     names = [topic.target for topic in plan.topics]
+    remake = partial(unmake, ends=ends, admin=admin, held=held)
     for remaining in range(REMAKES_MAX, -1, -1):
         create_topics(admin, record.settings)
+        if remaining and (filled := filled_topics(admin, lost)):
+            remake(filled, _written(tasks), replayed=_replayed(tasks))
+            continue
         targets = find_targets(ends.store, ends.layout, admin, names, remade=lost)
         tasks = restore_tasks(plan, offsets, targets)
         check_nothing_lost(admin, dict(targets.starts) | _moved_starts(tasks))
@@ -72,11 +78,18 @@ def write_chains(  # noqa: PLR0913  # what to write, where, and who does it
         lost = lost_topics(_failures(outcomes), created=record.created)
         if not lost or not remaining:
             break
-        replayed = {task.partition.target for task in tasks if isinstance(task, PreserveTask)}
-        written = [task.partition.target for task in tasks]
-        unmake(lost, written, ends=ends, admin=admin, held=held, replayed=replayed)
+        remake(lost, _written(tasks), replayed=_replayed(tasks))
         outcomes = {target: outcome for target, outcome in outcomes.items() if target.topic not in lost}
     return WrittenChains(targets=targets, receipts=_receipts(tasks, outcomes))
+
+
+def _written(tasks: Sequence[AnyRestoreTask]) -> list[TopicPartition]:
+    return [task.partition.target for task in tasks]
+
+
+def _replayed(tasks: Sequence[AnyRestoreTask]) -> set[TopicPartition]:
+    """Those that may have transactions."""
+    return {task.partition.target for task in tasks if isinstance(task, PreserveTask)}
 
 
 def _check_may_move_starts(admin: ClusterAdmin, tasks: Sequence[AnyRestoreTask]) -> None:

@@ -18,8 +18,9 @@ from offsite.pipeline.restore_copy import RestoreEnds
 from offsite.repository.restore_fence import restore_producer_id
 from offsite.services.restore_lease import HeldRestore
 
-REMAKES_MAX = 1
-"""In one run: a topic that is lost twice has another reason than a long pause. A person must look."""
+REMAKES_MAX = 3
+"""In one run: coordinators that move may write the same marker twice, and while they go on moving, that happens again.
+A topic that is lost more often has another reason. A person must look."""
 
 CURABLE = (TransactionLost, TargetDisturbed)
 
@@ -31,6 +32,17 @@ def lost_topics(failures: Iterable[tuple[TopicPartition, OffsiteError]], *, crea
     curable = {target.topic for target, error in failed if isinstance(error, CURABLE)}
     kept = {target.topic for target, error in failed if isinstance(error, TargetNotEmpty | WriterFenced)}
     return (curable - kept) & set(created)
+
+
+def filled_topics(admin: ClusterAdmin, topics: Collection[str]) -> set[str]:
+    """Those of `topics`, which were made again just now, that hold something: markers go to a topic by its name, and
+    one that a coordinator wrote twice may come after all. `unmake` tells them from records of others."""
+    if not topics:
+        return set()
+    found = admin.topics(topics)
+    partitions = [TopicPartition(topic=t.name, partition=p.partition) for t in found.values() for p in t.partitions]
+    starts, ends = admin.start_offsets(partitions), admin.end_offsets(partitions)
+    return {each.topic for each in partitions if starts[each] != ends[each]}
 
 
 def unmake(  # noqa: PLR0913  # what to delete, and whom to ask

@@ -8,14 +8,20 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.topic_changes import NewTopic
 from offsite.kafka.transactions import PartitionTransactions
-from offsite.model.errors import TargetNotEmpty, TransactionLost
+from offsite.kafka.wire import Encoder
+from offsite.log.batch import BatchHeader
+from offsite.log.range import TopicPartition
+from offsite.model.errors import TargetDisturbed, TargetNotEmpty, TransactionLost
 from offsite.model.rename import parse_renames
 from offsite.model.selection import parse_selection
 from offsite.pipeline.preserve_copy import PreserveTask, restore_partition_preserving, transaction_prefix
@@ -45,6 +51,7 @@ from tests.integration.kafka.cluster import Cluster, wait_until
 KILLS, SOAK_KILLS = 3, 40
 TRANSACTIONS = 20
 HEAD = 20
+WRITE_TXN_MARKERS = 27
 LONGEST_S = 1.0  # a whole run takes about that
 
 
@@ -210,6 +217,78 @@ def test_a_topic_that_lost_its_transactions_is_written_again(site: Site) -> None
     )
     assert result.resumed
     restore.assert_the_same_log()
+
+
+class Late(ClusterAdmin):
+    """Something comes into a topic as soon as it is made again, for the first few times."""
+
+    def __init__(self, site: Site, happen: Callable[[str], None], *, times: int) -> None:
+        super().__init__(site.cluster.router)
+        self._happen, self._times = happen, times
+
+    def create_topics(self, topics: Iterable[NewTopic], **options: Any) -> None:
+        made = list(topics)
+        super().create_topics(made, **options)
+        for each in made if self._times else ():
+            self._happen(each.name)
+        self._times -= bool(made and self._times)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_marker_that_comes_late_into_a_topic_made_again_does_not_stop_it(site: Site, times: int) -> None:
+    """Coordinators that move write markers twice, to whatever has the topic's name then."""
+    restore = Preserving(site, small_topic(site))
+    restore.write(open_after(restore))
+    restore.transactions().abandon()
+    (marker, *_) = [
+        each.header for each in site.cluster.read(site.cluster.whole(restore.target)) if each.header.is_control
+    ]
+    admin = Late(site, lambda topic: write_marker(site, topic, marker), times=times)
+    run_restore(restore.prepare(), admin=admin, kafka=site.cluster.config, runner=InlineRunner(), verify=False)
+    restore.assert_the_same_log()
+
+
+def test_records_of_others_in_a_topic_made_again_are_left_alone(site: Site) -> None:
+    restore = Preserving(site, small_topic(site))
+    restore.write(open_after(restore))
+    restore.transactions().abandon()
+    admin = Late(site, lambda topic: site.produce(topic, messages(0, 1)), times=1)
+    with pytest.raises(TargetNotEmpty, match="did not write"):
+        run_restore(restore.prepare(), admin=admin, kafka=site.cluster.config, runner=InlineRunner(), verify=False)
+    assert len(site.cluster.records(restore.target)) == 1
+
+
+def test_a_marker_that_was_written_twice_is_told_and_the_topic_made_again(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    restore = Preserving(site, committed_topic(site))
+    restore.write(2)
+    (marker,) = [
+        each.header for each in site.cluster.read(site.cluster.whole(restore.target)) if each.header.is_control
+    ]
+    write_marker(site, restore.target, marker)
+    with pytest.raises(TargetDisturbed, match="brokers wrote twice"):
+        restore_partition_preserving(restore.task, ends=restore.ends)
+    run_restore(restore.prepare(), admin=site.cluster.admin, kafka=site.cluster.config, runner=InlineRunner())
+    restore.assert_the_same_log()
+    assert "brokers wrote a marker twice" in caplog.text
+
+
+def write_marker(site: Site, topic: str, marker: BatchHeader) -> None:
+    """As a coordinator does that finds its transaction decided: WriteTxnMarkers (KIP-98)."""
+    target = TopicPartition(topic=topic, partition=0)
+    end = site.cluster.end(topic)
+    out = Encoder(flexible=True).array([marker], lambda each, header: _marker(each, header, target)).end()
+    with site.cluster.router.lease_leader(target) as connection:
+        connection.send(WRITE_TXN_MARKERS, 1, [out.done()], flexible=True)
+        connection.receive()
+    assert site.cluster.end(topic) == end + 1
+
+
+def _marker(out: Encoder, header: BatchHeader, target: TopicPartition) -> Encoder:
+    out.i64(header.producer_id).i16(header.producer_epoch).boolean(True)
+    out.array([target], lambda each, key: each.string(key.topic).array([key.partition], Encoder.i32).end())
+    return out.i32(0).end()
 
 
 def test_records_of_others_stop_it(site: Site) -> None:
