@@ -40,7 +40,7 @@ def round_trip(trial: Trial, fault: Fault, seed: int, *, modes: Sequence[str] = 
         trial.healed()
         if not done:
             trial.restore(made.topic, target, offsets=offsets)
-        trial.assert_whole(made, trial.read(target))
+        trial.assert_whole(made, trial.read_all(made, target))
         if offsets == "preserve":
             assert trial.offsets(target) == trial.offsets(made.topic)
 
