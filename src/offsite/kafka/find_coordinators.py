@@ -55,7 +55,10 @@ def find_coordinator_request(key: str, *, kind: int) -> Request[Found]:
         answer.i32()  # throttle time
         code = answer.i16()
         answer.nullable_string()  # error message
-        return Found(node_id=answer.i32(), error_code=code)
+        found = Found(node_id=answer.i32(), error_code=code)
+        answer.string()  # host and port are known from the metadata
+        answer.i32()
+        return found
 
     return Request(api=Api.FIND_COORDINATOR, version=LOWEST_VERSION, body=body, parse=parse, flexible=True)
 

@@ -11,7 +11,9 @@ from offsite.kafka.read_task import ReadTask
 from offsite.kafka.reader import PartitionReader
 from offsite.kafka.routing import shared_router
 from offsite.log.chunk import Chunk, Gap, Hole
+from offsite.log.last_batch import LastBatch
 from offsite.pipeline import meter
+from offsite.pipeline.border import check_border
 from offsite.pipeline.plan import CopyTask
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segment import Segment
@@ -32,11 +34,12 @@ class BackupEnds:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupReceipt:
     """What one task did: durable segments, holes met on the way, and gaps in front of the first batch and behind the
-    last one, each with its evidence. Void unless a commit lists the segments."""
+    last one, each with its evidence, and the last batch. Void unless a commit lists the segments."""
 
     segments: tuple[Segment, ...]
     holes: tuple[Hole, ...]
     gaps: tuple[Gap, ...] = ()
+    last_batch: LastBatch | None = None
 
 
 def copy_range(task: CopyTask, *, ends: BackupEnds) -> BackupReceipt:
@@ -44,7 +47,10 @@ def copy_range(task: CopyTask, *, ends: BackupEnds) -> BackupReceipt:
 
     Raises what the reader and the store raise; then nothing of the range is committed.
     """
-    items = PartitionReader(shared_router(ends.kafka), on_throttle=meter.throttle).read_task(_reading(task))
+    reader, reading = PartitionReader(shared_router(ends.kafka), on_throttle=meter.throttle), _reading(task)
+    if task.border is not None:
+        check_border(reader.read_task, reading, task.border)
+    last_batch: LastBatch | None = None
     writer = SegmentWriter(
         store=ends.store,
         layout=ends.layout,
@@ -55,7 +61,7 @@ def copy_range(task: CopyTask, *, ends: BackupEnds) -> BackupReceipt:
     holes: list[Hole] = []
     gaps: list[Gap] = []
     with writer:
-        for item in items:
+        for item in reader.read_task(reading):
             match item:
                 case Hole():
                     holes.append(item)
@@ -64,9 +70,11 @@ def copy_range(task: CopyTask, *, ends: BackupEnds) -> BackupReceipt:
                     gaps.append(item)
                 case Chunk():
                     writer.append(item)
+                    last_batch = LastBatch.of(item.batches[-1])
                     meter.count(moved_bytes=len(item.data), records=sum(h.record_count for h in item.batches))
         segments = writer.close()
-        return BackupReceipt(segments=segments, holes=tuple(holes), gaps=tuple(_outside(gaps, segments)))
+    outside = tuple(_outside(gaps, segments))
+    return BackupReceipt(segments=segments, holes=tuple(holes), gaps=outside, last_batch=last_batch)
 
 
 def _reading(task: CopyTask) -> ReadTask:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise, zip_longest
 
 from offsite.log.chunk import Hole
+from offsite.log.last_batch import LastBatch
 from offsite.log.range import LogRange
 from offsite.model.errors import (
     DamagedBatch,
@@ -57,12 +58,13 @@ class PartitionBounds:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyTask:
     """One range to copy, and about how many bytes that is. `is_first`: no other task of this plan reads what lies
-    before it. The rest is what `PartitionBounds` says."""
+    before it. `border`: the batch that the log must hold right before it. The rest is what `PartitionBounds` says."""
 
     topic_id: str
     range: LogRange
     estimated_bytes: int
     is_first: bool = True
+    border: LastBatch | None = None
     leader_epoch: int = -1
     was_compacted: bool = False
 
@@ -79,13 +81,14 @@ class SickPartition:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyPlan:
     """The ranges to copy, the holes already known, where each partition will stand afterwards, and which ones are left
-    out because they are sick."""
+    out because they are sick. `borders`: the last batch that is backed up of each, as far as it is known."""
 
     tasks: tuple[CopyTask, ...]
     holes: tuple[Hole, ...]
     bounds: tuple[PartitionBounds, ...]
     sick: tuple[SickPartition, ...] = ()
     starts: Mapping[PositionKey, int] = field(default_factory=dict)
+    borders: Mapping[PositionKey, LastBatch] = field(default_factory=dict)
 
     @property
     def estimated_bytes(self) -> int:
@@ -97,17 +100,27 @@ PositionKey = tuple[str, str, int]
 have none."""
 
 
-def plan_copy(bounds: Sequence[PartitionBounds], positions: Mapping[PositionKey, int], *, slots: int) -> CopyPlan:
+def plan_copy(
+    bounds: Sequence[PartitionBounds],
+    positions: Mapping[PositionKey, int],
+    *,
+    slots: int,
+    borders: Mapping[PositionKey, LastBatch] | None = None,
+) -> CopyPlan:
     """Cut what lies between the committed `positions` (next offset to read) and the current ends into tasks.
 
     `slots` is how many tasks can run at once. Tasks are ordered round-robin over partitions, so that leaders share
-    the load. A partition that ends before its committed position is sick.
+    the load. A partition that ends before its committed position is sick. `borders`: see `CopyPlan`.
     """
+    borders = borders or {}
     sick = tuple(_ends_early(b, positions[b.key]) for b in bounds if positions.get(b.key, 0) > b.end)
     sound = [b for b in bounds if positions.get(b.key, 0) <= b.end]
     pending = [_pending(b, positions.get(b.key, b.log_start)) for b in sound]
     task_bytes = _task_bytes(sum(estimate for _, _, estimate in pending), slots)
-    per_partition = [_cut(b, r, estimate, task_bytes) for b, (r, _, estimate) in zip(sound, pending, strict=True)]
+    per_partition = [
+        _cut(b, r, estimate, task_bytes, _to_check(b, borders.get(b.key)))
+        for b, (r, _, estimate) in zip(sound, pending, strict=True)
+    ]
     tasks = tuple(t for t in chain.from_iterable(zip_longest(*per_partition)) if t is not None)
     return CopyPlan(
         tasks=tasks,
@@ -115,7 +128,14 @@ def plan_copy(bounds: Sequence[PartitionBounds], positions: Mapping[PositionKey,
         bounds=tuple(sound),
         sick=sick,
         starts={b.key: positions.get(b.key, b.log_start) for b in sound},
+        borders=borders,
     )
+
+
+def _to_check(bounds: PartitionBounds, border: LastBatch | None) -> LastBatch | None:
+    """Compaction rewrites batches, and what lies below the log start is gone: then there is nothing to compare with."""
+    is_there = border is not None and bounds.log_start <= border.last_offset
+    return border if is_there and not bounds.was_compacted else None
 
 
 def without(plan: CopyPlan, sick: Sequence[SickPartition]) -> CopyPlan:
@@ -165,7 +185,9 @@ def _task_bytes(total_bytes: int, slots: int) -> int:
     return min(TASK_BYTES_MAX, max(TASK_BYTES_MIN, total_bytes // (slots * TASKS_PER_SLOT)))
 
 
-def _cut(bounds: PartitionBounds, pending: LogRange, estimated_bytes: int, task_bytes: int) -> list[CopyTask]:
+def _cut(
+    bounds: PartitionBounds, pending: LogRange, estimated_bytes: int, task_bytes: int, border: LastBatch | None
+) -> list[CopyTask]:
     """Equal shares of the range: records are assumed to be of like size, a wrong guess only makes tasks uneven."""
     if not pending:
         return []
@@ -178,6 +200,7 @@ def _cut(bounds: PartitionBounds, pending: LogRange, estimated_bytes: int, task_
             range=LogRange(topic=bounds.topic, partition=bounds.partition, start=start, end=end),
             estimated_bytes=estimated_bytes // count,
             is_first=start == pending.start,
+            border=border if start == pending.start else None,
             leader_epoch=bounds.leader_epoch,
             was_compacted=bounds.was_compacted,
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from offsite.log.last_batch import LastBatch
 from offsite.model.check import check
 from offsite.repository.segment import Segment
 
@@ -63,13 +64,15 @@ class Position:
     """How far a partition is backed up: everything below `end` is in segments, in holes, or never existed.
 
     `log_start` is the first offset the source still had; `end` the next offset to read. `leader_epoch`: that in which
-    the source's leader told its end; -1 where it is not known.
+    the source's leader told its end; -1 where it is not known. `last_batch`: the last one that is backed up; None where
+    there is none, or an earlier version wrote the commit.
     """
 
     partition_id: PartitionId
     log_start: int
     end: int
     leader_epoch: int = NO_EPOCH
+    last_batch: LastBatch | None = None
 
     def __post_init__(self) -> None:
         check(self.log_start >= 0 and self.end >= 0, f"position of {self.partition_id}")

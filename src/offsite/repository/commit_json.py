@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
+from offsite.log.last_batch import LastBatch
 from offsite.model.errors import DamagedCommit, OffsiteError
 from offsite.repository.commit import (
     NO_EPOCH,
@@ -95,7 +96,8 @@ def position_to_json(position: Position) -> dict[str, JsonValue]:
         "log_start": position.log_start,
         "end": position.end,
     }
-    return known | ({} if position.leader_epoch == NO_EPOCH else {"leader_epoch": position.leader_epoch})
+    known |= {} if position.leader_epoch == NO_EPOCH else {"leader_epoch": position.leader_epoch}
+    return known | ({} if position.last_batch is None else {"last_batch": _batch_to_json(position.last_batch)})
 
 
 def position_from_json(item: JsonObject) -> Position:
@@ -105,7 +107,16 @@ def position_from_json(item: JsonObject) -> Position:
         log_start=item.integer("log_start"),
         end=item.integer("end"),
         leader_epoch=NO_EPOCH if epoch is None else epoch,
+        last_batch=_batch_from_json(item.optional_child("last_batch")),
     )
+
+
+def _batch_to_json(batch: LastBatch) -> dict[str, JsonValue]:
+    return {"last_offset": batch.last_offset, "crc": batch.crc}
+
+
+def _batch_from_json(item: JsonObject | None) -> LastBatch | None:
+    return None if item is None else LastBatch(last_offset=item.integer("last_offset"), crc=item.integer("crc"))
 
 
 def hole_to_json(hole: RecordedHole) -> dict[str, JsonValue]:

@@ -120,7 +120,8 @@ def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequ
     positions = {(each.topic, each.topic_id, each.partition): end for each, end in base.reached().items()}
     anew = made_anew(admin, repository.store, base, source.bounds)
     sick = [*source.sick, *cut_back(admin, base, source.bounds), *anew]
-    copy = without(plan_copy(source.bounds, positions, slots=slots), sick)
+    borders = {(k.topic, k.topic_id, k.partition): p.last_batch for k, p in base.positions.items() if p.last_batch}
+    copy = without(plan_copy(source.bounds, positions, slots=slots, borders=borders), sick)
     return BackupPlan(
         backup=request.backup,
         selection=selection,

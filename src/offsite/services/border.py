@@ -1,4 +1,6 @@
-"""Whether a topic without an id is still the one that was backed up: by the last batch that both should hold.
+"""Whether a topic without an id is still the one that an earlier version backed up: by the last batch in its segments.
+
+Positions of today know their last batch, and workers compare it (`pipeline.border`); those of before do not.
 
 Brokers before 2.8 give topics no ids, and a topic made anew begins in leader epoch 0 again: its records alone tell it
 from the one before. Topics that are or were compacted cannot be told so, because compaction rewrites batches.
@@ -34,7 +36,7 @@ def made_anew(
         known = PartitionId(topic=each.topic, topic_id="", partition=each.partition)
         position, found = base.positions.get(known), base.segments.get(known)
         segment = found.last if found else None
-        if each.topic_id or position is None or segment is None or each.was_compacted:
+        if each.topic_id or position is None or position.last_batch or segment is None or each.was_compacted:
             continue
         if each.log_start <= segment.last_offset and position.end < each.end:
             problem = _problem(admin, store, segment)

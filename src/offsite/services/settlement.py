@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from offsite.log.chunk import Gap, Hole
+from offsite.log.last_batch import LastBatch
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
 from offsite.pipeline.backup_copy import BackupReceipt
@@ -120,9 +121,21 @@ def _settled(bounds: PartitionBounds, plan: CopyPlan, own: _Own) -> _Settled:
         segments=tuple(replace(each, end=min(each.end, end)) for each in segments if segment_span(each)[0] < end),
         holes=tuple(_recorded(hole, known) for hole in holes if hole.start < end),
         gaps=tuple(_proven(gap, known) for gap in gaps if gap.start < end),
-        position=Position(partition_id=known, log_start=bounds.log_start, end=end, leader_epoch=bounds.leader_epoch),
+        position=Position(
+            partition_id=known,
+            log_start=bounds.log_start,
+            end=end,
+            leader_epoch=bounds.leader_epoch,
+            last_batch=_last_batch(receipts, end, before=plan.borders.get(bounds.key)),
+        ),
         failure=_failure(bounds, own.outcomes, end),
     )
+
+
+def _last_batch(receipts: Sequence[BackupReceipt], end: int, *, before: LastBatch | None) -> LastBatch | None:
+    """That of the receipts which count, or of an earlier run."""
+    found = [receipt.last_batch for receipt in receipts if receipt.last_batch is not None]
+    return next((batch for batch in reversed(found) if batch.last_offset < end), before)
 
 
 def _before_failure(outcomes: Iterable[tuple[CopyTask, Outcome]]) -> Iterator[BackupReceipt]:

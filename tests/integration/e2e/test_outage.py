@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -120,6 +121,33 @@ def test_a_log_that_was_cut_back_and_written_anew_is_never_mixed_with_what_it_wa
     assert site.back_up().failed == result.failed, "and it stays so"
     target = new_name(topic)
     assert site.restore(topic, target).records == 500
+
+
+def test_a_disk_that_was_put_back_to_an_older_state_is_never_continued(
+    start_sandbox: StartSandbox, tmp_path: Path, spark: Runner
+) -> None:
+    """A snapshot of the broker's storage: it leads in the epoch of before, and its log is soon as long as it was."""
+    sandbox, info = start_sandbox()
+    site = own_site(info.bootstrap, tmp_path, spark)
+    topic = site.make_topic()
+    site.produce(topic, numbered(0, 600))
+    data, snapshot = info.dir / "data", tmp_path / "snapshot"
+    sandbox.stop()
+    shutil.copytree(data, snapshot)
+    sandbox.start(owned=True)
+    site.produce(topic, numbered(600, 1000))
+    assert site.back_up(topic).records == 1000
+    sandbox.stop()
+    shutil.rmtree(data)
+    snapshot.rename(data)
+    sandbox.start(owned=True)
+    site.produce(topic, numbered(7000, 7400))
+    site.produce(topic, numbered(9000, 9500))
+    assert site.cluster.end(topic) == 1500
+    with pytest.raises(SourceTruncated, match="put back to an older state"):
+        site.back_up()
+    target = new_name(topic)
+    assert site.restore(topic, target).records == 1000
 
 
 @pytest.mark.soak

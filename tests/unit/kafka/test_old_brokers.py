@@ -37,7 +37,11 @@ class OldBroker:
     def collect(self, request: Request[Found]) -> Found:
         node_id = self.posted.index(request) + 1
         out = Encoder(flexible=True).i32(0).i16(0).string(None).i32(node_id).string("host").i32(9092).end()
-        return request.parse(Decoder(memoryview(out.done()), flexible=True))
+        answer = Decoder(memoryview(out.done()), flexible=True)
+        found = request.parse(answer)
+        answer.end()
+        answer.done()  # all of it was read
+        return found
 
 
 def connection_with(versions: dict[int, tuple[int, int]]) -> Connection:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from offsite.log.batch import scan
+from offsite.log.last_batch import LastBatch
+from offsite.model.errors import TopicReplaced
 from offsite.pipeline import backup_copy
 from offsite.pipeline.plan import PartitionBounds, plan_copy
 from offsite.pipeline.runner import Done
@@ -21,10 +25,17 @@ from tests.unit.kafka.scripted_leader import DELETED, TOPIC, ScriptedLeader, Scr
 BATCHES_A_SEGMENT = 2
 
 
-def copied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *bases: int, end: int, script: Sequence[str] = (), **more: int
+def copied(  # a log, and what is known of it
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *bases: int,
+    end: int,
+    start: int = 0,
+    border: LastBatch | None = None,
+    script: Sequence[str] = (),
+    **more: int,
 ) -> Settlement:
-    """A log of these batches, each of ten offsets, copied into small segments."""
+    """A log of these batches, each of ten offsets, copied into small segments from `start` on, behind `border`."""
     store = open_folder(tmp_path / "repository")
     store.prepare()
     leader = ScriptedLeader([make_batch(base) for base in bases], script=deque(script), **more)
@@ -35,7 +46,8 @@ def copied(
     bounds = PartitionBounds(
         topic=TOPIC.topic, topic_id="", partition=TOPIC.partition, log_start=0, end=end, size_bytes=1
     )
-    plan = plan_copy([bounds], {}, slots=1)
+    borders = {bounds.key: border} if border else {}
+    plan = plan_copy([bounds], {bounds.key: start}, slots=1, borders=borders)
     kafka: Any = None
     ends = backup_copy.BackupEnds(kafka=kafka, store=store, layout=BackupLayout(backup="b"), compression="none")
     return settle(plan, [Done(value=backup_copy.copy_range(task, ends=ends)) for task in plan.tasks])
@@ -61,3 +73,31 @@ def test_records_deleted_while_their_range_is_read_are_a_hole_and_in_no_segment(
     assert (settled.positions[0].end, settled.failed) == (30, ())
     assert [(each.start, each.end, each.reason) for each in settled.holes] == [(10, 14, "retention")]
     assert [(each.start, each.end) for each in settled.segments] == [(0, 14), (14, 30)]
+
+
+def last(batch: bytes) -> LastBatch:
+    return LastBatch.of(scan(batch)[-1])
+
+
+def test_a_log_goes_on_where_it_holds_the_batch_that_was_backed_up_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled = copied(tmp_path, monkeypatch, 0, 10, 20, start=20, border=last(make_batch(10)), end=30)
+    assert [(each.end, each.last_batch) for each in settled.positions] == [(30, last(make_batch(20)))]
+    nothing_new = copied(tmp_path, monkeypatch, 0, 10, start=20, border=last(make_batch(10)), end=20)
+    assert nothing_new.positions[0].last_batch == last(make_batch(10)), "it is remembered"
+
+
+@pytest.mark.parametrize("other", [make_batch(10, value=b"another"), make_batch(11, records=9)])
+def test_a_log_that_holds_another_batch_there_is_not_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: bytes
+) -> None:
+    known = replace(last(other), last_offset=19)
+    with pytest.raises(TopicReplaced, match="backed up last, at offset 19"):
+        copied(tmp_path, monkeypatch, 0, 10, 20, start=20, border=known, end=30)
+
+
+def test_what_the_log_has_deleted_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = last(make_batch(10, value=b"another"))
+    settled = copied(tmp_path, monkeypatch, 0, 10, 20, start=20, border=known, end=30, script=[DELETED], deleted_to=20)
+    assert settled.positions[0].end == 30

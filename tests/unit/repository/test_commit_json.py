@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offsite.log.last_batch import LastBatch
 from offsite.model.errors import DamagedCommit, FormatTooNew
 from offsite.repository.commit import (
     Changes,
@@ -84,7 +85,15 @@ commits = st.builds(
             st.builds(RecordedHole, partition_id=partitions, start=offsets, end=offsets, reason=texts), max_size=2
         ).map(tuple),
         positions=st.lists(
-            st.builds(Position, partition_id=partitions, log_start=offsets, end=offsets), max_size=3
+            st.builds(
+                Position,
+                partition_id=partitions,
+                log_start=offsets,
+                end=offsets,
+                leader_epoch=st.integers(-1, 2**31 - 1),
+                last_batch=st.none() | st.builds(LastBatch, last_offset=offsets, crc=st.integers(0, 2**32 - 1)),
+            ),
+            max_size=3,
         ).map(tuple),
         topics=st.lists(
             st.builds(
