@@ -84,6 +84,7 @@ def _reading(task: CopyTask) -> ReadTask:
         planned_epoch=task.leader_epoch,
         was_compacted=task.was_compacted,
         owns_start=task.is_first,
+        reach_back=task.is_first,  # positions lie inside no batch that is stored: one that reaches over it is news
     )
 
 

@@ -112,8 +112,9 @@ def prove_by_reading(task: ProofTask, read: Read, *, ends: ProofEnds) -> Partiti
 
 
 def reads_of(router: Router) -> Read:
-    """Each with a reader, and so a buffer, of its own."""
-    return lambda log_range: PartitionReader(router).read(log_range)
+    """Each with a reader, and so a buffer, of its own. The batch in which the range begins is the range's: a log that
+    was deleted up to its middle may have it whole again after a broker's crash."""
+    return lambda log_range: PartitionReader(router).read(log_range, reach_back=True)
 
 
 def nothing_to_prove(target: LogRange) -> PartitionProof:

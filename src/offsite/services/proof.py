@@ -83,9 +83,10 @@ def _doubts(
     if not doubtful:
         return []
     topics = list({each.check.topic.target: each.check.topic for each in doubtful}.values())
-    moved = told_again(topics, bounds, admin, clock)
+    keys = {each.check.target.topic_partition for each in doubtful}
+    moved = told_again(keys, topics, bounds, admin, clock)
     damaged = {each.check.target.topic_partition for each in doubtful if isinstance(each.outcome, Damaged)}
-    again = ({each.check.target.topic_partition for each in doubtful} & moved.keys()) | damaged
+    again = moved.keys() | damaged
     return [check for topic in topics for check in second_checks(topic, {**bounds, **moved}, again, exact=ends.exact)]
 
 

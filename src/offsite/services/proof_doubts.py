@@ -50,19 +50,25 @@ def is_doubtful(check: Check, outcome: PartitionProof | OffsiteError) -> bool:
     return ended_early or bool(check.truncated or check.wrong_bounds)
 
 
-def told_again(topics: Sequence[ExpectedTopic], first: Bounds, admin: ClusterAdmin, clock: Clock) -> Bounds:
-    """The bounds of those partitions of `topics` that are not where they were at first. None, when their leaders say
-    the same `CONFIRMATIONS` times more, or say nothing any more."""
+def told_again(
+    doubtful: Collection[TopicPartition],
+    topics: Sequence[ExpectedTopic],
+    first: Bounds,
+    admin: ClusterAdmin,
+    clock: Clock,
+) -> Bounds:
+    """The newest bounds of those `doubtful` partitions, all of `topics`, that are not where they were at `first`. Their
+    leaders are asked `CONFIRMATIONS` times more: whatever moves in between, a first sign is not yet the end."""
+    moved: dict[TopicPartition, PartitionBounds] = {}
     for number in range(1, CONFIRMATIONS + 1):
         clock.sleep(_AGAIN_AFTER_S * number)
         try:
             now = find_bounds(topics, admin, clock=clock).bounds
         except KafkaUnavailable as error:
             decided("stands", why=f"the ends of logs were not told again: {error.message}")
-            return {}
-        if moved := {key: bounds for key, bounds in now.items() if bounds != first.get(key)}:
-            return moved
-    return {}
+            break
+        moved |= {key: bounds for key, bounds in now.items() if key in doubtful and bounds != first.get(key)}
+    return moved
 
 
 def second_checks(

@@ -101,3 +101,12 @@ def test_what_the_log_has_deleted_is_not_compared(tmp_path: Path, monkeypatch: p
     known = last(make_batch(10, value=b"another"))
     settled = copied(tmp_path, monkeypatch, 0, 10, 20, start=20, border=known, end=30, script=[DELETED], deleted_to=20)
     assert settled.positions[0].end == 30
+
+
+def test_a_batch_that_reaches_over_a_position_is_copied_whatever_the_log_start_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DeleteRecords moved the log start into it, a run went on from there, and a crash of the broker moved it back."""
+    settled = copied(tmp_path, monkeypatch, 0, 10, 20, start=15, border=last(make_batch(0)), end=30)
+    assert (settled.positions[0].end, settled.failed, settled.holes) == (30, (), ())
+    assert [(each.start, each.first_offset, each.end) for each in settled.segments] == [(15, 10, 30)]

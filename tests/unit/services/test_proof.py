@@ -191,6 +191,21 @@ def test_an_end_that_was_told_too_early_refutes_nothing() -> None:
     assert (proof.verified, verdicts(proof), proof.findings) == (True, [True, True], ())
 
 
+def test_an_end_that_lags_is_waited_for_while_other_partitions_grow() -> None:
+    class Busy(Cluster):
+        looks = 0
+
+        def end_offsets(self, partitions: Iterable[TopicPartition], **isolation: int) -> Mapping[TopicPartition, int]:
+            told = super().end_offsets(partitions, **isolation)
+            self.looks += bool(told)
+            self.ends = {0: 10 + self.looks, 1: 3 if self.looks < 3 else 10}
+            return told
+
+    cluster = Busy(ends={0: 10, 1: 3})
+    proof = proven({0: 10, 1: 10}, {0: equal(10), 1: [equal(3, difference=MISSING), equal(10)]}, cluster)
+    assert (proof.verified, verdicts(proof)) == (True, [True, True])
+
+
 def test_what_was_damaged_once_is_read_once_more() -> None:
     assert proven({0: 10}, {0: [DamagedBatch("cut"), equal(10)]}).verified is True
     assert proven({0: 10}, {0: [DamagedBatch("cut"), DamagedBatch("cut")]}).verified is False
