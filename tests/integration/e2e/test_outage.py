@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from offsite.cli.output import EXIT_PARTIAL
+from offsite.log.range import TopicPartition
 from offsite.model.errors import SourceTruncated
 from offsite.model.rename import parse_renames
 from offsite.model.selection import parse_selection
@@ -16,12 +17,14 @@ from offsite.pipeline.runner import Done, Failed, OnProgress, Runner
 from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.sandbox import Sandbox
+from offsite.services.compare import CompareRequest, plan_comparison, run_comparison
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import compare
 from offsite.services.planned_restore import prepare_restore
 from offsite.services.restore import run_restore
 from offsite.services.restore_request import RestoreRequest
 from tests.conftest import StartSandbox
+from tests.inline_runner import InlineRunner
 from tests.integration.e2e.command import offsite
 from tests.integration.e2e.site import BACKUP, Site, new_name
 from tests.integration.e2e.transactions import with_transaction
@@ -121,6 +124,29 @@ def test_a_log_that_was_cut_back_and_written_anew_is_never_mixed_with_what_it_wa
     assert site.back_up().failed == result.failed, "and it stays so"
     target = new_name(topic)
     assert site.restore(topic, target).records == 500
+
+
+def test_a_log_that_starts_earlier_again_after_a_crash_is_gone_on_with_and_is_the_same(
+    start_sandbox: StartSandbox, tmp_path: Path
+) -> None:
+    """A broker writes down once a minute where its logs start: a crash takes back what DeleteRecords did since."""
+    sandbox, info = start_sandbox()
+    site = own_site(info.bootstrap, tmp_path, InlineRunner())
+    topic = site.make_topic()
+    for first in range(0, 200, 10):
+        site.produce(topic, numbered(first, first + 10), linger_ms=200)
+    site.delete_before(topic, 105)
+    site.back_up(topic)
+    sandbox.kill()
+    (info.dir / "data" / "log-start-offset-checkpoint").unlink()  # not yet written when the broker crashed
+    sandbox.start(owned=True)
+    partition = TopicPartition(topic=topic, partition=0)
+    assert site.cluster.admin.start_offsets([partition]) == {partition: 0}
+    planned = plan_comparison(site.backup, site.cluster.admin, CompareRequest(selection=parse_selection([topic])))
+    found = run_comparison(planned, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+    assert (found.verified, found.records, found.findings) == (True, 95, ())
+    site.produce(topic, numbered(200, 210))
+    assert (site.back_up().records, site.restore(topic, new_name(topic)).records) == (10, 105)
 
 
 def test_a_disk_that_was_put_back_to_an_older_state_is_never_continued(
