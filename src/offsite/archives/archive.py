@@ -19,23 +19,35 @@ from offsite.model.errors import DamagedArchive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LostAt:
+    """One offset of a partition."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
     """What of a file cannot be used: `position` is in bytes from its start.
 
-    `is_note`: nothing is lost, but whoever trusts the archive should know (a sentence for `fidelity`).
+    `is_note`: nothing is lost, but whoever trusts the archive should know (a sentence for `fidelity`). `lost_at`: an
+    offset that is lost if no piece holds it, of damage that only `contents` tells, not the reading of a piece.
     """
 
     file: str
     position: int
     problem: str
     is_note: bool = False
+    lost_at: LostAt | None = None
 
     def __str__(self) -> str:
         return f"{self.file} at byte {self.position}: {self.problem}"
 
 
 OnDamage = Callable[[Damage], None]
-"""Is told of damage; when it returns, the reader goes on with the undamaged rest."""
+"""Is told of damage; when it returns, the reader goes on with the undamaged rest. A reader has given all records before
+the damage by then, and none behind it: what is missing between the two is what the damage took."""
 
 
 def refuse_damage(damage: Damage) -> None:

@@ -69,6 +69,9 @@ def parse_index(data: bytes, *, topic: str) -> TopicIndex:
     covered = [_range(topic, row) for row in _rows(fields, "covered")]
     if any(after < before for before, after in pairwise(covered)):
         raise BadIndex("field 'covered' is not in order")
+    files = sorted((_file(topic, each) for each in _objects(fields, "files")), key=lambda each: each.range)
+    for file in files:
+        _check_place(file, covered)
     configs, losses = _object(fields, "configs"), _object(fields, "losses")
     return TopicIndex(
         topic=ArchiveTopic(
@@ -79,7 +82,7 @@ def parse_index(data: bytes, *, topic: str) -> TopicIndex:
             topic_id=_text(fields, "topic_id") if "topic_id" in fields else "",
         ),
         covered=tuple(covered),
-        files=tuple(sorted((_file(topic, each) for each in _objects(fields, "files")), key=lambda each: each.range)),
+        files=tuple(files),
         losses=tuple((what, _integer(losses, what)) for what in sorted(losses)),
     )
 
@@ -132,6 +135,16 @@ def _file(topic: str, fields: Fields) -> FileReceipt:
         timestamp_max_ms=_integer(fields, "timestamp_max_ms"),
         content_hash=_text(fields, "hash"),
     )
+
+
+def _check_place(file: FileReceipt, covered: Sequence[LogRange]) -> None:
+    """A file outside of what is covered would be passed over without a word."""
+    within = file.range
+    if not within.start <= file.first_offset <= file.last_offset < within.end:
+        raise BadIndex(f"{file.name} is for {within} and holds {file.first_offset} to {file.last_offset}")
+    of = within.topic_partition
+    if not any(each.topic_partition == of and each.start <= within.start <= within.end <= each.end for each in covered):
+        raise BadIndex(f"{file.name} is for {within}, which field 'covered' does not hold")
 
 
 def _group_fields(group: GroupOffsets) -> Fields:

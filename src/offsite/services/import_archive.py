@@ -116,7 +116,7 @@ def plan_import(repository: Repository, reader: ArchiveReader, request: ImportRe
         selection=selection,
         contents=contents,
         shapes=tuple(_shape(topic, contents.pieces) for topic in topics),
-        tasks=tuple(_tasks([piece for piece in contents.pieces if piece.topic in chosen], _ends(base))),
+        tasks=tuple(_tasks([piece for piece in contents.pieces if piece.topic in chosen], _ends(base), damages)),
         damages=tuple(damages),
         base=base,
     )
@@ -206,15 +206,28 @@ def _ends(base: BackupState) -> dict[TopicPartition, int]:
     }
 
 
-def _tasks(pieces: Sequence[Piece], ends: Mapping[TopicPartition, int]) -> Iterator[ImportTask]:
+def _tasks(
+    pieces: Sequence[Piece], ends: Mapping[TopicPartition, int], damages: Sequence[Damage]
+) -> Iterator[ImportTask]:
     """What of the pieces lies behind `ends`."""
     begun = set(ends)
+    lost_at = _lost_at(damages)
     for piece in sorted(pieces, key=lambda piece: (piece.topic, piece.partition, piece.start)):
         key = TopicPartition(topic=piece.topic, partition=piece.partition)
         start = max(piece.start, ends.get(key, 0))
         if piece.end is None or start < piece.end:
-            yield ImportTask(piece=replace(piece, start=start), is_first=key not in begun)
+            lost = lost_at.get(key, ())
+            yield ImportTask(piece=replace(piece, start=start), is_first=key not in begun, lost_at=tuple(lost))
         begun.add(key)
+
+
+def _lost_at(damages: Sequence[Damage]) -> dict[TopicPartition, list[int]]:
+    """Of each partition the offsets that the archive itself is known to have lost before a piece is read."""
+    found: dict[TopicPartition, list[int]] = {}
+    for damage in damages:
+        if (lost := damage.lost_at) is not None:
+            found.setdefault(TopicPartition(topic=lost.topic, partition=lost.partition), []).append(lost.offset)
+    return found
 
 
 def _backup(repository: Repository, plan: ImportPlan) -> Backup:
@@ -232,37 +245,39 @@ def _backup(repository: Repository, plan: ImportPlan) -> Backup:
 def _changes(plan: ImportPlan, receipts: Sequence[ImportReceipt], group_snapshot: str | None) -> Changes:
     recorded = set(plan.base.holes)
     chosen = {shape.topic for shape in plan.shapes}
-    holes = (
+    told = [
         RecordedHole(partition_id=_id(h.range.topic_partition), start=h.range.start, end=h.range.end, reason=h.reason)
         for h in plan.contents.holes
         if h.range.topic in chosen
-    )
+    ]
+    lost = (part for receipt in receipts for hole in _lost(receipt) for part in _without(hole, told))
     changes = Changes(
         segments=tuple(segment for receipt in receipts for segment in receipt.segments),
-        holes=tuple(hole for hole in holes if hole not in recorded),
+        holes=tuple(hole for hole in (*told, *lost) if hole not in recorded),
         positions=tuple(_positions(plan.base, receipts)),
         topics=plan.shapes,
         groups=group_snapshot,
     )
-    silent = list(unaccounted(changes, plan.base.reached()))
-    lost = [_lost(each) for each in silent if _is_damaged(each, receipts)]
-    gaps = (_held_nothing(each) for each in silent if not _is_damaged(each, receipts))
-    return replace(changes, holes=(*changes.holes, *lost), gaps=tuple(gaps), accounted=True)
+    gaps = map(_held_nothing, unaccounted(changes, plan.base.reached()))
+    return replace(changes, gaps=tuple(gaps), accounted=True)
 
 
-def _is_damaged(silent: Unaccounted, receipts: Sequence[ImportReceipt]) -> bool:
-    """Whether damage was skipped in what these offsets came from: nobody knows what was there."""
-    return any(
-        _id(TopicPartition(topic=each.topic, partition=each.partition)) == silent.partition_id
-        and each.start < silent.end
-        and silent.start < each.end
-        and any(not damage.is_note for damage in each.damages)
-        for each in receipts
-    )
+def _lost(receipt: ImportReceipt) -> Iterator[RecordedHole]:
+    """What damage took of a piece: nobody knows what was there."""
+    known = _id(TopicPartition(topic=receipt.topic, partition=receipt.partition))
+    for lost in receipt.lost:
+        yield RecordedHole(partition_id=known, start=lost.start, end=lost.end, reason="damage")
 
 
-def _lost(silent: Unaccounted) -> RecordedHole:
-    return RecordedHole(partition_id=silent.partition_id, start=silent.start, end=silent.end, reason="damage")
+def _without(hole: RecordedHole, told: Sequence[RecordedHole]) -> Iterator[RecordedHole]:
+    """What of `hole` is in none of the holes that the archive itself tells of."""
+    start = hole.start
+    for other in sorted((each for each in told if each.partition_id == hole.partition_id), key=lambda each: each.start):
+        if start < other.start < hole.end:
+            yield replace(hole, start=start, end=other.start)
+        start = max(start, other.end)
+    if start < hole.end:
+        yield replace(hole, start=start)
 
 
 def _held_nothing(silent: Unaccounted) -> ProvenGap:

@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from offsite.archives.formats import WriteOptions
 from offsite.model.errors import DamagedArchive
+from offsite.services.overview import read_status, show_backup
+from offsite.services.verify import verify_deep
 from tests.batches import make_log
+from tests.inline_runner import InlineRunner
 from tests.integration.archives.exchange import ALL_FORMATS, Exchange, NewSegment, group
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
@@ -102,3 +106,72 @@ def _named_as_damaged(exchange: Exchange) -> set[int]:
     holes = exchange.repository.backup("back").state().holes
     lost = (hole for hole in holes if hole.partition_id.partition == 0 and hole.reason == "damage")
     return {offset for hole in lost for offset in range(hole.start, hole.end)}
+
+
+LOSSES: dict[str, Callable[[bytes], bytes] | None] = {
+    "gone": None,
+    "cut": lambda data: data[: len(data) * 2 // 3],
+    "one bit": lambda data: data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 4]) + data[len(data) // 2 + 1 :],
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("number", [0, 1, 3], ids=["first", "middle", "last"])
+@pytest.mark.parametrize("format_name", [name for name in ALL_FORMATS if name != "kafka-backup"])
+def test_what_damage_took_is_a_hole_wherever_it_lies(
+    exchange: Exchange, format_name: str, number: int, loss: str
+) -> None:
+    _export_four_files(exchange, format_name)
+    files = sorted(Path(exchange.place("a")).rglob(SUFFIXES[format_name]))
+    _lose(files[number], LOSSES[loss])
+    brought = exchange.bring_in(format_name, "a", "back", skip_damaged=True)
+    kept, lost = {record[0] for record in exchange.content("back")["orders", 0]}, _named_as_damaged(exchange)
+    assert kept | lost == set(range(400)) - COMPACTED
+    assert not kept & lost
+    assert lost <= set(range(100 * number, 100 * number + 100)), "what is only compacted is no hole"
+    assert not brought.complete
+    _assert_told_as_lost(exchange, lost)
+    assert exchange.bring_in(format_name, "a", "back", skip_damaged=True).commit == brought.commit
+    _assert_told_as_lost(exchange, lost)
+
+
+@pytest.mark.parametrize("loss", ["gone", "a wrong beginning", "cut"])
+def test_a_kafka_backup_segment_that_is_lost_between_others_is_a_hole(exchange: Exchange, loss: str) -> None:
+    _export_four_files(exchange, "kafka-backup", options=WriteOptions(segment_bytes=1))
+    files = sorted(Path(exchange.place("a")).rglob(SUFFIXES["kafka-backup"]))
+    assert len([file for file in files if "partition_000" in file.name]) > 3
+    _lose(files[1], (LOSSES | DAMAGES)[loss])
+    exchange.bring_in("kafka-backup", "a", "back", skip_damaged=True)
+    kept, lost = {record[0] for record in exchange.content("back")["orders", 0]}, _named_as_damaged(exchange)
+    assert kept | lost >= set(range(400)) - COMPACTED
+    assert not kept & lost
+    _assert_told_as_lost(exchange, lost)
+
+
+COMPACTED = set(range(240, 250))
+"""Offsets in the third file that the source had compacted away."""
+
+
+def _export_four_files(exchange: Exchange, format_name: str, options: WriteOptions | None = None) -> None:
+    for start in range(0, 400, 100):
+        batches = [make_log(start, start + 40), make_log(start + (50 if start == 200 else 40), start + 100)]
+        exchange.commit(NewSegment(partition=0, start=start, end=start + 100, batches=batches))
+        exchange.export(format_name, "a", options=options)
+
+
+def _lose(file: Path, damage: Callable[[bytes], bytes] | None) -> None:
+    if damage is None:
+        file.unlink()
+    else:
+        file.write_bytes(damage(file.read_bytes()))
+
+
+def _assert_told_as_lost(exchange: Exchange, lost: set[int]) -> None:
+    """By status, and by what a restore would bring."""
+    (status,) = (each for each in read_status(exchange.repository).backups if each.backup == "back")
+    assert lost
+    assert not status.safe
+    assert any("holes" in problem for problem in status.problems)
+    assert verify_deep(exchange.repository.backup("back"), InlineRunner()).ok
+    shown = show_backup(exchange.repository.backup("back")).holes
+    assert {offset for hole in shown for offset in range(hole.start, hole.end)} == lost

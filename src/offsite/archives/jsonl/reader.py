@@ -38,6 +38,9 @@ class _LineFiles:
                 try:
                     record = record_of(line, of, first=next_offset, must_be_checked=must_be_checked)
                 except BadLine as error:
+                    if batch:  # given before the damage is told: who listens learns where it lies
+                        yield batch
+                        batch = []
                     on_damage(Damage(file=source.key, position=lines.position_of(number), problem=str(error)))
                     continue
                 next_offset = record.offset + 1

@@ -14,7 +14,7 @@ from offsite.archives.kafka_backup.partition_files import PartitionFiles, Segmen
 from offsite.archives.kafka_backup.pieces import PIECE_BYTES, plan_pieces
 from offsite.archives.kafka_backup.records_file import FIRST_POSITION
 from offsite.archives.kafka_backup.segment_records import SegmentRecords
-from offsite.archives.kafka_backup.soundness import sound_segments
+from offsite.archives.kafka_backup.soundness import at_start, sound_segments
 from offsite.archives.overlap import Run, merged
 from offsite.log.record import Record
 from offsite.model.errors import ArchiveNotFound
@@ -92,7 +92,8 @@ class KafkaBackupReader:
                 extents.append(extent)
             elif segment.records_bytes > FIRST_POSITION:
                 problem = f"no whole record in its {segment.records_bytes} bytes"
-                on_damage(Damage(file=segment.records_key, position=FIRST_POSITION, problem=problem))
+                damage = Damage(file=segment.records_key, position=FIRST_POSITION, problem=problem)
+                at_start(segment, on_damage)(damage)
         return plan_pieces(self.files, list(overlapping(extents)), self.piece_bytes)
 
 

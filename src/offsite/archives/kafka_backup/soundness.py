@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from offsite.archives.archive import Damage, OnDamage
+from dataclasses import replace
+
+from offsite.archives.archive import Damage, LostAt, OnDamage
 from offsite.archives.files import Files
 from offsite.archives.kafka_backup.names import records_key, stem_start
 from offsite.archives.kafka_backup.partition_files import PartitionFiles, Segment
@@ -21,8 +23,14 @@ def sound_segments(files: Files, partition: PartitionFiles, on_damage: OnDamage)
     return [
         segment
         for segment in partition.segments
-        if is_sound(files, segment.records_key, segment.records_bytes, on_damage)
+        if is_sound(files, segment.records_key, segment.records_bytes, at_start(segment, on_damage))
     ]
+
+
+def at_start(segment: Segment, on_damage: OnDamage) -> OnDamage:
+    """As `on_damage`, of a segment that cannot be read at all: with the offset that it begins at."""
+    lost = LostAt(topic=segment.topic, partition=segment.partition, offset=segment.start)
+    return lambda damage: on_damage(replace(damage, lost_at=lost))
 
 
 def is_sound(files: Files, key: str, size_bytes: int, on_damage: OnDamage) -> bool:
@@ -44,4 +52,6 @@ def _check_partition_index(files: Files, partition: PartitionFiles, on_damage: O
             on_damage(Damage(file=key, position=entry.position, problem="it names no segment that could be"))
         elif entry.stem not in present and entry.start > partition.segments[0].start:
             missing = records_key(partition.topic, entry.stem)
-            on_damage(Damage(file=key, position=entry.position, problem=f"{missing} is not there"))
+            lost = LostAt(topic=partition.topic, partition=partition.partition, offset=entry.start)
+            problem = f"{missing} is not there"
+            on_damage(Damage(file=key, position=entry.position, problem=problem, lost_at=lost))

@@ -16,15 +16,14 @@ __all__ = ["pieces_of"]
 def pieces_of(
     manifest: Manifest, *, sizes: Mapping[str, int], piece_bytes: int, on_damage: OnDamage
 ) -> Iterator[Piece]:
-    """Pieces of about `piece_bytes` as stored. `sizes` are of the files there are; a missing one is told."""
+    """Pieces of about `piece_bytes` as stored. `sizes` are of the files there are; a missing one is told, and stays in
+    its piece: reading that finds out which offsets are lost by it."""
     for of, partition in manifest.partitions():
-        segments = []
         for segment in partition.segments:
-            if segment.key in sizes:
-                segments.append(replace(segment, size_bytes=sizes[segment.key]))
-            else:
+            if segment.key not in sizes:
                 problem = f"is missing; the manifest lists it for {segment.offsets}"
                 on_damage(Damage(file=segment.key, position=0, problem=problem))
+        segments = [replace(each, size_bytes=sizes.get(each.key, 0)) for each in partition.segments]
         if segments:
             yield from _cut(of, segments, piece_bytes)
 

@@ -143,6 +143,9 @@ class _Reading:
                     next_offset = record.offset + 1
                 elif not is_told:
                     is_told = True
+                    if kept:  # given before the damage is told: who listens learns where it lies
+                        yield kept
+                        kept = []
                     self._tell(HEADER_BYTES, f"offset {record.offset} comes where {next_offset} to {end - 1} may")
             count += len(batch)
             if kept:

@@ -36,6 +36,9 @@ def line_rows(files: Files, key: str, on_damage: OnDamage) -> Iterator[tuple[int
             try:
                 row = _row(line)
             except BadRow as error:
+                if rows:  # given before the damage is told: who listens learns where it lies
+                    yield begin, rows
+                    rows = []
                 tell(position, f"a line is damaged: {error}")
                 continue
             begin = begin if rows else position
@@ -44,6 +47,9 @@ def line_rows(files: Files, key: str, on_damage: OnDamage) -> Iterator[tuple[int
                 yield begin, rows
                 rows = []
     except BadRow as error:
+        if rows:
+            yield begin, rows
+            rows = []
         tell(0, str(error))
     if rows:
         yield begin, rows

@@ -85,19 +85,27 @@ class _Reading:
 
     def _rising(self, batches: Rows) -> Rows:
         """Only rows of this partition, from the offset in the name on, that do not go back."""
-        of, next_offset = self.archived, self.archived.start
+        next_offset = self.archived.start
         for position, rows in batches:
-            kept = []
+            kept: list[Row] = []
             for row, following in zip(rows, [*rows[1:], None], strict=True):
-                if (row.topic, row.partition) != (of.topic, of.partition):
-                    self._tell(position, f"holds a record of {row.topic}/{row.partition}")
-                elif row.offset < next_offset or _is_astray(row, following, next_offset):
-                    self._tell(position, f"offset {row.offset} is out of order behind {next_offset - 1}")
+                if problem := self._problem(row, following, next_offset):
+                    if kept:  # given before the damage is told: who listens learns where it lies
+                        yield position, kept
+                        kept = []
+                    self._tell(position, problem)
                 else:
                     kept.append(row)
                     next_offset = row.offset + 1
             if kept:
                 yield position, kept
+
+    def _problem(self, row: Row, following: Row | None, next_offset: int) -> str:
+        if (row.topic, row.partition) != (self.archived.topic, self.archived.partition):
+            return f"holds a record of {row.topic}/{row.partition}"
+        if row.offset < next_offset or _is_astray(row, following, next_offset):
+            return f"offset {row.offset} is out of order behind {next_offset - 1}"
+        return ""
 
     def _tell(self, position: int, problem: str, *, is_note: bool = False) -> None:
         self.on_damage(Damage(file=self.archived.key, position=position, problem=problem, is_note=is_note))
