@@ -186,6 +186,9 @@ class ArchiveWriter(Protocol):
     def topic_ids(self) -> Mapping[str, str]:
         """Of the topics that the archive holds already: the id each had at the source, where the archive keeps it."""
 
+    def left_alone(self) -> tuple[str, ...]:
+        """Files of others among those of the archive, which it does not count and never removes, a sentence each."""
+
     def open(self, log_range: LogRange) -> RangeWriter:
         """Begin to write a range that starts at the partition's end (or, when `divides`, beyond it)."""
 

@@ -56,15 +56,24 @@ class ArchiveLayout:
 
     def parse_file(self, key: str) -> FileName | None:
         """What `key` says if it is the key of a file with records, else None."""
-        suffix = next((suffix for suffix in self.suffixes if key.endswith(suffix)), None)
-        if suffix is None or not key.startswith(self.topics):
-            return None
-        name = key.removeprefix(self.topics).removesuffix(suffix)
-        if (match := _NAME.fullmatch(name)) and match["topic"][:_MAX_TOPIC_IN_FILE_NAME] == match["cut"]:
-            return FileName(match["topic"], int(match["partition"]), int(match["start"]))
-        if self.any_name and (other := _OTHER_NAME.fullmatch(name)):
+        if (own := self.parse_own_file(key)) is not None:
+            return own
+        if self.any_name and (other := _OTHER_NAME.fullmatch(self._name(key))):
             return FileName(other["topic"], int(other["partition"]), 0)
         return None
+
+    def parse_own_file(self, key: str) -> FileName | None:
+        """The same for the names alone that offsite gives: a file of any other is somebody else's."""
+        match = _NAME.fullmatch(self._name(key))
+        if match is None or match["topic"][:_MAX_TOPIC_IN_FILE_NAME] != match["cut"]:
+            return None
+        return FileName(match["topic"], int(match["partition"]), int(match["start"]))
+
+    def _name(self, key: str) -> str:
+        """What is between the prefix and the suffix of a file with records; empty when it has not got both."""
+        suffix = next((suffix for suffix in self.suffixes if key.endswith(suffix)), None)
+        is_one = suffix is not None and key.startswith(self.topics)
+        return key.removeprefix(self.topics).removesuffix(suffix or "") if is_one else ""
 
     def parse_index(self, key: str) -> str | None:
         """The topic whose index `key` is, else None."""

@@ -2,7 +2,8 @@
 
 Write order: the files of ranges, then the index of each topic, then the manifest; files that were replaced go last. A
 crash leaves files that no index lists, or topics that the manifest does not name: reading passes them over, `ends`
-removes them. Files without any manifest or index are read by their names and contents, and never touched.
+removes them. Files of names that offsite does not give are never removed. Files without any manifest or index are read
+by their names and contents, and never touched.
 """
 
 from __future__ import annotations
@@ -146,12 +147,30 @@ class IndexedArchive:
         indexes = {topic: self._index(topic, refuse_damage, must_be=True) for topic in manifest.topics}
         return {topic: index for topic, index in indexes.items() if index is not None}
 
+    def left_alone(self) -> tuple[str, ...]:
+        """As `ArchiveWriter.left_alone`."""
+        keys = [key for key in self._keys() if self.layout.parse_file(key) and not self.layout.parse_own_file(key)]
+        if not keys:
+            return ()
+        which = f"{keys[0]} is" if len(keys) == 1 else f"{len(keys)} files such as {keys[0]} are"
+        return (f"{which} not of offsite: left alone, and no part of the archive",)
+
     def _remove_unlisted(self, indexes: Mapping[str, TopicIndex]) -> None:
+        """Of the names that offsite gives. An index that misses files is none to delete others by."""
         listed = {receipt.name for index in indexes.values() for receipt in index.files}
-        for key in list(self._keys()):
-            topic = self.layout.parse_index(key)
-            if (self.layout.parse_file(key) and key not in listed) or (topic is not None and topic not in indexes):
-                self.files.delete(key)
+        keys = set(self._keys())
+        unlisted = sorted(key for key in keys - listed if self._is_unlisted(key, indexes))
+        if unlisted and (missing := min(listed - keys, default=None)) is not None:
+            raise DamagedArchive(
+                f"{self.files.url} has no {missing}, which an index lists, and has {unlisted[0]}, which none lists",
+                hint="nothing was deleted; bring back the index that belongs to these files, or move them away",
+            )
+        for key in unlisted:
+            self.files.delete(key)
+
+    def _is_unlisted(self, key: str, indexes: Mapping[str, TopicIndex]) -> bool:
+        topic = self.layout.parse_index(key)
+        return self.layout.parse_own_file(key) is not None or (topic is not None and topic not in indexes)
 
     def _manifest(self, on_damage: OnDamage) -> ArchiveManifest | None:
         data = self.files.get(MANIFEST_KEY)

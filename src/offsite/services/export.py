@@ -176,7 +176,7 @@ def _result(
             for r in receipts
             if r.undecided_from >= 0
         ),
-        notes=plan.notes,
+        notes=(*plan.notes, *target.writer.left_alone()),
         sick=(*plan.sick, *(f"{key}: {error.message}" for key, error in sorted(stopped.items()))),
     )
 

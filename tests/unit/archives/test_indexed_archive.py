@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -350,3 +351,29 @@ def test_a_long_topic_name_fits_into_a_file_name(form: Format, files: ArchiveFol
     _without_index(files)
     assert [piece.topic for piece in form.reader(files).contents().pieces] == [topic]
     assert read_all(form.reader(files)) == plain_records(0, 5)
+
+
+def test_files_of_other_names_are_left_alone_and_named(form: Format, files: ArchiveFolder) -> None:
+    writer = form.writer(files=files)
+    export(writer, plain_records(0, 50), start=0, end=50)
+    foreign = f"{form.topics}orders/partition=0/part-00000-77aa.c000.snappy{form.suffix}"
+    files.put(foreign, b"the only copy of something")
+    assert writer.ends() == {ORDERS: 50}
+    export(writer, plain_records(50, 60), start=50, end=60)
+    assert files.get(foreign) == b"the only copy of something"
+    assert read_all(form.reader(files)) == plain_records(0, 60)
+    named = [each for each in writer.left_alone() if foreign in each]
+    assert len(named) == (form.name == "parquet"), "the others do not take it for a file with records at all"
+
+
+def test_an_index_that_misses_a_file_deletes_none(form: Format, files: ArchiveFolder) -> None:
+    writer = form.writer(files=files)
+    export(writer, plain_records(0, 50), start=0, end=50)
+    export(writer, plain_records(50, 80), start=50, end=80)
+    export(writer, plain_records(0, 80), start=0, end=80)
+    files.delete(form.file(0))
+    files.put(form.file(50), b"what the newer index listed")
+    before = files_of(files.root)
+    with pytest.raises(DamagedArchive, match=f"no {re.escape(form.file(0))}, which an index lists, and has .*50"):
+        writer.ends()
+    assert files_of(files.root) == before

@@ -46,6 +46,9 @@ class AvroWriter:
     def topic_ids(self) -> Mapping[str, str]:
         return avro_archive(self.files).topic_ids()
 
+    def left_alone(self) -> tuple[str, ...]:
+        return avro_archive(self.files).left_alone()
+
     def open(self, log_range: LogRange) -> RangeWriter:
         losses = Losses(log_range=log_range, lossy=self.lossy)
         encoding = RecordEncoding(

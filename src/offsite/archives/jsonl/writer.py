@@ -46,6 +46,9 @@ class JsonlWriter:
     def topic_ids(self) -> Mapping[str, str]:
         return jsonl_archive(self.files).topic_ids()
 
+    def left_alone(self) -> tuple[str, ...]:
+        return jsonl_archive(self.files).left_alone()
+
     def open(self, log_range: LogRange) -> RangeWriter:
         return RangeFiles(
             files=self.files,

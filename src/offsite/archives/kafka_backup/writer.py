@@ -54,6 +54,9 @@ class KafkaBackupWriter:
         """The format keeps none."""
         return {}
 
+    def left_alone(self) -> tuple[str, ...]:
+        return ()
+
     def open(self, log_range: LogRange) -> KafkaBackupRangeWriter:
         """Mends the partition's end, like `ends`: a task that is tried again goes on behind what it flushed before."""
         partition = list_partition(self.files, log_range.topic, log_range.partition)

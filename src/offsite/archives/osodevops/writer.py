@@ -62,6 +62,9 @@ class OsodevopsWriter:
         """The format keeps none."""
         return {}
 
+    def left_alone(self) -> tuple[str, ...]:
+        return ()
+
     def open(self, log_range: LogRange) -> SegmentRangeWriter:
         encoder = RecordEncoder(
             log_range.topic_partition,

@@ -48,6 +48,9 @@ class ParquetWriter:
     def topic_ids(self) -> Mapping[str, str]:
         return parquet_archive(self.files).topic_ids()
 
+    def left_alone(self) -> tuple[str, ...]:
+        return parquet_archive(self.files).left_alone()
+
     def open(self, log_range: LogRange) -> RangeWriter:
         losses = Losses(log_range=log_range, lossy=self.lossy)
         return RangeFiles(
