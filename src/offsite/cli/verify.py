@@ -19,6 +19,8 @@ from offsite.model.errors import BadOption, Damaged
 from offsite.model.size import format_size
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.console import Console
 
     from offsite.pipeline.runner import Runner
@@ -83,13 +85,8 @@ def verify(options: VerifyOptions, spark_master: SparkMaster = None, output: Out
     result = _check(opened, request, options, spark_master)
     result = replace(result, leftovers=find_leftovers(repository, opened, listed=options.leftovers))
     emit(result, output=output, render=partial(_render, listed=options.leftovers))
-    if not result.ok:
-        raise typer.Exit(_exit_code(result))
-
-
-def _exit_code(result: VerifyResult) -> int:
-    is_open = result.against is not None and result.against.verified is None
-    return EXIT_PARTIAL if is_open else Damaged.exit_code
+    if result.verdict != "ok":
+        raise typer.Exit(EXIT_PARTIAL if result.verdict == "unknown" else Damaged.exit_code)
 
 
 def _request(options: VerifyOptions) -> CompareRequest | None:
@@ -150,9 +147,8 @@ def _compare(opened: Backup, request: CompareRequest, options: VerifyOptions, ru
 
 
 def _render(console: Console, result: VerifyResult, *, listed: bool) -> None:
-    verdict = f"{len(result.damaged)} of {result.segments} segments are DAMAGED" if result.damaged else "ok"
     console.print(
-        f"backup {result.backup}, {result.depth} check: {verdict} "
+        f"backup {result.backup}, {result.depth} check: {_headline(result)} "
         f"({result.commits} restore points, {result.segments} segments, {result.records:,} records, "
         f"{format_size(result.bytes)})"
     )
@@ -171,6 +167,24 @@ def _render(console: Console, result: VerifyResult, *, listed: bool) -> None:
         _render_comparison(console, result.against)
     elif result.ok and result.depth == "quick":
         console.print(f"next: offsite verify --backup {result.backup} --deep reads every byte")
+
+
+def _headline(result: VerifyResult) -> str:
+    """Says `ok` when, and only when, the exit code is 0."""
+    if result.verdict == "different":
+        return "the backup is whole, the cluster is DIFFERENT"
+    if result.verdict == "unknown":
+        return "the backup is whole, the cluster was NOT fully COMPARED"
+    return ", ".join(_damages(result)) or ("ok" if result.ok else "DAMAGED")
+
+
+def _damages(result: VerifyResult) -> Iterator[str]:
+    if result.damaged:
+        yield f"{len(result.damaged)} of {result.segments} segments are DAMAGED"
+    if missing := len(result.damaged_snapshots):
+        yield f"{missing} snapshot{' is' if missing == 1 else 's are'} DAMAGED"
+    if ranges := len(result.unaccounted):
+        yield f"{ranges} range{' of offsets is' if ranges == 1 else 's of offsets are'} NOT ACCOUNTED FOR"
 
 
 def _render_coverage(console: Console, result: VerifyResult) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import partial
 
 from offsite.pipeline.runner import OnProgress, Runner
@@ -41,6 +42,16 @@ class Damage:
     last_commit: int
 
 
+class Verdict(StrEnum):
+    """What a check comes to. `DIFFERENT`, `UNKNOWN`: the backup is whole, and the cluster that it was compared with is
+    not the same, or nothing could be compared."""
+
+    OK = "ok"
+    DAMAGED = "damaged"
+    DIFFERENT = "different"
+    UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyResult:
     """`ok` means: everything listed is there and whole, as far as this depth can tell; and the cluster that it was
@@ -49,7 +60,7 @@ class VerifyResult:
 
     `unaccounted`: offsets that commits moved past without saying what is there, so the backup does not hold what it
     claims. `unproven`: the same in commits of earlier versions, which did not keep the evidence: compaction, most
-    likely; it does not count against the backup."""
+    likely; it does not count against the backup. `verdict` follows from the rest, and the exit code from it."""
 
     ok: bool
     backup: str
@@ -64,6 +75,10 @@ class VerifyResult:
     damaged_snapshots: tuple[SnapshotDamage, ...] = ()
     against: CompareResult | None = None
     leftovers: Leftovers | None = None
+    verdict: Verdict = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "verdict", _verdict(self))
 
     def and_coverage(self, passed: Sequence[tuple[PassedOver, bool]]) -> VerifyResult:
         """The same result with what commits passed over, and whether they promised not to."""
@@ -96,6 +111,14 @@ def verify_deep(backup: Backup, runner: Runner, *, on_progress: OnProgress | Non
         findings = runner.run(segments, partial(verify_segment, store=backup.store), on_progress=on_progress)
     found = _result(backup, head, "deep", segments, findings).and_of(read_snapshots(backup, head))
     return found.and_coverage(list(passed_over(backup)))
+
+
+def _verdict(result: VerifyResult) -> Verdict:
+    if result.against is None:
+        return Verdict.OK if result.ok else Verdict.DAMAGED
+    if result.against.verified is None:
+        return Verdict.UNKNOWN
+    return Verdict.OK if result.against.verified else Verdict.DIFFERENT
 
 
 def _head(backup: Backup) -> BackupState:

@@ -1,0 +1,122 @@
+"""What `offsite verify` says first, its exit code and its JSON agree in every case."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from offsite.cli.main import app
+from offsite.cli.verify import _render
+from offsite.repository.backup import Backup
+from offsite.repository.commit import Changes, Commit, Position
+from offsite.repository.group_snapshot import put_group_snapshot
+from offsite.repository.posix_store import PosixStore, open_folder
+from offsite.services.compare import CompareResult
+from offsite.services.verify import VerifyResult, verify_quick
+from tests.backups import PARTITIONS, new_backup, run_once
+
+DAMAGED = 13
+PARTIAL = 3
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> PosixStore:
+    return open_folder(tmp_path / "repository")
+
+
+def lose_a_segment(backup: Backup) -> None:
+    backup.store.delete(next(iter(backup.state().all_segments())).key)
+
+
+def lose_the_groups(backup: Backup) -> None:
+    base = backup.state()
+    groups = put_group_snapshot(backup.store, backup.layout, base.seq + 1, {})
+    backup.commit(Changes(groups=groups), base=base, writer="w")
+    backup.store.delete(groups)
+
+
+def pass_over_offsets(backup: Backup) -> None:
+    """As no writer of ours does: it would be refused."""
+    base = backup.state()
+    moved = Position(partition_id=PARTITIONS[0], log_start=0, end=base.positions[PARTITIONS[0]].end + 7)
+    backup.log.append(
+        Commit(
+            backup="b",
+            seq=base.seq + 1,
+            previous=base.head_hash,
+            writer="w",
+            committed_at_ms=base.committed_at_ms,
+            changes=Changes(positions=(moved,), accounted=True),
+        )
+    )
+
+
+CASES: list[tuple[Callable[[Backup], object], int, str]] = [
+    (lambda _: None, 0, "quick check: ok ("),
+    (lose_a_segment, DAMAGED, "quick check: 1 of 3 segments are DAMAGED ("),
+    (lose_the_groups, DAMAGED, "quick check: 1 snapshot is DAMAGED ("),
+    (pass_over_offsets, DAMAGED, "quick check: 1 range of offsets is NOT ACCOUNTED FOR ("),
+]
+
+
+@pytest.mark.parametrize(("harm", "code", "headline"), CASES)
+def test_the_headline_agrees_with_the_exit_code(
+    store: PosixStore, harm: Callable[[Backup], object], code: int, headline: str
+) -> None:
+    backup = new_backup(store)
+    run_once(backup)
+    harm(backup)
+    command = ["verify", "--repo", str(store.root), "--backup", "b"]
+    told, listed = (CliRunner().invoke(app, [*command, *more]) for more in ([], ["-o", "json"]))
+    assert headline in told.stdout
+    assert told.exit_code == listed.exit_code == code
+    document = json.loads(listed.stdout)
+    assert (document["ok"], document["verdict"]) == ((True, "ok") if code == 0 else (False, "damaged"))
+
+
+@pytest.mark.parametrize(
+    ("verified", "verdict", "headline"),
+    [
+        (True, "ok", "check: ok ("),
+        (False, "different", "cluster is DIFFERENT"),
+        (None, "unknown", "NOT fully COMPARED"),
+    ],
+)
+def test_a_comparison_is_in_the_headline(store: PosixStore, verified: bool | None, verdict: str, headline: str) -> None:
+    backup = new_backup(store)
+    run_once(backup)
+    result = replace(verify_quick(backup), ok=verified is True, against=compared(verified))
+    assert result.verdict == verdict
+    assert headline in first_line(result)
+
+
+def compared(verified: bool | None) -> CompareResult:
+    return CompareResult(
+        verified=verified,
+        commit=1,
+        restore="",
+        cluster_id="c",
+        exact=False,
+        records=0,
+        compared_records=0,
+        compared_partitions=0,
+        empty_partitions=0,
+        same_offsets=(),
+        by_name=(),
+        topics={},
+        findings=(),
+        uncompared=(),
+        lacking=(),
+    )
+
+
+def first_line(result: VerifyResult) -> str:
+    console = Console(width=140, record=True)
+    _render(console, result, listed=False)
+    return console.export_text().splitlines()[0]
