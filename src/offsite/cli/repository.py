@@ -160,7 +160,8 @@ def _render_status(console: Console, report: Status) -> None:
 def _status_line(backup: BackupStatus) -> str:
     if not backup.restorable_to_ms:
         return f"  !!  {backup.backup}"
+    age = "dated in the future" if backup.age_s < 0 else f"{format_duration(backup.age_s)} old"
     return (
         f"  {'ok' if backup.safe else '!!'}  {backup.backup}: restorable from {format_time(backup.restorable_from_ms)} "
-        f"to {format_time(backup.restorable_to_ms)}, {format_duration(backup.age_s)} old"
+        f"to {format_time(backup.restorable_to_ms)}, {age}"
     )

@@ -21,6 +21,8 @@ from offsite.services.set_aside import unfinished_asides
 STALE_AFTER_S = 24 * 3600
 """A backup without a commit for a day gets attention: the least demanding schedule people have is a nightly one."""
 
+_AHEAD_MAX_S = 60
+"""How far in the future a commit may seem to lie: stores round their clocks, and servers of one differ a little."""
 
 _NAMED_MAX = 5
 """Partitions named in one line of the status."""
@@ -92,7 +94,7 @@ class BackupDetail:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupStatus:
     """`safe` is the answer, `problems` the reasons when it is no. `notes` are about restores that did not end: the
-    backup is none the worse for them."""
+    backup is none the worse for them. `age_s` is negative for a commit dated in the future."""
 
     backup: str
     safe: bool
@@ -173,15 +175,26 @@ def _judged(name: str, problems: list[str], state: BackupState, now_ms: int) -> 
         problems=tuple(problems),
         restorable_from_ms=state.history[0].committed_at_ms if state.history else 0,
         restorable_to_ms=state.committed_at_ms,
-        age_s=max(0, now_ms - state.committed_at_ms) // 1000,
+        age_s=_age_s(state, now_ms),
     )
+
+
+def _age_s(state: BackupState, now_ms: int) -> int:
+    """Below 0 only when no rounding of clocks explains it."""
+    age_s = (now_ms - state.committed_at_ms) // 1000
+    return age_s if age_s < -_AHEAD_MAX_S else max(0, age_s)
 
 
 def _problems(state: BackupState, now_ms: int, stale_after_s: int | None) -> Iterable[str]:
     if not state.history:
         yield "no restore point yet"
         return
-    age_s = (now_ms - state.committed_at_ms) // 1000
+    age_s = _age_s(state, now_ms)
+    if age_s < 0:
+        yield (
+            f"commit {state.seq} is dated {format_duration(-age_s)} in the future: a clock was wrong, "
+            "and nobody knows how old the newest backup is"
+        )
     if stale_after_s is not None and age_s > stale_after_s:
         yield f"last backup {format_duration(age_s)} ago"
     if state.left_behind:
