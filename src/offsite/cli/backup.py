@@ -16,10 +16,15 @@ from offsite.model.size import format_size
 from offsite.model.time import format_time
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
     from offsite.services.backup import BackupPlan, BackupResult
     from offsite.services.group_snapshots import GroupsSaved
+
+_NAMED_MAX = 5
+"""Topics named in one line."""
 
 app = typer.Typer(help="Back up topics into the repository.", no_args_is_help=True)
 
@@ -50,6 +55,7 @@ def run(
             )
     for topic in result.missing_topics:
         note(f"warning: topic {topic} does not exist")
+    _note_vanished(result.vanished_topics)
     for problem in result.not_read:
         note(f"note: {problem}")
     emit(result, output=output, render=_render_result)
@@ -67,7 +73,19 @@ def plan(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
     request = backup_request(options, CompressionOption.AUTO)
     cluster = connect(options.bootstrap, options.kafka_config)
     planned = plan_backup(open_repository(options.repo), cluster.admin, request, slots=slots(None))
+    _note_vanished(planned.vanished)
     emit(_plan_report(planned), output=output, render=_render_plan)
+
+
+def _note_vanished(topics: Sequence[str]) -> None:
+    """On stderr: in most backups somebody deleted a topic at some time, which is no fault."""
+    if not topics:
+        return
+    named = ", ".join(topics[:_NAMED_MAX]) + (f" and {len(topics) - _NAMED_MAX} more" if topics[_NAMED_MAX:] else "")
+    note(
+        f"note: the cluster does not show {named} any more, which earlier commits hold: deleted, or the right to "
+        "describe was lost"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +108,7 @@ class PlanReport:
     partitions: tuple[PlannedPartition, ...]
     holes: int
     missing_topics: tuple[str, ...]
+    vanished_topics: tuple[str, ...]
     groups: int
     sick: tuple[str, ...]
 
@@ -111,6 +130,7 @@ def _plan_report(planned: BackupPlan) -> PlanReport:
         partitions=partitions,
         holes=len(planned.copy.holes),
         missing_topics=planned.source.missing,
+        vanished_topics=planned.vanished,
         groups=len(planned.groups.groups) if planned.groups else 0,
         sick=tuple(f"{each.topic}/{each.partition}: {each.error.message}" for each in planned.copy.sick),
     )

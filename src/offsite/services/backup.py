@@ -54,7 +54,8 @@ class BackupRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupPlan:
-    """A decided run: nothing was written yet. `base` is the state it continues from."""
+    """A decided run: nothing was written yet. `base` is the state it continues from; `vanished` topics are in it, and
+    not on the cluster."""
 
     backup: str
     selection: TopicSelection
@@ -66,13 +67,16 @@ class BackupPlan:
     group_history: bool
     base: BackupState
     copy: CopyPlan
+    vanished: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupResult:
     """What one run added. `bytes` is the size in the log, `stored_bytes` in the repository; `holes` are the new ones.
     Partitions in `failed` stand where they were (or where their first failed range begins): the next run continues.
-    `not_read` are settings of the cluster that it did not let us read; `groups` is None when none were asked for."""
+    `vanished_topics` are in earlier commits and meant by the selection, and the cluster does not show them any more:
+    they were deleted, or we may not see them. `not_read` are settings of the cluster that it did not let us read;
+    `groups` is None when none were asked for."""
 
     backup: str
     commit: int
@@ -85,6 +89,7 @@ class BackupResult:
     holes: tuple[HoleReport, ...]
     failed: tuple[PartitionFailure, ...]
     missing_topics: tuple[str, ...]
+    vanished_topics: tuple[str, ...]
     not_read: tuple[str, ...]
     groups: GroupsSaved | None
     committed_at_ms: int
@@ -133,7 +138,18 @@ def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequ
         group_history=history,
         base=base,
         copy=copy,
+        vanished=_vanished(base, selection, source),
     )
+
+
+def _vanished(base: BackupState, selection: TopicSelection, source: Source) -> tuple[str, ...]:
+    """Topics that `base` holds, the selection takes, and the cluster does not show, by name: whether they were deleted
+    or are hidden from us is not to be told. Those that are missed by name already are not among them."""
+    held = {incarnation.topic for incarnation in base.topics}
+    gone = held - {shape.topic for shape in source.shapes} - set(source.missing)
+    meant = selection.select(gone, internal=frozenset(name for name in gone if name.startswith("__")))
+    schemas = {shape.topic for shape in base.topics.values() if shape.holds_schemas}
+    return tuple(sorted({*meant, *(schemas & gone)}))
 
 
 def run_backup(
@@ -204,6 +220,7 @@ def _result(
         holes=hole_reports(settlement.holes),
         failed=settlement.failed,
         missing_topics=plan.source.missing,
+        vanished_topics=plan.vanished,
         not_read=plan.settings.not_read,
         groups=groups,
         committed_at_ms=state.committed_at_ms,

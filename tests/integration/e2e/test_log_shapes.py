@@ -250,6 +250,21 @@ def test_a_topic_that_vanished_after_the_first_run_can_still_be_restored(site: S
     site.assert_same(before, site.read(vanished))
 
 
+def test_a_topic_that_a_pattern_no_longer_finds_is_named_and_the_run_is_complete(site: Site) -> None:
+    first, other = site.make_topic(), site.make_topic()
+    second = f"{first}.more"
+    site.cluster.admin.create_topics([new_topic(second)])
+    for topic in (first, second, other):
+        site.produce(topic, numbered(0, 10))
+    assert site.back_up(f"{first}*").vanished_topics == ()
+    site.cluster.admin.delete_topics([second, other])
+    wait_until(lambda: second not in site.cluster.admin.topics())
+    assert site.plan().vanished == (second,), "not the one that was never backed up"
+    result = site.back_up()
+    assert (result.vanished_topics, result.missing_topics, result.complete) == ((second,), (), True)
+    assert site.back_up().vanished_topics == (second,), "each run says so"
+
+
 def new_topic(name: str, *, partitions: int = 1) -> NewTopic:
     return NewTopic(name=name, partitions=partitions, configs={})
 
