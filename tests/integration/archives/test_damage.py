@@ -148,6 +148,17 @@ def test_a_kafka_backup_segment_that_is_lost_between_others_is_a_hole(exchange: 
     _assert_told_as_lost(exchange, lost)
 
 
+def test_a_segment_without_a_manifest_whose_first_bytes_are_gone_is_a_hole(exchange: Exchange) -> None:
+    _export_four_files(exchange, "osodevops")
+    files = sorted(Path(exchange.place("a")).rglob(SUFFIXES["osodevops"]))
+    _lose(files[1], DAMAGES["a wrong beginning"])
+    _lose(Path(exchange.place("a")) / "manifest.json", DAMAGES["noise"])
+    exchange.bring_in("osodevops", "a", "back", skip_damaged=True)
+    kept, lost = {record[0] for record in exchange.content("back")["orders", 0]}, _named_as_damaged(exchange)
+    assert kept == set(range(400)) - COMPACTED - lost
+    assert lost == set(range(100, 200))
+
+
 COMPACTED = set(range(240, 250))
 """Offsets in the third file that the source had compacted away."""
 

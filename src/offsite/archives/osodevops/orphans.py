@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from offsite.archives.archive import Damage, OnDamage
+from offsite.archives.archive import Damage, LostAt, OnDamage
 from offsite.archives.files import Files
 from offsite.archives.osodevops.manifest import Manifest, ManifestPartition, ManifestTopic, Segment
 from offsite.archives.osodevops.place import segment_partition
@@ -26,7 +27,8 @@ def adopted(files: Files, manifest: Manifest, orphans: Mapping[str, int], on_dam
     for key, size_bytes in orphans.items():
         segment, of = segment_at(files, key, size_bytes), segment_partition(key, manifest.prefix)
         if segment is None or of is None:
-            on_damage(Damage(file=key, position=0, problem="is not listed, and no segment by its first bytes"))
+            problem = "is not listed, and no segment by its first bytes"
+            on_damage(Damage(file=key, position=0, problem=problem, lost_at=_lost_at(key, of)))
         else:
             found.setdefault(of, []).append(segment)
     topics = {topic.topic: topic for topic in manifest.topics}
@@ -34,6 +36,12 @@ def adopted(files: Files, manifest: Manifest, orphans: Mapping[str, int], on_dam
         known = topics.get(of.topic) or ManifestTopic(topic=of.topic, partition_count=0, partitions=())
         topics[of.topic] = _joined(known, of.partition, segments)
     return replace(manifest, topics=tuple(topics.values()))
+
+
+def _lost_at(key: str, of: TopicPartition | None) -> LostAt | None:
+    """The offset that the name of a segment says it begins at."""
+    start = re.search(r"/segment-(\d+)", key)
+    return LostAt(topic=of.topic, partition=of.partition, offset=int(start[1])) if of and start else None
 
 
 def _joined(topic: ManifestTopic, number: int, segments: Sequence[Segment]) -> ManifestTopic:
