@@ -6,7 +6,7 @@ Changes nothing on either side.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -15,15 +15,16 @@ from blake3 import blake3
 from offsite.kafka.config import KafkaConfig
 from offsite.kafka.reader import PartitionReader
 from offsite.kafka.routing import Router, shared_router
+from offsite.log.batch import BatchHeader
 from offsite.log.chunk import Hole
 from offsite.log.difference import Difference
 from offsite.log.filler import is_filler
 from offsite.log.range import LogRange
 from offsite.model.journal import decided
-from offsite.pipeline.lockstep import Comparison, Lockstep
+from offsite.pipeline.lockstep import Compaction, Comparison, Lockstep
 from offsite.pipeline.map_proof import MapProof, RestoredMaps
 from offsite.pipeline.restore_plan import PartitionRestore
-from offsite.pipeline.source_view import SourceView, VisibleBatch
+from offsite.pipeline.source_view import SourceView, VisibleBatch, committed_view
 from offsite.pipeline.stored_log import stored_log
 from offsite.pipeline.target_view import Read, TargetView
 from offsite.repository.segment import NO_TIMESTAMP_MS
@@ -50,9 +51,10 @@ class ProofEnds:
 class ProofTask:
     """`target` is what is there to be read. `read_committed`: compare what consumers of that isolation see;
     `whole_log`: compare all of both logs, with markers and what was aborted. `bounded`: all that `target` shows must be
-    in the backup, but for what lies in `holes`. `offsets`: records must have their source's offsets; `compacted`: then
-    the target may lack some, at the end of `target` only if its log `goes_on` to there. Of the backup are passed over,
-    because the target has deleted them already: offsets below `skip_below`, the first `skip_records`."""
+    in the backup, but for what lies in `holes`. `offsets`: records must have their source's offsets; `compacted`: the
+    target, whose log ends at `log_end`, may lack those whose key comes again, at the end of `target` only if the log
+    `goes_on` to there; without `offsets`, the records must have been written one after the other. Of the backup are
+    passed over, because the target has deleted them already: offsets below `skip_below`, the first `skip_records`."""
 
     partition: PartitionRestore
     target: LogRange
@@ -62,6 +64,7 @@ class ProofTask:
     whole_log: bool = False
     bounded: bool = False
     goes_on: bool = False
+    log_end: int = 0
     holes: tuple[LogRange, ...] = ()
     skip_below: int = 0
     skip_records: int = 0
@@ -69,8 +72,8 @@ class ProofTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionProof:
-    """What `Comparison` says of one partition; `next_target` is at least where the target was read from.
-    `expired_offsets`: how many the target deleted while it was read."""
+    """What `Comparison` says of one partition, also of why the verdict is not known (`unknown`); `next_target` is at
+    least where the target was read from. `expired_offsets`: how many the target deleted while it was read."""
 
     records: int
     decoded_records: int
@@ -81,6 +84,7 @@ class PartitionProof:
     markers: int = 0
     following: int = -1
     expired_offsets: int = 0
+    unknown: str = ""
 
 
 def prove_partition(task: ProofTask, *, ends: ProofEnds) -> PartitionProof:
@@ -106,6 +110,7 @@ def prove_by_reading(task: ProofTask, read: Read, *, ends: ProofEnds) -> Partiti
         digest=compared.digest,
         next_target=max(compared.next_target, now.target.start),
         following=compared.following,
+        unknown=compared.unknown,
         expired_offsets=now.target.start - task.target.start,
         difference=with_holes(compared.difference, holes),
     )
@@ -152,17 +157,65 @@ def _compare(task: ProofTask, ends: ProofEnds, read: Read) -> tuple[Comparison, 
         read, task.target, read_committed=task.read_committed, whole_log=task.whole_log, ignored=task.holes
     )
     expected, map_proof = _expected(task, ends), _map_proof(task, ends)
+    later = _Later(task, read)
     with closing(target.batches()) as found:
         compared = Lockstep(
             _seen(expected if map_proof is None else map_proof.passing(expected), task),
             _seen(found, task),
             offsets=task.offsets,
             exact=ends.exact or task.bounded,
-            compacted=task.compacted,
-            goes_on=task.goes_on,
+            compaction=_compaction(task, ends, later) if task.compacted else None,
         ).run()
+    if later.holes:
+        compared = _told_of(compared, later.holes)
     difference = compared.difference or (None if map_proof is None else map_proof.difference)
     return replace(compared, difference=difference), tuple(target.holes)
+
+
+class _Later:
+    """What consumers see of the target behind what is compared of it, or in what the backup lacks."""
+
+    def __init__(self, task: ProofTask, read: Read) -> None:
+        start = min([task.target.end, *(hole.start for hole in task.holes)])
+        rest = replace(task.target, start=start, end=max(start, task.log_end))
+        self._view = TargetView(read, rest, read_committed=True)
+        self._is_empty = len(rest) == 0
+
+    @property
+    def holes(self) -> Sequence[Hole]:
+        return self._view.holes
+
+    def batches(self) -> Iterator[VisibleBatch]:
+        if not self._is_empty:
+            with closing(self._view.batches()) as found:
+                yield from found
+
+
+def _compaction(task: ProofTask, ends: ProofEnds, later: _Later) -> Compaction:
+    return Compaction(
+        later=later.batches,
+        committed=_committed(task, ends),
+        first=None if task.offsets else task.target.start,
+        tail_to=task.target.end if task.goes_on or not task.offsets else 0,
+    )
+
+
+def _committed(task: ProofTask, ends: ProofEnds) -> Callable[[BatchHeader], bool | None]:
+    """By the backup's markers, where both logs are compared with what was aborted: they are the same in the target."""
+    if task.read_committed or not task.offsets:
+        return lambda _: True
+    view = committed_view(task.partition, ends.store)
+    return lambda header: view.outcome(header) if header.is_transactional else True
+
+
+def _told_of(compared: Comparison, holes: Sequence[Hole]) -> Comparison:
+    """The cluster went on deleting behind what was compared: whether it has a later record of a key is not known."""
+    if compared.difference is None or compared.difference.target_offset >= 0:
+        return compared
+    gone = "; ".join(f"offsets {hole.start} to {hole.end - 1} went by {hole.reason}" for hole in holes)
+    return replace(
+        compared, difference=None, unknown=f"whether compaction took what it lacks could not be seen: {gone} meanwhile"
+    )
 
 
 def _map_proof(task: ProofTask, ends: ProofEnds) -> MapProof | None:
@@ -209,7 +262,8 @@ def _expected(task: ProofTask, ends: ProofEnds) -> Iterator[VisibleBatch]:
 
 def _seen(batches: Iterator[VisibleBatch], task: ProofTask) -> Iterator[VisibleBatch]:
     """Where it is the very same log, what a restore once wrote to keep offsets belongs to it."""
-    return batches if task.whole_log else _without_filler(batches)
+    counts_all = task.whole_log or (task.compacted and not task.offsets)
+    return batches if counts_all else _without_filler(batches)
 
 
 def _without_filler(batches: Iterator[VisibleBatch]) -> Iterator[VisibleBatch]:

@@ -98,7 +98,7 @@ def plan_comparison(backup: Backup, admin: ClusterAdmin, request: CompareRequest
     """
     cluster_id = admin.cluster().cluster_id
     if request.restore is not None:
-        return _of_restore(backup, cluster_id, request, request.restore)
+        return _of_restore(backup, admin, request, request.restore)
     head = backup.state()
     point = backup.state_at(head.seq if request.commit is None else request.commit, head=head)
     plan = plan_restore(point, request.selection, renames=Renames(), target_topics=())
@@ -151,7 +151,7 @@ def _named_alike(
     """Topics under their own names. Of which the cluster has the very incarnation that was backed up, the log itself
     must be the same: all offsets, whatever became of transactions since. Only compaction goes on."""
     shapes = {topic.target: topic.source for topic in plan.topics}
-    compacted = _compacted(admin, [shapes[name] for name in same], request)
+    compacted = _compacted(admin, {name: shapes[name] for name in same}, request)
     for topic in expected_topics(plan, starts=None, read_committed=request.read_committed, same_offsets=same):
         if topic.target not in same:
             yield topic
@@ -165,21 +165,23 @@ def _named_alike(
         )
 
 
-def _compacted(admin: ClusterAdmin, shapes: Sequence[TopicShape], request: CompareRequest) -> set[str]:
-    """Those of the cluster's topics that are compacted, or were when they were backed up: what is gone of them may be
-    superseded. None, where that would be a difference as well."""
-    if request.exact or not shapes:
+def _compacted(admin: ClusterAdmin, shapes: Mapping[str, TopicShape], request: CompareRequest) -> set[str]:
+    """Of the cluster's topics, by name with what was backed up for them: those that are compacted, or were then. What
+    is gone of them may be superseded. None, where that would be a difference as well."""
+    if request.exact:
         return set()
-    configs = admin.topic_configs([shape.topic for shape in shapes], with_defaults=True)
+    existing = shapes.keys() & admin.topics().keys()
+    configs = admin.topic_configs(existing, with_defaults=True) if existing else {}
     return {
-        shape.topic
-        for shape in shapes
-        for found in (configs.get(shape.topic, {}), dict(shape.configs))
+        name
+        for name, shape in shapes.items()
+        for found in (configs.get(name, {}), dict(shape.configs))
         if "compact" in found.get("cleanup.policy", "")
     }
 
 
-def _of_restore(backup: Backup, cluster_id: str, request: CompareRequest, restore: str) -> PlannedComparison:
+def _of_restore(backup: Backup, admin: ClusterAdmin, request: CompareRequest, restore: str) -> PlannedComparison:
+    cluster_id = admin.cluster().cluster_id
     layout = RestoreLayout(backup=backup.layout, restore=restore)
     record, outcome = find_record(backup.store, layout), get_outcome(backup.store, layout)
     if record is None:
@@ -194,14 +196,15 @@ def _of_restore(backup: Backup, cluster_id: str, request: CompareRequest, restor
             hint="name that cluster's brokers with --against, or leave --restore out to compare by topic names",
         )
     targets = get_targets(backup.store, layout)
+    starts = {} if targets is None else dict(targets.starts)
+    topics = list(_restored_topics(backup, record, outcome, starts, request))
+    compacted = _compacted(admin, _restored_shapes(backup, record, topics), request)
     return PlannedComparison(
         backup=backup,
         commit=record.commit,
         cluster_id=cluster_id,
         restore=restore,
-        expected=tuple(
-            _restored_topics(backup, record, outcome, {} if targets is None else dict(targets.starts), request)
-        ),
+        expected=tuple(replace(topic, compacted=topic.target in compacted) for topic in topics),
         exact=request.exact,
         by_name=(),
         lacking=hole_reports(_lacking(backup, record, outcome, request)),
@@ -217,6 +220,12 @@ def _lacking(
     ends |= {source: end for each in outcome.repartitioned for source, end in each.sources}
     holes = backup.state_at(record.commit).holes
     return [h for h in holes if h.partition_id.topic in selected and h.start < ends.get(h.partition_id, 0)]
+
+
+def _restored_shapes(backup: Backup, record: RestoreRecord, topics: Sequence[ExpectedTopic]) -> dict[str, TopicShape]:
+    """Of those that went partition by partition: what goes by key has no place to be missed at."""
+    shapes = {each.topic: shape for each, shape in backup.state_at(record.commit).topics.items()}
+    return {each.target: shapes[each.source] for each in topics if each.repartition is None and each.source in shapes}
 
 
 def _restored_topics(

@@ -32,8 +32,9 @@ class ExpectedTopic:
     the other ones of `partitions`; or those of `repartition`, where they go by key.
 
     `read_committed`: of what consumers of that isolation see. `starts`: where each target partition began, as a restore
-    remembers it; None: at its log start. `same_offsets`: records must have their source's offsets; a `compacted` topic
-    may then lack some of them. `same_bounds`: the log must start and end where the source's did.
+    remembers it; None: at its log start. `same_offsets`: records must have their source's offsets. A `compacted` topic
+    may lack those whose key comes again, where the offsets of the others are known: by these, or by `starts`.
+    `same_bounds`: the log must start and end where the source's did.
 
     `extents` by partition, where the source's offsets are the target's; None: how far the backup reaches shows only by
     its records. `whole_log`: it is the very topic that was backed up: markers and aborted records must be there too.
@@ -169,8 +170,9 @@ def _check(topic: ExpectedTopic, chain: PartitionRestore, bounds: PartitionBound
         whole_log=topic.whole_log,
         bounded=extent is not None,
         offsets=topic.same_offsets,
-        compacted=topic.compacted,
+        compacted=topic.compacted and (topic.same_offsets or topic.starts is not None),
         goes_on=extent is not None and not truncated,
+        log_end=bounds.end,
         holes=holes,
         skip_below=target.start if topic.same_offsets and not exact else 0,
         skip_records=expired if not topic.same_offsets and not exact else 0,

@@ -191,8 +191,25 @@ def _sick(topics: Sequence[ExpectedTopic], sick: Mapping[TopicPartition, Offsite
 
 def _uncompared(checked: Sequence[_Checked]) -> Iterator[Uncompared]:
     for each in checked:
-        if isinstance(each.outcome, OffsiteError) and not isinstance(each.outcome, Damaged):
-            yield _left_open(each.check.topic, each.check.target.partition, each.outcome)
+        topic, partition = each.check.topic, each.check.target.partition
+        if isinstance(each.outcome, PartitionProof) and _is_open(each.check, each.outcome):
+            yield _not_known(topic, partition, each.outcome.unknown)
+        elif isinstance(each.outcome, OffsiteError) and not isinstance(each.outcome, Damaged):
+            yield _left_open(topic, partition, each.outcome)
+
+
+def _is_open(check: Check, proof: PartitionProof) -> bool:
+    return bool(proof.unknown) and not _is_wrong(check, proof)
+
+
+def _is_wrong(check: Check, proof: PartitionProof) -> bool:
+    return bool(proof.difference or check.truncated or check.wrong_bounds)
+
+
+def _not_known(topic: ExpectedTopic, partition: int, why: str) -> Uncompared:
+    """Both ends were read, and do not tell."""
+    warned("uncompared", why=why, topic=topic.target, partition=partition)
+    return Uncompared(source=topic.source, topic=topic.target, partition=partition, error="", message=why, hint="")
 
 
 def _left_open(topic: ExpectedTopic, partition: int, error: OffsiteError) -> Uncompared:
@@ -233,7 +250,10 @@ def _topics(
             partitions[each.check.topic.target].append(
                 _unread(each.check.target.partition, each.outcome.message, verified=False)
             )
+    known = {each.check.target.topic_partition for each in checked if isinstance(each.outcome, PartitionProof)}
     for left in uncompared:
+        if TopicPartition(topic=left.topic, partition=left.partition) in known:
+            continue
         partitions[left.topic].append(_unread(left.partition, left.message, verified=None))
     return {topic.target: _topic(topic, partitions[topic.target]) for topic in topics}
 
@@ -250,10 +270,10 @@ def _topic(topic: ExpectedTopic, partitions: Sequence[ProvenPartition]) -> Prove
 
 
 def _partition(check: Check, proof: PartitionProof) -> ProvenPartition:
-    target, is_wrong = check.target, bool(proof.difference or check.truncated or check.wrong_bounds)
+    target, is_wrong, is_open = check.target, _is_wrong(check, proof), _is_open(check, proof)
     return ProvenPartition(
         partition=target.partition,
-        verified=False if is_wrong else True if proof.records + proof.markers else None,
+        verified=False if is_wrong else True if proof.records + proof.markers and not is_open else None,
         records=proof.records,
         markers=proof.markers,
         decoded_records=proof.decoded_records,
@@ -264,6 +284,7 @@ def _partition(check: Check, proof: PartitionProof) -> ProvenPartition:
         later_offsets=0 if proof.difference else check.later_offsets(proof.following),
         expired_offsets=check.expired_offsets + proof.expired_offsets,
         hole_offsets=check.hole_offsets,
+        problem=proof.unknown if is_open else "",
     )
 
 

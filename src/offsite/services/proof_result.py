@@ -41,7 +41,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uncompared:
-    """A partition that could not be read now, and why: nothing is known of it. `error` is the error's id."""
+    """A partition that could not be read now, and why: nothing is known of it. `error` is the error's id; empty
+    where it was read, and does not tell whether all that it lacks went by compaction."""
 
     source: str
     topic: str
@@ -54,14 +55,15 @@ class Uncompared:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvenPartition:
     """`verified`: True when records were compared and all are the same, False when there is a finding, None when there
-    was nothing to compare or it could not be read (`problem`).
+    was nothing to compare, or when it could not be read or the reading did not tell (`problem`).
 
     `records` are the same at both ends, and so are `markers` of transactions, which are compared where it is the very
     topic that was backed up; `digest` is over them all, empty when there is a difference or when records from several
     partitions were compared.
 
     `later_offsets`: how far the cluster went on after the backup's end; `expired_offsets`: what it has deleted at the
-    beginning since; `compacted_records`: what compaction took out since. None of it counts, unless the proof is exact.
+    beginning since; `compacted_records`: what compaction took out since, or
+    may have taken, where that is not known. None of it counts, unless the proof is exact.
     `hole_offsets` lie in holes of the backup.
     """
 

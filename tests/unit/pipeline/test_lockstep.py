@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.log.batch import CRC_START, LOG_APPEND_TIME_BIT, scan
+from offsite.log.batch import CRC_START, LOG_APPEND_TIME_BIT, BatchHeader, scan
 from offsite.log.codec import LZ4, NONE, ZSTD
 from offsite.log.record import Record
 from offsite.log.records import encode, renumber
+from offsite.pipeline import lockstep
 from offsite.pipeline.cutoff import Cutoff
-from offsite.pipeline.lockstep import Comparison, Lockstep
+from offsite.pipeline.lockstep import Compaction, Comparison, Lockstep
 from offsite.pipeline.source_view import VisibleBatch
+from offsite.pipeline.superseded import Superseded
 from tests.batches import make_control_batch
 
 TIME_MS = 1_700_000_000_000
@@ -48,9 +51,32 @@ def compare(
     *,
     offsets: bool = False,
     exact: bool = True,
-    **rules: bool,
+    compaction: Compaction | None = None,
 ) -> Comparison:
-    return Lockstep(source, target, offsets=offsets, exact=exact, **rules).run()
+    return Lockstep(source, target, offsets=offsets, exact=exact, compaction=compaction).run()
+
+
+def keyed(count: int, *, keys: int, start: int = 0) -> list[Record]:
+    """Each of the keys in turn."""
+    return [record(offset, key=b"k%d" % (offset % keys)) for offset in range(start, start + count)]
+
+
+def compacted(  # all by keyword
+    source: Sequence[Record],
+    target: Iterable[VisibleBatch],
+    *,
+    offsets: bool = True,
+    exact: bool = True,
+    first: int | None = 0,
+    tail_to: int = 1000,
+    later: Sequence[Record] = (),
+    committed: Callable[[BatchHeader], bool | None] = lambda _: True,
+) -> Comparison:
+    """Against a compacted log, to which the source was written from `first` on where offsets do not count."""
+    compaction = Compaction(
+        later=lambda: batches(later), committed=committed, first=None if offsets else first, tail_to=tail_to
+    )
+    return compare(batches(source), target, offsets=offsets, exact=exact, compaction=compaction)
 
 
 def marker(offset: int, *, committed: bool = True) -> VisibleBatch:
@@ -177,13 +203,15 @@ def test_markers_are_counted_apart_and_must_say_the_same() -> None:
 
 
 def test_compaction_may_take_the_tail_only_of_a_log_that_goes_on() -> None:
-    shown = batches(records(80))
-    found = compare(batches(records(100)), shown, offsets=True, compacted=True, goes_on=True)
+    source, again = keyed(100, keys=100), keyed(100, keys=100, start=100)
+    goes_on = Compaction(tail_to=100, later=lambda: batches(again))
+    found = compare(batches(source), batches(source[:80]), offsets=True, compaction=goes_on)
     assert (found.difference, found.records, found.compacted_records) == (None, 80, 20)
-    found = compare(batches(records(100)), batches(records(80)), offsets=True, compacted=True)
+    ends = Compaction(later=lambda: batches(again))
+    found = compare(batches(source), batches(source[:80]), offsets=True, compaction=ends)
     assert found.difference is not None
     assert (found.difference.kind, found.difference.source_offset) == ("missing", 80)
-    found = compare(batches(records(100)), batches(records(80)), offsets=True, goes_on=True)
+    found = compare(batches(source), batches(source[:80]), offsets=True)
     assert found.difference is not None
 
 
@@ -242,19 +270,114 @@ def test_a_difference_is_found_exactly_when_there_is_one(
 
 
 @pytest.mark.parametrize("size", [10, 3])
-def test_records_that_compaction_took_are_counted_and_no_difference(size: int) -> None:
-    left = [each for each in records(100) if each.offset % 3 == 0 or each.offset > 90]
-    sides = batches(records(100)), batches(left, size=size)
-    found = Lockstep(*sides, offsets=True, exact=True, compacted=True).run()
+@pytest.mark.parametrize("offsets", [True, False])
+def test_records_that_compaction_took_are_counted_and_no_difference(size: int, offsets: bool) -> None:
+    source = keyed(100, keys=40)
+    left = [each for each in source if each.offset % 3 == 0 or each.offset >= 60]
+    target = left if offsets else [each._replace(offset=each.offset + 7) for each in left]
+    found = compacted(source, batches(target, size=size), offsets=offsets, first=None if offsets else 7)
     assert (found.difference, found.records, found.compacted_records) == (None, len(left), 100 - len(left))
+    assert found.unknown == ""
+
+
+@pytest.mark.parametrize("offsets", [True, False])
+def test_a_record_whose_key_does_not_come_again_was_not_taken_by_compaction(offsets: bool) -> None:
+    source = records(100)
+    found = compacted(source, batches([*source[:30], *source[50:]]), offsets=offsets)
+    assert found.difference is not None
+    assert (found.difference.kind, found.difference.source_offset, found.difference.records) == ("missing", 30, 20)
+    assert (found.records, found.compacted_records) == (80, 0)
+    again = [each._replace(offset=each.offset + 100) for each in source[30:49]]
+    found = compacted(source, batches([*source[:30], *source[50:]]), offsets=offsets, later=again)
+    assert found.difference is not None
+    assert (found.difference.source_offset, found.difference.records) == (49, 1)
+    again = [each._replace(offset=each.offset + 100) for each in source[30:50]]
+    found = compacted(source, batches([*source[:30], *source[50:]]), offsets=offsets, later=again)
+    assert (found.difference, found.unknown) == (None, "")
+
+
+def test_tombstones_and_records_without_a_key_may_go_and_a_tombstone_excuses_what_it_deleted() -> None:
+    source = keyed(10, keys=10)
+    source[1] = source[1]._replace(key=b"k0", value=None)
+    source[2] = source[2]._replace(key=None)
+    found = compacted(source, batches(source[3:]))
+    assert (found.difference, found.unknown, found.compacted_records) == (None, "", 3)
+    source[3] = source[3]._replace(key=b"k0")
+    found = compacted(source, batches(source[4:]))
+    assert found.difference is not None
+    assert (found.difference.source_offset, found.difference.records) == (3, 1)
+
+
+def test_of_equal_records_that_follow_each_other_the_later_is_the_one_that_stayed() -> None:
+    source = [Record(offset, TIME_MS, 0, b"same", b"same") for offset in range(20)]
+    target = [source[19]._replace(offset=119)]
+    found = compacted(source, batches(target), offsets=False, first=100)
+    assert (found.difference, found.records, found.compacted_records, found.next_target) == (None, 1, 19, 120)
+
+
+def test_behind_a_restore_others_may_write_and_its_end_must_be_in_the_log() -> None:
+    source = keyed(20, keys=10)
+    later = [each._replace(offset=each.offset + 20) for each in keyed(10, keys=10)]
+    found = compacted(source, batches(later), offsets=False, exact=False, tail_to=30)
+    assert (found.difference, found.records, found.compacted_records, found.following) == (None, 0, 20, 20)
+    found = compacted(source, batches(source[10:15]), offsets=False, exact=False, tail_to=15)
+    assert found.difference is not None
+    assert (found.difference.kind, found.difference.source_offset, found.difference.records) == ("missing", 15, 5)
+
+
+def test_what_was_aborted_may_go_and_excuses_nothing() -> None:
+    source = keyed(30, keys=10)
+    aborted = compacted(source, batches(source[10:]), committed=lambda header: header.base_offset >= 10)
+    assert (aborted.difference, aborted.unknown) == (None, "")
+    no_witness = compacted(source, batches(source[10:]), committed=lambda header: header.base_offset < 10)
+    assert no_witness.difference is not None
+    assert (no_witness.difference.source_offset, no_witness.difference.records) == (0, 10)
+
+
+def test_where_the_end_of_a_transaction_is_not_known_neither_is_the_verdict() -> None:
+    source = records(30)
+    lacking = compacted(
+        source, batches(source[10:]), committed=lambda header: None if header.base_offset < 10 else True
+    )
+    assert lacking.difference is None
+    assert "transactions whose end is not known" in lacking.unknown
+    source = keyed(30, keys=10)
+    witness = compacted(source, batches(source[10:]), committed=lambda header: None if header.base_offset else True)
+    assert witness.difference is None
+    assert witness.unknown
+
+
+def test_more_keys_than_can_be_held_leave_the_verdict_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lockstep, "Superseded", partial(Superseded, held_max=9))
+    source = keyed(40, keys=20)
+    found = compacted(source, batches(source[20:]))
+    assert (found.difference, found.compacted_records) == (None, 20)
+    assert "more than 9 keys" in found.unknown
+    changed = [*source[20:39], source[39]._replace(value=b"other")]
+    found = compacted(source, batches(changed))
+    assert found.difference is not None
+    assert (found.difference.kind, found.unknown) == ("changed", "")
+
+
+@given(st.lists(st.sampled_from([b"a", b"b", b"c", b"d"]), max_size=40), st.data(), st.booleans())
+def test_a_target_is_the_same_exactly_when_it_kept_the_last_of_each_key(
+    keys: list[bytes], data: st.DataObject, offsets: bool
+) -> None:
+    source = [Record(n, TIME_MS, 0, key, b"v") for n, key in enumerate(keys)]
+    keeps = data.draw(st.lists(st.booleans(), min_size=len(keys), max_size=len(keys)))
+    target = [each for each, keep in zip(source, keeps, strict=True) if keep]
+    last = {each.key: each.offset for each in source}
+    lost = {key for key, offset in last.items() if not any(each.offset == offset for each in target)}
+    found = compacted(source, batches(target, size=7), offsets=offsets)
+    assert (found.difference.records if found.difference else 0) == len(lost)
 
 
 def test_a_compacted_topic_may_lack_neither_its_end_nor_what_it_changed() -> None:
-    source = records(100)
-    shorter = Lockstep(batches(source), batches(source[:90]), offsets=True, exact=True, compacted=True).run()
+    source = keyed(100, keys=20)
+    shorter = compacted(source, batches(source[:90]), tail_to=0)
     assert shorter.difference is not None
     assert (shorter.difference.kind, shorter.difference.records) == ("missing", 10)
     changed = [*source[:50], source[50]._replace(value=b"other"), *source[60:]]
-    found = Lockstep(batches(source), batches(changed), offsets=True, exact=True, compacted=True).run()
+    found = compacted(source, batches(changed))
     assert found.difference is not None
     assert (found.difference.kind, found.difference.source_offset) == ("changed", 50)

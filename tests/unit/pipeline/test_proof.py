@@ -11,6 +11,7 @@ import pytest
 from offsite.kafka.config import KafkaConfig, parse_bootstrap
 from offsite.log.chunk import Chunk, Hole
 from offsite.log.range import LogRange, TopicPartition
+from offsite.log.records import decode, encode
 from offsite.pipeline.proof import PartitionProof, ProofEnds, ProofTask, prove_by_reading
 from offsite.pipeline.restore_plan import PartitionRestore
 from offsite.repository.open_store import open_store
@@ -69,6 +70,44 @@ class Stored:
 @pytest.fixture
 def stored(tmp_path: Path) -> Stored:
     return Stored(open_store(str(tmp_path)))
+
+
+class CompactedLog(Log):
+    """One that lacks offsets 20 to 39, and whose records from offset 100 on have the keys of those from 0 on again."""
+
+    def read(self, log_range: LogRange) -> Iterator[Chunk | Hole]:
+        for start, end in ((0, 20), (40, END)):
+            if log_range.start < end:
+                yield chunk_of(make_log(max(start, log_range.start), end))
+        if log_range.end > END:
+            yield from self._went
+            yield from self._again(log_range.end)
+
+    def _again(self, end: int) -> Iterator[Chunk]:
+        for item in Log(0, END).read(part(0, end - END)):
+            assert isinstance(item, Chunk)
+            for header in item.batches:
+                found = decode(header.view(item.data), header)
+                moved = [each._replace(offset=each.offset + END) for each in found]
+                yield chunk_of(bytes(encode(moved)))
+
+
+def test_a_compacted_log_may_lack_only_records_whose_key_comes_again_before_its_end(stored: Stored) -> None:
+    log = CompactedLog(0, END + 40)
+    proof = stored.prove(log, compacted=True, goes_on=True, log_end=END + 40)
+    assert (proof.difference, proof.unknown, proof.records, proof.compacted_records) == (None, "", 80, 20)
+    proof = stored.prove(log, compacted=True, goes_on=True, log_end=END + 30)
+    assert proof.difference is not None
+    assert (proof.difference.source_offset, proof.difference.records, proof.compacted_records) == (30, 10, 10)
+    proof = stored.prove(log, compacted=True, offsets=False, bounded=False, target=part(0, END + 40), log_end=END + 40)
+    assert (proof.difference, proof.records, proof.compacted_records, proof.following) == (None, 80, 20, END)
+
+
+def test_where_the_cluster_deletes_what_could_excuse_a_record_the_verdict_is_open(stored: Stored) -> None:
+    log = CompactedLog(0, END + 30, went=[hole(END, END + 10)])
+    proof = stored.prove(log, compacted=True, goes_on=True, log_end=END + 30)
+    assert proof.difference is None
+    assert "offsets 100 to 109 went by retention meanwhile" in proof.unknown
 
 
 def test_what_expires_while_it_is_read_is_counted_and_the_rest_compared(stored: Stored) -> None:

@@ -156,6 +156,15 @@ def test_where_nothing_was_compared_nothing_is_verified(ends: Mapping[int, int])
     assert (proof.compared_partitions, proof.empty_partitions) == (0, len(ends))
 
 
+def test_a_verdict_that_the_reading_leaves_open_is_never_called_verified() -> None:
+    proof = proven({0: 10, 1: 10}, {0: equal(10), 1: equal(8, compacted_records=2, unknown="too many keys")})
+    assert (proof.verified, proof.findings, verdicts(proof)) == (None, (), [True, None])
+    assert [(each.partition, each.error, each.message) for each in proof.uncompared] == [(1, "", "too many keys")]
+    assert (proof.topics["orders"].verified, proof.compared_partitions, proof.empty_partitions) == (None, 1, 0)
+    refuted = proven({0: 10}, {0: equal(8, unknown="too many keys", difference=MISSING)})
+    assert (refuted.verified, refuted.uncompared) == (False, ())
+
+
 def test_markers_alone_are_something_to_compare() -> None:
     assert proven({0: 10}, {0: equal(0, markers=2)}).verified is True
 
