@@ -222,3 +222,5 @@ def _render_what_came_back(console: Console, result: RestoreResult) -> None:
     for name, setting, reason in result.left_out:
         console.print(f"  left out: {name} does not have the source's {setting}: {reason}", markup=False)
     render_applied(console, result.metadata)
+    for note in result.notes:
+        console.print(f"  note: {note}", markup=False)

@@ -61,7 +61,8 @@ class RestoreResult:
     partitions could not be read (`uncompared`). `findings` has the first difference of each partition. `lacking` is
     what the backup itself does not have of what came back. `groups` is None when none were asked for.
     `incarnations`: of topics that were deleted and made anew, which was taken, and the others. Where no record came
-    back, `problem` says why, and `excluded` what the backup holds all the same, by the options that left it out."""
+    back, `problem` says why, and `excluded` what the backup holds all the same, by the options that left it out.
+    `notes` are sentences on what else a person should know, as of settings that somebody changed meanwhile."""
 
     restore: str
     backup: str
@@ -86,6 +87,7 @@ class RestoreResult:
     incarnations: tuple[KnownIncarnation, ...] = ()
     problem: str = ""
     excluded: tuple[ExcludedRecords, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is told of it
@@ -142,12 +144,12 @@ class _Work:
             restored, receipts = replace(self, prepared=prepared)._write(on_progress)  # noqa: SLF001  # itself
             proof = self._prove(restored, on_proof) if verify else None
             self.held.check()
-            finish_topics(self.admin, settings)
+            notes = finish_topics(self.admin, settings)
         self.held.check()
         applied = apply_metadata(self.admin, prepared.metadata)
         self.held.check()
         groups = _groups(prepared, self.admin, proof)
-        result = replace(_judged(_result(prepared, receipts, proof), prepared), metadata=applied, groups=groups)
+        result = replace(_judged(_result(prepared, receipts, proof), prepared), metadata=applied, groups=groups, notes=notes)
         self.held.check()
         outcome = restore_outcome(restored, records=result.records, size_bytes=result.bytes, proof=proof)
         put_outcome(store, layout, outcome)

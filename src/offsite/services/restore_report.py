@@ -13,8 +13,7 @@ from offsite.services.metadata_restore import MetadataPlan
 from offsite.services.offsets_report import OffsetsReport, offsets_notes, report_offsets
 from offsite.services.planned_restore import PlannedRestore
 from offsite.services.point_report import CutReport, incarnations_of, point_notes, report_cuts
-
-THE_DEFAULT = "(the brokers' default)"
+from offsite.services.restore_topics import THE_DEFAULT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

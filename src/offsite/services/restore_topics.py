@@ -13,10 +13,12 @@ from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.topic_changes import NewTopic
 from offsite.log.range import TopicPartition
 from offsite.model.errors import KafkaNotAuthorized
+from offsite.model.journal import decided
 from offsite.pipeline.target_settings import BATCH_LIMIT
 from offsite.pipeline.target_topic import UNLIMITED, TargetTopic
 from offsite.repository.topic_settings import TopicSettings
 
+THE_DEFAULT = "(the brokers' default)"
 READ, WRITE, ALTER_CONFIGS = {"READ": 3}, {"WRITE": 4}, {"ALTER_CONFIGS": 11}
 """What has to be allowed on a target topic, with the codes of Kafka's AclOperation. Records are read back where an
 acknowledgement was lost."""
@@ -58,31 +60,59 @@ def create_topics(admin: ClusterAdmin, topics: Iterable[TopicSettings]) -> None:
 
     Raises `KafkaNotAuthorized` when records could not be written then: nothing was.
     """
-    decided = list(topics)
+    wanted = list(topics)
     existing = admin.topics()
-    admin.create_topics([new_topic(each) for each in decided if each.create and each.topic not in existing])
-    overrides = {each.topic: dict(each.meanwhile) for each in decided if each.meanwhile and each.topic in existing}
+    admin.create_topics([new_topic(each) for each in wanted if each.create and each.topic not in existing])
+    overrides = {each.topic: dict(each.meanwhile) for each in wanted if each.meanwhile and each.topic in existing}
     if overrides:
         admin.alter_topic_configs(overrides)
-    if problems := rights_problems(admin, decided):
+    if problems := rights_problems(admin, wanted):
         raise KafkaNotAuthorized("; ".join(problems), hint="grant the principal these operations on the topics")
 
 
 def rights_problems(admin: ClusterAdmin, topics: Iterable[TopicSettings]) -> list[str]:
     """What we may not do on topics that exist, and have to."""
-    decided = {each.topic: each for each in topics}
-    denied = admin.not_allowed(decided, READ | WRITE | ALTER_CONFIGS) if decided else {}
+    wanted = {each.topic: each for each in topics}
+    denied = admin.not_allowed(wanted, READ | WRITE | ALTER_CONFIGS) if wanted else {}
     needed = {
-        name: [each for each in missing if decided[name].at_end or each not in ALTER_CONFIGS]
+        name: [each for each in missing if wanted[name].at_end or each not in ALTER_CONFIGS]
         for name, missing in denied.items()
     }
     return [f"we may not {', '.join(missing)} on {name}" for name, missing in needed.items() if missing]
 
 
-def finish_topics(admin: ClusterAdmin, topics: Iterable[TopicSettings]) -> None:
-    """Give the topics the settings that they are to have at the end. May be repeated."""
-    if changes := {each.topic: dict(each.at_end) for each in topics if each.at_end}:
+def finish_topics(admin: ClusterAdmin, topics: Iterable[TopicSettings]) -> tuple[str, ...]:
+    """Give the topics the settings that they are to have at the end, but for those that somebody else has changed since
+    the restore set them: these stay, and are what is returned, a sentence each. May be repeated."""
+    wanted = {each.topic: each for each in topics if each.at_end}
+    own = admin.topic_configs(wanted.keys() & admin.topics().keys()) if wanted else {}
+    kept = {name: _changed_since(wanted[name], configs) for name, configs in own.items()}
+    changes = {
+        name: {setting: value for setting, value in each.at_end if setting not in kept.get(name, {})}
+        for name, each in wanted.items()
+    }
+    if changes := {name: each for name, each in changes.items() if each}:
         admin.alter_topic_configs(changes)
+    return tuple(
+        _left_as_found(name, setting, value, dict(wanted[name].at_end)[setting])
+        for name, found in kept.items()
+        for setting, value in found.items()
+    )
+
+
+def _changed_since(settings: TopicSettings, own: Mapping[str, str]) -> dict[str, str | None]:
+    """What is neither as the restore set it nor as it is to be."""
+    created = dict(settings.configs) if settings.create else {}
+    ours = created | dict(settings.meanwhile)
+    return {name: own.get(name) for name, value in settings.at_end if own.get(name) not in (ours.get(name), value)}
+
+
+def _left_as_found(topic: str, setting: str, value: str | None, otherwise: str | None) -> str:
+    decided("setting_left", why="somebody changed it while the restore wrote", topic=topic, setting=setting)
+    return (
+        f"{topic} keeps {setting}={value or THE_DEFAULT}: somebody changed it while the restore wrote, which would "
+        f"have given it {otherwise or THE_DEFAULT}"
+    )
 
 
 def _target(name: str, partitions: int, records: int, configs: Mapping[str, str], now_ms: int) -> TargetTopic:

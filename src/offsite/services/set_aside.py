@@ -146,17 +146,21 @@ def _remembered(
     backup: Backup, admin: ClusterAdmin, layout: RestoreLayout, record: RestoreRecord
 ) -> Mapping[str, TopicAside]:
     """What existing topics are to get back: the originals that a killed run wrote down, those that stand there now
-    where an earlier run has put them back, else those of the decision. Writes them down before anything is altered."""
+    where an earlier run has put them back, else those of the decision; but what somebody else has changed since is the
+    topic's own. Writes them down before anything is altered."""
     existing = {each.topic: each for each in record.settings if each.meanwhile and not each.create}
     if not existing:
         return {}
     known = get_aside(backup.store, layout)
     asides = {name: _as_decided(each) for name, each in existing.items()}
+    own = admin.topic_configs(existing.keys() & admin.topics().keys())
+    others = _of_others(backup, record)
     if known is not None:
-        own = admin.topic_configs(existing.keys() & admin.topics().keys())
-        others = _of_others(backup, record)
         asides = {name: _as_it_stands(each, own.get(name, {}), others.get(name)) for name, each in existing.items()}
         asides |= {each.topic: each for each in known}
+    asides = {
+        name: _with_changes(each, own[name], others.get(name)) if name in own else each for name, each in asides.items()
+    }
     if tuple(asides.values()) != known:
         put_aside(backup.store, layout, tuple(asides.values()))
     _take_over(backup, record, asides)
@@ -165,6 +169,16 @@ def _remembered(
 
 def _as_decided(settings: TopicSettings) -> TopicAside:
     return TopicAside(topic=settings.topic, meanwhile=settings.meanwhile, originals=settings.at_end)
+
+
+def _with_changes(aside: TopicAside, own: Mapping[str, str], other: TopicAside | None) -> TopicAside:
+    """What is neither as it was nor as this restore or an `other` one sets it, its owner has set since."""
+    sets = [*aside.meanwhile, *(other.meanwhile if other else ())]
+    originals = tuple(
+        (name, value if own.get(name) == value or (name, own.get(name)) in sets else own.get(name))
+        for name, value in aside.originals
+    )
+    return replace(aside, originals=originals)
 
 
 def _of_others(backup: Backup, record: RestoreRecord) -> dict[str, TopicAside]:

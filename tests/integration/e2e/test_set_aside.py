@@ -246,6 +246,46 @@ def test_what_its_owner_set_after_they_were_put_back_is_the_topic_s_own(halves: 
     assert halves.settings(target) == {**OWN, **changed}
 
 
+def test_what_its_owner_set_while_a_killed_run_was_down_is_the_topic_s_own(halves: Halves) -> None:
+    target = halves.target()
+    halves.kill(target)
+    changed = {"retention.ms": str(DAY_MS)}
+    halves.admin.alter_topic_configs({target: changed})
+    assert halves.run(halves.prepare(target)).resumed
+    assert halves.settings(target) == {**OWN, **changed}
+
+
+class AlteringRunner(PassingRunner):
+    """Somebody changes settings of the target before the first record is written."""
+
+    def __init__(self, halves: Halves, target: str, changes: Mapping[str, str | None]) -> None:
+        super().__init__(halves.site.spark)
+        self._alter = partial(halves.admin.alter_topic_configs, {target: changes})
+
+    def run_all(
+        self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
+    ) -> list[Done[ResultT] | Failed]:
+        self._alter()
+        return super().run_all(tasks, function, on_progress=on_progress)
+
+
+def test_what_somebody_sets_while_the_restore_writes_is_left_and_named(halves: Halves) -> None:
+    year = str(365 * DAY_MS)
+    target, made = halves.target(), new_name(halves.topic)
+    result = halves.run(halves.prepare(target), runner=AlteringRunner(halves, target, {"retention.ms": year}))
+    assert halves.settings(target) == {**OWN, "retention.ms": year}
+    (note,) = result.notes
+    assert note.startswith(f"{target} keeps retention.ms={year}: somebody changed it while the restore wrote")
+    assert note.endswith("given it 3600000")
+    result = halves.run(halves.prepare(made), runner=AlteringRunner(halves, made, {"cleanup.policy": None}))
+    source = halves.settings(halves.topic)
+    assert halves.settings(made) == {name: value for name, value in source.items() if name != "cleanup.policy"}
+    (note,) = result.notes
+    assert note.startswith(f"{made} keeps cleanup.policy=(the brokers' default): somebody changed it")
+    assert note.endswith("given it compact,delete")
+    assert halves.run(halves.prepare(new_name(halves.topic))).notes == ()
+
+
 def test_records_that_an_existing_topic_s_retention_took_between_two_runs_are_missed(halves: Halves) -> None:
     own = {"retention.ms": "3600000"}
     target = halves.target(own)
