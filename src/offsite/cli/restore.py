@@ -151,6 +151,7 @@ def _render_plan(console: Console, report: RestorePlanReport) -> None:
         f"{report.cluster_id}, offsets {report.offsets}, {report.isolation}"
         f"{', continues an unfinished run' if report.resumes else ''}"
     )
+    _render_newer(console, report)
     render_incarnations(console, report.incarnations)
     render_cuts(console, report.cuts)
     if report.lacking:
@@ -163,6 +164,15 @@ def _render_plan(console: Console, report: RestorePlanReport) -> None:
         console.print(f"  skipped: {skipped}: {reason}", markup=False)
     for note in report.notes:
         console.print(f"  note: {note}", markup=False)
+
+
+def _render_newer(console: Console, told: RestorePlanReport | RestoreResult) -> None:
+    if told.newer_commit is None:
+        return
+    console.print(
+        f"  the backup has commit {told.newer_commit} by now: commit {told.commit} was the one when this began"
+    )
+    console.print("  to restore that one instead: delete the target topics, and run the same command again")
 
 
 def _held_back(topic: str, setting: str, value: str) -> str:
@@ -206,7 +216,9 @@ def _render_verdict(console: Console, result: RestoreResult) -> None:
 
 
 def _render_what_came_back(console: Console, result: RestoreResult) -> None:
-    console.print(f"restore {result.restore}: {result.records:,} records, {format_size(result.bytes)}")
+    size = format_size(result.bytes)
+    console.print(f"restore {result.restore}: {result.records:,} records, {size}, as of commit {result.commit}")
+    _render_newer(console, result)
     for name, topic in result.topics.items():
         invisible = "stay aborted" if topic.same_offsets else "left out"
         aborted = f", {topic.invisible_records:,} aborted records {invisible}" if topic.invisible_records else ""

@@ -19,6 +19,9 @@ from offsite.repository.restore_layout import RestoreLayout
 from offsite.repository.store import PutResult, Store
 from offsite.repository.topic_settings import TopicSettings, topic_settings_from_json, topic_settings_to_json
 
+_STAMP_CHARS = len("20260101-000000")
+"""A restore's name begins with the second in which it began."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRecord:
@@ -105,6 +108,26 @@ def unfinished_restores(store: Store, backup: BackupLayout) -> Iterator[RestoreR
         layout = RestoreLayout(backup=backup, restore=name)
         if store.head(layout.report_key) is None and (data := store.get(layout.record_key)) is not None:
             yield _record(parse_json_object(data, source=layout.record_key, damaged=DamagedObject))
+
+
+def succeeding(store: Store, backup: BackupLayout, record: RestoreRecord) -> RestoreRecord | None:
+    """A restore of the same request into the same cluster that began after `record`, ended or not: then `record` is
+    given up, and what is there is the later one's. Reads none that began before it."""
+    for name in sorted(_restore_names(store, backup)):
+        if name[:_STAMP_CHARS] < record.restore[:_STAMP_CHARS] or name == record.restore:
+            continue
+        other = find_record(store, RestoreLayout(backup=backup, restore=name))
+        if other is not None and _order(other) > _order(record) and _wanted(other) == _wanted(record):
+            return other
+    return None
+
+
+def _order(record: RestoreRecord) -> tuple[int, str]:
+    return (record.created_at_ms, record.restore)
+
+
+def _wanted(record: RestoreRecord) -> tuple[object, ...]:
+    return (record.cluster_id, record.request)
 
 
 def _restore_names(store: Store, backup: BackupLayout) -> set[str]:

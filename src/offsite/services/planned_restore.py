@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from offsite.kafka.admin import ClusterAdmin
+from offsite.model.errors import OffsiteError
 from offsite.model.group_patterns import GroupPatterns
+from offsite.model.journal import decided, warned
 from offsite.model.time import format_time
 from offsite.pipeline.point_in_time import PointInTime
 from offsite.pipeline.preserve_plan import TRANSACTION_OPEN_MAX_S, TopicOffsets
@@ -14,13 +16,15 @@ from offsite.pipeline.restore_plan import RestorePlan, plan_restore, target_name
 from offsite.pipeline.slow_transaction import slow_transaction
 from offsite.repository.attempt import random_attempt
 from offsite.repository.backup import Backup
+from offsite.repository.process_identity import ProcessIdentity
 from offsite.repository.restore_layout import RestoreLayout
-from offsite.repository.restore_record import RestoreRecord, unfinished_restores
+from offsite.repository.restore_lease import LeaseTerms
+from offsite.repository.restore_record import RestoreRecord, succeeding, unfinished_restores
 from offsite.services.metadata_restore import MetadataPlan, plan_metadata
 from offsite.services.offsets_mode import decide_offsets
 from offsite.services.preflight import checked_settings, circumstances
 from offsite.services.restore_groups import check_groups
-from offsite.services.restore_point import find_point
+from offsite.services.restore_point import commit_meant, find_point
 from offsite.services.restore_request import RestoreRequest, remembered
 from offsite.services.restore_schemas import without_live_schemas
 from offsite.services.restore_topics import read_targets
@@ -39,8 +43,12 @@ class PlannedRestore:
     point: PointInTime
     metadata: MetadataPlan
     offsets: tuple[TopicOffsets, ...]
-    groups: GroupPatterns
+    request: RestoreRequest
     unfinished: tuple[UnfinishedAside, ...] = ()
+
+    @property
+    def groups(self) -> GroupPatterns:
+        return self.request.groups
 
     @property
     def layout(self) -> RestoreLayout:
@@ -48,12 +56,13 @@ class PlannedRestore:
 
 
 def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest) -> PlannedRestore:
-    """Decide everything; changes nothing. Finds an unfinished restore of the same request and plans to continue it.
+    """Decide everything; changes nothing. Finds an unfinished restore of the same request and plans to continue it, to
+    the commit that it began with; where none of its target topics exists any more, plans a new one instead.
 
     Raises `NoSuchRestorePoint`, and what `plan_restore` raises.
     """
     cluster_id = admin.cluster().cluster_id
-    unfinished = _unfinished(backup, request, cluster_id)
+    unfinished = _unfinished(backup, admin, request, cluster_id)
     point = find_point(backup, request, unfinished)
     check_groups(point.state, request.groups)
     names = target_names(point.state, request.selection, request.renames)
@@ -99,19 +108,45 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
         point=point,
         metadata=metadata,
         offsets=offsets,
-        groups=request.groups,
+        request=request,
         unfinished=tuple(others),
     )
 
 
-def _unfinished(backup: Backup, request: RestoreRequest, cluster_id: str) -> RestoreRecord | None:
-    """The newest restore without a report that this very request began."""
+def newer_commit(prepared: PlannedRestore) -> int | None:
+    """The commit that the request means by now, where it is a later one than is restored. None also where nobody can
+    say: a restore does not fail by it."""
+    try:
+        meant = commit_meant(prepared.backup, prepared.request)
+    except OffsiteError as error:
+        warned("newer_commit", why=f"whether there is a newer commit is not known: {error.message}")
+        return None
+    return meant if meant > prepared.record.commit else None
+
+
+def _unfinished(backup: Backup, admin: ClusterAdmin, request: RestoreRequest, cluster_id: str) -> RestoreRecord | None:
+    """The newest restore without a report that this very request began, unless there is nothing to continue: a later
+    one took its place, or all of its target topics are gone and no process has it in hand."""
     found = [
         record
         for record in unfinished_restores(backup.store, backup.layout)
         if (record.cluster_id, record.request) == (cluster_id, remembered(request))
     ]
-    return max(found, key=lambda record: record.created_at_ms, default=None)
+    newest = max(found, key=lambda record: record.created_at_ms, default=None)
+    if newest is None or succeeding(backup.store, backup.layout, newest) is not None:
+        return None
+    return newest if _can_go_on(backup, admin, newest) else None
+
+
+def _can_go_on(backup: Backup, admin: ClusterAdmin, record: RestoreRecord) -> bool:
+    targets = {target for _, target in record.topics}
+    if targets & admin.topics().keys():
+        return True
+    lease = RestoreLayout(backup=backup.layout, restore=record.restore).lease
+    if LeaseTerms(store=backup.store, lease=lease).holder(asking=ProcessIdentity.mine()) is not None:
+        return True
+    decided("begins_anew", why="none of its target topics exists any more", restore=record.restore)
+    return False
 
 
 def _new_record(

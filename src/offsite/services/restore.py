@@ -23,7 +23,7 @@ from offsite.repository.restore_record import RestoreRecord
 from offsite.services.groups import GroupsApplied
 from offsite.services.hole_report import HoleReport, lacking
 from offsite.services.metadata_restore import AppliedMetadata, apply_metadata
-from offsite.services.planned_restore import PlannedRestore
+from offsite.services.planned_restore import PlannedRestore, newer_commit
 from offsite.services.point_report import incarnations_of
 from offsite.services.proof_result import Finding, Proof, Uncompared
 from offsite.services.repartition import refuse_keyless, write_repartitions
@@ -59,9 +59,10 @@ class RestoreResult:
     reason) of those that the target cannot have. `verified`: what was written was read back and is what the backup
     holds; None when it was not read (then `compared_records` is None too), when there was nothing to compare, or when
     partitions could not be read (`uncompared`). `findings` has the first difference of each partition. `lacking` is
-    what the backup itself does not have of what came back. `groups` is None when none were asked for.
-    `incarnations`: of topics that were deleted and made anew, which was taken, and the others. Where no record came
-    back, `problem` says why, and `excluded` what the backup holds all the same, by the options that left it out.
+    what the backup itself does not have of what came back. `groups` is None when none were asked for. `incarnations`:
+    of topics that were deleted and made anew, which was taken, and the others. Where no record came back, `problem`
+    says why, and `excluded` what the backup holds all the same, by the options that left it out. `newer_commit`: that
+    which the request means by now, where it is a later one than `commit`; None: it is not, or that could not be read.
     `notes` are sentences on what else a person should know, as of settings that somebody changed meanwhile."""
 
     restore: str
@@ -88,6 +89,7 @@ class RestoreResult:
     problem: str = ""
     excluded: tuple[ExcludedRecords, ...] = ()
     notes: tuple[str, ...] = ()
+    newer_commit: int | None = None
 
 
 def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is told of it
@@ -149,7 +151,9 @@ class _Work:
         applied = apply_metadata(self.admin, prepared.metadata)
         self.held.check()
         groups = _groups(prepared, self.admin, proof)
-        result = replace(_judged(_result(prepared, receipts, proof), prepared), metadata=applied, groups=groups, notes=notes)
+        result = replace(
+            _judged(_result(prepared, receipts, proof), prepared), metadata=applied, groups=groups, notes=notes
+        )
         self.held.check()
         outcome = restore_outcome(restored, records=result.records, size_bytes=result.bytes, proof=proof)
         put_outcome(store, layout, outcome)
@@ -224,6 +228,7 @@ def _result(prepared: PlannedRestore, receipts: Sequence[AnyReceipt], proof: Pro
         uncompared=() if proof is None else proof.uncompared,
         lacking=holes,
         incarnations=incarnations_of(prepared.point, prepared.plan),
+        newer_commit=newer_commit(prepared),
     )
 
 

@@ -50,6 +50,11 @@ def find_point(backup: Backup, request: RestoreRequest, unfinished: RestoreRecor
     )
 
 
+def commit_meant(backup: Backup, request: RestoreRequest) -> int:
+    """The number of the commit that `request` means now. Raises `NoSuchRestorePoint`."""
+    return _commit(backup, request, backup.state()).seq
+
+
 def _incarnations(  # noqa: PLR0913  # all that says which one is meant
     backup: Backup,
     state: BackupState,

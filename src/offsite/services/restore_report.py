@@ -11,7 +11,7 @@ from offsite.repository.topic_settings import TopicSettings
 from offsite.services.hole_report import HoleReport, lacking
 from offsite.services.metadata_restore import MetadataPlan
 from offsite.services.offsets_report import OffsetsReport, offsets_notes, report_offsets
-from offsite.services.planned_restore import PlannedRestore
+from offsite.services.planned_restore import PlannedRestore, newer_commit
 from offsite.services.point_report import CutReport, incarnations_of, point_notes, report_cuts
 from offsite.services.restore_topics import THE_DEFAULT
 
@@ -46,12 +46,14 @@ class TopicPlanReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestorePlanReport:
-    """`lacking`: what the backup itself does not have of what comes back."""
+    """`newer_commit`: that which the request means by now, where an unfinished run began with an earlier `commit`.
+    `lacking`: what the backup itself does not have of what comes back."""
 
     restore: str
     resumes: bool
     backup: str
     commit: int
+    newer_commit: int | None
     cluster_id: str
     offsets: str
     isolation: str
@@ -77,6 +79,7 @@ def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
         resumes=prepared.resumes,
         backup=plan.backup,
         commit=plan.commit,
+        newer_commit=newer_commit(prepared),
         cluster_id=record.cluster_id,
         offsets=record.offsets,
         isolation=record.isolation,

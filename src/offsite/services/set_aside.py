@@ -22,7 +22,7 @@ from offsite.model.time import format_time
 from offsite.pipeline.target_topic import TargetTopic
 from offsite.repository.backup import Backup
 from offsite.repository.restore_layout import RestoreLayout
-from offsite.repository.restore_record import RestoreRecord, unfinished_restores
+from offsite.repository.restore_record import RestoreRecord, succeeding, unfinished_restores
 from offsite.repository.settings_aside import TopicAside, get_aside, put_aside
 from offsite.repository.store import Store
 from offsite.repository.topic_settings import TopicSettings
@@ -271,10 +271,12 @@ def _tell(error: BaseException, sentences: Sequence[str]) -> None:
 
 def _aside(backup: Backup, record: RestoreRecord) -> UnfinishedAside:
     layout = RestoreLayout(backup=backup.layout, restore=record.restore)
+    made = tuple(_as_decided(each) for each in record.settings if each.create and each.meanwhile)
+    is_given_up = bool(made) and succeeding(backup.store, backup.layout, record) is not None
     return UnfinishedAside(
         record=record,
         existing=get_aside(backup.store, layout) or (),
-        made=tuple(_as_decided(each) for each in record.settings if each.create and each.meanwhile),
+        made=() if is_given_up else made,
     )
 
 
