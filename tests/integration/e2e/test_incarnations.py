@@ -137,7 +137,8 @@ def test_an_export_of_the_older_one_names_it_and_leaves_the_groups_of_the_newer_
 def test_a_restore_goes_on_with_the_topic_it_began_with(anew: Anew) -> None:
     target = new_name(anew.topic)
     first = anew.prepare(target, at=anew.between)
-    put_record(first.backup.store, first.layout, first.record)  # and here the first run is killed
+    put_record(first.backup.store, first.layout, first.record)
+    anew.site.cluster.admin.create_topics([NewTopic(name=target, partitions=1)])  # and here the first run is killed
     again = anew.prepare(target, at=anew.between)
     assert (again.resumes, again.record) == (True, first.record)
     (taken,) = (each for each in again.point.incarnations if each.taken)

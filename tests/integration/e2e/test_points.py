@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from offsite.kafka.topic_changes import NewTopic
 from offsite.log.offset_vector import parse_before
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BadOption, NoSuchRestorePoint
@@ -159,6 +160,7 @@ def test_a_relative_time_is_read_once_and_remembered_for_the_run_that_continues(
     until_ms = first.point.until_ms
     assert until_ms is not None
     put_record(first.backup.store, first.layout, first.record)
+    site.cluster.admin.create_topics([NewTopic(name=target, partitions=1)])
     wait_until(lambda: first.backup.store.now_ms() > first.record.created_at_ms + 200)
     second = prepare_restore(site.backup, site.cluster.admin, request)
     assert second.resumes
