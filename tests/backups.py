@@ -8,7 +8,7 @@ from itertools import count
 from offsite.log.range import LogRange
 from offsite.model.selection import TopicSelection
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, PartitionId, Position, TopicShape
+from offsite.repository.commit import Changes, Commit, PartitionId, Position, TopicShape
 from offsite.repository.repository import Repository
 from offsite.repository.segment import Segment
 from offsite.repository.segment_reader import SegmentReader
@@ -60,6 +60,20 @@ def commit_next(backup: Backup, base: BackupState, *, step: int = STEP) -> Backu
         positions.append(Position(partition_id=partition_id, log_start=0, end=start + step))
     changes = Changes(segments=tuple(segments), positions=tuple(positions), topics=SHAPES)
     return backup.commit(changes, base=base, writer=f"writer-{next(_writers)}")
+
+
+def append_unchecked(backup: Backup, base: BackupState, changes: Changes, *, committed_at_ms: int) -> None:
+    """A commit such as no writer of ours makes: nothing of it is checked."""
+    backup.log.append(
+        Commit(
+            backup=base.backup,
+            seq=base.seq + 1,
+            previous=base.head_hash,
+            writer="w",
+            committed_at_ms=committed_at_ms,
+            changes=changes,
+        )
+    )
 
 
 def content(store: Store, state: BackupState) -> dict[PartitionId, bytes]:

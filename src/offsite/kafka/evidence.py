@@ -18,6 +18,7 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from offsite.kafka.fetch import FetchAnswer
+from offsite.model.cleanup_policy import is_compacted
 
 UNANSWERED_MAX_S = 120.0
 """How long a leader may give nothing that proves anything: as long as a partition may be without leader."""
@@ -60,5 +61,4 @@ def may_lose_its_tail(configs: dict[str, str], *, was_compacted: bool) -> bool:
 
     Topics with remote storage are never compacted (KIP-405), and their slow answers look just alike.
     """
-    is_compacted = "compact" in configs.get("cleanup.policy", "")
-    return (is_compacted or was_compacted) and configs.get("remote.storage.enable") != "true"
+    return (was_compacted or is_compacted(configs)) and configs.get("remote.storage.enable") != "true"

@@ -137,7 +137,7 @@ class PartitionStream:
 
     def _nothing_new(self, connection: Connection, answer: FetchAnswer) -> Iterator[Item]:
         """The leader gave no byte."""
-        if answer.throttle_ms and not answer.held:
+        if said(answer, end=self._range.end) is Said.THROTTLED:
             self._size.shrink()
         tail = self._silence.bear(connection, answer, position=self.position, epoch=self._epoch)
         if tail is not None:

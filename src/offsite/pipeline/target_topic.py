@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from offsite.model.cleanup_policy import is_compacted
 from offsite.model.errors import OffsiteError, TargetMismatch, TargetNotEmpty
 from offsite.model.size import format_size
 from offsite.model.time import format_time
@@ -62,7 +63,7 @@ def target_problems(
             hint=f"distribute the records anew with --repartition {topic.source.topic}={target.partitions}, "
             f"or {_MAKE_ROOM}",
         )
-    if target.compacts and "compact" not in dict(topic.source.configs).get("cleanup.policy", ""):
+    if target.compacts and not is_compacted(dict(topic.source.configs)):
         yield TargetMismatch(f"{target.topic} exists and is compacted, its source was not", hint=_MAKE_ROOM)
     if topic.largest_batch_bytes > target.max_batch_bytes:
         yield batches_too_large(topic, target.max_batch_bytes)

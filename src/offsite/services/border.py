@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.log.batch import BatchHeader
+from offsite.log.last_batch import LastBatch
 from offsite.log.range import TopicPartition
 from offsite.model.errors import Damaged, KafkaUnavailable, OffsiteError, TopicReplaced
 from offsite.pipeline.plan import PartitionBounds, SickPartition
@@ -50,7 +51,7 @@ def _problem(admin: ClusterAdmin, store: Store, segment: Segment) -> OffsiteErro
         stored, held = _last_batch(store, segment), admin.batch_at(partition, segment.last_offset)
     except (KafkaUnavailable, Damaged) as error:
         return error
-    if held is not None and _identity(held) == _identity(stored):
+    if held is not None and LastBatch.of(held) == LastBatch.of(stored):
         return None
     return TopicReplaced(
         f"{partition} does not hold the batch that was backed up last, at offset {stored.base_offset}: the topic was "
@@ -64,8 +65,3 @@ def _last_batch(store: Store, segment: Segment) -> BatchHeader:
     near_end = max(segment.lowest_offset, segment.last_offset - _BATCH_OFFSETS_MAX)
     last = [chunk.batches[-1] for chunk in reader.chunks(start=near_end)]
     return (last or [chunk.batches[-1] for chunk in reader.chunks()])[-1]
-
-
-def _identity(header: BatchHeader) -> tuple[int, int, int]:
-    """Where it lies, and its checksum over times, producer and records."""
-    return header.base_offset, header.last_offset_delta, header.crc

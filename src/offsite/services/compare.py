@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config import KafkaConfig
 from offsite.log.range import TopicPartition
+from offsite.model.cleanup_policy import is_compacted
 from offsite.model.errors import BadOption, NoSuchRestore
 from offsite.model.names import PROTECTED_TOPICS
 from offsite.model.rename import Renames
@@ -176,7 +177,7 @@ def _compacted(admin: ClusterAdmin, shapes: Mapping[str, TopicShape], request: C
         name
         for name, shape in shapes.items()
         for found in (configs.get(name, {}), dict(shape.configs))
-        if "compact" in found.get("cleanup.policy", "")
+        if is_compacted(found)
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from offsite.log.range import TopicPartition
+from offsite.model.cleanup_policy import is_compacted
 from offsite.model.errors import RestoreRefused
 from offsite.model.journal import decided
 from offsite.model.time import format_duration
@@ -109,7 +110,7 @@ def _judge(
     if request.offsets == TRANSLATE or offsets.reason:
         return offsets
     # Only who asks for it gets records that the source did not have.
-    tombstones = request.offsets == PRESERVE and "compact" in dict(topic.source.configs).get("cleanup.policy", "")
+    tombstones = request.offsets == PRESERVE and is_compacted(dict(topic.source.configs))
     every = tuple(_chains(topic, chains, point, request))
     offsets = replace(offsets, partitions=tuple(_partitions(every, target, tombstones=tombstones)))
     reason = obstacle(offsets.partitions, target)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from offsite.model.cleanup_policy import is_compacted
 from offsite.model.time import format_time
 from offsite.pipeline.incarnations import KnownIncarnation
 from offsite.pipeline.point_in_time import PointInTime
@@ -68,7 +69,7 @@ def point_notes(point: PointInTime, plan: RestorePlan) -> Iterator[str]:
 def _compacted(plan: RestorePlan) -> Iterator[str]:
     """Compacted topics lose what a later record replaced, whatever the time says."""
     for topic in plan.topics:
-        if "compact" in dict(topic.source.configs).get("cleanup.policy", ""):
+        if is_compacted(dict(topic.source.configs)):
             yield (
                 f"{topic.source.topic} is compacted: what compaction took of a key before the backup saw it "
                 "is missing, also of the values of then"

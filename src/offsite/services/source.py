@@ -10,14 +10,13 @@ from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.log_bounds import FoundBounds
 from offsite.kafka.metadata import TopicMetadata
 from offsite.log.range import TopicPartition
+from offsite.model.cleanup_policy import is_compacted
 from offsite.model.errors import NoSuchTopic
 from offsite.model.selection import TopicSelection, no_topics
 from offsite.pipeline.plan import PartitionBounds, SickPartition
 from offsite.repository.commit import TopicIncarnation, TopicShape
 from offsite.services.group_history import with_history
 from offsite.services.schemas_topic import with_schemas
-
-POLICY = "cleanup.policy"
 
 
 class MissingTopics(StrEnum):
@@ -92,7 +91,7 @@ def _shapes(
     known: Iterable[TopicShape],
 ) -> tuple[TopicShape, ...]:
     """Compaction is remembered: what it took away before a topic's policy changed does not come back."""
-    compacted = {shape.incarnation for shape in known if shape.was_compacted or _is_compacted(dict(shape.configs))}
+    compacted = {shape.incarnation for shape in known if shape.was_compacted or is_compacted(dict(shape.configs))}
     return tuple(
         TopicShape(
             topic=topic.name,
@@ -101,7 +100,7 @@ def _shapes(
             replication_factor=topic.replication_factor,
             configs=tuple(sorted(configs[topic.name].items())),
             holds_schemas=topic.name == schemas_topic,
-            was_compacted=_is_compacted(configs[topic.name])
+            was_compacted=is_compacted(configs[topic.name])
             or TopicIncarnation(topic=topic.name, topic_id=_topic_id(topic)) in compacted,
         )
         for topic in topics
@@ -125,10 +124,6 @@ def _bounds(admin: ClusterAdmin, found: FoundBounds, shapes: Iterable[TopicShape
         )
         for each, bounds in sorted(found.bounds.items())
     )
-
-
-def _is_compacted(configs: Mapping[str, str]) -> bool:
-    return "compact" in configs.get(POLICY, "")
 
 
 def _topic_id(topic: TopicMetadata) -> str:

@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 from offsite.cli.main import app
 from offsite.cli.verify import _render
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, Commit, Position
+from offsite.repository.commit import Changes, Position
 from offsite.repository.group_snapshot import put_group_snapshot
 from offsite.repository.posix_store import PosixStore, open_folder
 from offsite.services.compare import CompareResult
 from offsite.services.verify import VerifyResult, verify_quick
-from tests.backups import PARTITIONS, new_backup, run_once
+from tests.backups import PARTITIONS, append_unchecked, new_backup, run_once
 
 DAMAGED = 13
 PARTIAL = 3
@@ -45,16 +45,8 @@ def pass_over_offsets(backup: Backup) -> None:
     """As no writer of ours does: it would be refused."""
     base = backup.state()
     moved = Position(partition_id=PARTITIONS[0], log_start=0, end=base.positions[PARTITIONS[0]].end + 7)
-    backup.log.append(
-        Commit(
-            backup="b",
-            seq=base.seq + 1,
-            previous=base.head_hash,
-            writer="w",
-            committed_at_ms=base.committed_at_ms,
-            changes=Changes(positions=(moved,), accounted=True),
-        )
-    )
+    changes = Changes(positions=(moved,), accounted=True)
+    append_unchecked(backup, base, changes, committed_at_ms=base.committed_at_ms)
 
 
 CASES: list[tuple[Callable[[Backup], object], int, str]] = [

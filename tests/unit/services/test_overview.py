@@ -8,11 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from offsite.cli.main import app
-from offsite.repository.commit import Changes, Commit
+from offsite.repository.commit import Changes
 from offsite.repository.posix_store import PosixStore, open_folder
 from offsite.repository.repository import Repository
 from offsite.services.overview import BackupStatus, read_status
-from tests.backups import new_backup, run_once
+from tests.backups import append_unchecked, new_backup, run_once
 
 ATTENTION = 3
 
@@ -25,17 +25,7 @@ def store(tmp_path: Path) -> PosixStore:
 def status_of_commit(store: PosixStore, *, ahead_s: int) -> BackupStatus:
     """With a newest commit that is dated `ahead_s` in the future."""
     backup = new_backup(store)
-    base = run_once(backup)
-    backup.log.append(
-        Commit(
-            backup="b",
-            seq=base.seq + 1,
-            previous=base.head_hash,
-            writer="w",
-            committed_at_ms=store.now_ms() + ahead_s * 1000,
-            changes=Changes(),
-        )
-    )
+    append_unchecked(backup, run_once(backup), Changes(), committed_at_ms=store.now_ms() + ahead_s * 1000)
     (status,) = read_status(Repository.open(store)).backups
     return status
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from offsite.archives.osodevops.manifest import Manifest, ManifestPartition, ManifestTopic
 from offsite.log.range import TopicPartition
 from offsite.log.record import Record
+from offsite.model.cleanup_policy import is_compacted
 
 __all__ = ["fidelity_of", "is_control_like"]
 
@@ -54,7 +55,7 @@ def is_control_like(record: Record) -> bool:
 
 def _breaks(topic: ManifestTopic) -> Iterable[str]:
     """A sentence for each partition whose segments do not follow each other; a compacted topic has the right to."""
-    if "compact" in dict(topic.configs).get("cleanup.policy", ""):
+    if is_compacted(dict(topic.configs)):
         return
     for partition in topic.partitions:
         missing = list(_missing(partition))
