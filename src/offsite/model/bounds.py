@@ -1,0 +1,22 @@
+"""What bytes from outside may claim, and what reading them may cost: one place, the same for the driver and workers.
+
+Whoever wrote a repository, an archive or an answer may be wrong or hostile. A reader checks numbers against Kafka's own
+limits before it computes with them, and expands nothing past what the commit or an index says it holds, or past
+`MAX_EXPANDED_BYTES` where nothing says it.
+"""
+
+from __future__ import annotations
+
+from offsite.model.size import MIB
+
+MAX_OFFSET = (1 << 63) - 1
+"""Offsets, counts, times in ms and sizes are signed 64-bit numbers in Kafka's protocol."""
+
+MAX_PARTITIONS = 1_000_000
+"""Partitions of one topic. Kafka numbers them with 32 bits; controllers make at most 10,000 in one request."""
+
+MAX_EXPANDED_BYTES = 512 * MIB
+"""What one compressed object or block may become where nothing that can be trusted says how large it is."""
+
+MAX_DIGITS = 19
+"""Digits of the largest number in Kafka's protocol; Python refuses to read text of more than 4,300."""
