@@ -6,6 +6,10 @@ broker starts its own with `start_sandbox`.
 
 from __future__ import annotations
 
+import atexit
+import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -17,6 +21,9 @@ import pytest
 from offsite.sandbox import Sandbox, SandboxInfo, Security, Settings, Tls
 from tests.certificates import Certificates, make_certificates
 from tests.shared_spark import end_shared_spark
+
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="offsite-tests-state-")
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 hypothesis.settings.register_profile("offsite", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("offsite")

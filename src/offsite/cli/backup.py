@@ -12,6 +12,7 @@ from offsite.cli.option_group import takes
 from offsite.cli.options import Output, SparkMaster
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note
 from offsite.cli.wiring import connect, open_repository, spark
+from offsite.model.head import Head
 from offsite.model.size import format_size
 from offsite.model.time import format_time
 
@@ -169,6 +170,7 @@ def _render_result(console: Console, result: BackupResult) -> None:
         )
         if failure.hint:
             console.print(f"    hint: {failure.hint}", markup=False)
+    console.print(f"  head {Head(commit=result.commit, hash=result.head_hash).short}")
     console.print(f"next: offsite show {result.backup} | offsite verify --backup {result.backup} --deep")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from offsite.repository.backup import Backup
+    from offsite.repository.json_object import JsonValue
     from offsite.services.cluster import Cluster
     from offsite.services.drill_report import DrillReport
 
@@ -74,7 +75,7 @@ def drill(options: DrillOptions, spark_master: SparkMaster = None, output: Outpu
         by=_who(),
         versions=_versions(),
     )
-    total_bytes = sum(segment.raw_bytes for segment in opened.state().all_segments())
+    total_bytes = sum(segment.raw_bytes for segment in opened.sound_state().all_segments())
     with (
         spark(spark_master, preload="offsite.pipeline.restore_copy") as runner,
         _cluster(options, in_sandbox=in_sandbox) as cluster,
@@ -113,13 +114,14 @@ def _keep(report: DrillReport, backup: Backup, folder: Path | None) -> None:
     """Beside the backup, and where it was asked for."""
     import json
 
+    from offsite.repository.drill_record import put_drill_report
     from offsite.services.drill_page import drill_page
 
-    document, page = json.dumps(plain(report), indent=2) + "\n", drill_page(report)
-    for suffix, text in (("json", document), ("html", page)):
-        backup.store.put_if_absent(backup.layout.drill_key(report.drill, suffix), text.encode())
-        if folder is not None:
-            (folder / f"{report.drill}.{suffix}").write_text(text, encoding="utf-8")
+    document, page = cast("dict[str, JsonValue]", plain(report)), drill_page(report)
+    put_drill_report(backup.store, backup.layout, report.drill, document, page)
+    if folder is not None:
+        (folder / f"{report.drill}.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        (folder / f"{report.drill}.html").write_text(page, encoding="utf-8")
 
 
 def _check_folder(folder: Path | None) -> None:

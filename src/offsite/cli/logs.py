@@ -19,6 +19,7 @@ from typing import Annotated, Any
 
 import typer
 
+from offsite.cli.damage import ending_with_damage
 from offsite.cli.log_file import LogFile
 from offsite.cli.output import note
 from offsite.model.errors import BadOption, OffsiteError, UserError
@@ -65,7 +66,7 @@ def logs(command: str, *, verbose: bool, log_file: Path | None) -> Iterator[None
         handler.setFormatter(_Form())
         _ROOT.addHandler(handler)
     try:
-        with _told(command):
+        with _told(command), ending_with_damage():
             yield
     finally:
         for handler in handlers:

@@ -11,6 +11,8 @@ from offsite.cli.options import Output, Repo
 from offsite.cli.output import OutputFormat, emit
 from offsite.cli.settings_view import render_cluster_settings, render_topic_settings
 from offsite.cli.wiring import open_repository
+from offsite.model.errors import Damaged
+from offsite.model.head import Head
 from offsite.model.size import format_size
 from offsite.model.time import format_duration, format_time
 
@@ -44,10 +46,13 @@ def init(
 
 
 def list_(repo: Repo, output: Output = OutputFormat.TABLE) -> None:
-    """List the backups of the repository."""
+    """List the backups of the repository. Exit code 13 when one of them is damaged."""
     from offsite.services.overview import list_backups
 
-    emit(list_backups(open_repository(repo)), output=output, render=_render_list)
+    found = list_backups(open_repository(repo))
+    emit(found, output=output, render=_render_list)
+    if any(each.problem for each in found.backups):
+        raise typer.Exit(Damaged.exit_code)
 
 
 def show(
@@ -67,13 +72,13 @@ def show(
 
 
 def status(repo: Repo, output: Output = OutputFormat.TABLE) -> None:
-    """Am I safe? One screen; exit code 3 when something needs attention."""
+    """Am I safe? One screen; exit code 3 when something needs attention, 13 when something is damaged or gone."""
     from offsite.services.overview import read_status
 
     report = read_status(open_repository(repo))
     emit(report, output=output, render=_render_status)
     if not report.safe:
-        raise typer.Exit(EXIT_ATTENTION)
+        raise typer.Exit(Damaged.exit_code if any(each.damaged for each in report.backups) else EXIT_ATTENTION)
 
 
 def _render_init(console: Console, report: InitReport) -> None:
@@ -102,6 +107,9 @@ def _render_list(console: Console, result: BackupList) -> None:
             str(each.holes),
         )
     console.print(table)
+    for each in result.backups:
+        if each.problem:
+            console.print(f"{each.backup} is DAMAGED: {each.problem}", markup=False)
 
 
 def _render_detail(console: Console, detail: BackupDetail) -> None:
@@ -161,7 +169,8 @@ def _status_line(backup: BackupStatus) -> str:
     if not backup.restorable_to_ms:
         return f"  !!  {backup.backup}"
     age = "dated in the future" if backup.age_s < 0 else f"{format_duration(backup.age_s)} old"
+    head = Head(commit=backup.head_commit, hash=backup.head_hash)
     return (
         f"  {'ok' if backup.safe else '!!'}  {backup.backup}: restorable from {format_time(backup.restorable_from_ms)} "
-        f"to {format_time(backup.restorable_to_ms)}, {age}"
+        f"to {format_time(backup.restorable_to_ms)}, {age}, head {head.short}"
     )

@@ -16,6 +16,7 @@ from offsite.cli.proof_view import render_lacking, render_open
 from offsite.cli.restore_options import IsolationOption
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.errors import BadOption, Damaged
+from offsite.model.head import Head, parse_head
 from offsite.model.size import format_size
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 
     from offsite.pipeline.runner import Runner
     from offsite.repository.backup import Backup
+    from offsite.repository.repository import Repository
     from offsite.services.compare import CompareRequest, CompareResult
+    from offsite.services.leftovers import Leftovers
     from offsite.services.proof_result import ProvenTopic
     from offsite.services.verify import VerifyResult
 
@@ -48,6 +51,20 @@ Exact = Annotated[
     typer.Option("--exact", help="With --against: what the cluster wrote or deleted since is a difference as well."),
 ]
 
+ExpectHead = Annotated[
+    str | None,
+    typer.Option(
+        "--expect-head",
+        metavar="COMMIT:HASH",
+        help="A head that backup run, status or verify told: it must still be part of the backup.",
+    ),
+]
+AcceptHead = Annotated[
+    bool,
+    typer.Option(
+        "--accept-head", help="Forget which head was seen here before: the commits that are gone will not come back."
+    ),
+]
 ListLeftovers = Annotated[
     bool, typer.Option("--leftovers", help="Also list what runs that never ended left behind. Deletes nothing.")
 ]
@@ -69,21 +86,23 @@ class VerifyOptions:
     exact: Exact = False
     kafka_config: KafkaConfigFile = None
     leftovers: ListLeftovers = False
+    expect_head: ExpectHead = None
+    accept_head: AcceptHead = False
 
 
 @takes(VerifyOptions)
 def verify(options: VerifyOptions, spark_master: SparkMaster = None, output: Output = OutputFormat.TABLE) -> None:
     """Check a backup, and with --against a cluster. Exit code 13 when something is damaged or different.
 
-    What is damaged is named; the rest stays restorable. What is different is named by topic, partition and offset. Exit
-    code 3: nothing is known to be different, but there was nothing to compare, or partitions could not be read.
+    What is damaged is named; the rest stays restorable. A commit that was seen before and is gone counts as damage.
+    What is different is named by topic, partition and offset. Exit code 3: nothing is known to be different, but there
+    was nothing to compare, or partitions could not be read.
     """
-    from offsite.services.leftovers import find_leftovers
-
     repository, request = open_repository(options.repo), _request(options)
-    opened = repository.backup(options.backup)
+    opened, expected = repository.backup(options.backup), _expected_head(options)
     result = _check(opened, request, options, spark_master)
-    result = replace(result, leftovers=find_leftovers(repository, opened, listed=options.leftovers))
+    result = result.and_missing(_missing_heads(repository, opened, expected, accept=options.accept_head))
+    result = replace(result, leftovers=_leftovers(repository, opened, result, listed=options.leftovers))
     emit(result, output=output, render=partial(_render, listed=options.leftovers))
     if result.verdict != "ok":
         raise typer.Exit(EXIT_PARTIAL if result.verdict == "unknown" else Damaged.exit_code)
@@ -108,6 +127,29 @@ def _request(options: VerifyOptions) -> CompareRequest | None:
     )
 
 
+def _expected_head(options: VerifyOptions) -> Head | None:
+    return None if options.expect_head is None else parse_head(options.expect_head)
+
+
+def _missing_heads(repository: Repository, opened: Backup, expected: Head | None, *, accept: bool) -> list[str]:
+    """Why heads that were seen before, by whoever asks or on this machine, are not part of the backup."""
+    from offsite.services.heads import SeenHead, head_of, missing
+
+    state = opened.sound_state()
+    seen = SeenHead(repository=repository, backup=state.backup)
+    if accept:
+        seen.remember(head_of(state))
+    asked = "" if expected is None else missing(opened, state, expected)
+    return list(dict.fromkeys(filter(None, (asked, seen.problem(opened, state)))))
+
+
+def _leftovers(repository: Repository, opened: Backup, result: VerifyResult, *, listed: bool) -> Leftovers | None:
+    """Where commits cannot be read, nobody knows what is left over."""
+    from offsite.services.leftovers import find_leftovers
+
+    return None if result.damaged_commits else find_leftovers(repository, opened, listed=listed)
+
+
 def _check(
     opened: Backup, request: CompareRequest | None, options: VerifyOptions, spark_master: str | None
 ) -> VerifyResult:
@@ -129,7 +171,7 @@ def _deep(opened: Backup, runner: Runner) -> VerifyResult:
     from offsite.cli.progress import progress
     from offsite.services.verify import verify_deep
 
-    total_bytes = sum(segment.raw_bytes for segment in opened.state().all_segments())
+    total_bytes = sum(segment.raw_bytes for segment in opened.sound_state().all_segments())
     with progress("verify", total_bytes=total_bytes) as on_progress:
         return verify_deep(opened, runner, on_progress=on_progress)
 
@@ -152,6 +194,9 @@ def _render(console: Console, result: VerifyResult, *, listed: bool) -> None:
         f"({result.commits} restore points, {result.segments} segments, {result.records:,} records, "
         f"{format_size(result.bytes)})"
     )
+    if result.head_commit:
+        console.print(f"  head {Head(commit=result.head_commit, hash=result.head_hash).short}")
+    _render_history(console, result)
     for damage in result.damaged:
         console.print(
             f"  {damage.topic}/{damage.partition} [{damage.start}, {damage.end}): {damage.problem}\n"
@@ -169,6 +214,16 @@ def _render(console: Console, result: VerifyResult, *, listed: bool) -> None:
         console.print(f"next: offsite verify --backup {result.backup} --deep reads every byte")
 
 
+def _render_history(console: Console, result: VerifyResult) -> None:
+    for gone in result.missing_head:
+        console.print(f"  GONE: {gone}", markup=False)
+    for commit in result.damaged_commits:
+        lost = f"restore points {commit.first_commit} to {commit.last_commit} cannot be used"
+        console.print(f"  DAMAGED commit: {commit.problem}\n    {lost}", markup=False)
+    for each in result.damaged_objects:
+        console.print(f"  DAMAGED object: {each.problem}\n    {each.key}", markup=False)
+
+
 def _headline(result: VerifyResult) -> str:
     """Says `ok` when, and only when, the exit code is 0."""
     if result.verdict == "different":
@@ -181,6 +236,12 @@ def _headline(result: VerifyResult) -> str:
 def _damages(result: VerifyResult) -> Iterator[str]:
     if result.damaged:
         yield f"{len(result.damaged)} of {result.segments} segments are DAMAGED"
+    if lost := sum(each.last_commit - each.first_commit + 1 for each in result.damaged_commits):
+        yield f"{lost} restore point{' is' if lost == 1 else 's are'} LOST"
+    if result.missing_head:
+        yield "commits that were seen before are GONE"
+    if records := len(result.damaged_objects):
+        yield f"{records} object{' is' if records == 1 else 's are'} DAMAGED (no data)"
     if missing := len(result.damaged_snapshots):
         yield f"{missing} snapshot{' is' if missing == 1 else 's are'} DAMAGED"
     if ranges := len(result.unaccounted):

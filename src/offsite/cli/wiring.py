@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from offsite.cli.damage import tell_damage
 from offsite.cli.output import note
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def open_repository(url: str) -> Repository:
     from offsite.repository.open_store import open_store
     from offsite.repository.repository import Repository
 
-    return Repository.open(open_store(url))
+    return Repository.open(open_store(url), on_damage=tell_damage)
 
 
 def connect(bootstrap: str | None, kafka_config: Path | None) -> Cluster:

@@ -41,7 +41,7 @@ class Backup:
 
     def restore_points(self) -> tuple[CommitSummary, ...]:
         """All commits that can be restored to, the oldest first. Raises `DamagedCommit`."""
-        return tuple(self._backup.state().history)
+        return tuple(self._backup.sound_state().history)
 
     def detail(self, *, commit: int | None = None) -> BackupDetail:
         """Topics, partitions with their offsets, holes, as `offsite show` shows them. Raises `NoSuchRestorePoint`."""

@@ -18,5 +18,8 @@ MAX_PARTITIONS = 1_000_000
 MAX_EXPANDED_BYTES = 512 * MIB
 """What one compressed object or block may become where nothing that can be trusted says how large it is."""
 
+MAX_COMMIT_TIME_MS = 253_402_300_799_999
+"""The end of the year 9999: times of stores' clocks, not those of records, which are whatever a producer wrote."""
+
 MAX_DIGITS = 19
 """Digits of the largest number in Kafka's protocol; Python refuses to read text of more than 4,300."""

@@ -283,6 +283,13 @@ class DamagedArchive(Damaged):
     id = "OFF-1306"
 
 
+class CommitsGone(Damaged):
+    """The backup does not hold a commit that was seen before: its store was put back to an older state, or its history
+    was written anew."""
+
+    id = "OFF-1307"
+
+
 # -- Refused -----------------------------------------------------------------------------------------------------------
 
 

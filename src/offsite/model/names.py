@@ -29,6 +29,11 @@ def check_backup_name(name: str) -> str:
 
 def check_topic_name(name: str) -> str:
     """Return `name` if Kafka would accept it as a topic: 1-249 of letters, digits, `.`, `_`, `-`, not `.` or `..`."""
-    if not _TOPIC.fullmatch(name) or name in {".", ".."}:
+    if not is_topic_name(name):
         raise BadName(f"{name!r} is not a Kafka topic name", hint="use letters, digits, '.', '_' and '-'")
     return name
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether Kafka would accept it as a topic."""
+    return _TOPIC.fullmatch(name) is not None and name not in {".", ".."}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -26,11 +27,20 @@ every moment."""
 
 _CHECKERS = 16
 
+OnDamage = Callable[[str], None]
+"""Takes what is wrong with a backup that can be used all the same, in a sentence."""
+
+
+def tell_journal(problem: str) -> None:
+    """Where nobody else wants to know."""
+    warned("damaged", why=problem)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
     store: Store
     descriptor: BackupDescriptor
+    on_damage: OnDamage = tell_journal
 
     @property
     def layout(self) -> BackupLayout:
@@ -44,15 +54,25 @@ class Backup:
     def catalog(self) -> Catalog:
         return Catalog(log=self.log)
 
+    def sound_state(self) -> BackupState:
+        """The newest state, to read from. Where a commit is damaged it is that of the last one before it: `on_damage`
+        is told, and the state says so (`unreadable`). Raises `FormatTooNew`."""
+        state = self.catalog.sound_state()
+        if why := state.unreadable:
+            self.on_damage(f"backup {state.backup} can be used up to commit {state.seq}, not what is behind it: {why}")
+        return state
+
     def state(self) -> BackupState:
-        """The newest state. Raises `DamagedCommit`, `FormatTooNew`."""
+        """The newest state, to go on from. Raises `DamagedCommit`, `FormatTooNew`."""
         return self.catalog.state()
 
     def state_at(self, seq: int, *, head: BackupState | None = None) -> BackupState:
         """Restore point `seq`, with the segments that hold its data now; what it held and none of them holds is a hole
         of it. Raises `NoSuchRestorePoint`, `DamagedCommit`."""
-        head = head or self.state()
+        head = head or self.sound_state()
         if head.history.find(seq) is None:
+            if head.unreadable and seq > head.seq:
+                raise damaged_commit(f"commit {seq} of {self.descriptor.name} cannot be used: {head.unreadable}")
             raise self._no_such(f"commit {seq}", head)
         if seq == head.seq:
             return head
@@ -63,7 +83,7 @@ class Backup:
 
     def state_at_time(self, time_ms: int, *, head: BackupState | None = None) -> BackupState:
         """The newest restore point committed at or before `time_ms` (store's clock). Raises `NoSuchRestorePoint`."""
-        head = head or self.state()
+        head = head or self.sound_state()
         found = head.history.latest_at(time_ms)
         if found is None:
             raise self._no_such(f"commit at or before {format_time(time_ms)}", head)
@@ -84,8 +104,7 @@ class Backup:
                 f"commit {lost} of {self.descriptor.name} is missing, its catalog is there; the log ends at {base.seq}"
             )
         self._check_stored(changes.segments)
-        if self.catalog.is_due(base):
-            self.catalog.write(base)
+        catalog = self.catalog.write(base) if self.catalog.is_due(base) else ""
         now_ms = self.store.now_ms()
         commit = Commit(
             backup=self.descriptor.name,
@@ -94,6 +113,7 @@ class Backup:
             writer=writer,
             committed_at_ms=max(now_ms, base.committed_at_ms),
             changes=_news(changes, base),
+            catalog=catalog,
         )
         for left in unaccounted(commit.changes, base.reached()) if changes.accounted else ():
             raise Bug(f"commit {commit.seq} of {commit.backup} would pass over {left} without saying what is there")

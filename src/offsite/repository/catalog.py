@@ -1,20 +1,24 @@
 """Where a backup's folded state is kept, so that opening it costs one read and a few commits, however long its history.
 
 A catalog is written for every 100th commit, sealed by the hashes of its objects, and found through a small hint.
-Neither is trusted: a catalog counts only when it is whole and the commit it stands for has the hash it names; without
-any the whole log is folded.
+Neither is trusted: a catalog counts only when it is whole, the commit it stands for has the hash it names, and the
+commit after that, whose writer made it, names the hash of its seal. (Commits of earlier versions name none.) Without
+any the whole log is folded. `verify` folds it in any case, and compares.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 
-from offsite.model.errors import Damaged, OffsiteError
+from offsite.model.errors import Damaged, DamagedCommit, OffsiteError
 from offsite.model.journal import warned
 from offsite.repository.catalog_table import damaged_catalog, decode_history, decode_state, encode_history, encode_state
+from offsite.repository.commit import StoredCommit
+from offsite.repository.commit_json import commit_hash
 from offsite.repository.commit_log import CommitLog
-from offsite.repository.json_object import FORMAT, encode_canonical, parse_json_object
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.layout import parse_catalog_key
 from offsite.repository.segment_body import content_hash
 from offsite.repository.state import FIRST_SEQ, BackupState, fold
@@ -32,24 +36,43 @@ class Catalog:
     def state(self, *, upto: int | None = None) -> BackupState:
         """The state after commit `upto`, or after the newest. Raises `DamagedCommit`, `FormatTooNew`."""
         base = self._newest(upto)
-        return fold(base, self.log.read(after=base.seq, upto=upto))
+        return fold(base.state, base.following)
 
-    def write(self, state: BackupState) -> None:
-        """Keep `state`. Where another writer is at the same one, it is left to that one; the next comes soon enough."""
+    def sound_state(self) -> BackupState:
+        """The newest state that can be read: where a commit is damaged, that of the last one before it, which says so
+        (`unreadable`). Raises `FormatTooNew`."""
+        base = self._newest(None)
+        followed = _Followed(base.following, base.state.seq)
+        try:
+            return fold(base.state, followed)
+        except DamagedCommit as error:
+            sound = fold(base.state, self.log.read(after=base.state.seq, upto=followed.seq))
+            return replace(sound, unreadable=error.message)
+
+    def write(self, state: BackupState) -> str:
+        """Keep `state`; the hash of the seal, for the next commit to name. Where another writer left other objects, it
+        is left to that one, and the hash is empty; the next comes soon enough."""
         layout, store = self.log.layout, self.log.store
         history, segments = encode_history(state.history), encode_state(state)
-        for key, data in ((layout.history_key(state.seq), history), (layout.catalog_key(state.seq), segments)):
-            if store.put_if_absent(key, data) is PutResult.OTHER:
-                return
         hashes = {"history": content_hash(history), "segments": content_hash(segments)}
-        store.put_if_absent(layout.seal_key(state.seq), encode_canonical({"format": FORMAT, **hashes}))
-        store.put_overwrite(layout.hint_key, encode_canonical({"format": FORMAT, "seq": state.seq}))
+        seal = encode_object({"format": FORMAT, **hashes})
+        for key, data in (
+            (layout.history_key(state.seq), history),
+            (layout.catalog_key(state.seq), segments),
+            (layout.seal_key(state.seq), seal),
+        ):
+            if store.put_if_absent(key, data) is PutResult.OTHER:
+                return ""
+        store.put_overwrite(layout.hint_key, encode_object({"format": FORMAT, "seq": state.seq}))
+        return commit_hash(seal)
 
     def is_due(self, state: BackupState) -> bool:
         return state.seq >= FIRST_SEQ and state.seq % COMMITS_PER_CATALOG == 0
 
     def read(self, seq: int) -> BackupState:
-        """The catalog of commit `seq`. Raises `DamagedObject` when it is missing, not whole, or not of this log."""
+        """The catalog of commit `seq`. Raises `DamagedObject` when it is missing, not whole, or not of this log.
+
+        Whether the next commit names it is not looked at: see `check_named`."""
         layout = self.log.layout
         seal = parse_json_object(self._get(layout.seal_key(seq)), source=layout.seal_key(seq), damaged=damaged_catalog)
         history = self._get(layout.history_key(seq), content=seal.text("history"))
@@ -61,6 +84,16 @@ class Catalog:
             raise damaged_catalog(f"{layout.catalog_key(seq)} does not belong to this commit log")
         return found
 
+    def check_named(self, seq: int, following: StoredCommit | None) -> None:
+        """Raises `DamagedObject` when the catalog of commit `seq` is not the one that `following`, the next commit,
+        whose writer made it, names. Before that commit is there, nothing says whose it is."""
+        key = self.log.layout.seal_key(seq)
+        if following is None:
+            raise damaged_catalog(f"{key}: commit {seq + 1}, which names it, is not there")
+        named = following.commit.catalog
+        if named is not None and named != commit_hash(self._get(key)):
+            raise damaged_catalog(f"{key} is not the one that commit {seq + 1} names")
+
     def _get(self, key: str, *, content: str | None = None) -> bytes:
         """The object `key`, with the hash `content` where one is known."""
         data = self.log.store.get(key)
@@ -70,28 +103,64 @@ class Catalog:
             raise damaged_catalog(f"{key} does not have its recorded hash")
         return data
 
-    def _newest(self, upto: int | None) -> BackupState:
+    def _newest(self, upto: int | None) -> _Base:
         for seq in self._candidates(upto):
             try:
-                return self.read(seq)
+                return self._base(seq, upto)
             except Damaged as error:
                 warned("catalog_unusable", backup=self.log.layout.backup, commit=seq, why=error.message)
-        return BackupState(backup=self.log.layout.backup)
+        return _Base(state=BackupState(backup=self.log.layout.backup), following=self.log.read(after=0, upto=upto))
+
+    def _base(self, seq: int, upto: int | None) -> _Base:
+        """The first commit after it says whether it is to be used, and is not read twice."""
+        state = self.read(seq)
+        following = self.log.read(after=seq, upto=max(upto, seq + 1) if upto is not None else None)
+        first = next(following, None)
+        self.check_named(seq, first)
+        return _Base(state=state, following=chain([first] if first and seq != upto else [], following))
 
     def _candidates(self, upto: int | None) -> Iterator[int]:
         """Numbers of catalogs that may exist at or below `upto`, best first; lists only when the hint does not help."""
         tried = self._hinted()
         if tried is not None and (upto is None or tried <= upto):
             yield tried
-        listed = self.log.store.list(self.log.layout.catalog_prefix)
-        known = [seq for info in listed if (seq := parse_catalog_key(info.key)) is not None]
-        yield from (seq for seq in reversed(known) if seq != tried and (upto is None or seq <= upto))
+        yield from (seq for seq in reversed(self.sealed()) if seq != tried and (upto is None or seq <= upto))
 
-    def _hinted(self) -> int | None:
+    def sealed(self) -> tuple[int, ...]:
+        """The numbers of all catalogs that have a seal, ascending."""
+        listed = self.log.store.list(self.log.layout.catalog_prefix)
+        return tuple(seq for info in listed if (seq := parse_catalog_key(info.key)) is not None)
+
+    def hinted(self) -> int | None:
+        """The number that the hint names. Raises `DamagedObject`, `FormatTooNew`."""
         key = self.log.layout.hint_key
         data = self.log.store.get(key)
+        return None if data is None else parse_json_object(data, source=key, damaged=damaged_catalog).count("seq")
+
+    def _hinted(self) -> int | None:
         try:
-            return None if data is None else parse_json_object(data, source=key, damaged=damaged_catalog).integer("seq")
+            return self.hinted()
         except OffsiteError as error:
-            warned("hint_unusable", key=key, why=error.message)
+            warned("hint_unusable", key=self.log.layout.hint_key, why=error.message)
             return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Base:
+    """A state to go on from, and the commits after it."""
+
+    state: BackupState
+    following: Iterator[StoredCommit]
+
+
+class _Followed:
+    """Passes commits on; `seq` is the last one whose successor was asked for, so that it was taken for sound."""
+
+    def __init__(self, commits: Iterator[StoredCommit], seq: int) -> None:
+        self._commits = commits
+        self.seq = seq
+
+    def __iter__(self) -> Iterator[StoredCommit]:
+        for each in self._commits:
+            yield each
+            self.seq = each.commit.seq

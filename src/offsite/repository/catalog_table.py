@@ -29,7 +29,8 @@ from offsite.repository.commit_json import (
     topic_to_json,
 )
 from offsite.repository.history import COLUMNS, History
-from offsite.repository.json_object import FORMAT, JsonObject, JsonValue, encode_canonical, parse_json_object
+from offsite.repository.json_form import FORMAT, encode_canonical, parse_part
+from offsite.repository.json_object import JsonObject, JsonValue
 from offsite.repository.parquet_object import read_parquet
 from offsite.repository.segment import Compression, Segment
 from offsite.repository.segment_list import SegmentList
@@ -84,7 +85,7 @@ def decode_state(data: bytes, *, key: str, history: History) -> BackupState:
     table = _from_parquet(data, key)
     if table.schema != _schema():
         raise damaged_catalog(f"{key}: its columns are not those of segments")
-    item = parse_json_object((table.schema.metadata or {}).get(_STATE, b""), source=key, damaged=damaged_catalog)
+    item = parse_part((table.schema.metadata or {}).get(_STATE, b""), source=key, damaged=damaged_catalog)
     return BackupState(
         backup=item.text("backup"),
         seq=item.integer("seq"),

@@ -12,7 +12,8 @@ from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, Qu
 from offsite.model.errors import DamagedObject
 from offsite.repository.attempt import random_attempt
 from offsite.repository.commit import SnapshotRef
-from offsite.repository.json_object import FORMAT, JsonObject, JsonValue, encode_canonical, parse_json_object
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.json_object import JsonObject, JsonValue
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segment_body import content_hash
 from offsite.repository.state import BackupState
@@ -45,7 +46,7 @@ def get_cluster_snapshot(store: Store, ref: SnapshotRef) -> ClusterSettings:
 
 def encode_settings(settings: ClusterSettings) -> bytes:
     """The one byte form of `settings`: a part that could not be read is null."""
-    return encode_canonical(
+    return encode_object(
         {
             "format": FORMAT,
             "acls": _list(settings.acls, _acl_to_json),

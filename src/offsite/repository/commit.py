@@ -1,7 +1,7 @@
 """A commit: one numbered, immutable JSON object; the chain of them is the backup.
 
 A commit names the SHA-256 of the bytes of the one before, so that a removed, swapped or altered one is seen. Its byte
-form is canonical (see `commit_json`), which is how a writer recognises its own work after a lost answer. Pure data.
+form is canonical (see `json_form`), which is how a writer recognises its own work after a lost answer. Pure data.
 """
 
 from __future__ import annotations
@@ -160,7 +160,9 @@ class Changes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """One commit as stored. `committed_at_ms` is the store's clock, never below that of the commit before."""
+    """One commit as stored. `committed_at_ms` is the store's clock, never below that of the commit before. `catalog` is
+    the hash of the seal of the catalog of the commit before, empty where its writer kept none; None in commits of
+    earlier versions, which did not say."""
 
     backup: str
     seq: int
@@ -168,6 +170,7 @@ class Commit:
     writer: str
     committed_at_ms: int
     changes: Changes = field(default_factory=Changes)
+    catalog: str | None = ""
 
     @property
     def records(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from offsite.log.last_batch import LastBatch
+from offsite.model.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.errors import DamagedCommit, OffsiteError
 from offsite.repository.commit import (
     NO_EPOCH,
@@ -19,7 +20,9 @@ from offsite.repository.commit import (
     SnapshotRef,
     TopicShape,
 )
-from offsite.repository.json_object import FORMAT, JsonObject, JsonValue, encode_canonical, parse_json_object
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.json_object import JsonObject, JsonValue
+from offsite.repository.layout import BackupLayout, lies_below
 from offsite.repository.segment import segment_from_json, segment_to_json
 
 _HINT = "run: offsite verify, to see which restore points are left"
@@ -27,7 +30,7 @@ _HINT = "run: offsite verify, to see which restore points are left"
 
 def encode_commit(commit: Commit) -> bytes:
     """The one byte form of `commit`. Empty lists and absent parts are left out."""
-    return encode_canonical(
+    return encode_object(
         {
             "format": FORMAT,
             "backup": commit.backup,
@@ -38,6 +41,7 @@ def encode_commit(commit: Commit) -> bytes:
             "records": commit.records,
             "raw_bytes": commit.raw_bytes,
             "stored_bytes": commit.stored_bytes,
+            **({} if commit.catalog is None else {"catalog": commit.catalog}),
             **_changes_to_json(commit.changes),
         }
     )
@@ -49,12 +53,27 @@ def decode_commit(data: bytes, *, key: str) -> Commit:
     item = parse_json_object(data, source=key, damaged=damaged_commit)
     try:
         commit = _commit_from_json(item)
+        _check_names(commit, key)
     except OffsiteError as error:
         raise damaged_commit(error.message if key in error.message else f"{key}: {error.message}") from error
     written = (item.integer("records"), item.integer("raw_bytes"), item.integer("stored_bytes"))
     if written != (commit.records, commit.raw_bytes, commit.stored_bytes):
         raise damaged_commit(f"{key}: its counts are not the sums of its segments")
     return commit
+
+
+def _check_names(commit: Commit, key: str) -> None:
+    """Whatever a commit names lies in its own backup, at a place of its kind."""
+    layout = BackupLayout(backup=commit.backup)
+    changes = commit.changes
+    named = [
+        *((segment.key, layout.topics_prefix) for segment in changes.segments),
+        *([(changes.groups, layout.groups_prefix)] if changes.groups else []),
+        *([(changes.metadata.key, layout.metadata_prefix)] if changes.metadata else []),
+    ]
+    for name, prefix in named:
+        if not lies_below(name, prefix):
+            raise damaged_commit(f"{key}: it names {name!r}, which is no object of backup {commit.backup}")
 
 
 def commit_hash(data: bytes) -> str:
@@ -80,9 +99,9 @@ def topic_to_json(shape: TopicShape) -> dict[str, JsonValue]:
 
 def topic_from_json(item: JsonObject) -> TopicShape:
     return TopicShape(
-        topic=item.text("topic"),
+        topic=item.topic(),
         topic_id=item.text("topic_id"),
-        partitions=item.integer("partitions"),
+        partitions=item.partition("partitions"),
         replication_factor=item.integer("replication_factor"),
         configs=item.text_map("configs"),
         holds_schemas="holds_schemas" in item.fields and item.flag("holds_schemas"),
@@ -104,8 +123,8 @@ def position_from_json(item: JsonObject) -> Position:
     epoch = item.optional_integer("leader_epoch")
     return Position(
         partition_id=_partition_from_json(item),
-        log_start=item.integer("log_start"),
-        end=item.integer("end"),
+        log_start=item.count("log_start"),
+        end=item.count("end"),
         leader_epoch=NO_EPOCH if epoch is None else epoch,
         last_batch=_batch_from_json(item.optional_child("last_batch")),
     )
@@ -124,10 +143,11 @@ def hole_to_json(hole: RecordedHole) -> dict[str, JsonValue]:
 
 
 def hole_from_json(item: JsonObject) -> RecordedHole:
+    start, end = _span(item)
     return RecordedHole(
         partition_id=_partition_from_json(item),
-        start=item.integer("start"),
-        end=item.integer("end"),
+        start=start,
+        end=end,
         reason=item.text("reason"),
     )
 
@@ -151,13 +171,21 @@ def _gap_to_json(gap: ProvenGap) -> dict[str, JsonValue]:
 
 
 def _gap_from_json(item: JsonObject) -> ProvenGap:
+    start, end = _span(item)
     return ProvenGap(
         partition_id=_partition_from_json(item),
-        start=item.integer("start"),
-        end=item.integer("end"),
+        start=start,
+        end=end,
         evidence=item.text("evidence"),
         seen_at=item.integer("seen_at"),
     )
+
+
+def _span(item: JsonObject) -> tuple[int, int]:
+    start, end = item.count("start"), item.count("end")
+    if start >= end:
+        raise item.wrong("end", "an offset behind its start")
+    return start, end
 
 
 def ref_to_json(ref: SnapshotRef | None) -> dict[str, JsonValue] | None:
@@ -181,7 +209,7 @@ def checkpoint_from_json(item: JsonObject) -> Checkpoint:
     return Checkpoint(
         id=item.integer("id"),
         taken_at_ms=item.integer("taken_at_ms"),
-        ends=tuple((_partition_from_json(end), end.integer("end")) for end in item.children("ends")),
+        ends=tuple((_partition_from_json(end), end.count("end")) for end in item.children("ends")),
         classes=item.text_map("classes"),
     )
 
@@ -191,7 +219,7 @@ def _partition_to_json(partition_id: PartitionId) -> dict[str, JsonValue]:
 
 
 def _partition_from_json(item: JsonObject) -> PartitionId:
-    return PartitionId(topic=item.text("topic"), topic_id=item.text("topic_id"), partition=item.integer("partition"))
+    return PartitionId(topic=item.topic(), topic_id=item.text("topic_id"), partition=item.partition())
 
 
 def _changes_to_json(changes: Changes) -> dict[str, JsonValue]:
@@ -215,12 +243,19 @@ def _changes_to_json(changes: Changes) -> dict[str, JsonValue]:
 def _commit_from_json(item: JsonObject) -> Commit:
     return Commit(
         backup=item.text("backup"),
-        seq=item.integer("seq"),
+        seq=item.count("seq"),
         previous=item.text("previous"),
         writer=item.text("writer"),
-        committed_at_ms=item.integer("committed_at_ms"),
+        committed_at_ms=_commit_time(item),
         changes=_changes_from_json(item),
+        catalog=item.optional_text("catalog"),
     )
+
+
+def _commit_time(item: JsonObject) -> int:
+    if (time_ms := item.count("committed_at_ms")) > MAX_COMMIT_TIME_MS:
+        raise item.wrong("committed_at_ms", "a time that clocks can show")
+    return time_ms
 
 
 def _changes_from_json(item: JsonObject) -> Changes:
@@ -234,7 +269,7 @@ def _changes_from_json(item: JsonObject) -> Changes:
         accounted="accounted" in item.fields and item.flag("accounted"),
         positions=tuple(position_from_json(position) for position in item.children("positions")),
         topics=tuple(topic_from_json(shape) for shape in item.children("topics")),
-        forgotten=tuple((span.integer("start"), span.integer("end")) for span in item.children("forgotten")),
+        forgotten=tuple((span.count("start"), span.count("end")) for span in item.children("forgotten")),
         groups=item.optional_text("groups"),
         metadata=ref_from_json(item.optional_child("metadata")),
         checkpoint=None if checkpoint is None else checkpoint_from_json(checkpoint),

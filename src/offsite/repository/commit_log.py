@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from offsite.model.check import check
-from offsite.model.errors import CommitLost
+from offsite.model.errors import CommitLost, DamagedCommit
 from offsite.repository.commit import Commit, StoredCommit
 from offsite.repository.commit_json import commit_hash, damaged_commit, decode_commit, encode_commit
 from offsite.repository.layout import BackupLayout, parse_commit_key
@@ -20,6 +20,12 @@ from offsite.repository.store import ObjectInfo, PutResult, Store
 _READERS = 16
 _WINDOW = 4 * _READERS
 """Commits read ahead: hides the latency of an object store and bounds the memory."""
+
+_MISSING_MAX = 1000
+"""How many missing commits before one that is there are told of: a stranger's may have any number."""
+
+_Numbered = tuple[int, str | DamagedCommit]
+"""A number, and the key of its commit or why there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,31 +60,52 @@ class CommitLog:
         return None if data is None else self._decoded(key, data)
 
     def read(self, *, after: int, upto: int | None = None) -> Iterator[StoredCommit]:
-        """The commits `after` < number <= `upto` in order. Raises `DamagedCommit` for a missing or unreadable one.
+        """The commits `after` < number <= `upto` in order. Raises `DamagedCommit` at a missing or unreadable one, after
+        those before it.
 
         Neither their chain nor their content is judged here: `state.fold` does that.
         """
+        for _, each in self.try_read(after=after, upto=upto):
+            if isinstance(each, DamagedCommit):
+                raise each
+            yield each
+
+    def try_read(self, *, after: int, upto: int | None = None) -> Iterator[tuple[int, StoredCommit | DamagedCommit]]:
+        """The same with their numbers, and with an error in the place of each one that is missing or unreadable. Raises
+        `FormatTooNew`."""
         listed = self.store.list(self.layout.commits_prefix, start_after=self.layout.commit_key(after))
-        keys = self._dense(listed, after, upto)
-        while window := list(islice(keys, _WINDOW)):
+        known = self._numbered(listed, after, upto)
+        while window := list(islice(known, _WINDOW)):
             yield from self._read_at_once(window)
 
-    def _read_at_once(self, keys: Sequence[str]) -> list[StoredCommit]:
+    def _read_at_once(self, known: Sequence[_Numbered]) -> list[tuple[int, StoredCommit | DamagedCommit]]:
         """Never yields while threads run: a generator dropped there may hang the process when it is collected."""
         with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="commits") as pool:
-            return list(pool.map(self._existing, keys))
+            return list(pool.map(self._tried, known))
 
-    def _dense(self, listed: Iterator[ObjectInfo], after: int, upto: int | None) -> Iterator[str]:
+    def _numbered(self, listed: Iterator[ObjectInfo], after: int, upto: int | None) -> Iterator[_Numbered]:
+        """The keys of commits, errors for those between them that are not there, and at last for what is no commit."""
         expected = after + 1
+        foreign = None
         for info in listed:
-            if upto is not None and expected > upto:
+            if (seq := parse_commit_key(info.key)) is None:
+                foreign = info.key
+                continue
+            for missing in range(expected, min(seq, (upto or seq) + 1, expected + _MISSING_MAX)):
+                yield missing, damaged_commit(f"{self.layout.commit_key(missing)} is missing, {info.key} is there")
+            if upto is not None and seq > upto:
                 return
-            if parse_commit_key(info.key) is None:
-                raise damaged_commit(f"{info.key} does not belong into a commit log")
-            if info.key != self.layout.commit_key(expected):
-                raise damaged_commit(f"{self.layout.commit_key(expected)} is missing, {info.key} is there")
-            yield info.key
-            expected += 1
+            yield seq, info.key
+            expected = seq + 1
+        if foreign is not None:
+            yield expected, damaged_commit(f"{foreign} does not belong into a commit log")
+
+    def _tried(self, known: _Numbered) -> tuple[int, StoredCommit | DamagedCommit]:
+        seq, key = known
+        try:
+            return seq, key if isinstance(key, DamagedCommit) else self._existing(key)
+        except DamagedCommit as error:
+            return seq, error
 
     def _existing(self, key: str) -> StoredCommit:
         data = self.store.get(key)

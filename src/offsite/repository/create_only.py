@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from offsite.model.errors import OverwritingStore
 from offsite.repository.attempt import random_attempt
+from offsite.repository.json_form import FORMAT, encode_object
 from offsite.repository.layout import PROBE_KEY
 from offsite.repository.store import PutResult, Store
 
@@ -15,11 +16,11 @@ from offsite.repository.store import PutResult, Store
 def check_create_only(store: Store) -> None:
     """Put `probes/create-only` with new content: refused, if it is there from an earlier check; else once more.
 
-    The object stays, 16 bytes, so that later checks need one put and nothing has to be deleted. Two writers at once do
-    not disturb each other. Raises `OverwritingStore`, and what the store raises.
+    The object stays, a word with its digest, so that later checks need one put and nothing has to be deleted. Two
+    writers at once do not disturb each other. Raises `OverwritingStore`, and what the store raises.
     """
     for _ in range(2):
-        content = f"{random_attempt()}{random_attempt()}".encode()
+        content = encode_object({"format": FORMAT, "word": random_attempt() + random_attempt()})
         if store.put_if_absent(PROBE_KEY, content) is PutResult.OTHER:
             return
     raise OverwritingStore(

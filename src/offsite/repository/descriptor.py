@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from offsite.model.errors import DamagedObject
 from offsite.model.selection import TopicSelection
-from offsite.repository.json_object import FORMAT, JsonValue, encode_canonical, parse_json_object
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.json_object import JsonValue
 
 IMPORTED_FROM = "import.from"
 """The option of an imported backup that names its archive."""
@@ -42,7 +43,7 @@ class BackupDescriptor:
 
 
 def encode_repository(descriptor: RepositoryDescriptor) -> bytes:
-    return encode_canonical(
+    return encode_object(
         {
             "format": FORMAT,
             "repository_id": descriptor.repository_id,
@@ -65,7 +66,7 @@ def decode_repository(data: bytes, *, key: str) -> RepositoryDescriptor:
 def encode_backup(descriptor: BackupDescriptor) -> bytes:
     """Without `fidelity` where there is none: as before that field was."""
     fidelity: dict[str, JsonValue] = {"fidelity": list(descriptor.fidelity)} if descriptor.fidelity else {}
-    return encode_canonical(
+    return encode_object(
         {
             **fidelity,
             "format": FORMAT,

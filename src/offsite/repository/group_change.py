@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from offsite.log.group_offsets import GroupOffsets, GroupTable
 from offsite.model.errors import DamagedObject
 from offsite.repository.group_snapshot import decode_groups, encode_groups
-from offsite.repository.json_object import FORMAT, JsonValue, encode_canonical, parse_json_object
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.json_object import JsonValue
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segment_body import content_hash
 from offsite.repository.store import Store
@@ -69,7 +70,7 @@ def put_group_change(store: Store, backup: BackupLayout, change: GroupChange, be
         "created_at_ms": change.created_at_ms,
         "before_hash": content_hash(stored),
     }
-    store.put_if_absent(layout.record_key, encode_canonical(fields))
+    store.put_if_absent(layout.record_key, encode_object(fields))
 
 
 def get_before(store: Store, backup: BackupLayout, change: GroupChange) -> dict[str, GroupOffsets]:
@@ -83,7 +84,7 @@ def get_before(store: Store, backup: BackupLayout, change: GroupChange) -> dict[
 
 def put_undone(store: Store, backup: BackupLayout, change: GroupChange) -> None:
     key = GroupChangeLayout(backup=backup, change=change.change).undone_key
-    store.put_if_absent(key, encode_canonical({"format": FORMAT, "change": change.change}))
+    store.put_if_absent(key, encode_object({"format": FORMAT, "change": change.change}))
 
 
 def open_changes(store: Store, backup: BackupLayout) -> Iterator[GroupChange]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from offsite.log.group_offsets import GroupOffsets, GroupTable, TopicOffsets
 from offsite.model.errors import DamagedObject
-from offsite.repository.json_object import FORMAT, encode_canonical, parse_json_object
+from offsite.repository.json_form import FORMAT, encode_canonical, parse_part
 from offsite.repository.layout import BackupLayout
 from offsite.repository.parquet_object import read_parquet
 from offsite.repository.segment_body import HASH_NAME, content_hash
@@ -68,7 +68,7 @@ def decode_groups(data: bytes, *, key: str) -> dict[str, GroupOffsets]:
     try:
         stored = read_parquet(data)
         about = (stored.schema.metadata or {}).get(_ABOUT, b"")
-        parse_json_object(about, source=key, damaged=_damaged)
+        parse_part(about, source=key, damaged=_damaged)
         return _groups(stored.select(list(_COLUMNS)).unify_dictionaries())
     except (pa.ArrowException, OSError, KeyError, AttributeError) as error:
         raise _damaged(f"{key}: {error}") from error

@@ -89,8 +89,8 @@ class HistoryBuilder:
             _forget(self._columns, start, end)
 
     def built(self) -> History:
-        """The history; the builder is not to be used again."""
-        return History(self._columns)
+        """The history so far."""
+        return History([array("q", column) for column in self._columns])
 
 
 def _summary(commit: Commit) -> tuple[int, ...]:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
-from offsite.model.errors import FormatTooNew, OffsiteError
+from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS
+from offsite.model.errors import OffsiteError
+from offsite.model.names import is_topic_name
 
 JsonValue: TypeAlias = "bool | int | float | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
 
-FORMAT = 1
-"""The major format version of every JSON object of a repository. Added keys do not change it: readers ignore them."""
-
-
-def encode_canonical(value: Mapping[str, JsonValue]) -> bytes:
-    """The one byte form of `value`: keys sorted, no spaces, ASCII, a newline at the end."""
-    return (json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False) + "\n").encode("ascii")
+_MAX_NUMBER = sys.float_info.max
+"""JSON has no infinity, and Python reads one out of 1e999."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +27,7 @@ class JsonObject:
 
     def text(self, name: str) -> str:
         value = self.fields.get(name)
-        if not isinstance(value, str):
+        if not isinstance(value, str) or not (value.isascii() or _is_utf8(value)):
             raise self.wrong(name, "text")
         return value
 
@@ -39,8 +36,26 @@ class JsonObject:
 
     def integer(self, name: str) -> int:
         value = self.fields.get(name)
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise self.wrong(name, "an integer")
+        if not _is_integer(value):
+            raise self.wrong(name, "an integer of 64 bits")
+        return value
+
+    def count(self, name: str) -> int:
+        """An offset, a number of things, or a size: not below 0."""
+        if (value := self.integer(name)) < 0:
+            raise self.wrong(name, "a number from 0 on")
+        return value
+
+    def partition(self, name: str = "partition") -> int:
+        """The number of a partition."""
+        if not 0 <= (value := self.integer(name)) < MAX_PARTITIONS:
+            raise self.wrong(name, f"a partition (0 to {MAX_PARTITIONS - 1})")
+        return value
+
+    def topic(self, name: str = "topic") -> str:
+        """A name that Kafka accepts as that of a topic."""
+        if not is_topic_name(value := self.text(name)):
+            raise self.wrong(name, "the name of a Kafka topic")
         return value
 
     def optional_integer(self, name: str) -> int | None:
@@ -48,7 +63,7 @@ class JsonObject:
 
     def number(self, name: str) -> float:
         value = self.fields.get(name)
-        if not isinstance(value, int | float) or isinstance(value, bool):
+        if not isinstance(value, int | float) or isinstance(value, bool) or abs(value) > _MAX_NUMBER:
             raise self.wrong(name, "a number")
         return float(value)
 
@@ -59,7 +74,7 @@ class JsonObject:
         return value
 
     def integers(self, name: str) -> tuple[int, ...]:
-        values = tuple(v for v in self._sequence(name) if isinstance(v, int) and not isinstance(v, bool))
+        values = tuple(value for value in self._sequence(name) if _is_integer(value))
         if len(values) != len(self._sequence(name)):
             raise self.wrong(name, "a list of integers")
         return values
@@ -72,7 +87,7 @@ class JsonObject:
         return rows
 
     def texts(self, name: str) -> tuple[str, ...]:
-        values = tuple(v for v in self._sequence(name) if isinstance(v, str))
+        values = tuple(v for v in self._sequence(name) if isinstance(v, str) and _is_utf8(v))
         if len(values) != len(self._sequence(name)):
             raise self.wrong(name, "a list of texts")
         return values
@@ -107,21 +122,18 @@ class JsonObject:
         return JsonObject(source=self.source, fields=value, damaged=self.damaged)
 
 
+def _is_integer(value: object) -> TypeGuard[int]:
+    return type(value) is int and -MAX_OFFSET - 1 <= value <= MAX_OFFSET
+
+
 def _is_row(row: Sequence[JsonValue], width: int) -> bool:
-    return len(row) == width and all(type(value) is int for value in row)
+    return len(row) == width and all(map(_is_integer, row))
 
 
-def parse_json_object(data: bytes, *, source: str, damaged: Callable[[str], OffsiteError]) -> JsonObject:
-    """Read one versioned JSON object. Raises what `damaged` makes, or `FormatTooNew`."""
+def _is_utf8(text: str) -> bool:
+    """JSON can spell halves of surrogate pairs, which are no characters and can be written nowhere."""
     try:
-        fields = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise damaged(f"{source}: not JSON: {error}") from error
-    if not isinstance(fields, dict):
-        raise damaged(f"{source}: not a JSON object")
-    parsed = JsonObject(source=source, fields=fields, damaged=damaged)
-    if (written := parsed.integer("format")) > FORMAT:
-        raise FormatTooNew(
-            f"{source} has format {written}; this offsite reads up to {FORMAT}", hint="upgrade offsite and try again"
-        )
-    return parsed
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -34,6 +34,7 @@ PROBE_KEY = "probes/create-only"
 BACKUPS_PREFIX = "backups/"
 
 _MAX_TOPIC_IN_FILE_NAME = 180
+_PART = re.compile(r"[A-Za-z0-9._+=-]+")
 _ATTEMPT = re.compile(r"[0-9a-f]{8}")
 _SEGMENT = re.compile(
     r"backups/(?P<backup>[^/]+)/topics/(?P<topic>[^/]+)/partition=(?P<partition>\d+)/"
@@ -131,6 +132,11 @@ class BackupLayout:
     def group_change_prefix(self, change: str) -> str:
         return f"{self.group_changes_prefix}{check_backup_name(change)}/"
 
+    @property
+    def record_prefixes(self) -> tuple[str, ...]:
+        """Where restores, drills and changes to groups keep their records."""
+        return (f"{self.prefix}restores/", f"{self.prefix}drills/", self.group_changes_prefix)
+
     def segment_key(self, *, topic: str, partition: int, start: int, attempt: str, compressed: bool) -> str:
         check_topic_name(topic)
         check(partition >= 0, f"partition {partition}")
@@ -157,6 +163,12 @@ def parse_segment_key(key: str) -> SegmentName | None:
         attempt=match["attempt"],
         suffix=match["suffix"],
     )
+
+
+def lies_below(key: str, prefix: str) -> bool:
+    """Whether `key`, which somebody else wrote, is that of an object below `prefix`, and of nothing outside it."""
+    parts = key.removeprefix(prefix).split("/")
+    return key.startswith(prefix) and all(_PART.fullmatch(part) and part not in {".", ".."} for part in parts)
 
 
 def parse_commit_key(key: str) -> int | None:

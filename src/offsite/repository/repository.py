@@ -17,7 +17,7 @@ from offsite.model.names import check_backup_name
 from offsite.model.selection import TopicSelection
 from offsite.model.version import __version__
 from offsite.repository.attempt import random_repository_id
-from offsite.repository.backup import Backup
+from offsite.repository.backup import Backup, OnDamage, tell_journal
 from offsite.repository.create_only import check_create_only
 from offsite.repository.descriptor import (
     BackupDescriptor,
@@ -33,8 +33,11 @@ from offsite.repository.store import PutResult, Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
+    """`on_damage` is told what is wrong with a backup that can be used all the same."""
+
     store: Store
     descriptor: RepositoryDescriptor
+    on_damage: OnDamage = tell_journal
 
     @classmethod
     def init(cls, store: Store, *, repository_id: str | None = None) -> Repository:
@@ -52,14 +55,14 @@ class Repository:
         return cls(store=store, descriptor=descriptor)
 
     @classmethod
-    def open(cls, store: Store) -> Repository:
+    def open(cls, store: Store, *, on_damage: OnDamage = tell_journal) -> Repository:
         """Raises `RepositoryNotFound`, `FormatTooNew`, `DamagedObject`."""
         data = store.get(ROOT_KEY)
         if data is None:
             raise RepositoryNotFound(
                 f"there is no repository at {store.url}", hint=f"make one: offsite init {store.url}"
             )
-        return cls(store=store, descriptor=decode_repository(data, key=ROOT_KEY))
+        return cls(store=store, descriptor=decode_repository(data, key=ROOT_KEY), on_damage=on_damage)
 
     def backups(self) -> tuple[str, ...]:
         """The names of its backups, sorted; also of one that lost its `backup.json`, which `backup` refuses to open."""
@@ -93,7 +96,7 @@ class Repository:
         self._check_store()
         key = BackupLayout(backup=name).descriptor_key
         if self.store.put_if_absent(key, encode_backup(descriptor)) is not PutResult.OTHER:
-            return Backup(store=self.store, descriptor=descriptor)
+            return Backup(store=self.store, descriptor=descriptor, on_damage=self.on_damage)
         return self._same_or_refused(descriptor)
 
     def backup(self, name: str) -> Backup:
@@ -109,7 +112,14 @@ class Repository:
         if data is None:
             known = ", ".join(self.backups()) or "none"
             raise BackupNotFound(f"no backup {name!r} in {self.store.url} (there: {known})", hint="see: offsite list")
-        return Backup(store=self.store, descriptor=decode_backup(data, key=key))
+        return Backup(store=self.store, descriptor=self._descriptor(name, data), on_damage=self.on_damage)
+
+    def _descriptor(self, name: str, data: bytes) -> BackupDescriptor:
+        key = BackupLayout(backup=name).descriptor_key
+        found = decode_backup(data, key=key)
+        if found.name != name:
+            raise DamagedObject(f"{key} is the description of a backup {found.name!r}")
+        return found
 
     def _is_there(self, layout: BackupLayout) -> bool:
         if self.store.head(layout.descriptor_key) is not None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from offsite.log.range import TopicPartition
 from offsite.model.errors import DamagedObject, WriterFenced
 from offsite.repository.attempt import random_attempt
-from offsite.repository.json_object import FORMAT, encode_canonical, parse_json_object
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.restore_layout import RestoreLayout
 from offsite.repository.store import PutResult, Store
 
@@ -52,7 +52,7 @@ class PartitionFence:
 
     def _create(self, number: int, by: str) -> bool:
         """The random word tells our own lost answer from another's object."""
-        data = encode_canonical({"format": FORMAT, "by": by, "word": random_attempt()})
+        data = encode_object({"format": FORMAT, "by": by, "word": random_attempt()})
         return self.store.put_if_absent(self.layout.attempt_key(self.target, number), data) is not PutResult.OTHER
 
 
@@ -61,7 +61,7 @@ def restore_producer_id(store: Store, layout: RestoreLayout, new: Callable[[], i
     key = layout.producer_key
     data = store.get(key)
     if data is None:
-        store.put_if_absent(key, encode_canonical({"format": FORMAT, "producer_id": new()}))
+        store.put_if_absent(key, encode_object({"format": FORMAT, "producer_id": new()}))
         data = store.get(key)  # another may have been quicker
     if data is None:
         raise DamagedObject(f"{key} was written and is not there", hint="run the same command again")

@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from offsite.model.errors import DamagedObject, RestoreRunning, RestoreTakenOver
 from offsite.model.journal import decided, warned
 from offsite.model.time import format_time
-from offsite.repository.json_object import FORMAT, JsonObject, JsonValue, encode_canonical, parse_json_object
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.json_object import JsonObject, JsonValue
 from offsite.repository.process_identity import ProcessIdentity
 from offsite.repository.restore_layout import LeaseLayout
 from offsite.repository.store import PutResult, Store
 
 TTL_S = 30.0
 BEAT_S = 5.0
+BEATS = (encode_object({"format": FORMAT}), b"{}\n")
+"""What a sign of life is: as it is written, and as earlier versions wrote it. Only its time is read."""
 _HINT = "wait for its end; if it hangs, restore run --take-over goes on in its place and shuts it out"
 
 
@@ -50,14 +53,14 @@ class LeaseTerms:
                 warned("take-over", why="asked for", lease=self.lease.what, holder=newest.holder.text)
             term = 1 if newest is None else newest.term + 1
             claim = LeaseClaim(term=term, holder=holder, word=word, since_ms=self.store.now_ms())
-            data = encode_canonical({"format": FORMAT, **_fields(claim)})
+            data = encode_object({"format": FORMAT, **_fields(claim)})
             if self.store.put_if_absent(self.lease.key(term, "claim"), data) is not PutResult.OTHER:
                 return claim
 
     def beat(self, claim: LeaseClaim) -> None:
         """Say that the holder lives. Raises `RestoreTakenOver`."""
         self.check(claim)
-        self.store.put_overwrite(self.lease.key(claim.term, "beat"), b"{}\n")
+        self.store.put_overwrite(self.lease.key(claim.term, "beat"), BEATS[0])
 
     def check(self, claim: LeaseClaim) -> None:
         """Raises `RestoreTakenOver` when a later term has begun."""
@@ -72,7 +75,7 @@ class LeaseTerms:
 
     def end(self, claim: LeaseClaim) -> None:
         """The holder has stopped, well or not: whoever comes next need not wait."""
-        self.store.put_if_absent(self.lease.key(claim.term, "end"), encode_canonical({"format": FORMAT}))
+        self.store.put_if_absent(self.lease.key(claim.term, "end"), encode_object({"format": FORMAT}))
 
     def holder(self, *, asking: ProcessIdentity) -> LeaseClaim | None:
         """Whoever has the restore in hand now, if anybody."""

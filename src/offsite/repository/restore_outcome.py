@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from offsite.log.range import TopicPartition
 from offsite.model.errors import DamagedObject
 from offsite.repository.commit import PartitionId
-from offsite.repository.json_object import FORMAT, JsonObject, JsonValue, encode_canonical, parse_json_object
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.json_object import JsonObject, JsonValue
 from offsite.repository.restore_layout import RestoreLayout
 from offsite.repository.store import Store
 
@@ -62,7 +63,7 @@ def put_outcome(store: Store, layout: RestoreLayout, outcome: RestoreOutcome) ->
         "partitions": [_fields(each) for each in outcome.partitions],
         "repartitioned": [_topic_fields(each) for each in outcome.repartitioned],
     }
-    store.put_if_absent(layout.report_key, encode_canonical(fields))
+    store.put_if_absent(layout.report_key, encode_object(fields))
 
 
 def get_outcome(store: Store, layout: RestoreLayout) -> RestoreOutcome | None:

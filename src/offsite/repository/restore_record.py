@@ -13,7 +13,8 @@ from itertools import count
 
 from offsite.log.range import TopicPartition
 from offsite.model.errors import DamagedObject, RestoreTakenOver
-from offsite.repository.json_object import FORMAT, JsonObject, JsonValue, encode_canonical, parse_json_object
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.json_object import JsonObject, JsonValue
 from offsite.repository.layout import BackupLayout
 from offsite.repository.restore_layout import RestoreLayout
 from offsite.repository.store import PutResult, Store
@@ -57,7 +58,7 @@ class RestoreTargets:
 
 
 def put_record(store: Store, layout: RestoreLayout, record: RestoreRecord) -> None:
-    store.put_if_absent(layout.record_key, encode_canonical({"format": FORMAT, **_record_fields(record)}))
+    store.put_if_absent(layout.record_key, encode_object({"format": FORMAT, **_record_fields(record)}))
 
 
 def put_targets(store: Store, layout: RestoreLayout, targets: RestoreTargets, *, number: int) -> None:
@@ -69,7 +70,7 @@ def put_targets(store: Store, layout: RestoreLayout, targets: RestoreTargets, *,
     fields: dict[str, JsonValue] = {"format": FORMAT, "topic_ids": dict(targets.topic_ids), "starts": starts}
     if targets.makings:
         fields["makings"] = dict(targets.makings)
-    if store.put_if_absent(layout.targets_key(number), encode_canonical(fields)) is PutResult.OTHER:
+    if store.put_if_absent(layout.targets_key(number), encode_object(fields)) is PutResult.OTHER:
         raise RestoreTakenOver(
             f"another process made the target topics of restore {layout.restore} at the same time",
             hint="run the same command again when it has ended",

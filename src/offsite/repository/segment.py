@@ -9,7 +9,7 @@ from offsite.log.range import LogRange
 from offsite.model.check import check
 from offsite.model.errors import OffsiteError
 from offsite.repository.json_object import JsonObject, JsonValue
-from offsite.repository.layout import parse_segment_key
+from offsite.repository.layout import index_key, parse_segment_key
 
 NO_TIMESTAMP_MS = -1
 
@@ -88,10 +88,14 @@ def segment_from_json(item: JsonObject) -> Segment:
     name = parse_segment_key(item.text("key"))
     if name is None or (name.topic, name.partition, name.start) != (
         item.text("topic"),
-        item.integer("partition"),
-        item.integer("start"),
+        item.partition(),
+        item.count("start"),
     ):
         raise item.wrong("key", "that of its topic, partition and start")
+    if item.optional_text("index_key") not in (None, index_key(item.text("key"))):
+        raise item.wrong("index_key", "that of its segment")
+    if not 0 < item.count("largest_batch_bytes") <= item.count("raw_bytes") or not item.count("stored_bytes"):
+        raise item.wrong("raw_bytes", "the size of at least its largest batch, or it is stored in no bytes")
     try:
         return _from_fields(item)
     except (ValueError, OffsiteError) as error:
@@ -99,10 +103,10 @@ def segment_from_json(item: JsonObject) -> Segment:
 
 
 def _from_fields(item: JsonObject) -> Segment:
-    integers = {name: item.integer(name) for name in _INTEGERS}
+    integers = {name: item.integer(name) if name in _SIGNED else item.count(name) for name in _INTEGERS}
     return Segment(
         key=item.text("key"),
-        topic=item.text("topic"),
+        topic=item.topic(),
         topic_id=item.text("topic_id"),
         compression=Compression(item.text("compression")),
         timestamp_types=item.integers("timestamp_types"),
@@ -130,4 +134,6 @@ _INTEGERS = (
     "base_timestamp_min_ms",
     "timestamp_max_ms",
 )
+_SIGNED = frozenset({"base_timestamp_min_ms", "timestamp_max_ms"})
+"""Times of records: producers may write any."""
 _PLAIN = ("key", "topic", "topic_id", "timestamp_types", "leader_epochs", "has_transactions", "hash", *_INTEGERS)

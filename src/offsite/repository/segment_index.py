@@ -20,7 +20,8 @@ from offsite.log.markers import Marker, Markers
 from offsite.log.transactions import OpenTransaction
 from offsite.model.errors import DamagedObject
 from offsite.model.size import KIB, MIB
-from offsite.repository.json_object import FORMAT, JsonObject, JsonValue, encode_canonical, parse_json_object
+from offsite.repository.json_form import FORMAT, encode_canonical, parse_part
+from offsite.repository.json_object import JsonObject, JsonValue
 from offsite.repository.marker_text import MarkerText, insert_markers
 
 _MAX_INDEX_BYTES = 512 * MIB
@@ -84,7 +85,7 @@ def decode_index(data: bytes, *, key: str, with_markers: bool = True) -> Segment
     with _refused_as_damage(key):
         for part in text.markers(wanted=with_markers):
             markers.extend(part)
-    item = parse_json_object(text.rest, source=key, damaged=_damaged)
+    item = parse_part(text.rest, source=key, damaged=_damaged)
     frames = tuple(
         Frame(first_offset=first, raw_position=raw, stored_position=stored, timestamp_max_ms=time_ms, raw_crc=crc)
         for first, raw, stored, time_ms, crc in item.integer_rows("frames", width=5)
@@ -100,7 +101,7 @@ def decode_markers(data: bytes, *, key: str) -> Iterator[Markers]:
     text = MarkerText(_blocks(data))
     with _refused_as_damage(key):
         yield from text.markers()
-    yield _other_markers(parse_json_object(text.rest, source=key, damaged=_damaged))
+    yield _other_markers(parse_part(text.rest, source=key, damaged=_damaged))
 
 
 @contextmanager

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from itertools import count
 
 from offsite.model.errors import DamagedObject
-from offsite.repository.json_object import FORMAT, JsonObject, JsonValue, encode_canonical, parse_json_object
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.json_object import JsonObject, JsonValue
 from offsite.repository.restore_layout import RestoreLayout
 from offsite.repository.store import Store
 
@@ -29,7 +30,7 @@ class TopicAside:
 def put_aside(store: Store, layout: RestoreLayout, topics: tuple[TopicAside, ...]) -> None:
     """From now on these are set aside, and no others."""
     fields: dict[str, JsonValue] = {"format": FORMAT, "topics": [_fields(each) for each in topics]}
-    store.put_if_absent(layout.aside_key(_written(store, layout) + 1), encode_canonical(fields))
+    store.put_if_absent(layout.aside_key(_written(store, layout) + 1), encode_object(fields))
 
 
 def get_aside(store: Store, layout: RestoreLayout) -> tuple[TopicAside, ...] | None:

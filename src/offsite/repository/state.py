@@ -34,7 +34,8 @@ class BackupState:
 
     `topics` holds the latest shape of each incarnation, in order of first appearance. `segments` are live ones.
     `left_behind` is what the run of commit `seq` could not back up. `groups` is the key of the latest group snapshot,
-    `metadata` names the cluster's latest settings. `history` lists the restore points up to `seq`.
+    `metadata` names the cluster's latest settings. `history` lists the restore points up to `seq`. `unreadable`: what
+    is wrong with the commit after `seq`, which is there; empty where there is nothing wrong.
     """
 
     backup: str
@@ -50,6 +51,7 @@ class BackupState:
     groups: str | None = None
     metadata: SnapshotRef | None = None
     history: History = field(default_factory=History)
+    unreadable: str = ""
 
     def incarnation(self, topic: str) -> TopicIncarnation | None:
         """The latest incarnation of `topic`."""
@@ -90,27 +92,33 @@ def fold(state: BackupState, commits: Iterable[StoredCommit]) -> BackupState:
     Raises `DamagedCommit` when one does not follow: wrong number, wrong previous hash, time going back, a segment
     listed twice or over another one, a removed segment that is not there.
     """
-    builder, history = _Builder(state), HistoryBuilder(state.history)
+    folding = Folding(state)
     for stored in commits:
-        builder.apply(stored.commit, stored.hash)
-        history.append(stored.commit)
-    return builder.built(history.built())
+        folding.apply(stored)
+    return folding.state()
 
 
-class _Builder:
-    """The fold's working copy: tables are copied once, not once a commit."""
+class Folding:
+    """A fold's working copy: tables are copied once, not once a commit. After an error it is not to be used again."""
 
     def __init__(self, state: BackupState) -> None:
         self._state = state
+        self._history = HistoryBuilder(state.history)
         self._topics = dict(state.topics)
         self._positions = dict(state.positions)
         self._segments = dict(state.segments)
         self._holes = list(state.holes)
         self._checkpoints = {taken.id: taken for taken in state.checkpoints}
 
-    def apply(self, commit: Commit, digest: str) -> None:
+    @property
+    def seq(self) -> int:
+        """The number of the last commit that was applied."""
+        return self._state.seq
+
+    def apply(self, stored: StoredCommit) -> None:
+        """Go on by one commit. Raises `DamagedCommit` when it does not follow."""
+        commit, changes = stored.commit, stored.commit.changes
         self._check_follows(commit)
-        changes = commit.changes
         self._topics.update({shape.incarnation: shape for shape in changes.topics})
         self._positions.update({position.partition_id: position for position in changes.positions})
         for key in changes.removed:
@@ -123,22 +131,24 @@ class _Builder:
         self._state = replace(
             self._state,
             seq=commit.seq,
-            head_hash=digest,
+            head_hash=stored.hash,
             committed_at_ms=commit.committed_at_ms,
             groups=changes.groups or self._state.groups,
             metadata=changes.metadata or self._state.metadata,
             left_behind=changes.left_behind,
         )
+        self._history.append(commit)
 
-    def built(self, history: History) -> BackupState:
+    def state(self) -> BackupState:
+        """The state now; what is applied later does not change it."""
         return replace(
             self._state,
-            topics=self._topics,
-            positions=self._positions,
+            topics=dict(self._topics),
+            positions=dict(self._positions),
             segments={partition_id: found for partition_id, found in self._segments.items() if found},
             holes=tuple(self._holes),
             checkpoints=tuple(self._checkpoints.values()),
-            history=history,
+            history=self._history.built(),
         )
 
     def _check_follows(self, commit: Commit) -> None:

@@ -29,6 +29,7 @@ from offsite.repository.state import BackupState
 from offsite.services.border import made_anew
 from offsite.services.group_history import decide_history, history_options
 from offsite.services.group_snapshots import GroupsSaved, read_groups, save_groups
+from offsite.services.heads import SeenHead, head_of
 from offsite.services.hole_report import HoleReport, hole_reports
 from offsite.services.import_origin import import_origin
 from offsite.services.lineage import cut_back
@@ -76,7 +77,7 @@ class BackupResult:
     Partitions in `failed` stand where they were (or where their first failed range begins): the next run continues.
     `vanished_topics` are in earlier commits and meant by the selection, and the cluster does not show them any more:
     they were deleted, or we may not see them. `not_read` are settings of the cluster that it did not let us read;
-    `groups` is None when none were asked for."""
+    `groups` is None when none were asked for. `head_hash` is that of the commit's bytes."""
 
     backup: str
     commit: int
@@ -93,6 +94,7 @@ class BackupResult:
     not_read: tuple[str, ...]
     groups: GroupsSaved | None
     committed_at_ms: int
+    head_hash: str
     worker_peak_rss_bytes: int
 
     @property
@@ -103,8 +105,8 @@ class BackupResult:
 def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequest, *, slots: int) -> BackupPlan:
     """Decide what a run would copy. Changes nothing.
 
-    Raises `NoSuchTopic`, `OtherCluster`, `BackupExists` (another selection), and more from the ends. A partition that
-    cannot be copied now is listed as sick in the plan, unless all are.
+    Raises `NoSuchTopic`, `OtherCluster`, `BackupExists` (another selection), `CommitsGone`, and more from the ends. A
+    partition that cannot be copied now is listed as sick in the plan, unless all are.
     """
     known = _existing(repository, request.backup)
     selection = _selection(request, known)
@@ -114,6 +116,8 @@ def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequ
     history = decide_history(asked=request.group_history, known=known.descriptor if known else None)
     groups = read_groups(admin.groups, request.groups)  # before the end offsets: no commit lies beyond the cut
     base = known.state() if known else BackupState(backup=BackupLayout(backup=request.backup).backup)
+    if known is not None:
+        SeenHead(repository=repository, backup=request.backup).check(known, base)
     source = read_source(
         admin,
         selection,
@@ -179,6 +183,7 @@ def run_backup(
     settlement = settle(plan.copy, outcomes)
     snapshot, saved = save_groups(backup, plan.base, plan.groups, plan.source.shapes)
     state = _commit(backup, plan, settlement, snapshot)
+    SeenHead(repository=repository, backup=plan.backup).remember(head_of(state))
     return _result(plan, settlement, state, saved, last.worker_peak_rss_bytes)
 
 
@@ -224,6 +229,7 @@ def _result(
         not_read=plan.settings.not_read,
         groups=groups,
         committed_at_ms=state.committed_at_ms,
+        head_hash=state.head_hash,
         worker_peak_rss_bytes=peak_rss_bytes,
     )
 

@@ -100,7 +100,7 @@ def plan_comparison(backup: Backup, admin: ClusterAdmin, request: CompareRequest
     cluster_id = admin.cluster().cluster_id
     if request.restore is not None:
         return _of_restore(backup, admin, request, request.restore)
-    head = backup.state()
+    head = backup.sound_state()
     point = backup.state_at(head.seq if request.commit is None else request.commit, head=head)
     plan = plan_restore(point, request.selection, renames=Renames(), target_topics=())
     same = same_topics(plan, admin.topics(), descriptor=backup.descriptor, cluster_id=cluster_id)

@@ -128,7 +128,7 @@ class Drill:
         )
 
     def _topics(self) -> set[str]:
-        return {incarnation.topic for incarnation in self._backup.state().topics}
+        return {incarnation.topic for incarnation in self._backup.sound_state().topics}
 
     def _take_away_leftovers(self) -> None:
         """Those in this cluster: a sandbox that was killed took everything with it. Drills under way are left alone."""

@@ -65,7 +65,7 @@ def groups_as_of(backup: Backup, *, commit: int | None = None, time_ms: int | No
     With a time: exactly then where the backup has the history of groups, else by the newest commit at or before it.
     Raises `NoSuchRestorePoint` where nothing is known of groups, `DamagedObject`.
     """
-    head = backup.state()
+    head = backup.sound_state()
     point = head if commit is None else backup.state_at(commit, head=head)
     if time_ms is None:
         return _snapshot(backup, point)

@@ -190,7 +190,7 @@ def _of_restore(
 
 def _known_ids(backup: Backup, admin: ClusterAdmin, renames: Renames) -> Mapping[str, str]:
     """Topics of the target that the backup knows as its own: name → id. Others may be restored ones, at old offsets."""
-    known = {(each.topic, each.topic_id) for each in backup.state().topics}
+    known = {(each.topic, each.topic_id) for each in backup.sound_state().topics}
     there = ((name, str(topic.topic_id or "")) for name, topic in admin.topics().items())
     return {name: topic_id for name, topic_id in there if (name, topic_id) in known and not renames.rules}
 

@@ -6,14 +6,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from offsite.model.cluster_settings import ClusterSettings
-from offsite.model.errors import OffsiteError
+from offsite.model.errors import Damaged, FormatTooNew, OffsiteError
+from offsite.model.selection import TopicSelection
 from offsite.model.time import format_duration
 from offsite.repository.backup import Backup
 from offsite.repository.cluster_snapshot import get_cluster_snapshot
 from offsite.repository.commit import PartitionId, TopicShape
+from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.history import CommitSummary
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
+from offsite.services.heads import SeenHead
 from offsite.services.hole_report import HoleReport, hole_reports
 from offsite.services.import_origin import import_origin
 from offsite.services.set_aside import unfinished_asides
@@ -30,7 +33,8 @@ _NAMED_MAX = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupSummary:
-    """One line of `list`. Times are epoch ms by the store's clock, 0 when there is no commit yet."""
+    """One line of `list`. Times are epoch ms by the store's clock, 0 when there is no commit yet. `problem`: why it
+    cannot be read, or not to its end."""
 
     backup: str
     cluster_id: str
@@ -42,6 +46,7 @@ class BackupSummary:
     bytes: int
     stored_bytes: int
     holes: int
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +99,8 @@ class BackupDetail:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupStatus:
     """`safe` is the answer, `problems` the reasons when it is no. `notes` are about restores that did not end: the
-    backup is none the worse for them. `age_s` is negative for a commit dated in the future."""
+    backup is none the worse for them. `age_s` is negative for a commit dated in the future. `damaged`: what is stored
+    is not what was written, or is gone. `head_commit` and `head_hash` are the newest commit that can be used."""
 
     backup: str
     safe: bool
@@ -103,6 +109,9 @@ class BackupStatus:
     restorable_to_ms: int
     age_s: int
     notes: tuple[str, ...] = ()
+    damaged: bool = False
+    head_commit: int = 0
+    head_hash: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,19 +122,29 @@ class Status:
 
 
 def list_backups(repository: Repository) -> BackupList:
-    """One summary per backup. Raises `DamagedCommit` for a backup whose commits cannot be read."""
-    backups = (repository.backup(name) for name in repository.backups())
+    """One summary per backup; of one that cannot be read it says why."""
     return BackupList(
         repository=repository.store.url,
         repository_id=repository.descriptor.repository_id,
-        backups=tuple(_summary(backup, backup.state()) for backup in backups),
+        backups=tuple(_summary_or_problem(repository, name) for name in repository.backups()),
     )
+
+
+def _summary_or_problem(repository: Repository, name: str) -> BackupSummary:
+    """Damage to one backup hides no other."""
+    try:
+        backup = repository.backup(name)
+        return _summary(backup, backup.sound_state())
+    except (Damaged, FormatTooNew) as error:
+        descriptor = BackupDescriptor(name=name, cluster_id="", selection=TopicSelection(include=()), created_at_ms=0)
+        unread = Backup(store=repository.store, descriptor=descriptor)
+        return replace(_summary(unread, BackupState(backup=name)), problem=f"{error.id}: {error.message}")
 
 
 def show_backup(backup: Backup, *, commit: int | None = None, with_settings: bool = False) -> BackupDetail:
     """Everything of one backup, as of a commit (the newest by default). Raises `NoSuchRestorePoint`, and with settings
     `DamagedObject`."""
-    head = backup.state()
+    head = backup.sound_state()
     state = head if commit is None else backup.state_at(commit, head=head)
     return BackupDetail(
         summary=_summary(backup, state),
@@ -151,14 +170,23 @@ def read_status(repository: Repository, *, stale_after_s: int = STALE_AFTER_S) -
 def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int) -> BackupStatus:
     try:
         backup = repository.backup(name)
-        state = backup.state()
+        state = backup.sound_state()
     except OffsiteError as error:
-        return _judged(name, [f"{error.id}: {error.message}"], BackupState(backup=name), now_ms)
+        unread = _judged(name, [f"{error.id}: {error.message}"], BackupState(backup=name), now_ms)
+        return replace(unread, damaged=isinstance(error, Damaged))
     fresh_for_s = None if import_origin(backup.descriptor) else stale_after_s  # an archive may be as old as it likes
-    problems = list(_problems(state, now_ms, fresh_for_s))
-    if lost := backup.lost_commit(state):
-        problems.append(f"commits {state.seq + 1} to {lost} are missing, a catalog of them is there")
-    return replace(_judged(name, problems, state, now_ms), notes=tuple(_notes(backup)))
+    damage = list(_damage(repository, backup, state))
+    found = _judged(name, [*damage, *_problems(state, now_ms, fresh_for_s)], state, now_ms)
+    return replace(found, notes=tuple(_notes(backup)), damaged=bool(damage))
+
+
+def _damage(repository: Repository, backup: Backup, state: BackupState) -> Iterable[str]:
+    if state.unreadable:
+        yield f"nothing behind commit {state.seq} can be used: {state.unreadable}"
+    elif lost := backup.lost_commit(state):
+        yield f"commits {state.seq + 1} to {lost} are missing, a catalog of them is there"
+    if gone := SeenHead(repository=repository, backup=state.backup).problem(backup, state):
+        yield gone
 
 
 def _notes(backup: Backup) -> Iterable[str]:
@@ -176,6 +204,8 @@ def _judged(name: str, problems: list[str], state: BackupState, now_ms: int) -> 
         restorable_from_ms=state.history[0].committed_at_ms if state.history else 0,
         restorable_to_ms=state.committed_at_ms,
         age_s=_age_s(state, now_ms),
+        head_commit=state.seq,
+        head_hash=state.head_hash,
     )
 
 
@@ -219,11 +249,12 @@ def _summary(backup: Backup, state: BackupState) -> BackupSummary:
         bytes=sum(segment.raw_bytes for segment in segments),
         stored_bytes=sum(segment.stored_bytes for segment in segments),
         holes=len(state.holes),
+        problem=state.unreadable,
     )
 
 
 def _topic(state: BackupState, shape: TopicShape) -> TopicDetail:
-    ids = [PartitionId(topic=shape.topic, topic_id=shape.topic_id, partition=n) for n in range(shape.partitions)]
+    ids = _partitions(state, shape)
     segments = [segment for partition_id in ids for segment in state.segments.get(partition_id, ())]
     return TopicDetail(
         topic=shape.topic,
@@ -236,6 +267,13 @@ def _topic(state: BackupState, shape: TopicShape) -> TopicDetail:
         newest_record_ms=max((segment.timestamp_max_ms for segment in segments), default=-1),
         partitions=tuple(_partition(state, partition_id) for partition_id in ids),
     )
+
+
+def _partitions(state: BackupState, shape: TopicShape) -> list[PartitionId]:
+    """All that the topic has, and whatever else was backed up of it."""
+    held = {each for each in (*state.positions, *state.segments) if each.incarnation == shape.incarnation}
+    known = (PartitionId(topic=shape.topic, topic_id=shape.topic_id, partition=n) for n in range(shape.partitions))
+    return sorted(held.union(known))
 
 
 def _partition(state: BackupState, partition_id: PartitionId) -> PartitionDetail:

@@ -103,7 +103,7 @@ def search_records(plan: RecordsPlan, runner: Runner, *, on_progress: OnProgress
 
 def read_schemas(plan: RecordsPlan) -> SchemaBook:
     """The schemas that the backup holds at its newest commit: ids never change their meaning."""
-    state = plan.backup.state()
+    state = plan.backup.sound_state()
     point = PointInTime(commit=state, state=state)
     topics = [shape.topic for shape in state.topics.values() if shape.holds_schemas]
     tasks = plan_scan(point, topics, RowFilter(), read_committed=True)

@@ -33,7 +33,7 @@ def find_point(backup: Backup, request: RestoreRequest, unfinished: RestoreRecor
     Raises `NoSuchRestorePoint`, `IncarnationUnclear`, and `BadOption` for a time that is none or partitions that are
     not there.
     """
-    head = backup.state()
+    head = backup.sound_state()
     known = _commit(backup, request, head) if unfinished is None else backup.state_at(unfinished.commit, head=head)
     until_ms = _until_ms(backup, request) if unfinished is None else unfinished.until_ms
     incarnations = _incarnations(backup, known, request, head, until_ms=until_ms, unfinished=unfinished)
@@ -52,7 +52,7 @@ def find_point(backup: Backup, request: RestoreRequest, unfinished: RestoreRecor
 
 def commit_meant(backup: Backup, request: RestoreRequest) -> int:
     """The number of the commit that `request` means now. Raises `NoSuchRestorePoint`."""
-    return _commit(backup, request, backup.state()).seq
+    return _commit(backup, request, backup.sound_state()).seq
 
 
 def _incarnations(  # noqa: PLR0913  # all that says which one is meant

@@ -1,7 +1,7 @@
 """Is what the commits list really there, and is it what was written? Reads only.
 
-Quick: every listed object exists with its recorded size, and the commit chain is whole.
-Deep: every byte is read again (in Spark) and compared with hash, CRC32C and counts.
+Quick: every listed object exists with its recorded size, and the history is whole, from the first commit on.
+Deep: every byte is read again (in Spark) and compared with hash, CRC32C and counts; records of restores as well.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from functools import partial
 from offsite.pipeline.runner import OnProgress, Runner
 from offsite.pipeline.verify_copy import SegmentFinding, verify_segment
 from offsite.repository.backup import Backup
-from offsite.repository.commit_json import damaged_commit
+from offsite.repository.commit import StoredCommit
 from offsite.repository.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.repository.store import Store
 from offsite.services.compare import CompareResult
 from offsite.services.leftovers import Leftovers
-from offsite.services.verify_coverage import PassedOver, passed_over
+from offsite.services.verify_coverage import PassedOver
+from offsite.services.verify_history import CheckedHistory, CommitDamage, ObjectDamage, check_history
+from offsite.services.verify_records import read_records
 from offsite.services.verify_snapshots import SnapshotDamage, look_up_snapshots, read_snapshots
 
 HEADS_AT_ONCE = 16
@@ -60,7 +62,10 @@ class VerifyResult:
 
     `unaccounted`: offsets that commits moved past without saying what is there, so the backup does not hold what it
     claims. `unproven`: the same in commits of earlier versions, which did not keep the evidence: compaction, most
-    likely; it does not count against the backup. `verdict` follows from the rest, and the exit code from it."""
+    likely; it does not count against the backup. `damaged_commits` cost restore points; `damaged_objects` (catalogs,
+    records of restores) cost no data. `head_commit` and `head_hash` are the newest commit that can be used, and
+    `missing_head` says why one that was seen before is not part of the backup. `verdict` follows from the rest, and the
+    exit code from it."""
 
     ok: bool
     backup: str
@@ -73,6 +78,11 @@ class VerifyResult:
     unaccounted: tuple[PassedOver, ...] = ()
     unproven: tuple[PassedOver, ...] = ()
     damaged_snapshots: tuple[SnapshotDamage, ...] = ()
+    damaged_commits: tuple[CommitDamage, ...] = ()
+    damaged_objects: tuple[ObjectDamage, ...] = ()
+    head_commit: int = 0
+    head_hash: str = ""
+    missing_head: tuple[str, ...] = ()
     against: CompareResult | None = None
     leftovers: Leftovers | None = None
     verdict: Verdict = field(init=False)
@@ -80,11 +90,26 @@ class VerifyResult:
     def __post_init__(self) -> None:
         object.__setattr__(self, "verdict", _verdict(self))
 
-    def and_coverage(self, passed: Sequence[tuple[PassedOver, bool]]) -> VerifyResult:
-        """The same result with what commits passed over, and whether they promised not to."""
-        unaccounted = tuple(each for each, promised in passed if promised)
-        unproven = tuple(each for each, promised in passed if not promised)
-        return replace(self, ok=self.ok and not unaccounted, unaccounted=unaccounted, unproven=unproven)
+    def and_history(self, history: CheckedHistory) -> VerifyResult:
+        """The same result with what commits and catalogs are, and what they passed over."""
+        unaccounted = tuple(each for each, promised in history.passed_over if promised)
+        unproven = tuple(each for each, promised in history.passed_over if not promised)
+        return replace(
+            self,
+            ok=self.ok and not unaccounted and not history.commits and not history.catalogs,
+            unaccounted=unaccounted,
+            unproven=unproven,
+            damaged_commits=history.commits,
+            damaged_objects=history.catalogs,
+        )
+
+    def and_records(self, damaged: Sequence[ObjectDamage]) -> VerifyResult:
+        """The same result with what is wrong with records beside the data."""
+        return replace(self, ok=self.ok and not damaged, damaged_objects=(*self.damaged_objects, *damaged))
+
+    def and_missing(self, heads: Sequence[str]) -> VerifyResult:
+        """The same result with why heads that were seen before are not part of the backup."""
+        return replace(self, ok=self.ok and not heads, missing_head=(*self.missing_head, *heads))
 
     def and_of(self, snapshots: tuple[SnapshotDamage, ...]) -> VerifyResult:
         """The same result with what is wrong with snapshots."""
@@ -92,25 +117,27 @@ class VerifyResult:
 
 
 def verify_quick(backup: Backup) -> VerifyResult:
-    """Look every listed object up. Raises `DamagedCommit` when the commit chain itself is broken."""
-    head = _head(backup)
+    """Look every listed object up. Raises `FormatTooNew`."""
+    history = check_history(backup)
+    head = history.head
     segments = tuple(head.all_segments())
     with ThreadPoolExecutor(max_workers=HEADS_AT_ONCE, thread_name_prefix="verify") as pool:
         problems = tuple(pool.map(partial(_look_up, backup.store), segments))
     findings = (SegmentFinding(segment=s, problem=p) for s, p in zip(segments, problems, strict=True))
-    found = _result(backup, head, "quick", segments, findings).and_of(look_up_snapshots(backup, head))
-    return found.and_coverage(list(passed_over(backup)))
+    found = _result(backup, head, "quick", segments, findings).and_history(history)
+    return found.and_of(look_up_snapshots(backup, head))
 
 
 def verify_deep(backup: Backup, runner: Runner, *, on_progress: OnProgress | None = None) -> VerifyResult:
-    """Read every listed byte. Raises `DamagedCommit` when the commit chain itself is broken."""
-    head = _head(backup)
+    """Read every listed byte. Raises `FormatTooNew`."""
+    history = check_history(backup)
+    head = history.head
     segments = tuple(head.all_segments())
     findings: Sequence[SegmentFinding] = ()
     if segments:
         findings = runner.run(segments, partial(verify_segment, store=backup.store), on_progress=on_progress)
-    found = _result(backup, head, "deep", segments, findings).and_of(read_snapshots(backup, head))
-    return found.and_coverage(list(passed_over(backup)))
+    found = _result(backup, head, "deep", segments, findings).and_history(history)
+    return found.and_of(read_snapshots(backup, head)).and_records(tuple(read_records(backup)))
 
 
 def _verdict(result: VerifyResult) -> Verdict:
@@ -119,16 +146,6 @@ def _verdict(result: VerifyResult) -> Verdict:
     if result.against.verified is None:
         return Verdict.UNKNOWN
     return Verdict.OK if result.against.verified else Verdict.DIFFERENT
-
-
-def _head(backup: Backup) -> BackupState:
-    """The newest state, unless the log ends before a commit that is known to have been there."""
-    head = backup.state()
-    if lost := backup.lost_commit(head):
-        raise damaged_commit(
-            f"commits {head.seq + 1} to {lost} of {head.backup} are missing, a catalog of them is there"
-        )
-    return head
 
 
 def _look_up(store: Store, segment: Segment) -> str:
@@ -151,6 +168,8 @@ def _result(
         backup=backup.descriptor.name,
         depth=depth,
         commits=len(head.history),
+        head_commit=head.seq,
+        head_hash=head.head_hash,
         segments=len(segments),
         records=sum(segment.records for segment in segments),
         bytes=sum(segment.stored_bytes for segment in segments),
@@ -169,7 +188,7 @@ def _damages(backup: Backup, head: BackupState, damaged: Sequence[SegmentFinding
             start=segment.start,
             end=segment.end,
             problem=finding.problem,
-            first_commit=first_commits[segment.key],
+            first_commit=first_commits.get(segment.key, head.seq),
             last_commit=head.seq,
         )
 
@@ -180,7 +199,8 @@ def _first_commits(backup: Backup, keys: set[str]) -> dict[str, int]:
         return {}
     return {
         segment.key: stored.commit.seq
-        for stored in backup.log.read(after=0)
+        for _, stored in backup.log.try_read(after=0)
+        if isinstance(stored, StoredCommit)
         for segment in stored.commit.changes.segments
         if segment.key in keys
     }

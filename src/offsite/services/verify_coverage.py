@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, PartitionId, ProvenGap
-from offsite.repository.coverage import unaccounted
-from offsite.repository.state import segment_partition
+from offsite.repository.commit import Changes, PartitionId, ProvenGap, StoredCommit
+from offsite.repository.coverage import Unaccounted, unaccounted
+from offsite.repository.state import BackupState, segment_partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,30 +20,35 @@ class PassedOver:
     commit: int
 
 
-def passed_over(backup: Backup) -> Iterator[tuple[PassedOver, bool]]:
-    """What no segment, hole or proven gap accounts for, and whether its commit promised that there is no such thing.
+class Coverage:
+    """Takes the commits of a backup in order. `found` is what no segment, hole or proven gap accounts for, and whether
+    its commit promised that there is no such thing."""
 
-    Raises `DamagedCommit`.
-    """
-    before: dict[PartitionId, int] = {}
-    for stored in backup.log.read(after=0):
+    def __init__(self) -> None:
+        self.found: list[tuple[PassedOver, bool]] = []
+        self._before: dict[PartitionId, int] = {}
+
+    def take(self, stored: StoredCommit) -> None:
         changes = stored.commit.changes
         judged = changes if changes.accounted else _as_earlier_versions_meant(changes)
-        for left in unaccounted(judged, before):
-            where = left.partition_id
-            found = PassedOver(
-                topic=where.topic,
-                partition=where.partition,
-                start=left.start,
-                end=left.end,
-                commit=stored.commit.seq,
-            )
-            yield found, changes.accounted
+        for left in unaccounted(judged, self._before):
+            self.found.append((_passed_over(left, stored.commit.seq), changes.accounted))
         for segment in changes.segments:
-            known = segment_partition(segment)
-            before[known] = max(before.get(known, 0), segment.last_offset + 1)
+            self._reach(segment_partition(segment), segment.last_offset + 1)
         for position in changes.positions:
-            before[position.partition_id] = max(before.get(position.partition_id, 0), position.end)
+            self._reach(position.partition_id, position.end)
+
+    def go_on_from(self, state: BackupState) -> None:
+        """The commits up to `state` could not be read."""
+        self._before = dict(state.reached())
+
+    def _reach(self, known: PartitionId, end: int) -> None:
+        self._before[known] = max(self._before.get(known, 0), end)
+
+
+def _passed_over(left: Unaccounted, seq: int) -> PassedOver:
+    where = left.partition_id
+    return PassedOver(topic=where.topic, partition=where.partition, start=left.start, end=left.end, commit=seq)
 
 
 def _as_earlier_versions_meant(changes: Changes) -> Changes:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.log.last_batch import LastBatch
+from offsite.model.digest import with_digest
 from offsite.model.errors import DamagedCommit, FormatTooNew
 from offsite.repository.commit import (
     Changes,
@@ -21,34 +22,51 @@ from offsite.repository.commit import (
     TopicShape,
 )
 from offsite.repository.commit_json import commit_hash, decode_commit, encode_commit
+from offsite.repository.json_form import encode_canonical, encode_object
 from offsite.repository.layout import BackupLayout, index_key
 from offsite.repository.segment import Compression, Segment
 
 KEY = "backups/b/commits/1.json"
 LAYOUT = BackupLayout(backup="b")
+PLACE = {"topic": "t", "topic_id": "", "partition": 0}
+SHAPE = {"topic": "t", "topic_id": "", "partitions": 1, "replication_factor": 1, "configs": {}}
+
+
+def undigested(commit: Commit) -> dict[str, Any]:
+    """The fields of a stored commit, to be stored again."""
+    fields: dict[str, Any] = json.loads(encode_commit(commit))
+    fields.pop("digest")
+    return fields
+
 
 offsets = st.integers(0, 2**62)
+clock_times = st.integers(0, 253_402_300_799_999)
 counts = st.integers(0, 2**40)
 times = st.integers(-1, 2**62)
 topics = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,20}", fullmatch=True)
 texts = st.text(max_size=20)
-partitions = st.builds(PartitionId, topic=topics, topic_id=texts, partition=st.integers(0, 10**6))
+attempts = st.from_regex(r"[0-9a-f]{8}", fullmatch=True)
+partitions = st.builds(PartitionId, topic=topics, topic_id=texts, partition=st.integers(0, 10**6 - 1))
 
 
 @st.composite
 def segments(draw: st.DrawFn) -> Segment:
-    topic, partition, start = draw(topics), draw(st.integers(0, 10**6)), draw(offsets)
+    topic, partition, start = draw(topics), draw(st.integers(0, 10**6 - 1)), draw(offsets)
     compression = draw(st.sampled_from(Compression))
     key = LAYOUT.segment_key(
         topic=topic,
         partition=partition,
         start=start,
-        attempt=draw(st.from_regex(r"[0-9a-f]{8}", fullmatch=True)),
+        attempt=draw(attempts),
         compressed=compression is Compression.ZSTD,
     )
     indexed = draw(st.booleans())
     made: dict[str, Any] = {name: draw(counts) for name in Segment.__dataclass_fields__}
+    largest_batch_bytes = draw(st.integers(1, 2**31))
     made |= {
+        "largest_batch_bytes": largest_batch_bytes,
+        "raw_bytes": largest_batch_bytes + draw(counts),
+        "stored_bytes": 1 + draw(counts),
         "key": key,
         "topic": topic,
         "topic_id": draw(texts),
@@ -70,19 +88,27 @@ def segments(draw: st.DrawFn) -> Segment:
     return Segment(**made)
 
 
+spans = st.tuples(offsets, st.integers(1, 2**30)).map(lambda each: (each[0], each[0] + each[1]))
 commits = st.builds(
     Commit,
-    backup=topics,
+    backup=st.just("b"),
+    catalog=st.none() | texts,
     seq=offsets,
     previous=texts,
     writer=texts,
-    committed_at_ms=offsets,
+    committed_at_ms=clock_times,
     changes=st.builds(
         Changes,
         segments=st.lists(segments(), max_size=3).map(tuple),
         removed=st.lists(texts, max_size=3).map(tuple),
         holes=st.lists(
-            st.builds(RecordedHole, partition_id=partitions, start=offsets, end=offsets, reason=texts), max_size=2
+            st.builds(
+                lambda span, **rest: RecordedHole(start=span[0], end=span[1], **rest),
+                span=spans,
+                partition_id=partitions,
+                reason=texts,
+            ),
+            max_size=2,
         ).map(tuple),
         positions=st.lists(
             st.builds(
@@ -100,7 +126,7 @@ commits = st.builds(
                 TopicShape,
                 topic=topics,
                 topic_id=texts,
-                partitions=counts,
+                partitions=st.integers(0, 10**6 - 1),
                 replication_factor=counts,
                 configs=st.dictionaries(texts, texts, max_size=3).map(lambda found: tuple(sorted(found.items()))),
                 holds_schemas=st.booleans(),
@@ -109,8 +135,8 @@ commits = st.builds(
             max_size=2,
         ).map(tuple),
         forgotten=st.lists(st.tuples(offsets, offsets), max_size=2).map(tuple),
-        groups=st.none() | topics,
-        metadata=st.none() | st.builds(SnapshotRef, key=topics, hash=texts),
+        groups=st.none() | st.builds(LAYOUT.groups_key, offsets, attempts),
+        metadata=st.none() | st.builds(SnapshotRef, key=st.builds(LAYOUT.metadata_key, offsets, attempts), hash=texts),
         checkpoint=st.none()
         | st.builds(
             Checkpoint,
@@ -133,24 +159,37 @@ def test_a_commit_reads_back_as_written_and_always_as_the_same_bytes(commit: Com
 
 @given(commits)
 def test_keys_of_a_later_minor_version_are_ignored(commit: Commit) -> None:
-    fields = json.loads(encode_commit(commit)) | {"shiny": {"new": 1}}
-    assert decode_commit(json.dumps(fields).encode(), key=KEY) == commit
+    fields = undigested(commit) | {"shiny": {"new": 1}}
+    assert decode_commit(encode_object(fields), key=KEY) == commit
+
+
+@given(commits)
+def test_a_commit_of_an_earlier_version_has_no_digest_and_says_nothing_of_catalogs(commit: Commit) -> None:
+    fields = undigested(replace(commit, catalog=None))
+    assert decode_commit(encode_canonical(fields), key=KEY) == replace(commit, catalog=None)
+
+
+def test_no_flipped_bit_in_a_commit_goes_unseen() -> None:
+    data = encode_commit(Commit(backup="b", seq=1, previous="", writer="w", committed_at_ms=1))
+    for index in range(len(data)):
+        for bit in range(8):
+            with pytest.raises(DamagedCommit):
+                decode_commit(bytes([*data[:index], data[index] ^ 1 << bit, *data[index + 1 :]]), key=KEY)
 
 
 def test_a_later_major_version_is_refused() -> None:
     commit = Commit(backup="b", seq=1, previous="", writer="w", committed_at_ms=1)
-    fields = json.loads(encode_commit(commit)) | {"format": 2}
     with pytest.raises(FormatTooNew):
-        decode_commit(json.dumps(fields).encode(), key=KEY)
+        decode_commit(encode_object(undigested(commit) | {"format": 2}), key=KEY)
 
 
 @given(commits, st.data())
 def test_a_field_of_another_type_is_named(commit: Commit, data: st.DataObject) -> None:
-    fields = json.loads(encode_commit(commit))
+    fields = undigested(commit)
     name = data.draw(st.sampled_from(sorted(fields)))
     fields[name] = {"records": "1"}.get(name, [None])
     with pytest.raises(DamagedCommit) as caught:
-        decode_commit(json.dumps(fields).encode(), key=KEY)
+        decode_commit(encode_object(fields), key=KEY)
     assert name in caught.value.message
     assert KEY in caught.value.message
 
@@ -158,11 +197,43 @@ def test_a_field_of_another_type_is_named(commit: Commit, data: st.DataObject) -
 @given(segments(), st.sampled_from(["topic", "partition", "start", "end", "first_offset", "compression", "records"]))
 def test_a_segment_that_contradicts_itself_is_damage(segment: Segment, name: str) -> None:
     commit = Commit(backup="b", seq=1, previous="", writer="w", committed_at_ms=1, changes=Changes(segments=(segment,)))
-    fields = json.loads(encode_commit(commit))
+    fields = undigested(commit)
     broken = {"topic": segment.topic + "x", "compression": "rar", "end": segment.start, "first_offset": -1}
     fields["segments"][0][name] = broken.get(name, getattr(segment, name) if name in broken else 10**15)
     with pytest.raises(DamagedCommit):
-        decode_commit(json.dumps(fields).encode(), key=KEY)
+        decode_commit(encode_object(fields), key=KEY)
+
+
+HOSTILE: dict[str, tuple[str, Any]] = {
+    "a number beyond 64 bits": ("seq", 10**30),
+    "a partition beyond Kafka": ("positions", [{**PLACE, "partition": 10**9, "log_start": 0, "end": 1}]),
+    "an offset below 0": ("positions", [{**PLACE, "log_start": -1, "end": 1}]),
+    "fewer than no partitions": ("topics", [{**SHAPE, "partitions": -5}]),
+    "a thousand million partitions": ("topics", [{**SHAPE, "partitions": 10**9}]),
+    "a topic with a cursor in its name": ("topics", [{**SHAPE, "topic": "a\x1b[2Jb"}]),
+    "half a surrogate pair": ("writer", "\ud800"),
+    "a time that no clock shows": ("committed_at_ms", 10**18),
+    "a hole that ends before it begins": ("holes", [{**PLACE, "start": 2, "end": 1, "reason": "retention"}]),
+    "a snapshot elsewhere": ("groups", "../../../etc/passwd"),
+    "a snapshot of another backup": ("groups", "backups/other/groups/00000000000000000001-0123abcd.parquet"),
+    "settings elsewhere": ("metadata", {"key": "/etc/passwd", "hash": "x"}),
+    "a backup with another name": ("backup", "../b"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_what_a_stranger_wrote_is_damage_that_is_named(case: str) -> None:
+    name, value = HOSTILE[case]
+    commit = Commit(backup="b", seq=1, previous="", writer="w", committed_at_ms=1)
+    with pytest.raises(DamagedCommit):
+        decode_commit(encode_object(undigested(commit) | {name: value}), key=KEY)
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "1e999", "NaN", "-Infinity"])
+def test_what_is_no_number_of_kafka_is_damage(number: str) -> None:
+    data = encode_commit(Commit(backup="b", seq=1, previous="", writer="w", committed_at_ms=1))
+    with pytest.raises(DamagedCommit):
+        decode_commit(with_digest(data[:-85].replace(b'"seq":1', f'"seq":{number}'.encode()) + b"}\n"), key=KEY)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b'{"format": "1"}', b"\xff\xfe", b"[" * 100_000])

@@ -18,7 +18,7 @@ from offsite.repository.posix_store import open_folder
 from offsite.repository.repository import Repository
 from offsite.services.overview import read_status
 from offsite.services.verify import verify_quick
-from offsite.services.verify_coverage import passed_over
+from offsite.services.verify_history import check_history
 from tests.backups import PARTITIONS, SHAPES, commit_next, new_backup, write_segment
 
 WHERE = PARTITIONS[0]
@@ -105,7 +105,8 @@ def test_commits_of_earlier_versions_are_told_apart_and_stay_sound(backup: Backu
     state = commit_next(backup, backup.state())
     later = Changes(positions=(Position(partition_id=WHERE, log_start=0, end=50),))
     backup.commit(later, base=state, writer="w")
-    assert [(each.start, each.end, promised) for each, promised in passed_over(backup)] == [(20, 50, False)]
+    passed_over = check_history(backup).passed_over
+    assert [(each.start, each.end, promised) for each, promised in passed_over] == [(20, 50, False)]
     result = verify_quick(backup)
     assert (result.ok, result.unaccounted, len(result.unproven)) == (True, (), 1)
 

@@ -10,7 +10,7 @@ from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
 from offsite.log.range import TopicPartition
 from offsite.model.errors import ObjectTaken, RestoreTakenOver
 from offsite.repository.commit import PartitionId
-from offsite.repository.json_object import encode_canonical
+from offsite.repository.json_form import encode_canonical
 from offsite.repository.open_store import open_store
 from offsite.repository.restore_layout import RestoreLayout
 from offsite.repository.restore_record import RestoreTargets, get_targets, put_targets

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from offsite.log.markers import Marker, Markers
 from offsite.log.transactions import OpenTransaction
 from offsite.model.errors import DamagedObject
-from offsite.repository.json_object import encode_canonical
+from offsite.repository.json_form import encode_canonical
 from offsite.repository.marker_text import MarkerText, insert_markers
 from offsite.repository.segment_index import Frame, SegmentIndex, decode_index, decode_markers, encode_index
 

@@ -41,7 +41,7 @@ def find_table_point(options: TableOptions, backup: Backup) -> TablePoint:
     """
     now_ms = backup.store.now_ms()
     return TablePoint(
-        commit=_commit(options, backup, backup.state()).seq,
+        commit=_commit(options, backup, backup.sound_state()).seq,
         checkpoint=options.checkpoint,
         since_ms=None if options.since is None else parse_time(options.since, now_ms=now_ms),
         until_ms=None if options.at is None else parse_time(options.at, now_ms=now_ms),
@@ -50,7 +50,7 @@ def find_table_point(options: TableOptions, backup: Backup) -> TablePoint:
 
 def restore_point(point: TablePoint, backup: Backup, options: TableOptions) -> PointInTime:
     """What of it the options select. Raises `NoSuchRestorePoint` when it is none any more, `IncarnationUnclear`."""
-    head = backup.state()
+    head = backup.sound_state()
     taken = None if point.checkpoint is None else _checkpoint(head, point.checkpoint)
     state = backup.state_at(point.commit, head=head)
     wanted = Wanted(named=options.incarnations, until_ms=point.until_ms)

@@ -52,7 +52,7 @@ class OffsiteDataSource(DataSource):
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = read_options(options)
         backup = open_backup(self._options)
-        is_empty = backup.state().seq == 0  # where a stream may wait for the first commit
+        is_empty = backup.sound_state().seq == 0  # where a stream may wait for the first commit
         self._point = None if is_empty else find_table_point(self._options, backup)
 
     @classmethod

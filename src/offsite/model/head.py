@@ -1,0 +1,35 @@
+"""The head of a backup, as commands tell it and people keep it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from offsite.model.errors import BadOption
+
+_HEAD = re.compile(r"(\d{1,18}):([0-9a-f]{8,64})", re.ASCII)
+_SHOWN_DIGITS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """A commit's number and the SHA-256 of its bytes, hexadecimal, or at least the first 8 digits of it."""
+
+    commit: int
+    hash: str
+
+    def __str__(self) -> str:
+        return f"{self.commit}:{self.hash}"
+
+    @property
+    def short(self) -> str:
+        """For people; enough to ask for it again."""
+        return f"{self.commit}:{self.hash[:_SHOWN_DIGITS]}"
+
+
+def parse_head(text: str) -> Head:
+    """`12:0123abcd…`, as commands tell it. Raises `BadOption`."""
+    found = _HEAD.fullmatch(text.strip().lower())
+    if found is None:
+        raise BadOption(f"{text!r} is no head", hint="write it as status tells it: 12:0123456789abcdef")
+    return Head(commit=int(found[1]), hash=found[2])

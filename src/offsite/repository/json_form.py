@@ -1,0 +1,133 @@
+"""The byte form of a repository's JSON objects: written in one way, each with its own digest, and read back.
+
+Objects of earlier versions have no digest, and nothing vouches for them but what names their hash. They hold no other
+members than those versions wrote: so an object that lost its digest to a flipped bit is not taken for one of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import NoReturn
+
+from offsite.model.digest import DIGEST_KEY, DigestState, check_digest, with_digest
+from offsite.model.errors import FormatTooNew, OffsiteError
+from offsite.repository.json_object import JsonObject, JsonValue
+
+FORMAT = 1
+"""The major format version of every JSON object of a repository. Added keys do not change it: readers ignore them."""
+
+_MEMBERS_BEFORE_DIGESTS = frozenset(
+    {
+        "accounted",
+        "acls",
+        "backup",
+        "before_hash",
+        "by",
+        "bytes",
+        "change",
+        "checkpoint",
+        "cluster_id",
+        "commit",
+        "committed_at_ms",
+        "created",
+        "created_at_ms",
+        "created_by",
+        "exclude",
+        "fidelity",
+        "findings",
+        "forgotten",
+        "format",
+        "gaps",
+        "groups",
+        "history",
+        "holder",
+        "holes",
+        "include",
+        "incarnations",
+        "internal",
+        "isolation",
+        "left_behind",
+        "makings",
+        "metadata",
+        "name",
+        "offsets",
+        "options",
+        "partitions",
+        "positions",
+        "preserved",
+        "previous",
+        "producer_id",
+        "quotas",
+        "raw_bytes",
+        "records",
+        "removed",
+        "repartitioned",
+        "repository_id",
+        "request",
+        "restore",
+        "scram_users",
+        "segments",
+        "seq",
+        "settings",
+        "since_ms",
+        "starts",
+        "stored_bytes",
+        "term",
+        "topic_ids",
+        "topics",
+        "until_ms",
+        "verified",
+        "word",
+        "writer",
+    }
+)
+
+
+def encode_canonical(value: Mapping[str, JsonValue]) -> bytes:
+    """The one byte form of `value` inside objects that something else vouches for: keys sorted, no spaces, ASCII, a
+    newline at the end."""
+    return (json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False) + "\n").encode("ascii")
+
+
+def encode_object(value: Mapping[str, JsonValue]) -> bytes:
+    """The one byte form of an object of its own: the same, and its digest as the last member."""
+    return with_digest(encode_canonical(value))
+
+
+def parse_json_object(data: bytes, *, source: str, damaged: Callable[[str], OffsiteError]) -> JsonObject:
+    """Read one versioned JSON object that `encode_object` or an earlier version made. Raises what `damaged` makes, or
+    `FormatTooNew`."""
+    state = check_digest(data)
+    if state is DigestState.WRONG:
+        raise damaged(f"{source}: its bytes are not those its digest was made of")
+    parsed = parse_part(data, source=source, damaged=damaged)
+    if state is DigestState.ABSENT and (unknown := set(parsed.fields) - _MEMBERS_BEFORE_DIGESTS):
+        raise damaged(f"{source}: it has no digest, and a member {min(unknown)!r} that objects without one never had")
+    return parsed
+
+
+def parse_part(data: bytes, *, source: str, damaged: Callable[[str], OffsiteError]) -> JsonObject:
+    """Read what `encode_canonical` made; `source` names the object around it. Raises what `damaged` makes, or
+    `FormatTooNew`."""
+    try:
+        fields = json.loads(data, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise damaged(f"{source}: not JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise damaged(f"{source}: not a JSON object")
+    parsed = JsonObject(source=source, fields=fields, damaged=damaged)
+    if (written := parsed.integer("format")) > FORMAT:
+        raise FormatTooNew(
+            f"{source} has format {written}; this offsite reads up to {FORMAT}", hint="upgrade offsite and try again"
+        )
+    return parsed
+
+
+def has_digest(fields: JsonObject) -> bool:
+    """Whether the object, which was read by `parse_json_object`, vouches for itself."""
+    return DIGEST_KEY in fields.fields
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")

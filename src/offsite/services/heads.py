@@ -1,0 +1,112 @@
+"""The head of a backup, its newest commit with its hash, and whether a head that was seen once is still part of it.
+
+A chain of hashes shows what was altered inside it, and nothing shows that its end was cut off: a store that was put
+back to an older state looks sound. So commands tell the head, and whoever kept one asks for it again: a person or a
+script (`verify --expect-head`), and this machine, which remembers the last head it saw of each backup at each place.
+
+The memory is a courtesy: a file for each backup below `$XDG_STATE_HOME/offsite/heads`; where it cannot be kept, there
+is none. A head is also what a signature will be made over (see the format's page).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from offsite.model.errors import CommitsGone, DamagedCommit, DamagedObject, OffsiteError
+from offsite.model.head import Head
+from offsite.model.journal import noted, warned
+from offsite.repository.attempt import random_attempt
+from offsite.repository.backup import Backup
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.repository import Repository
+from offsite.repository.state import BackupState
+
+
+def head_of(state: BackupState) -> Head:
+    return Head(commit=state.seq, hash=state.head_hash)
+
+
+def missing(backup: Backup, state: BackupState, seen: Head) -> str:
+    """Why `seen` is not part of the history that ends with `state`; empty when it is, or when a damaged commit keeps
+    from looking, which is told by itself."""
+    name = state.backup
+    if seen.commit > state.seq:
+        if state.unreadable and backup.store.head(backup.layout.commit_key(seen.commit)) is not None:
+            return ""
+        return f"commit {seen.commit} ({seen.short}) of {name} was there and is gone: its newest is {state.seq}"
+    try:
+        found = state.head_hash if seen.commit == state.seq else _hash_of(backup, seen.commit)
+    except DamagedCommit as error:
+        return error.message
+    if found.startswith(seen.hash):
+        return ""
+    there = Head(commit=seen.commit, hash=found)
+    return f"commit {seen.commit} of {name} is not the one that was seen ({seen.short}), but {there.short}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenHead:
+    """What this machine remembers of one backup at one place: a copy elsewhere may be older, and is another place."""
+
+    repository: Repository
+    backup: str
+
+    def get(self) -> Head | None:
+        try:
+            data = self._path().read_bytes()
+            item = parse_json_object(data, source=str(self._path()), damaged=DamagedObject)
+            return Head(commit=item.count("commit"), hash=item.text("hash"))
+        except FileNotFoundError:
+            return None
+        except (OSError, RuntimeError, OffsiteError) as error:
+            noted("no_memory", what="the head that was seen last", why=error)
+            return None
+
+    def remember(self, head: Head) -> None:
+        """From now on `head` must be part of the backup."""
+        try:
+            path = self._path()
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            fresh = path.with_name(f"{path.name}.{random_attempt()}")
+            fresh.write_bytes(encode_object({"format": FORMAT, "commit": head.commit, "hash": head.hash}))
+            fresh.replace(path)
+        except (OSError, RuntimeError) as error:
+            noted("no_memory", what="the head that was seen last", why=error)
+
+    def problem(self, backup: Backup, state: BackupState) -> str:
+        """Why the backup is not what it was when this machine saw it last; empty when it is. Then `state` is remembered
+        instead, unless it is known to be no longer the newest."""
+        seen = self.get()
+        found = missing(backup, state, seen) if seen is not None else ""
+        if found:
+            warned("rollback", backup=self.backup, why=found)
+        elif not state.unreadable and state.seq and seen != head_of(state):
+            self.remember(head_of(state))
+        return found
+
+    def check(self, backup: Backup, state: BackupState) -> None:
+        """Raises `CommitsGone` when the backup is not what it was when this machine saw it last."""
+        if found := self.problem(backup, state):
+            raise CommitsGone(
+                found,
+                hint="bring the commits back from the store's versions or from a copy; when they are lost for good: "
+                f"offsite verify --backup {self.backup} --accept-head",
+            )
+
+    def _path(self) -> Path:
+        """Raises `RuntimeError` where there is no home."""
+        base = os.environ.get("XDG_STATE_HOME")
+        states = Path(base) if base else Path.home() / ".local" / "state"
+        store = self.repository.store
+        place = hashlib.sha256(f"{self.repository.descriptor.repository_id} {store.url}".encode()).hexdigest()[:16]
+        return states / "offsite" / "heads" / place / f"{self.backup}.json"
+
+
+def _hash_of(backup: Backup, commit: int) -> str:
+    stored = backup.log.get(commit)
+    if stored is None:
+        raise DamagedCommit(f"commit {commit} of {backup.descriptor.name} is missing")
+    return stored.hash

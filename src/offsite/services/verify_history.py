@@ -1,0 +1,152 @@
+"""Is the history of a backup whole? Folds it from the first commit, whatever catalogs say, and compares them with that.
+
+A commit that is damaged costs the restore points from it to the next catalog that the commits behind it vouch for: from
+there on the history can be read again. Reads only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from offsite.model.errors import Damaged, DamagedCommit
+from offsite.repository.backup import Backup
+from offsite.repository.commit import StoredCommit
+from offsite.repository.state import FIRST_SEQ, BackupState, Folding
+from offsite.services.verify_coverage import Coverage, PassedOver
+
+_LOST_CATALOG = "nothing is lost: the commits say the same. Delete it; it is not needed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitDamage:
+    """Commit `first_commit` is not what it should be, and the restore points up to `last_commit` cannot be used."""
+
+    first_commit: int
+    last_commit: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectDamage:
+    """An object beside the data that is not what was stored, and what that means."""
+
+    key: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedHistory:
+    """`head` is the newest state that can be used. `passed_over`: what commits passed over, and whether they promised
+    not to."""
+
+    head: BackupState
+    commits: tuple[CommitDamage, ...]
+    catalogs: tuple[ObjectDamage, ...]
+    passed_over: tuple[tuple[PassedOver, bool], ...]
+
+
+def check_history(backup: Backup) -> CheckedHistory:
+    """Read all commits and catalogs of `backup`. Raises `FormatTooNew`."""
+    walk = _Walk(backup=backup)
+    for seq, found in backup.log.try_read(after=FIRST_SEQ - 1):
+        walk.take(seq, found)
+    return walk.checked()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Walk:
+    """`folding` is None behind a damaged commit, until a catalog says how the history goes on."""
+
+    backup: Backup
+    folding: Folding | None = field(init=False)
+    sound: BackupState = field(init=False)
+    coverage: Coverage = field(default_factory=Coverage)
+    commits: list[CommitDamage] = field(default_factory=list)
+    catalogs: list[ObjectDamage] = field(default_factory=list)
+    sealed: frozenset[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sound = BackupState(backup=self.backup.layout.backup)
+        self.folding = Folding(self.sound)
+        self.sealed = frozenset(self.backup.catalog.sealed())
+
+    def take(self, seq: int, found: StoredCommit | DamagedCommit) -> None:
+        """Commit `seq`, or why it cannot be read."""
+        if isinstance(found, StoredCommit):
+            self._look_at_catalog(seq - 1, found)
+            found = self._applied(found)
+        if isinstance(found, DamagedCommit):
+            self._lose(seq, found)
+        elif self.folding is None:
+            self._extend_loss(seq)
+
+    def checked(self) -> CheckedHistory:
+        if self.folding is not None:
+            self.sound = self.folding.state()
+        if lost := self.backup.lost_commit(self.sound):
+            problem = f"commits {self.sound.seq + 1} to {lost} are missing, a catalog of them is there"
+            self.commits.append(CommitDamage(first_commit=self.sound.seq + 1, last_commit=lost, problem=problem))
+        return CheckedHistory(
+            head=self.sound,
+            commits=tuple(self.commits),
+            catalogs=(*self.catalogs, *self._hint()),
+            passed_over=tuple(self.coverage.found),
+        )
+
+    def _applied(self, stored: StoredCommit) -> StoredCommit | DamagedCommit:
+        if self.folding is None:
+            return stored
+        try:
+            self.folding.apply(stored)
+        except DamagedCommit as error:
+            return error
+        self.coverage.take(stored)
+        return stored
+
+    def _lose(self, seq: int, error: DamagedCommit) -> None:
+        if self.folding is not None:
+            self.sound = self._before(seq)
+            self.folding = None
+        self.commits.append(CommitDamage(first_commit=seq, last_commit=seq, problem=error.message))
+
+    def _extend_loss(self, seq: int) -> None:
+        last = self.commits[-1]
+        self.commits[-1] = CommitDamage(first_commit=last.first_commit, last_commit=seq, problem=last.problem)
+
+    def _before(self, seq: int) -> BackupState:
+        """A folding that met a damaged commit may have taken in a part of it."""
+        return self.backup.catalog.state(upto=seq - 1) if seq > FIRST_SEQ else self.sound
+
+    def _look_at_catalog(self, seq: int, following: StoredCommit) -> None:
+        """Compare the catalog of commit `seq` with the commits up to there; or go on from it."""
+        if seq not in self.sealed:
+            return
+        catalog = self.backup.catalog
+        try:
+            state = catalog.read(seq)
+            catalog.check_named(seq, following)
+        except Damaged as error:
+            self.catalogs.append(ObjectDamage(key=self.backup.layout.seal_key(seq), problem=_told(error.message)))
+            return
+        if self.folding is None:
+            self.folding = Folding(state)
+            self.coverage.go_on_from(state)
+        elif self.folding.state() != state:
+            problem = "it does not say what the commits say"
+            self.catalogs.append(ObjectDamage(key=self.backup.layout.catalog_key(seq), problem=_told(problem)))
+
+    def _hint(self) -> Iterator[ObjectDamage]:
+        """The hint names a catalog that is there; at worst its reader takes another."""
+        try:
+            hinted = self.backup.catalog.hinted()
+        except Damaged as error:
+            yield ObjectDamage(key=self.backup.layout.hint_key, problem=_told(error.message))
+            return
+        if hinted is not None and hinted not in self.sealed:
+            problem = f"it names a catalog {hinted}, which is not there"
+            yield ObjectDamage(key=self.backup.layout.hint_key, problem=_told(problem))
+
+
+def _told(problem: str) -> str:
+    return f"{problem}; {_LOST_CATALOG}"
