@@ -1,15 +1,19 @@
-"""How `format-1` was made, once: `python -m tests.golden.make_format_1 FOLDER`. It never changes once released."""
+"""How `format-1` was made, once, by the last version whose JSON objects had no digest: `python -m
+tests.golden.make_format_1 FOLDER`. It never changes once released."""
 
 from __future__ import annotations
 
 import sys
+from array import array
 from pathlib import Path
 
+from offsite.log.group_offsets import GroupOffsets, TopicOffsets
 from offsite.log.range import LogRange
 from offsite.model.selection import TopicSelection
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, Checkpoint, PartitionId, Position, RecordedHole, TopicShape
+from offsite.repository.group_snapshot import put_group_snapshot
 from offsite.repository.posix_store import open_folder
 from offsite.repository.repository import Repository
 from offsite.repository.segment import Segment
@@ -29,6 +33,23 @@ FIRST, SECOND = (
 )
 HOLE = RecordedHole(partition_id=SECOND, start=0, end=500, reason="retention")
 CHECKPOINT = Checkpoint(id=1, taken_at_ms=1_700_000_000_000, ends=((FIRST, 131),), classes=(("orders", "exact"),))
+GROUPS = {
+    "billing": GroupOffsets(
+        group="billing",
+        kind="consumer",
+        state="Stable",
+        topics=(
+            TopicOffsets(
+                topic="orders",
+                topic_id=SHAPE.topic_id,
+                partitions=array("i", (0, 1)),
+                offsets=array("q", (100, 560)),
+                leader_epochs=array("i", (0, -1)),
+                metadata=("", "at noon"),
+            ),
+        ),
+    )
+}
 SECOND_LOG = make_log(500, 560, value=b"v" * 50, codec=4)
 FIRST_LOG = make_log(0, 100) + make_batch(100)
 TRANSACTION = make_batch(110) + make_batch(120) + make_control_batch(130, producer_id=7, committed=True)
@@ -49,8 +70,7 @@ def make(folder: Path) -> BackupState:
     backup = Repository.init(store).create_backup(
         "nightly", cluster_id="MkU3OEVBNTcwNTJENDM2Qg", selection=selection, options=(("compression", "auto"),)
     )
-    groups = backup.layout.groups_key(1, "0123abcd")
-    store.put_if_absent(groups, b"group snapshots are opaque to the repository")
+    groups = put_group_snapshot(store, backup.layout, 1, GROUPS)
     state = backup.commit(
         Changes(
             segments=(

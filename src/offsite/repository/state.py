@@ -111,9 +111,9 @@ class Folding:
         self._checkpoints = {taken.id: taken for taken in state.checkpoints}
 
     @property
-    def seq(self) -> int:
-        """The number of the last commit that was applied."""
-        return self._state.seq
+    def head_hash(self) -> str:
+        """What the next commit must name as the one before it."""
+        return self._state.head_hash
 
     def apply(self, stored: StoredCommit) -> None:
         """Go on by one commit. Raises `DamagedCommit` when it does not follow."""

@@ -24,6 +24,9 @@ from offsite.repository.json_form import FORMAT, encode_object, parse_json_objec
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 
+_OWN_FOLDERS = 3
+"""Of a path of the memory: `offsite`, `heads`, and the one of the place."""
+
 
 def head_of(state: BackupState) -> Head:
     return Head(commit=state.seq, hash=state.head_hash)
@@ -69,8 +72,10 @@ class SeenHead:
         """From now on `head` must be part of the backup."""
         try:
             path = self._path()
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for folder in reversed(path.parents[:_OWN_FOLDERS]):
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             fresh = path.with_name(f"{path.name}.{random_attempt()}")
+            fresh.touch(mode=0o600)
             fresh.write_bytes(encode_object({"format": FORMAT, "commit": head.commit, "hash": head.hash}))
             fresh.replace(path)
         except (OSError, RuntimeError) as error:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from offsite.model.errors import Damaged, DamagedCommit
 from offsite.repository.backup import Backup
 from offsite.repository.commit import StoredCommit
+from offsite.repository.commit_json import damaged_commit
 from offsite.repository.state import FIRST_SEQ, BackupState, Folding
 from offsite.services.verify_coverage import Coverage, PassedOver
 
@@ -79,7 +80,7 @@ class _Walk:
         if isinstance(found, DamagedCommit):
             self._lose(seq, found)
         elif self.folding is None:
-            self._extend_loss(seq)
+            self._lose_upto(seq)
 
     def checked(self) -> CheckedHistory:
         if self.folding is not None:
@@ -95,6 +96,8 @@ class _Walk:
         )
 
     def _applied(self, stored: StoredCommit) -> StoredCommit | DamagedCommit:
+        if self.folding is not None and stored.commit.previous != self.folding.head_hash:
+            self._doubt(stored.commit.seq - 1)
         if self.folding is None:
             return stored
         try:
@@ -110,9 +113,16 @@ class _Walk:
             self.folding = None
         self.commits.append(CommitDamage(first_commit=seq, last_commit=seq, problem=error.message))
 
-    def _extend_loss(self, seq: int) -> None:
+    def _doubt(self, seq: int) -> None:
+        """The next commit names another one: whoever wrote commit `seq`, it is not what was there first."""
+        if seq >= FIRST_SEQ:
+            self._lose(seq, damaged_commit(f"commit {seq + 1} does not name the hash of commit {seq}"))
+
+    def _lose_upto(self, seq: int) -> None:
         last = self.commits[-1]
-        self.commits[-1] = CommitDamage(first_commit=last.first_commit, last_commit=seq, problem=last.problem)
+        self.commits[-1] = CommitDamage(
+            first_commit=last.first_commit, last_commit=max(seq, last.first_commit), problem=last.problem
+        )
 
     def _before(self, seq: int) -> BackupState:
         """A folding that met a damaged commit may have taken in a part of it."""
@@ -130,6 +140,7 @@ class _Walk:
             self.catalogs.append(ObjectDamage(key=self.backup.layout.seal_key(seq), problem=_told(error.message)))
             return
         if self.folding is None:
+            self._lose_upto(seq - 1)  # the catalog is a restore point, too
             self.folding = Folding(state)
             self.coverage.go_on_from(state)
         elif self.folding.state() != state:

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from offsite.model.errors import DamagedCommit, NoSuchRestorePoint
+from offsite.repository import catalog
+from offsite.repository.backup import Backup
+from offsite.repository.catalog_table import encode_history, encode_state
+from offsite.repository.json_form import encode_object
+from offsite.repository.posix_store import PosixStore, open_folder
+from offsite.repository.repository import Repository
+from offsite.repository.segment_body import content_hash
+from offsite.repository.segment_list import SegmentList
+from offsite.services.verify import verify_quick
+from offsite.services.verify_history import check_history
+from tests.backups import PARTITIONS, new_backup, run_once
+
+COMMITS = 23
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> PosixStore:
+    return open_folder(tmp_path / "repository")
+
+
+@pytest.fixture
+def backup(store: PosixStore, monkeypatch: pytest.MonkeyPatch) -> Backup:
+    """A backup of 23 commits with catalogs at 10 and 20."""
+    monkeypatch.setattr(catalog, "COMMITS_PER_CATALOG", 10)
+    backup = new_backup(store)
+    for _ in range(COMMITS):
+        run_once(backup)
+    return backup
+
+
+def damage(store: PosixStore, key: str, data: bytes | None = b"garbage") -> None:
+    path = store.root / key
+    path.unlink()
+    if data is not None:
+        path.write_bytes(data)
+
+
+def forge_catalog(store: PosixStore, backup: Backup, seq: int) -> None:
+    """Replace the catalog of commit `seq` by a whole one that lacks a segment."""
+    state = backup.catalog.state(upto=seq)
+    segments = {**state.segments, PARTITIONS[0]: SegmentList(tuple(state.segments[PARTITIONS[0]])[1:])}
+    object.__setattr__(state, "segments", segments)
+    history, table = encode_history(state.history), encode_state(state)
+    seal = encode_object({"format": 1, "history": content_hash(history), "segments": content_hash(table)})
+    layout = backup.layout
+    for key, data in (
+        (layout.history_key(seq), history),
+        (layout.catalog_key(seq), table),
+        (layout.seal_key(seq), seal),
+    ):
+        damage(store, key, data)
+
+
+def test_a_whole_history_is_whole(backup: Backup) -> None:
+    found = check_history(backup)
+    assert (found.head, found.commits, found.catalogs) == (backup.state(), (), ())
+
+
+@pytest.mark.parametrize("data", [None, b"garbage", b""])
+def test_a_commit_below_the_newest_catalog_is_looked_at(store: PosixStore, backup: Backup, data: bytes | None) -> None:
+    damage(store, backup.layout.commit_key(5), data)
+    (lost,) = check_history(backup).commits
+    assert (lost.first_commit, lost.last_commit) == (5, 9)  # the catalog of 10 is vouched for by 11
+    assert backup.layout.commit_key(5) in lost.problem
+    assert backup.state().seq == COMMITS  # opening may trust a catalog
+    with pytest.raises(DamagedCommit):
+        backup.state_at(7)
+    assert (backup.state_at(4).seq, backup.state_at(10).seq) == (4, 10)
+
+
+def test_each_damaged_commit_is_told(store: PosixStore, backup: Backup) -> None:
+    for seq in (3, 5, 15, 22):
+        damage(store, backup.layout.commit_key(seq))
+    found = check_history(backup)
+    assert [(each.first_commit, each.last_commit) for each in found.commits] == [(3, 4), (5, 9), (15, 19), (22, 23)]
+    assert found.head.seq == 21
+
+
+def test_a_commit_that_does_not_follow_is_damage_from_there_on(store: PosixStore, backup: Backup) -> None:
+    path = store.root / backup.layout.commit_key(15)
+    forged = path.read_bytes()[:-85].replace(b'"writer":"', b'"writer":"x') + b"}\n"
+    damage(store, backup.layout.commit_key(15), encode_object(_fields(forged)))
+    (lost,) = check_history(backup).commits
+    assert (lost.first_commit, lost.last_commit) == (15, 19)
+    assert "hash of commit 15" in lost.problem
+    with pytest.raises(DamagedCommit):
+        backup.state_at(15)
+
+
+def test_a_forged_catalog_is_not_used_and_is_found(store: PosixStore, backup: Backup) -> None:
+    whole = backup.state()
+    forge_catalog(store, backup, 20)
+    assert backup.state() == whole
+    (found,) = check_history(backup).catalogs
+    assert found.key == backup.layout.seal_key(20)
+
+
+def test_a_catalog_that_nobody_names_yet_is_not_used(store: PosixStore, backup: Backup) -> None:
+    whole = backup.catalog.state(upto=20)
+    forge_catalog(store, backup, 20)
+    for seq in (21, 22, 23):
+        damage(store, backup.layout.commit_key(seq), None)
+    assert backup.state() == whole
+
+
+def test_a_catalog_that_says_something_else_than_the_commits_is_found(store: PosixStore, backup: Backup) -> None:
+    """Even where a commit names it: then its writer was wrong."""
+    forge_catalog(store, backup, 20)
+    seal = (store.root / backup.layout.seal_key(20)).read_bytes()
+    renamed = _fields((store.root / backup.layout.commit_key(21)).read_bytes())
+    renamed["catalog"] = catalog.commit_hash(seal)
+    for seq in (22, 23):
+        damage(store, backup.layout.commit_key(seq), None)
+    damage(store, backup.layout.commit_key(21), encode_object(renamed))
+    assert [each.key for each in check_history(backup).catalogs] == [backup.layout.catalog_key(20)]
+
+
+def test_damage_to_the_newest_commit_leaves_those_before_it(store: PosixStore, backup: Backup) -> None:
+    damage(store, backup.layout.commit_key(COMMITS))
+    told: list[str] = []
+    found = Repository.open(store, on_damage=told.append).backup("b")
+    assert (found.sound_state().seq, len(told)) == (COMMITS - 1, 1)
+    assert found.state_at(COMMITS - 1) == found.sound_state()
+    with pytest.raises(DamagedCommit):
+        found.state_at(COMMITS)
+    with pytest.raises(NoSuchRestorePoint):
+        backup.state_at(0)
+    with pytest.raises(DamagedCommit):
+        found.state()  # nobody goes on from there
+    result = verify_quick(found)
+    assert (result.ok, result.head_commit) == (False, COMMITS - 1)
+
+
+@pytest.mark.parametrize("bad", [1, 12, 21])
+def test_what_can_be_opened_ends_before_the_first_damaged_commit(store: PosixStore, backup: Backup, bad: int) -> None:
+    for seq in (10, 20):
+        damage(store, backup.layout.seal_key(seq), None)
+    damage(store, backup.layout.commit_key(bad))
+    state = backup.sound_state()
+    assert (state.seq, bool(state.unreadable)) == (bad - 1, True)
+
+
+def _fields(data: bytes) -> dict[str, object]:
+    import json
+
+    fields: dict[str, object] = json.loads(data)
+    fields.pop("digest", None)
+    return fields
