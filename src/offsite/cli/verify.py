@@ -15,7 +15,7 @@ from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit
 from offsite.cli.proof_view import render_lacking, render_open
 from offsite.cli.restore_options import IsolationOption
 from offsite.cli.wiring import connect, open_repository, spark
-from offsite.model.errors import BadOption, Damaged
+from offsite.model.errors import BadOption, Damaged, DamagedCommit
 from offsite.model.head import Head, parse_head
 from offsite.model.size import format_size
 
@@ -101,9 +101,12 @@ def verify(options: VerifyOptions, spark_master: SparkMaster = None, output: Out
     repository, request = open_repository(options.repo), _request(options)
     opened, expected = repository.backup(options.backup), _expected_head(options)
     result = _check(opened, request, options, spark_master)
-    result = result.and_missing(_missing_heads(repository, opened, expected, accept=options.accept_head))
+    if result.head_commit or not result.damaged_commits:
+        result = result.and_missing(_missing_heads(repository, opened, expected, accept=options.accept_head))
     result = replace(result, leftovers=_leftovers(repository, opened, result, listed=options.leftovers))
     emit(result, output=output, render=partial(_render, listed=options.leftovers))
+    if result.damaged_commits:
+        raise DamagedCommit(result.damaged_commits[0].problem, hint=_what_is_left(result))
     if result.verdict != "ok":
         raise typer.Exit(EXIT_PARTIAL if result.verdict == "unknown" else Damaged.exit_code)
 
@@ -125,6 +128,11 @@ def _request(options: VerifyOptions) -> CompareRequest | None:
         read_committed=options.isolation is IsolationOption.READ_COMMITTED,
         exact=options.exact,
     )
+
+
+def _what_is_left(result: VerifyResult) -> str:
+    back = "bring the object back from the store's versions or from a copy"
+    return f"{back}; until then use another restore point: --commit" if result.head_commit else back
 
 
 def _expected_head(options: VerifyOptions) -> Head | None:
@@ -171,9 +179,15 @@ def _deep(opened: Backup, runner: Runner) -> VerifyResult:
     from offsite.cli.progress import progress
     from offsite.services.verify import verify_deep
 
-    total_bytes = sum(segment.raw_bytes for segment in opened.sound_state().all_segments())
-    with progress("verify", total_bytes=total_bytes) as on_progress:
+    with progress("verify", total_bytes=_raw_bytes(opened)) as on_progress:
         return verify_deep(opened, runner, on_progress=on_progress)
+
+
+def _raw_bytes(opened: Backup) -> int:
+    try:
+        return sum(segment.raw_bytes for segment in opened.sound_state().all_segments())
+    except DamagedCommit:  # nothing is left to read; the check tells
+        return 0
 
 
 def _compare(opened: Backup, request: CompareRequest, options: VerifyOptions, runner: Runner) -> CompareResult:

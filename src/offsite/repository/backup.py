@@ -56,7 +56,7 @@ class Backup:
 
     def sound_state(self) -> BackupState:
         """The newest state, to read from. Where a commit is damaged it is that of the last one before it: `on_damage`
-        is told, and the state says so (`unreadable`). Raises `FormatTooNew`."""
+        is told, and the state says so (`unreadable`). Raises `DamagedCommit` when nothing is left, `FormatTooNew`."""
         state = self.catalog.sound_state()
         if why := state.unreadable:
             self.on_damage(f"backup {state.backup} can be used up to commit {state.seq}, not what is behind it: {why}")

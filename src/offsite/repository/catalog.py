@@ -40,12 +40,14 @@ class Catalog:
 
     def sound_state(self) -> BackupState:
         """The newest state that can be read: where a commit is damaged, that of the last one before it, which says so
-        (`unreadable`). Raises `FormatTooNew`."""
+        (`unreadable`). Raises `DamagedCommit` when there is none before it, `FormatTooNew`."""
         base = self._newest(None)
         followed = _Followed(base.following, base.state.seq)
         try:
             return fold(base.state, followed)
         except DamagedCommit as error:
+            if followed.seq < FIRST_SEQ:
+                raise
             sound = fold(base.state, self.log.read(after=base.state.seq, upto=followed.seq))
             return replace(sound, unreadable=error.message)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from offsite.model.errors import DamagedObject
+from offsite.model.errors import DamagedCommit, DamagedObject
 from offsite.repository.backup import Backup
 from offsite.repository.cluster_snapshot import get_cluster_snapshot
 from offsite.repository.commit import SnapshotRef
@@ -52,12 +52,19 @@ def _damages(backup: Backup, head: BackupState) -> Iterator[SnapshotDamage]:
             yield SnapshotDamage(key=ref.key, problem=error.message, first_commit=seq)
 
 
+def _named(backup: Backup, seq: int | None) -> SnapshotRef | None:
+    """The settings that commit `seq` names. A damaged commit is told by itself."""
+    try:
+        stored = None if seq is None else backup.log.get(seq)
+    except DamagedCommit:
+        return None
+    return None if stored is None else stored.commit.changes.metadata
+
+
 def _settings(backup: Backup, head: BackupState) -> Iterator[SnapshotRef]:
     """As the commits name them, with their hashes: an object that no commit names does not count."""
     for info in backup.store.list(backup.layout.metadata_prefix):
-        seq = parse_metadata_key(info.key)
-        stored = None if seq is None else backup.log.get(seq)
-        named = None if stored is None else stored.commit.changes.metadata
+        named = _named(backup, parse_metadata_key(info.key))
         if named is not None and named.key == info.key:
             yield named
     if head.metadata is not None:

@@ -157,14 +157,20 @@ def test_a_damaged_commit_is_named_and_nothing_is_built_on_it(site: Site, pair: 
         commit.write_bytes(whole.replace(b'"partition":0', b'"partition":x', 1))
         assert commit.read_bytes() != whole
     before = files_under(pair.folder)
-    with pytest.raises(DamagedCommit):
-        verify_quick(site.backup)
+    (damaged,) = verify_quick(site.backup).damaged_commits
+    assert damaged.first_commit == seq
     with pytest.raises(DamagedCommit):
         site.back_up()
     (status,) = read_status(site.repository).backups
     assert not status.safe
     done = offsite("verify", "--repo", pair.folder, "--backup", BACKUP, "--deep")
     assert (done.exit_code, done.error["id"]) == (Damaged.exit_code, DamagedCommit.id)
+    assert [each["first_commit"] for each in done.result["damaged_commits"]] == [seq]
+    shown = offsite("show", "--repo", pair.folder, BACKUP)
+    assert shown.exit_code == Damaged.exit_code
+    assert shown.error["id"] == DamagedCommit.id if seq == 1 else shown.result["commit"] == seq - 1
+    listed = offsite("list", "--repo", pair.folder)
+    assert (listed.exit_code, bool(listed.result["backups"][0]["problem"])) == (Damaged.exit_code, True)
     assert files_under(pair.folder) == before
     commit.write_bytes(whole)
     site.assert_verified()

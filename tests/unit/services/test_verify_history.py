@@ -138,13 +138,22 @@ def test_damage_to_the_newest_commit_leaves_those_before_it(store: PosixStore, b
     assert (result.ok, result.head_commit) == (False, COMMITS - 1)
 
 
-@pytest.mark.parametrize("bad", [1, 12, 21])
+@pytest.mark.parametrize("bad", [2, 12, 21])
 def test_what_can_be_opened_ends_before_the_first_damaged_commit(store: PosixStore, backup: Backup, bad: int) -> None:
     for seq in (10, 20):
         damage(store, backup.layout.seal_key(seq), None)
     damage(store, backup.layout.commit_key(bad))
     state = backup.sound_state()
     assert (state.seq, bool(state.unreadable)) == (bad - 1, True)
+
+
+def test_without_a_sound_commit_nothing_can_be_opened(store: PosixStore, backup: Backup) -> None:
+    for seq in (10, 20):
+        damage(store, backup.layout.seal_key(seq), None)
+    damage(store, backup.layout.commit_key(1))
+    with pytest.raises(DamagedCommit):
+        backup.sound_state()
+    assert [(each.first_commit, each.last_commit) for each in check_history(backup).commits] == [(1, COMMITS)]
 
 
 def _fields(data: bytes) -> dict[str, object]:
