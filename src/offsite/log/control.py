@@ -8,7 +8,7 @@ from typing import Literal
 
 from offsite.log.batch import BatchHeader
 from offsite.log.buffer import Buffer
-from offsite.log.records import decode
+from offsite.log.records import iterate
 from offsite.model.errors import DamagedBatch
 
 __all__ = ["ControlMarker", "control_type"]
@@ -29,7 +29,7 @@ def control_type(batch: Buffer, header: BatchHeader) -> ControlMarker | None:
 
     None if it holds none: compaction has emptied the batch, or it is of a type that consumers ignore as well.
     """
-    for record in decode(batch, header):
+    for record in iterate(batch, header):
         try:
             _, kind = struct.unpack_from(">hh", record.key or b"")
             if kind in _KINDS:

@@ -13,7 +13,7 @@ from offsite.log.buffer import Buffer
 from offsite.log.control import control_type
 from offsite.log.group_offsets import GroupOffsets, TopicOffsetsBuilder
 from offsite.log.group_records import GroupPartition, OffsetRecord, parse_group_record
-from offsite.log.records import decode
+from offsite.log.records import iterate
 
 __all__ = ["GroupFold"]
 
@@ -53,7 +53,7 @@ class GroupFold:
         }
 
     def _take(self, batch: memoryview, header: BatchHeader) -> None:
-        for record in decode(batch, header):
+        for record in iterate(batch, header):
             if self._until_ms is not None and record.timestamp_ms > self._until_ms:
                 continue
             parsed = parse_group_record(record)

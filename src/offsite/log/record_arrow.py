@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from offsite.log.batch import HEADER_BYTES, BatchHeader
 from offsite.log.buffer import Buffer
-from offsite.log.codec import decompress
 from offsite.log.record import Record
-from offsite.log.records import decode, plain_batch
+from offsite.log.records import decode, listed_plain, row_codec
 from offsite.model.errors import DamagedBatch
 from offsite.model.size import MIB
 
@@ -76,11 +75,10 @@ class ArrowColumns:
 
     def add_batch(self, batch: Buffer, header: BatchHeader, *, commit: int | None) -> None:
         """All records of one batch that holds data. Raises `DamagedBatch`; no row of it is taken then."""
-        header.check_is_of(batch)
-        body = decompress(header.codec, memoryview(batch)[HEADER_BYTES:])
-        default_record_batch, corrupt = _codec()
+        plain = listed_plain(batch, header)
+        default_record_batch, corrupt = row_codec()
         try:
-            rows = list(default_record_batch(plain_batch(batch, header, body)))
+            rows = list(default_record_batch(plain))
         except UnicodeDecodeError:
             self.add_records(decode(batch, header), commit=commit)
             return
@@ -94,7 +92,7 @@ class ArrowColumns:
         offsets = range(header.base_offset, header.next_offset)
         has_gaps = len(offsets) != len(rows)
         self._add_offsets([row.offset for row in rows] if has_gaps else offsets)
-        self._complete(header.timestamp_type, commit, len(rows), len(body))
+        self._complete(header.timestamp_type, commit, len(rows), len(plain) - HEADER_BYTES)
 
     def add_records(self, records: Sequence[Record], *, commit: int | None) -> None:
         """Some records of one batch."""
@@ -169,15 +167,6 @@ class _Run(NamedTuple):
     rows: int
     timestamp_type: int
     commit: int | None
-
-
-@cache
-def _codec() -> tuple[Any, type[Exception]]:
-    """The reader of batches of aiokafka, and what it raises: looking them up for each batch would cost 20 records."""
-    from aiokafka.errors import CorruptRecordException  # type: ignore[import-untyped]
-    from aiokafka.record.default_records import DefaultRecordBatch  # type: ignore[import-untyped]
-
-    return DefaultRecordBatch, CorruptRecordException
 
 
 def _runs(kind: pa.DataType, runs: Sequence[tuple[int | None, int]]) -> pa.Array:

@@ -7,29 +7,33 @@ Format: Kafka's Record of magic 2 (KIP-98): zigzag varints, length -1 for null.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from offsite.log.buffer import Buffer
 from offsite.log.record import Record, RecordHeaders
+from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import DamagedBatch
 
-__all__ = ["read_records", "write_records"]
+__all__ = ["MIN_RECORD_BYTES", "read_records", "write_records"]
+
+MIN_RECORD_BYTES = 7
+"""A record without key, value and headers: seven numbers of one byte each."""
 
 _MAX_VARINT_BITS = 70
 
 
 def read_records(
     body: Buffer, *, count: int, base_offset: int, base_timestamp_ms: int, append_time_ms: int | None
-) -> list[Record]:
+) -> Iterator[Record]:
     """All `count` records of a plain body. With `append_time_ms` (LogAppendTime) every record has that time.
 
     Raises `DamagedBatch` if the body does not hold exactly these records.
     """
     reader = _Reader(body)
-    records = [reader.record(base_offset, base_timestamp_ms, append_time_ms) for _ in range(count)]
+    for _ in range(count):
+        yield reader.record(base_offset, base_timestamp_ms, append_time_ms)
     if reader.position != len(body):
         raise DamagedBatch(f"{len(body) - reader.position} bytes after the last of {count} records")
-    return records
 
 
 def write_records(records: Iterable[Record], *, base_offset: int, base_timestamp_ms: int) -> bytearray:
@@ -65,6 +69,8 @@ class _Reader:
         key, value, headers = self._blob(), self._blob(), self._headers()
         if self.position != end:
             raise DamagedBatch(f"the record at offset {offset} is not {size} bytes long")
+        if not 0 <= offset <= MAX_OFFSET or not -MAX_OFFSET <= timestamp_ms <= MAX_OFFSET:
+            raise DamagedBatch(f"a record at offset {offset} of time {timestamp_ms}")
         if append_time_ms is not None:
             return Record(offset, append_time_ms, 1, key, value, headers)
         return Record(offset, timestamp_ms, 0, key, value, headers)

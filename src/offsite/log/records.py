@@ -8,7 +8,10 @@ The fast path is aiokafka's Cython codec; what it cannot hold exactly goes throu
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import islice
+from typing import Any
 
 from crc32c import crc32c
 
@@ -23,36 +26,44 @@ from offsite.log.batch import (
 from offsite.log.buffer import Buffer
 from offsite.log.codec import NONE, compress, decompress
 from offsite.log.record import LOG_APPEND_TIME, Record
-from offsite.log.record_body import read_records, write_records
+from offsite.log.record_body import MIN_RECORD_BYTES, read_records, write_records
 from offsite.model.check import check
 from offsite.model.errors import DamagedBatch
 
-__all__ = ["decode", "encode", "plain_batch", "renumber"]
+__all__ = ["MAX_LISTED_RECORDS", "decode", "encode", "iterate", "listed_plain", "renumber", "row_codec"]
 
 _BEFORE_CRC = struct.Struct(">qiibI")
 _AFTER_CRC = struct.Struct(">hiqqqhii")
 _MAX_DELTA = (1 << 31) - 1
 _NO_LIMIT = (1 << 31) - 1  # the builder must never stop at a size of its own
 
+MAX_LISTED_RECORDS = 1_000_000
+"""Most records of one batch that are held in memory at once. A batch of 448 MiB has room for 64 million."""
+
 
 def decode(batch: Buffer, header: BatchHeader) -> list[Record]:
     """The records of one batch (`header.view(data)`), in order; those of a control batch hold its marker.
 
     LogAppendTime batches give every record the batch's max timestamp. Raises `DamagedBatch` if the body is not what the
-    header promises. Does not check the CRC, see `verify_crc`.
+    header promises, or holds more than `MAX_LISTED_RECORDS`. Does not check the CRC, see `verify_crc`.
     """
-    header.check_is_of(batch)
-    body = decompress(header.codec, memoryview(batch)[HEADER_BYTES:])
+    plain = listed_plain(batch, header)
     try:
-        return _decode_fast(batch, header, body)
+        return list(_fast_records(plain, header))
     except UnicodeDecodeError:
-        return read_records(
-            body,
-            count=header.record_count,
-            base_offset=header.base_offset,
-            base_timestamp_ms=header.base_timestamp_ms,
-            append_time_ms=header.max_timestamp_ms if header.timestamp_type == LOG_APPEND_TIME else None,
-        )
+        return list(_exact_records(plain, header))
+
+
+def iterate(batch: Buffer, header: BatchHeader) -> Iterator[Record]:
+    """The same one after the other, however many they are: memory is that of the body. Raises when it meets damage."""
+    plain = _plain_batch(batch, header)
+    seen = 0
+    try:
+        for record in _fast_records(plain, header):
+            yield record
+            seen += 1
+    except UnicodeDecodeError:
+        yield from islice(_exact_records(plain, header), seen, None)
 
 
 def encode(  # noqa: PLR0913 - the fields of a batch header
@@ -92,27 +103,63 @@ def renumber(records: Sequence[Record], *, start: int = 0) -> list[Record]:
     return [new(kind, (offset, *record[1:])) for offset, record in enumerate(records, start)]
 
 
-def _decode_fast(batch: Buffer, header: BatchHeader, body: Buffer) -> list[Record]:
+def listed_plain(batch: Buffer, header: BatchHeader) -> Buffer:
+    """The batch as if its producer had not compressed it (CRC and length left alone: nobody looks at them), for those
+    who make a list of its records. Raises `DamagedBatch` when it holds more than `MAX_LISTED_RECORDS`."""
+    if header.record_count > MAX_LISTED_RECORDS:
+        raise DamagedBatch(
+            f"the batch at offset {header.base_offset} says that it holds {header.record_count} records, more than "
+            f"the {MAX_LISTED_RECORDS} that are held in memory at once"
+        )
+    return _plain_batch(batch, header)
+
+
+@cache
+def row_codec() -> tuple[Any, type[Exception]]:
+    """The reader of batches of aiokafka, and what it raises: looking them up for each batch would cost 20 records."""
     from aiokafka.errors import CorruptRecordException  # type: ignore[import-untyped]
     from aiokafka.record.default_records import DefaultRecordBatch  # type: ignore[import-untyped]
 
-    new, kind = tuple.__new__, Record
-    try:
-        return [
-            new(kind, (row.offset, row.timestamp, row.timestamp_type, row.key, row.value, tuple(row.headers)))
-            for row in DefaultRecordBatch(plain_batch(batch, header, body))
-        ]
-    except CorruptRecordException as error:
-        raise DamagedBatch(f"the batch at offset {header.base_offset} is damaged inside: {error}") from error
+    return DefaultRecordBatch, CorruptRecordException
 
 
-def plain_batch(batch: Buffer, header: BatchHeader, body: Buffer) -> Buffer:
-    """The batch as if its producer had not compressed it (CRC and length left alone: nobody looks at them)."""
+def _plain_batch(batch: Buffer, header: BatchHeader) -> Buffer:
+    header.check_is_of(batch)
+    body = decompress(header.codec, memoryview(batch)[HEADER_BYTES:])
+    if not 0 <= header.record_count <= len(body) // MIN_RECORD_BYTES:
+        raise DamagedBatch(
+            f"the batch at offset {header.base_offset} holds {len(body)} bytes, and not the {header.record_count} "
+            "records that its header tells of"
+        )
     if header.codec == NONE:
         return batch
     head = bytearray(memoryview(batch)[:HEADER_BYTES])
     struct.pack_into(">h", head, CRC_START, header.attributes & ~CODEC_MASK)
-    return head + body
+    if not isinstance(body, bytearray):
+        return head + body
+    body[:0] = head  # in its place: a large body is never there twice
+    return body
+
+
+def _fast_records(plain: Buffer, header: BatchHeader) -> Iterator[Record]:
+    """Raises `UnicodeDecodeError` for what aiokafka cannot hold."""
+    new, kind = tuple.__new__, Record
+    default_record_batch, corrupt = row_codec()
+    try:
+        for row in default_record_batch(plain):
+            yield new(kind, (row.offset, row.timestamp, row.timestamp_type, row.key, row.value, tuple(row.headers)))
+    except corrupt as error:
+        raise DamagedBatch(f"the batch at offset {header.base_offset} is damaged inside: {error}") from error
+
+
+def _exact_records(plain: Buffer, header: BatchHeader) -> Iterator[Record]:
+    return read_records(
+        memoryview(plain)[HEADER_BYTES:],
+        count=header.record_count,
+        base_offset=header.base_offset,
+        base_timestamp_ms=header.base_timestamp_ms,
+        append_time_ms=header.max_timestamp_ms if header.timestamp_type == LOG_APPEND_TIME else None,
+    )
 
 
 def _encode_body(records: Sequence[Record], base_offset: int) -> Buffer:

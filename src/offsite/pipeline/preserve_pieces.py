@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 from offsite.log.batch import BatchHeader
 from offsite.log.control import control_type
-from offsite.log.records import decode
+from offsite.log.records import iterate
 from offsite.log.rewrite import needs_reencode, split_runs
 from offsite.pipeline import meter
 from offsite.pipeline.cutoff import Cutoff
@@ -150,7 +150,7 @@ class SourcePieces:
         cutoff = Cutoff(max(self._start, low), self._partition.end)
         records = header.record_count
         if not cutoff.takes_all(header):
-            records = sum(map(cutoff.takes, decode(header.view(data), header)))
+            records = sum(map(cutoff.takes, iterate(header.view(data), header)))
         if self._committed.is_visible(header):
             self.visible_records += records
         else:

@@ -19,7 +19,7 @@ from offsite.log.control import control_type
 from offsite.log.filler import FILLER_MAX_RECORDS, is_filler
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.record import Record
-from offsite.log.records import decode
+from offsite.log.records import decode, iterate
 from offsite.model.check import check
 from offsite.model.errors import TransactionLost
 from offsite.pipeline.preserve_pieces import Data, Outcome, Piece
@@ -119,11 +119,10 @@ def _batches(router: Router, log_range: LogRange) -> Iterator[tuple[memoryview, 
 
 def _is_the_same(piece: Data | None, batch: memoryview, header: BatchHeader) -> bool:
     """Whether `batch` holds the records of `piece`; without one it must be filler. Brokers may compress anew."""
-    records = decode(batch, header)
     if piece is None:
-        return all(map(is_filler, records))
+        return all(map(is_filler, iterate(batch, header)))
     (source,) = scan(piece.batch)
-    return list(map(_content, records)) == list(map(_content, decode(piece.batch, source)))
+    return list(map(_content, decode(batch, header))) == list(map(_content, decode(piece.batch, source)))
 
 
 def _content(record: Record) -> tuple[object, ...]:

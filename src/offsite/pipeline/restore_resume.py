@@ -16,7 +16,7 @@ from offsite.kafka.routing import Router
 from offsite.log.chunk import Chunk
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.record import Record
-from offsite.log.records import decode
+from offsite.log.records import iterate
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import decided
 from offsite.pipeline.restore_attempt import WriteAttempt
@@ -87,7 +87,7 @@ class AlreadyThere:
                 continue
             for header in item.batches:
                 records = expected.get(header.base_offset, list)()
-                if not holds_only(records, decode(header.view(item.data), header), start=header.base_offset):
+                if not holds_only(records, iterate(header.view(item.data), header), start=header.base_offset):
                     raise self._attempt.unexpected(header.base_offset, end=self.end)
 
 

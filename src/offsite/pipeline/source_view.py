@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from offsite.log.batch import BatchHeader
 from offsite.log.record import Record
-from offsite.log.records import decode
+from offsite.log.records import decode, iterate
 from offsite.log.transactions import CommittedView
 from offsite.pipeline import meter
 from offsite.pipeline.cutoff import Cutoff
@@ -33,6 +33,10 @@ class VisibleBatch(NamedTuple):
         """Decoded, those that count: maybe none, where the cutoff goes by time."""
         records = decode(self.header.view(self.data), self.header)
         return records if self.cutoff.takes_all(self.header) else list(filter(self.cutoff.takes, records))
+
+    def iterate(self) -> Iterator[Record]:
+        """The same one after the other: for those who keep none of them."""
+        return filter(self.cutoff.takes, iterate(self.header.view(self.data), self.header))
 
 
 class SourceView:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from contextlib import suppress
 
 import pytest
@@ -9,12 +10,15 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder  # type: i
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offsite.log import records as records_module
 from offsite.log.batch import HEADER_BYTES, BatchHeader, scan, verify_crc
 from offsite.log.codec import compress
 from offsite.log.record import Record
+from offsite.log.record_arrow import ArrowColumns
 from offsite.log.record_body import read_records, write_records
-from offsite.log.records import decode, encode, renumber
+from offsite.log.records import decode, encode, iterate, renumber
 from offsite.model.errors import Bug, DamagedBatch
+from offsite.model.size import MIB
 
 CODECS = range(5)
 # Offset 7, base timestamp 1000 ms, by hand after KIP-98: key "k", value null, no headers; then at offset 9 and 995 ms
@@ -83,13 +87,14 @@ def test_both_ways_to_decode_read_the_same_records(records: list[Record], append
         header = header._replace(attributes=8, max_timestamp_ms=77)
         batch[22] = 8
         batch[35:43] = (77).to_bytes(8, "big")
-    exact = read_records(
+    one_by_one = read_records(
         memoryview(batch)[HEADER_BYTES:],
         count=header.record_count,
         base_offset=header.base_offset,
         base_timestamp_ms=header.base_timestamp_ms,
         append_time_ms=77 if append_time else None,
     )
+    exact = list(one_by_one)
     assert decode(batch, header) == exact
     if append_time:
         assert {(r.timestamp_ms, r.timestamp_type) for r in exact} == {(77, 1)}
@@ -176,7 +181,7 @@ def test_a_body_that_is_not_what_the_header_promises_is_damage(codec: int) -> No
 @pytest.mark.parametrize("cut", range(len(GOLDEN_BODY)))
 def test_a_cut_body_is_damage_for_both_decoders(cut: int) -> None:
     with pytest.raises(DamagedBatch):
-        read_records(GOLDEN_BODY[:cut], count=2, base_offset=7, base_timestamp_ms=1000, append_time_ms=None)
+        list(read_records(GOLDEN_BODY[:cut], count=2, base_offset=7, base_timestamp_ms=1000, append_time_ms=None))
     batch = encode(GOLDEN_RECORDS)[: HEADER_BYTES + cut]
     header = only(encode(GOLDEN_RECORDS))._replace(size_bytes=len(batch))
     with pytest.raises(DamagedBatch):
@@ -189,3 +194,56 @@ def test_a_garbage_body_is_damage_or_records_never_another_error(body: bytes, co
     header = only(encode(GOLDEN_RECORDS, codec=codec))._replace(size_bytes=len(batch))
     with suppress(DamagedBatch):
         decode(batch, header)
+
+
+def batch_of_the_least(count: int, codec: int = 4) -> bytearray:
+    """So many records without key, value, headers, time and distance from the first."""
+    batch = encode([Record(0, 0, 0, None, None)], codec=codec)
+    body = compress(codec, bytes.fromhex("0c 00 00 00 01 01 00") * count)
+    batch[57:61] = count.to_bytes(4, "big")
+    batch[8:12] = (HEADER_BYTES - 12 + len(body)).to_bytes(4, "big")
+    return batch[:HEADER_BYTES] + body
+
+
+@pytest.mark.parametrize("count", [-1, 2, 1 << 20])
+def test_a_header_that_tells_of_more_records_than_there_is_room_for_is_damage(count: int) -> None:
+    batch = encode([Record(0, 0, 0, None, b"12345")])
+    batch[57:61] = count.to_bytes(4, "big", signed=True)
+    (header,) = scan(batch)
+    for read in (decode, lambda *of: list(iterate(*of))):
+        with pytest.raises(DamagedBatch, match=r"tells of|says that"):
+            read(batch, header)
+
+
+def test_records_come_one_by_one_however_many_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = batch_of_the_least(100_000)
+    assert len(batch) < 1000
+    (header,) = scan(batch)
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in iterate(batch, header)) == 100_000
+        assert tracemalloc.get_traced_memory()[1] < 4 * MIB
+    finally:
+        tracemalloc.stop()
+    assert len(decode(batch, header)) == 100_000
+    monkeypatch.setattr(records_module, "MAX_LISTED_RECORDS", 99_999)
+    with pytest.raises(DamagedBatch, match="more than the 99999"):
+        decode(batch, header)
+    with pytest.raises(DamagedBatch, match="more than the 99999"):
+        ArrowColumns(topic="t", partition=0).add_batch(batch, header, commit=None)
+
+
+@given(record_lists(), st.sampled_from(CODECS))
+def test_one_by_one_they_are_the_same(records: list[Record], codec: int) -> None:
+    batch = encode(records, codec=codec)
+    assert list(iterate(batch, only(batch))) == records
+
+
+@pytest.mark.parametrize("base", [(1 << 63) - 2, -5])
+def test_a_record_outside_of_what_kafka_can_number_is_damage(base: int) -> None:
+    name = b"\xff".decode("utf-8", "surrogateescape")
+    plain = write_records([Record(3, 0, 0, None, None, ((name, None),))], base_offset=0, base_timestamp_ms=0)
+    with pytest.raises(DamagedBatch):
+        list(read_records(plain, count=1, base_offset=base, base_timestamp_ms=0, append_time_ms=None))
+    with pytest.raises(DamagedBatch):
+        list(read_records(plain, count=1, base_offset=0, base_timestamp_ms=1 << 63, append_time_ms=None))

@@ -56,7 +56,7 @@ def found_records(task: ScanTask, store: Store, match: RecordMatch) -> Iterator[
     for _, batch in scan_batches(task, store):
         if needles and not _holds(batch.data, batch.header, needles):
             continue
-        for record in batch.records():
+        for record in batch.iterate():
             if task.rows.includes(record.offset, record.timestamp_ms) and match.matches(record):
                 yield FoundRecord(partition=task.partition, record=record)
 
@@ -67,5 +67,7 @@ def find_in_task(task: ScanTask, *, store: Store, match: RecordMatch, limit: int
 
 
 def _holds(data: memoryview, header: BatchHeader, needles: tuple[bytes, ...]) -> bool:
-    plain = bytes(decompress(header.codec, header.view(data)[HEADER_BYTES:]))
+    plain = decompress(header.codec, header.view(data)[HEADER_BYTES:])
+    if isinstance(plain, memoryview):
+        plain = bytes(plain)  # a view cannot be searched
     return all(needle in plain for needle in needles)

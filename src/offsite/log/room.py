@@ -1,0 +1,15 @@
+"""How much compressed bytes may become: looked at while they grow, for what they say of themselves proves nothing."""
+
+from __future__ import annotations
+
+__all__ = ["TooLargeError", "check_room"]
+
+
+class TooLargeError(ValueError):
+    """There is more in it than it may hold."""
+
+
+def check_room(size_bytes: int, max_bytes: int) -> None:
+    """Raise `TooLargeError` when so many bytes are too many."""
+    if size_bytes > max_bytes:
+        raise TooLargeError(f"it decompresses to more than {max_bytes} bytes")
