@@ -3,39 +3,23 @@
 Owns runs `(source_start, target_start, count)` in flat arrays: ten million of them are 240 MB and no objects. Source
 offsets in no run are gaps: nothing was written for them.
 
-A map as bytes is one or more chunks back to back, for adjoining source ranges in rising order:
-
-    "OFMP", u8 version = 1, u32 payload bytes (little-endian), payload
-
-The payload is a zstd frame of little-endian int64: source start, source end, target start, target end, number of runs
-n, then n source gaps, n target gaps and n counts; a gap is the distance from the end of the run before (or from the
-range's start).
+A map as bytes is one or more chunks back to back (`map_chunk`), for adjoining source ranges in rising order.
 """
 
 from __future__ import annotations
 
-import struct
-import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate, chain
-from operator import add, sub
-from typing import Literal
-
-import zstandard
+from typing import Literal, Self
 
 from offsite.log.buffer import Buffer
+from offsite.log.map_chunk import MapChunk, read_chunks
 from offsite.model.check import check
-from offsite.model.errors import DamagedObject, FormatTooNew
+from offsite.model.errors import DamagedObject
 
 __all__ = ["MappedOffset", "OffsetMap", "OffsetMapBuilder"]
-
-_CHUNK = struct.Struct("<4sBI")
-_MAGIC, _VERSION = b"OFMP", 1
-_BOUNDS = 5  # four bounds and the number of runs
-_ZSTD_LEVEL = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,27 +70,31 @@ class OffsetMap:
         return zip(self.source_starts, self.target_starts, self.counts, strict=True)
 
     def to_bytes(self) -> bytes:
-        """One chunk, see the module's docstring."""
-        bounds = (self.source_start, self.source_end, self.target_start, self.target_end, len(self))
-        source_gaps = _gaps(self.source_start, self.source_starts, self.counts)
-        target_gaps = _gaps(self.target_start, self.target_starts, self.counts)
-        numbers = array("q", chain(bounds, source_gaps, target_gaps, self.counts))
-        payload = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(_little_endian(numbers).tobytes())
-        return _CHUNK.pack(_MAGIC, _VERSION, len(payload)) + payload
+        """One chunk."""
+        bounds = (self.source_start, self.source_end, self.target_start, self.target_end)
+        return MapChunk(*bounds, self.source_starts, self.target_starts, self.counts).to_bytes()
 
     @classmethod
     def from_bytes(cls, data: Buffer) -> OffsetMap:
         """The map of one or more chunks. Raises `DamagedObject`, or `FormatTooNew` for a newer version."""
-        return cls.concat(_read_chunks(memoryview(data)))
+        pieces = (cls(**chunk._asdict()) for chunk in read_chunks(data))
+        last = first = next(pieces)
+        builder: OffsetMapBuilder | None = None
+        for last in pieces:
+            if builder is None:
+                builder = OffsetMapBuilder.of(first)
+            if not builder.is_followed_by(last):
+                raise DamagedObject("the chunks of the offset map do not rise")
+            builder.extend(last)
+        return first if builder is None else builder.build(source_end=last.source_end, target_end=last.target_end)
 
     @classmethod
     def concat(cls, maps: Iterable[OffsetMap]) -> OffsetMap:
         """One map of at least one, for rising source ranges that were written one after the other."""
         pieces = iter(maps)
-        first = next(pieces)
-        builder = OffsetMapBuilder(source_start=first.source_start, target_start=first.target_start)
-        last = first
-        for last in chain((first,), pieces):
+        last = first = next(pieces)
+        builder = OffsetMapBuilder.of(first)
+        for last in pieces:
             builder.extend(last)
         return builder.build(source_end=last.source_end, target_end=last.target_end)
 
@@ -126,6 +114,13 @@ class OffsetMapBuilder:
         self._source_end, self._target_end = source_start, target_start
         self._sources, self._targets, self._counts = array("q"), array("q"), array("q")
 
+    @classmethod
+    def of(cls, first: OffsetMap) -> Self:
+        """One that goes on behind all runs of that map."""
+        builder = cls(source_start=first.source_start, target_start=first.target_start)
+        builder.extend(first)
+        return builder
+
     def add(self, source_start: int, target_start: int, count: int) -> None:
         """The records `[source_start, source_start + count)` were written from `target_start` on."""
         rises = source_start >= self._source_end and target_start >= self._target_end and count >= 0
@@ -140,11 +135,14 @@ class OffsetMapBuilder:
             self._counts.append(count)
         self._source_end, self._target_end = source_start + count, target_start + count
 
+    def is_followed_by(self, piece: OffsetMap) -> bool:
+        """Whether its ranges begin behind all runs added so far."""
+        return piece.source_start >= self._source_end and piece.target_start >= self._target_end
+
     def extend(self, piece: OffsetMap) -> None:
         """All runs of a map whose ranges follow what was added so far."""
-        rises = piece.source_start >= self._source_end and piece.target_start >= self._target_end
         check(
-            rises,
+            self.is_followed_by(piece),
             f"the map from ({piece.source_start}, {piece.target_start}) does not follow the one before it",
         )
         if not len(piece):
@@ -174,57 +172,3 @@ class OffsetMapBuilder:
             target_starts=self._targets,
             counts=self._counts,
         )
-
-
-def _read_chunks(data: memoryview) -> Iterator[OffsetMap]:
-    position = 0
-    while position < len(data) or not position:
-        if position + _CHUNK.size > len(data):
-            raise DamagedObject("the offset map is cut")
-        magic, version, payload_bytes = _CHUNK.unpack_from(data, position)
-        if magic != _MAGIC:
-            raise DamagedObject("not an offset map")
-        if version > _VERSION:
-            raise FormatTooNew(f"offset map version {version}", hint="use a newer offsite to read it")
-        position += _CHUNK.size
-        yield _read_payload(data[position : position + payload_bytes])
-        position += payload_bytes
-
-
-def _read_payload(payload: memoryview) -> OffsetMap:
-    numbers = array("q")
-    try:
-        numbers.frombytes(zstandard.ZstdDecompressor().decompress(payload))
-    except (zstandard.ZstdError, ValueError) as error:
-        raise DamagedObject(f"the offset map is damaged: {error}") from error
-    numbers = _little_endian(numbers)
-    if len(numbers) < _BOUNDS or len(numbers) != _BOUNDS + 3 * numbers[4]:
-        raise DamagedObject("the offset map does not hold the runs it promises")
-    source_start, source_end, target_start, target_end, runs = numbers[:_BOUNDS]
-    if min(numbers[_BOUNDS:], default=0) < 0:
-        raise DamagedObject("the runs of the offset map do not rise")
-    counts = numbers[_BOUNDS + 2 * runs :]
-    return OffsetMap(
-        source_start=source_start,
-        source_end=source_end,
-        target_start=target_start,
-        target_end=target_end,
-        source_starts=_starts(source_start, numbers[_BOUNDS : _BOUNDS + runs], counts),
-        target_starts=_starts(target_start, numbers[_BOUNDS + runs : _BOUNDS + 2 * runs], counts),
-        counts=counts,
-    )
-
-
-def _gaps(start: int, starts: array[int], counts: array[int]) -> Iterator[int]:
-    """Distance of each run from the end of the one before: nearly always small or 0, so it compresses well."""
-    return map(sub, starts, chain((start,), map(add, starts, counts)))
-
-
-def _starts(start: int, gaps: array[int], counts: array[int]) -> array[int]:
-    return array("q", accumulate(map(add, gaps, chain((start,), counts))))
-
-
-def _little_endian(numbers: array[int]) -> array[int]:
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import struct
+import tracemalloc
+from contextlib import suppress
+
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offsite.log.map_chunk import read_chunks
 from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
 from offsite.model.errors import Bug, DamagedObject, FormatTooNew
 
@@ -143,6 +150,105 @@ def test_damaged_bytes_are_named_damage(data: st.DataObject) -> None:
 
 def test_a_newer_version_is_refused_as_such() -> None:
     newer = bytearray(EXAMPLE.to_bytes())
-    newer[4] = 2
+    newer[4] = 3
     with pytest.raises(FormatTooNew):
         OffsetMap.from_bytes(newer)
+
+
+def packed(*numbers: int, version: int = 2, runs: int | None = None) -> bytes:
+    """A chunk of these numbers, whatever they are; `runs` is put in the fifth place."""
+    bounds = numbers[:4] if runs is None else (*numbers[:4], runs)
+    plain = struct.pack(f"<{len(bounds) + len(numbers) - 4}q", *bounds, *numbers[4:])
+    return chunk_of(zstandard.ZstdCompressor().compress(plain), version)
+
+
+def chunk_of(payload: bytes, version: int) -> bytes:
+    head = struct.pack("<4sBI", b"OFMP", version, len(payload))
+    return head + (hashlib.sha256(head + payload).digest() if version > 1 else b"") + payload
+
+
+def test_maps_without_digest_are_read_for_ever() -> None:
+    stored = bytes.fromhex(
+        "4f464d50013200000028b52ffd20584d0100a00a001400050009000200"
+        "0100010000000000000009003b110002330900038381c1c0606030f000b0"
+    )  # as it was written then
+    assert OffsetMap.from_bytes(stored) == map_of((11, 5, 2), (15, 8, 1), source=(10, 20), target=(5, 9))
+
+
+def test_no_flipped_bit_of_a_map_goes_unseen() -> None:
+    stored = EXAMPLE.to_bytes() + map_of(source=(1 << 40, 1 << 40), target=(1 << 40, 1 << 40)).to_bytes()
+    for bit in range(8 * len(stored)):
+        broken = bytearray(stored)
+        broken[bit // 8] ^= 1 << bit % 8
+        with pytest.raises((DamagedObject, FormatTooNew)):
+            OffsetMap.from_bytes(broken)
+
+
+def test_no_flipped_bit_of_a_map_without_digest_ends_as_anything_but_damage() -> None:
+    stored = packed(10, 20, 5, 9, 1, 2, 0, 1, 2, 1, version=1, runs=2)
+    for bit in range(8 * len(stored)):
+        broken = bytearray(stored)
+        broken[bit // 8] ^= 1 << bit % 8
+        with suppress(DamagedObject, FormatTooNew):
+            OffsetMap.from_bytes(broken)
+
+
+BIG = (1 << 63) - 1
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        (10, 9, 0, 0),  # ranges that end before they begin
+        (0, 0, 10, 9),
+        (-1, 9, 0, 9),
+        (0, 9, -1, 9),
+        (0, 9, 0, 9, -1, 0, 1),  # starts that fall
+        (0, 9, 0, 9, 0, -1, 1),
+        (0, 9, 0, 9, 0, 0, 0),  # nothing, or less
+        (0, 9, 0, 9, 0, 0, -1),
+        (0, 9, 0, 9, 9, 0, 1),  # beyond the end
+        (0, 9, 0, 9, 0, 0, 10),
+        (0, BIG, 0, BIG, BIG, 0, BIG),  # beyond all numbers
+        (0, BIG, 0, BIG, 5, 5, 0, 0, BIG, BIG),
+    ],
+)
+def test_numbers_that_cannot_be_are_damage(numbers: tuple[int, ...], version: int) -> None:
+    with pytest.raises(DamagedObject):
+        OffsetMap.from_bytes(packed(*numbers, version=version, runs=(len(numbers) - 4) // 3))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("runs", [-1, 2, BIG, -BIG])
+def test_runs_that_are_not_there_are_damage(runs: int, version: int) -> None:
+    with pytest.raises(DamagedObject, match="promises"):
+        OffsetMap.from_bytes(packed(0, 9, 0, 9, 0, 0, 1, version=version, runs=runs))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_chunks_that_do_not_rise_are_damage(version: int) -> None:
+    one = packed(0, 9, 0, 9, 0, 0, 1, version=version, runs=1)
+    with pytest.raises(DamagedObject, match="do not rise"):
+        OffsetMap.from_bytes(one + one)
+
+
+def test_versions_of_both_kinds_may_stand_in_one_map() -> None:
+    old, new = packed(0, 5, 0, 5, 0, 0, 5, version=1, runs=1), packed(5, 9, 5, 9, 0, 0, 4, runs=1)
+    assert OffsetMap.from_bytes(old + new) == map_of((0, 0, 9), source=(0, 9), target=(0, 9))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_map_grows_no_larger_than_it_may(version: int) -> None:
+    nothing = chunk_of(zstandard.ZstdCompressor().compress(bytes(64 << 20)), version)
+    assert len(nothing) < 10_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(DamagedObject, match="more than 1000000 bytes"):
+            list(read_chunks(nothing, max_bytes=1_000_000))
+        assert tracemalloc.get_traced_memory()[1] < 40 << 20
+    finally:
+        tracemalloc.stop()
+    one, two = packed(0, 9, 0, 9, version=version, runs=0), packed(9, 9, 9, 9, version=version, runs=0)
+    with pytest.raises(DamagedObject, match="more than 39 bytes"):
+        list(read_chunks(one + two, max_bytes=79))

@@ -1,0 +1,159 @@
+"""One chunk of an offset map as bytes: what is stored of it, and all that is checked before its numbers are believed.
+
+    "OFMP", u8 version = 2, u32 payload bytes (little-endian), SHA-256 of those nine bytes and the payload, payload
+
+Version 1 had no digest, so that one flipped bit gave wrong offsets in silence; it is read for ever, and not written.
+The payload is a zstd frame of little-endian int64: source start, source end, target start, target end, number of runs
+n, then n source gaps, n target gaps and n counts; a gap is the distance from the end of the run before (or from the
+range's start).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import sys
+from array import array
+from collections.abc import Iterable, Iterator
+from itertools import accumulate, chain
+from operator import add, sub
+from typing import NamedTuple
+
+import zstandard
+
+from offsite.log import zstd_frames
+from offsite.log.buffer import Buffer
+from offsite.log.room import TooLargeError
+from offsite.model.bounds import MAX_EXPANDED_BYTES, MAX_OFFSET
+from offsite.model.errors import DamagedObject, FormatTooNew
+
+__all__ = ["MAX_MAP_BYTES", "MapChunk", "read_chunks"]
+
+MAX_MAP_BYTES = MAX_EXPANDED_BYTES
+"""Plain bytes of all chunks of a map together: 22 million runs."""
+
+_HEAD = struct.Struct("<4sBI")
+_MAGIC, _VERSION, _VERSION_WITHOUT_DIGEST = b"OFMP", 2, 1
+_DIGEST_BYTES = hashlib.sha256().digest_size
+_BOUNDS = 5  # four bounds and the number of runs
+_NUMBER_BYTES = 8
+_ZSTD_LEVEL = 3
+
+
+class MapChunk(NamedTuple):
+    """Runs in rising order, in arrays of one number each, and the offsets that they lie in."""
+
+    source_start: int
+    source_end: int
+    target_start: int
+    target_end: int
+    source_starts: array[int]
+    target_starts: array[int]
+    counts: array[int]
+
+    def to_bytes(self) -> bytes:
+        bounds = (self.source_start, self.source_end, self.target_start, self.target_end, len(self.counts))
+        source_gaps = _gaps(self.source_start, self.source_starts, self.counts)
+        target_gaps = _gaps(self.target_start, self.target_starts, self.counts)
+        numbers = array("q", chain(bounds, source_gaps, target_gaps, self.counts))
+        payload = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(_little_endian(numbers))
+        head = _HEAD.pack(_MAGIC, _VERSION, len(payload))
+        return head + _digest(head, payload) + payload
+
+
+def read_chunks(data: Buffer, *, max_bytes: int = MAX_MAP_BYTES) -> Iterator[MapChunk]:
+    """All chunks, one at least. Raises `DamagedObject`, or `FormatTooNew` for a newer version."""
+    rest, left = memoryview(data), max_bytes
+    while rest or left == max_bytes:
+        payload, rest = _payload(rest)
+        chunk, size_bytes = _chunk(payload, left)
+        left -= size_bytes
+        yield chunk
+
+
+def _payload(data: memoryview) -> tuple[memoryview, memoryview]:
+    """That of the first chunk, found whole, and what is behind it."""
+    if len(data) < _HEAD.size:
+        raise DamagedObject("the offset map is cut")
+    magic, version, payload_bytes = _HEAD.unpack_from(data)
+    if magic != _MAGIC or version < _VERSION_WITHOUT_DIGEST:
+        raise DamagedObject("not an offset map")
+    if version > _VERSION:
+        raise FormatTooNew(f"offset map version {version}", hint="use a newer offsite to read it")
+    start = _HEAD.size + (0 if version == _VERSION_WITHOUT_DIGEST else _DIGEST_BYTES)
+    payload, rest = data[start : start + payload_bytes], data[start + payload_bytes :]
+    if len(payload) < payload_bytes:
+        raise DamagedObject("the offset map is cut")
+    if version != _VERSION_WITHOUT_DIGEST and _digest(data[: _HEAD.size], payload) != data[_HEAD.size : start]:
+        raise DamagedObject("the offset map does not have its recorded digest")
+    return payload, rest
+
+
+def _chunk(payload: memoryview, max_bytes: int) -> tuple[MapChunk, int]:
+    """The chunk, and how many bytes it is when expanded. They are given back while the arrays are made."""
+    plain = _expanded(payload, max_bytes)
+    size_bytes = len(plain)
+    if size_bytes < _BOUNDS * _NUMBER_BYTES or size_bytes % _NUMBER_BYTES:
+        raise DamagedObject("the offset map does not hold the runs it promises")
+    source_start, source_end, target_start, target_end, runs = _numbers(plain[: _BOUNDS * _NUMBER_BYTES])
+    if size_bytes != (_BOUNDS + 3 * runs) * _NUMBER_BYTES:
+        raise DamagedObject("the offset map does not hold the runs it promises")
+    counts = _taken(plain, runs)
+    if min(counts, default=1) < 1:
+        raise DamagedObject("a run of the offset map holds nothing")
+    target_starts = _starts(target_start, _taken(plain, runs), counts, target_end)
+    source_starts = _starts(source_start, _taken(plain, runs), counts, source_end)
+    chunk = MapChunk(source_start, source_end, target_start, target_end, source_starts, target_starts, counts)
+    return chunk, size_bytes
+
+
+def _expanded(payload: memoryview, max_bytes: int) -> bytearray:
+    try:
+        plain = zstd_frames.expand(payload, max_bytes=max_bytes)
+    except (*zstd_frames.UNREADABLE, TooLargeError) as error:
+        raise DamagedObject(f"the offset map is damaged: {error}") from error
+    return plain if isinstance(plain, bytearray) else bytearray(plain)
+
+
+def _taken(plain: bytearray, count: int) -> array[int]:
+    """The last so many numbers, which are no longer in `plain` then."""
+    start = len(plain) - count * _NUMBER_BYTES
+    numbers = _numbers(memoryview(plain)[start:])
+    del plain[start:]
+    return numbers
+
+
+def _numbers(plain: Buffer) -> array[int]:
+    numbers = array("q")
+    numbers.frombytes(plain)
+    return _little_endian(numbers)
+
+
+def _starts(start: int, gaps: array[int], counts: array[int], end: int) -> array[int]:
+    """Where the runs begin, which rise and lie in `[start, end)`: what Kafka can number."""
+    if not 0 <= start <= end <= MAX_OFFSET or min(gaps, default=0) < 0:
+        raise DamagedObject("the runs of the offset map do not rise")
+    try:
+        starts = array("q", accumulate(map(add, gaps, chain((start,), counts))))
+    except OverflowError as error:
+        raise DamagedObject("a run of the offset map lies beyond all offsets") from error
+    if starts and starts[-1] + counts[-1] > end:
+        raise DamagedObject("a run of the offset map reaches past the map's end")
+    return starts
+
+
+def _gaps(start: int, starts: Iterable[int], counts: Iterable[int]) -> Iterator[int]:
+    """Distance of each run from the end of the one before: nearly always small or 0, so it compresses well."""
+    return map(sub, starts, chain((start,), map(add, starts, counts)))
+
+
+def _digest(head: Buffer, payload: Buffer) -> bytes:
+    hasher = hashlib.sha256(head)
+    hasher.update(payload)
+    return hasher.digest()
+
+
+def _little_endian(numbers: array[int]) -> array[int]:
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
