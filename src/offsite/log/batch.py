@@ -15,11 +15,13 @@ from crc32c import crc32c
 from offsite.log.buffer import Buffer
 from offsite.model.check import check
 from offsite.model.errors import DamagedBatch, OldMessageFormat
+from offsite.model.size import MIB
 
 __all__ = [
     "CRC_START",
     "HEADER_BYTES",
     "HEADER_STRUCT",
+    "MAX_BATCHES",
     "BatchHeader",
     "scan",
     "verify_crc",
@@ -33,6 +35,11 @@ _MAGIC = 2
 CRC_START = 21  # the CRC32C covers everything from the attributes on
 _MIN_LENGTH = HEADER_BYTES - LENGTH_END
 _MIN_OLD_LENGTH = 14  # the smallest message of magic 0
+_LENGTH = struct.Struct(">8xi")
+
+MAX_BATCHES = 600_000
+"""Of one buffer beyond 32 MiB: their headers take half a kilobyte each."""
+_SCANNED_BYTES = 32 * MIB
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME_BIT = 0x08
@@ -117,8 +124,14 @@ def scan(data: Buffer, *, start: int = 0) -> list[BatchHeader]:
 
     A torn last batch is left out: compare the last `end_position` with `len(data)` to see it. Nothing under the CRC
     is trusted yet, see `verify_crc`. Raises `DamagedBatch` on an impossible length, an unknown magic or offsets that
-    do not rise from batch to batch, `OldMessageFormat` on magic 0 and 1.
+    do not rise from batch to batch, more than `MAX_BATCHES` in a large buffer, `OldMessageFormat` on magic 0 and 1.
     """
+    if len(data) - start > _SCANNED_BYTES:
+        return _scan_large(memoryview(data), start)
+    return _scan(data, start)
+
+
+def _scan(data: Buffer, start: int) -> list[BatchHeader]:
     unpack_from, new, kind = HEADER_STRUCT.unpack_from, tuple.__new__, BatchHeader  # locals: the hot loop
     headers: list[BatchHeader] = []
     append = headers.append
@@ -139,6 +152,24 @@ def scan(data: Buffer, *, start: int = 0) -> list[BatchHeader]:
         next_offset = base + delta + 1
         position += size
     _check_tail(data, position)
+    return headers
+
+
+def _scan_large(data: memoryview, start: int) -> list[BatchHeader]:
+    """Part by part: a buffer is so large for the sake of a batch, and not of millions of small ones."""
+    headers: list[BatchHeader] = []
+    while len(data) - start >= HEADER_BYTES:
+        size = LENGTH_END + _LENGTH.unpack_from(data, start)[0]
+        found = _scan(data[: start + max(size, _SCANNED_BYTES, HEADER_BYTES)], start)
+        if not found:
+            break
+        if headers and found[0].base_offset < headers[-1].next_offset:
+            _refuse_offsets(found[0].base_offset, found[0].last_offset_delta, headers[-1].next_offset, start)
+        headers += found
+        if len(headers) > MAX_BATCHES:
+            raise DamagedBatch(f"more than {MAX_BATCHES} batches in {start} bytes")
+        start = headers[-1].end_position
+    _check_tail(data, start)
     return headers
 
 

@@ -56,7 +56,7 @@ class MapChunk(NamedTuple):
         source_gaps = _gaps(self.source_start, self.source_starts, self.counts)
         target_gaps = _gaps(self.target_start, self.target_starts, self.counts)
         numbers = array("q", chain(bounds, source_gaps, target_gaps, self.counts))
-        payload = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(_little_endian(numbers))
+        payload = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(_little_endian(numbers).tobytes())
         head = _HEAD.pack(_MAGIC, _VERSION, len(payload))
         return head + _digest(head, payload) + payload
 

@@ -36,6 +36,11 @@ class Markers(Sequence[Marker]):
         for marker in markers:
             self._rows.extend(marker)
 
+    @property
+    def offsets(self) -> array[int]:
+        """A copy of theirs."""
+        return self._rows[::_WIDTH]
+
     def append(self, marker: Marker) -> None:
         self._rows.extend(marker)
 

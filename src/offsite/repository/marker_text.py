@@ -7,10 +7,15 @@ from array import array
 from collections.abc import Iterator
 
 from offsite.log.markers import Markers
+from offsite.model.size import KIB, MIB
 
 _NAME = b'"markers":['
 _WIDTH = 5
 _BLOCK_MARKERS = 16_384
+_MAX_ROW_BYTES = 1 * KIB  # five numbers of 64 bits take a tenth of it
+MAX_REST_BYTES = 16 * MIB
+"""Of the text without the markers: frames of 4 MiB and open transactions, some 50 bytes each. As objects it takes up to
+40 times as much."""
 
 
 def insert_markers(plain: bytes, markers: Markers) -> bytearray:
@@ -41,24 +46,35 @@ class MarkerText:
                 text += block
                 break
             whole = text.rfind(b"],") + 1
+            if not whole and len(text) > _MAX_ROW_BYTES:
+                raise ValueError("a marker without an end")
             if wanted and whole:
                 yield _rows(text[:whole])
             text = text[whole + 1 if whole else 0 :] + block
         last = 0 if text.startswith(b"]") else text.find(b"]]") + 1
         if wanted and last:
             yield _rows(text[:last])
-        self.rest = bytes(head + text[last:] + b"".join(self._blocks))
+        head += text[last:]
+        for block in self._blocks:
+            head += _within(block, len(head))
+        self.rest = bytes(head)
 
     def _head(self) -> tuple[bytearray, bytearray]:
         """The text to where the markers begin, or all of it if they never do; and the rest of that block."""
         text = bytearray()
         for block in self._blocks:
             searched = max(len(text) - len(_NAME), 0)
-            text += block
+            text += _within(block, len(text))
             if (at := text.find(_NAME, searched)) >= 0:
                 found = at + len(_NAME)
                 return text[:found], text[found:] + next(self._blocks, b"")
         return text, bytearray()
+
+
+def _within(block: bytes, before_bytes: int) -> bytes:
+    if before_bytes + len(block) > MAX_REST_BYTES:
+        raise ValueError(f"more than {MAX_REST_BYTES} bytes beside the markers")
+    return block
 
 
 def _is_last(text: bytearray) -> bool:

@@ -10,21 +10,23 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import starmap
+from itertools import pairwise, starmap
+from operator import lt
 
 import zstandard
 
 from offsite.log.markers import Marker, Markers
 from offsite.log.transactions import OpenTransaction
+from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import DamagedObject
 from offsite.model.size import KIB, MIB
 from offsite.repository.json_form import FORMAT, encode_canonical, parse_part
 from offsite.repository.json_object import JsonObject, JsonValue
 from offsite.repository.marker_text import MarkerText, insert_markers
 
-_MAX_INDEX_BYTES = 512 * MIB
+_MAX_INDEX_BYTES = 256 * MIB
+"""Of all its text: 3 million markers as they are written, which take 120 MB, and at the very most 14 million."""
 _BLOCK_BYTES = 64 * KIB
 _LEVEL = 3
 
@@ -82,39 +84,67 @@ def decode_index(data: bytes, *, key: str, with_markers: bool = True) -> Segment
     """Read the index object `key`. Raises `DamagedObject`, `FormatTooNew`."""
     text = MarkerText(_blocks(data))
     markers = Markers()
-    with _refused_as_damage(key):
-        for part in text.markers(wanted=with_markers):
-            markers.extend(part)
+    for part in _marker_parts(text, key, wanted=with_markers):
+        markers.extend(part)
     item = parse_part(text.rest, source=key, damaged=_damaged)
+    markers.extend(_other_markers(item, key, after=markers[-1].offset if markers else -1))
+    return SegmentIndex(
+        segment_key=item.text("segment"), frames=_frames(item, key), markers=markers, open=_open(item, key)
+    )
+
+
+def decode_markers(data: bytes, *, key: str) -> Iterator[Markers]:
+    """Its markers alone, a part after the other, of an object that is known to be whole. Raises as `decode_index`."""
+    text = MarkerText(_blocks(data))
+    last = -1
+    for part in _marker_parts(text, key, wanted=True):
+        yield part
+        last = part[-1].offset
+    yield _other_markers(parse_part(text.rest, source=key, damaged=_damaged), key, after=last)
+
+
+def _marker_parts(text: MarkerText, key: str, *, wanted: bool) -> Iterator[Markers]:
+    last = -1
+    try:
+        for part in text.markers(wanted=wanted):
+            _check_rise(part, key, after=last)
+            last = part[-1].offset
+            yield part
+    except (zstandard.ZstdError, ValueError, RecursionError) as error:
+        raise _damaged(f"{key}: {error}") from error
+
+
+def _other_markers(item: JsonObject, key: str, *, after: int) -> Markers:
+    """Those that are left: of text in another form than ours."""
+    try:
+        markers = Markers(starmap(Marker, item.integer_rows("markers", width=5)))
+    except OverflowError as error:
+        raise _damaged(f"{key}: a number of more than 64 bits") from error
+    _check_rise(markers, key, after=after)
+    return markers
+
+
+def _check_rise(markers: Markers, key: str, *, after: int) -> None:
+    offsets = markers.offsets
+    if offsets and not (offsets[0] > after and all(map(lt, offsets, offsets[1:]))):
+        raise _damaged(f"{key}: the offsets of the markers do not rise")
+
+
+def _frames(item: JsonObject, key: str) -> tuple[Frame, ...]:
+    """Frames that follow each other, from the beginning on."""
     frames = tuple(
         Frame(first_offset=first, raw_position=raw, stored_position=stored, timestamp_max_ms=time_ms, raw_crc=crc)
         for first, raw, stored, time_ms, crc in item.integer_rows("frames", width=5)
     )
     if not frames:
         raise _damaged(f"{key}: no frames")
-    markers.extend(_other_markers(item))
-    return SegmentIndex(segment_key=item.text("segment"), frames=frames, markers=markers, open=_open(item))
-
-
-def decode_markers(data: bytes, *, key: str) -> Iterator[Markers]:
-    """Its markers alone, a part after the other, of an object that is known to be whole. Raises as `decode_index`."""
-    text = MarkerText(_blocks(data))
-    with _refused_as_damage(key):
-        yield from text.markers()
-    yield _other_markers(parse_part(text.rest, source=key, damaged=_damaged))
-
-
-@contextmanager
-def _refused_as_damage(key: str) -> Iterator[None]:
-    try:
-        yield
-    except (zstandard.ZstdError, ValueError) as error:
-        raise _damaged(f"{key}: {error}") from error
-
-
-def _other_markers(item: JsonObject) -> Markers:
-    """Those that are left: of text in another form than ours."""
-    return Markers(starmap(Marker, item.integer_rows("markers", width=5)))
+    places = [(frame.first_offset, frame.raw_position, frame.stored_position) for frame in frames]
+    rise = all(all(map(lt, one, next_one)) for one, next_one in pairwise(places))
+    if not rise or places[0][0] < 0 or places[0][1:] != (0, 0) or max(places[-1]) > MAX_OFFSET:
+        raise _damaged(f"{key}: the frames do not follow each other")
+    if any(not 0 <= frame.raw_crc < 1 << 32 or abs(frame.timestamp_max_ms) > MAX_OFFSET for frame in frames):
+        raise _damaged(f"{key}: a frame has numbers that cannot be")
+    return frames
 
 
 def _blocks(data: bytes) -> Iterator[bytes]:
@@ -127,12 +157,15 @@ def _blocks(data: bytes) -> Iterator[bytes]:
             yield block
 
 
-def _open(item: JsonObject) -> tuple[OpenTransaction, ...] | None:
+def _open(item: JsonObject, key: str) -> tuple[OpenTransaction, ...] | None:
     if "open" not in item.fields:
         return None
+    rows = item.integer_rows("open", width=3)
+    if not all(0 <= number <= MAX_OFFSET for row in rows for number in row):
+        raise _damaged(f"{key}: an open transaction has numbers that cannot be")
     return tuple(
         OpenTransaction(producer_id=producer_id, first_offset=first, last_offset=last)
-        for producer_id, first, last in item.integer_rows("open", width=3)
+        for producer_id, first, last in rows
     )
 
 

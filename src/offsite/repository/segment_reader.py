@@ -6,37 +6,31 @@ segment that is read as a whole its hash. Memory: a few pieces of about 4 MiB, o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-import zstandard
-from blake3 import blake3
-from crc32c import crc32c
-
-from offsite.log.batch import scan, verify_crc
 from offsite.log.chunk import Chunk
 from offsite.log.markers import Markers
-from offsite.model.errors import Damaged, DamagedObject
+from offsite.model.bounds import MAX_EXPANDED_BYTES
+from offsite.model.errors import DamagedObject
 from offsite.model.journal import warned
 from offsite.model.size import MIB
-from offsite.repository.segment import Compression, Segment
-from offsite.repository.segment_body import HASH_NAME, content_hash
+from offsite.repository.open_segment import FRAME_BYTES
+from offsite.repository.segment import Segment
+from offsite.repository.segment_assembler import PIECE_BYTES, Assembler, Piece, damaged_segment
+from offsite.repository.segment_body import content_hash
 from offsite.repository.segment_index import SegmentIndex, decode_index, decode_markers
 from offsite.repository.store import Store
 
-_PIECE_BYTES = 4 * MIB
+MAX_FRAME_BYTES = FRAME_BYTES + MAX_EXPANDED_BYTES
+"""Of one frame: it ends with the batch that fills it."""
+_MAX_STORED_BYTES = MAX_FRAME_BYTES + 1 * MIB  # what does not shrink grows a little
+_MAX_OBJECT_BYTES = 1 << 40
 _READ_AHEAD = 3
 """Pieces under way at once: hides the latency of an object store, bounds the memory."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Piece:
-    """Stored bytes `[start, end)` to read at once; `raw_crc` where they are one indexed frame."""
-
-    start: int
-    end: int
-    raw_crc: int | None = None
+_READ_AHEAD_BYTES = 16 * MIB
+"""Larger pieces are read one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +51,9 @@ class SegmentReader:
         index = decode_index(self._index_data(), key=segment.index_key, with_markers=with_markers)
         if index.segment_key != segment.key:
             raise damaged_segment(segment, f"its index belongs to {index.segment_key}")
+        last = index.frames[-1]
+        if last.stored_position >= segment.stored_bytes or last.raw_position >= segment.raw_bytes:
+            raise damaged_segment(segment, "its index tells of more bytes than it has")
         return index
 
     def markers(self) -> Iterator[Markers]:
@@ -77,13 +74,11 @@ class SegmentReader:
         high = segment.end if end is None else end
         pieces = _plan(segment, self._frames(), low, high)
         whole = bool(pieces) and pieces[0].start == 0 and pieces[-1].end == segment.stored_bytes
-        assembler = _Assembler(segment)
+        assembler = Assembler(segment, whole=whole)
         for piece, stored in _fetched(self.store, segment, pieces):
-            chunk = assembler.take(stored, piece.raw_crc)
-            if whole and piece is pieces[-1]:
-                assembler.check_whole()
-            if (clipped := _clipped(chunk, low, high)).batches:
-                yield clipped
+            for chunk in assembler.take(stored, piece):
+                if (clipped := _clipped(chunk, low, high)).batches:
+                    yield clipped
 
     def _index_data(self) -> bytes:
         segment = self.segment
@@ -102,35 +97,46 @@ class SegmentReader:
         return index if index.frames else None
 
 
-def damaged_segment(segment: Segment, problem: str) -> DamagedObject:
-    return DamagedObject(
-        f"{segment.key} ({segment.log_range}): {problem}",
-        hint="run: offsite verify --deep, to see which restore points are affected; the rest stays restorable",
-    )
-
-
-def _plan(segment: Segment, index: SegmentIndex | None, low: int, high: int) -> list[_Piece]:
-    """The pieces that can hold batches of `[low, high)`."""
+def _plan(segment: Segment, index: SegmentIndex | None, low: int, high: int) -> list[Piece]:
+    """The pieces that can hold batches of `[low, high)`. Raises `DamagedObject` where one is larger than can be."""
     if low >= high:
         return []
-    if index is None:
-        size = segment.stored_bytes
-        step = _PIECE_BYTES if segment.index_key else size  # without a sidecar it is one frame
-        return [_Piece(start=at, end=min(at + step, size)) for at in range(0, size, step)]
-    starts = [frame.stored_position for frame in index.frames]
-    ends = [*starts[1:], segment.stored_bytes]
+    if index is not None:
+        pieces = _frames(segment, index, low, high)
+    elif segment.index_key is None:
+        pieces = [Piece(start=0, end=segment.stored_bytes, raw_bytes=segment.raw_bytes)]
+    else:
+        pieces = _blind_pieces(segment)
+    for piece in pieces:
+        if piece.end - piece.start > _MAX_STORED_BYTES or (piece.raw_bytes or 0) > MAX_FRAME_BYTES:
+            raise damaged_segment(segment, f"a frame of {piece.end - piece.start} bytes, {piece.raw_bytes} expanded")
+    return pieces
+
+
+def _frames(segment: Segment, index: SegmentIndex, low: int, high: int) -> list[Piece]:
+    starts = [(frame.stored_position, frame.raw_position) for frame in index.frames]
+    ends = [*starts[1:], (segment.stored_bytes, segment.raw_bytes)]
     first = index.frame_of(low)
     return [
-        _Piece(start=starts[number], end=ends[number], raw_crc=frame.raw_crc)
-        for number, frame in enumerate(index.frames)
+        Piece(start=start, end=end, raw_bytes=raw_end - raw_start, raw_crc=frame.raw_crc)
+        for number, (frame, (start, raw_start), (end, raw_end)) in enumerate(
+            zip(index.frames, starts, ends, strict=True)
+        )
         if number >= first and frame.first_offset < high
     ]
 
 
-def _fetched(store: Store, segment: Segment, pieces: Sequence[_Piece]) -> Iterator[tuple[_Piece, bytes]]:
+def _blind_pieces(segment: Segment) -> list[Piece]:
+    size = segment.stored_bytes
+    if size > _MAX_OBJECT_BYTES:
+        raise damaged_segment(segment, f"an object of {size} bytes")
+    return [Piece(start=at, end=min(at + PIECE_BYTES, size)) for at in range(0, size, PIECE_BYTES)]
+
+
+def _fetched(store: Store, segment: Segment, pieces: Sequence[Piece]) -> Iterator[tuple[Piece, bytes]]:
     """The pieces with their bytes, a few of them read ahead."""
 
-    def fetch(piece: _Piece) -> bytes:
+    def fetch(piece: Piece) -> bytes:
         data = store.get_range(segment.key, piece.start, piece.end - piece.start)
         if data is None:
             raise damaged_segment(segment, "the object is missing")
@@ -138,8 +144,9 @@ def _fetched(store: Store, segment: Segment, pieces: Sequence[_Piece]) -> Iterat
             raise damaged_segment(segment, f"the object is cut at byte {piece.start + len(data)}")
         return data
 
-    if len(pieces) == 1:
-        yield pieces[0], fetch(pieces[0])
+    if len(pieces) == 1 or any(piece.end - piece.start > _READ_AHEAD_BYTES for piece in pieces):
+        for piece in pieces:
+            yield piece, fetch(piece)
         return
     pool = ThreadPoolExecutor(max_workers=_READ_AHEAD, thread_name_prefix="read-segment")
     try:
@@ -152,57 +159,6 @@ def _fetched(store: Store, segment: Segment, pieces: Sequence[_Piece]) -> Iterat
     finally:
         # Never waits: a reader that is dropped half-way may be collected where waiting for a thread hangs the process.
         pool.shutdown(wait=False, cancel_futures=True)
-
-
-class _Assembler:
-    """Turns the stored bytes of consecutive pieces into whole, checked batches."""
-
-    def __init__(self, segment: Segment) -> None:
-        self._segment = segment
-        self._hasher = blake3()
-        self._expand = _expander(segment.compression)
-        self._rest = b""
-        self._batches = 0
-        self._next_offset = segment.lowest_offset
-
-    def take(self, stored: bytes, raw_crc: int | None) -> Chunk:
-        """All batches that are whole with this piece; an indexed piece (`raw_crc`) must end with one."""
-        self._hasher.update(stored)
-        try:
-            data = memoryview(bytearray(self._rest) + self._expand(stored))
-            if raw_crc is not None and crc32c(data) != raw_crc:
-                raise damaged_segment(self._segment, f"the frame at offset {self._next_offset} fails its CRC32C")
-            batches = scan(data)
-            verify_crc(data, batches)
-        except (Damaged, zstandard.ZstdError) as error:
-            raise damaged_segment(self._segment, str(error)) from error
-        end = batches[-1].end_position if batches else 0
-        self._rest = bytes(data[end:])
-        if raw_crc is not None and self._rest:
-            raise damaged_segment(self._segment, "a frame ends inside a batch")
-        if batches:
-            self._check_follows(batches[0].base_offset, batches[-1].base_offset)
-            self._next_offset = batches[-1].next_offset
-        self._batches += len(batches)
-        return Chunk(data=data, batches=batches)
-
-    def check_whole(self) -> None:
-        """After the last piece of a segment that was read from its first byte."""
-        segment = self._segment
-        if f"{HASH_NAME}:{self._hasher.hexdigest()}" != segment.hash:
-            raise damaged_segment(segment, "the object does not have its recorded hash")
-        if self._rest or (self._batches, self._next_offset) != (segment.batches, segment.last_offset + 1):
-            raise damaged_segment(segment, f"it holds {self._batches} batches to offset {self._next_offset}")
-
-    def _check_follows(self, first_base: int, last_base: int) -> None:
-        if first_base < self._next_offset or last_base >= self._segment.end:
-            raise damaged_segment(self._segment, f"batches {first_base} to {last_base} are out of place")
-
-
-def _expander(compression: Compression) -> Callable[[bytes], bytes]:
-    if compression is Compression.NONE:
-        return bytes
-    return zstandard.ZstdDecompressor().decompressobj(read_across_frames=True).decompress
 
 
 def _clipped(chunk: Chunk, low: int, high: int) -> Chunk:

@@ -10,8 +10,10 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offsite.log import batch as batch_module
 from offsite.log.batch import CRC_START, HEADER_BYTES, HEADER_STRUCT, BatchHeader, scan, verify_crc
 from offsite.model.errors import Bug, DamagedBatch, OldMessageFormat
+from tests.batches import make_batch
 
 # A batch by hand, byte by byte after KIP-98: offset 7, one record (key "k", value null, no headers) at 1000 ms.
 GOLDEN = bytes.fromhex(
@@ -169,3 +171,26 @@ def test_a_batch_and_a_header_that_do_not_belong_together_are_a_bug() -> None:
 def test_garbage_never_raises_anything_but_damage(data: bytes) -> None:
     with suppress(DamagedBatch, OldMessageFormat):
         verify_crc(data, scan(data))
+
+
+def test_a_large_buffer_is_scanned_like_a_small_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"".join(make_batch(base, value=b"x" * (1 + base % 97)) for base in range(0, 3000, 10))
+    wanted = scan(data)
+    for size in (1, 100, 1000, 10_000, len(data) - 1):
+        monkeypatch.setattr(batch_module, "_SCANNED_BYTES", size)
+        assert scan(data) == wanted
+        assert scan(data[:-1]) == wanted[:-1]
+        assert scan(data, start=wanted[7].position) == wanted[7:]
+        with pytest.raises(DamagedBatch):
+            scan(data + data)
+        with pytest.raises(DamagedBatch):
+            scan(data + bytes(100))
+
+
+def test_a_large_buffer_of_nothing_but_small_batches_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"".join(make_batch(base) for base in range(0, 1000, 10))
+    monkeypatch.setattr(batch_module, "MAX_BATCHES", 99)
+    assert len(scan(data)) == 100
+    monkeypatch.setattr(batch_module, "_SCANNED_BYTES", 1000)
+    with pytest.raises(DamagedBatch, match="more than 99 batches"):
+        scan(data)
