@@ -94,6 +94,8 @@ class ClusterAdmin:
         for first in range(0, len(ordered), _CONFIG_TOPICS_MAX):
             some = ordered[first : first + _CONFIG_TOPICS_MAX]
             configs = self._router.call(topic_configs_request(some, with_defaults=with_defaults))
+            if left_out := [name for name in some if name not in configs]:
+                raise LeaderUnavailable(f"the answer leaves out the settings of {left_out[0]}", hint="run again")
             found |= configs
         return found
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from offsite.kafka.broker_errors import error_name
 from offsite.kafka.config import Address, KafkaConfig
-from offsite.kafka.receive_buffer import ReceiveBuffer
+from offsite.kafka.receive_buffer import MAX_RESPONSE_BYTES, ReceiveBuffer
 from offsite.kafka.releases import api_name, release_of
 from offsite.kafka.request import Api, Request, request_header
 from offsite.kafka.wire import UNREADABLE, Decoder, Encoder
@@ -46,6 +46,11 @@ _MAX_CORRELATION = 2**31
 _MIN_RESPONSE_BYTES = 4
 _TLS_ALERT = b"\x15\x03"  # a TLS listener answers a plaintext client with an alert record
 _SMALL_RESPONSE_BYTES = 64 * KIB
+MAX_GREETING_BYTES = 1 * MIB
+"""The largest answer taken from somebody who may be anybody: versions of a hundred APIs take 600 bytes, a round of a
+SASL mechanism some kilobytes."""
+MAX_ANSWER_BYTES = 64 * MIB
+"""The largest answer taken but for records: metadata of a million partitions. As objects it takes ten times as much."""
 
 
 class Connection:
@@ -63,6 +68,7 @@ class Connection:
         self._unanswered: deque[int] = deque()
         self._buffer = ReceiveBuffer(_SMALL_RESPONSE_BYTES)
         self._versions: dict[int, tuple[int, int]] = {}
+        self._is_greeted = True
         self._welcome = False  # a listener that wants SASL or TLS hangs up on the first real request
 
     @classmethod
@@ -71,6 +77,7 @@ class Connection:
         `BadKafkaConfig`; nothing is left open."""
         sock = _connect(config, address)
         connection = cls(sock, config, address)
+        connection._is_greeted = False
         try:
             connection._greet(config)
         except BaseException:
@@ -144,9 +151,8 @@ class Connection:
         try:
             head = memoryview(bytearray(_SIZE.size + _CORRELATION_BYTES))
             self._receive_exactly(head, deadline_s)
-            size = self._checked_size(head)
-            view = (buffer or self._buffer).reserve(size - _CORRELATION_BYTES)
-            self._receive_exactly(view, deadline_s)
+            size = self._checked_size(head, MAX_ANSWER_BYTES if buffer is None else MAX_RESPONSE_BYTES)
+            view = self._receive_body(buffer or self._buffer, size - _CORRELATION_BYTES, deadline_s)
         except OSError as error:
             raise self._lost(error) from error
         except KafkaProtocolError:
@@ -183,6 +189,7 @@ class Connection:
             from offsite.kafka.sasl import authenticate
 
             authenticate(config.sasl, self.call)
+        self._is_greeted = True
 
     def _send_all(self, parts: list[Buffer]) -> None:
         if not self._gathers:
@@ -195,8 +202,22 @@ class Connection:
                 self._sock.sendall(memoryview(part)[sent:])
             sent = max(0, sent - len(part))
 
-    def _receive_exactly(self, view: memoryview, deadline_s: float) -> None:
-        receive, position, size, progress = self._sock.recv_into, 0, len(view), PROGRESS_BYTES
+    def _receive_body(self, buffer: ReceiveBuffer, size: int, deadline_s: float) -> memoryview:
+        arrived = 0
+        while arrived < size:
+            room = buffer.room(arrived, size)
+            deadline_s = self._receive_exactly(room, deadline_s, arrived)
+            arrived += len(room)
+        return buffer.taken(size)
+
+    def _receive_exactly(self, view: memoryview, deadline_s: float, arrived: int = 0) -> float:
+        """Returns the deadline, which progress moves; so much of the same answer has arrived before."""
+        receive, position, size, progress = (
+            self._sock.recv_into,
+            0,
+            len(view),
+            PROGRESS_BYTES - arrived % PROGRESS_BYTES,
+        )
         while position < size:
             self._allow(deadline_s - monotonic())
             count = receive(view[position:])
@@ -205,6 +226,7 @@ class Connection:
             position += count
             if position >= progress:
                 progress, deadline_s = position + PROGRESS_BYTES, monotonic() + self._timeout_s
+        return deadline_s
 
     def _allow(self, left_s: float) -> None:
         """The next call of the socket may take so long, more or less."""
@@ -217,12 +239,16 @@ class Connection:
         self._set_s = timeout_s
         self._sock.settimeout(timeout_s)
 
-    def _checked_size(self, head: memoryview) -> int:
+    def _checked_size(self, head: memoryview, most: int) -> int:
         size, correlation = struct.unpack(">ii", head)
         if bytes(head[:2]) == _TLS_ALERT:
             raise KafkaProtocolError(f"{self.address} speaks TLS", hint="use security.protocol=SSL or SASL_SSL")
         if size < _MIN_RESPONSE_BYTES or not self._unanswered or correlation != self._unanswered.popleft():
             raise KafkaProtocolError(f"{self.address} sent an answer that fits no request of ours", hint=_GARBLED_HINT)
+        if size - _CORRELATION_BYTES > (most := most if self._is_greeted else MAX_GREETING_BYTES):
+            raise KafkaProtocolError(
+                f"{self.address} announces an answer of {size} bytes, above the limit of {most}", hint=_GARBLED_HINT
+            )
         return int(size)
 
     def _parse(self, request: Request[T], answer: memoryview) -> T:
@@ -273,6 +299,8 @@ def _connect(config: KafkaConfig, address: Address) -> socket.socket:
         raise KafkaUnreachable(f"no such host: {address.host}", hint="check --bootstrap") from error
     except TimeoutError as error:
         raise KafkaTimeout(f"{address} did not accept a connection", hint=_TIMEOUT_HINT) from error
+    except (ValueError, OverflowError) as error:  # a name or a port that brokers told and nobody can have
+        raise KafkaUnreachable(f"no such address: {address}", hint="check advertised.listeners") from error
     except OSError as error:
         raise KafkaUnreachable(
             f"cannot connect to {address}: {error.strerror or error}", hint="is it running?"

@@ -7,13 +7,13 @@ from itertools import groupby
 
 from offsite.kafka.list_offsets import ListedOffset
 from offsite.kafka.request import Api, Request
-from offsite.kafka.wire import Decoder, Encoder
+from offsite.kafka.wire import Decoder, Encoder, UnreadableError
 from offsite.log.range import TopicPartition
 
 VERSION = 3
 _CONSUMER = -1
 _OF_ANY_LEADER = -1
-_NO_TIME = -1
+_NO_TIME = _NOT_KNOWN = -1
 
 
 def epoch_ends_request(
@@ -47,4 +47,6 @@ def _topic(answer: Decoder) -> list[tuple[TopicPartition, ListedOffset]]:
 def _partition(answer: Decoder, topic: str) -> tuple[TopicPartition, ListedOffset]:
     error_code, key = answer.i16(), TopicPartition(topic=topic, partition=answer.i32())
     leader_epoch, offset = answer.i32(), answer.i64()
+    if not error_code and offset < _NOT_KNOWN:
+        raise UnreadableError(f"offset {offset} of {key}")
     return key, ListedOffset(offset=offset, timestamp_ms=_NO_TIME, leader_epoch=leader_epoch, error_code=error_code)

@@ -18,7 +18,7 @@ from offsite.kafka.group_requests import Answered
 from offsite.kafka.request import Request
 from offsite.kafka.routing import Router
 from offsite.model.clock import Clock
-from offsite.model.errors import KafkaUnavailable, OffsiteError
+from offsite.model.errors import KafkaTimeout, KafkaUnavailable, OffsiteError
 
 LANES = 16
 """Connections to one coordinator: a commit waits some 5 ms for its log, so this makes about 3,000 a second."""
@@ -64,6 +64,9 @@ class GroupCoordinators:
         """Wait before another attempt; False when the time is up and all were told an error at least."""
         for group in groups:
             self._nodes.pop(group, None)
+        untold = next((group for group in groups if group not in answers), None)
+        if failure is None and untold is not None:
+            failure = KafkaTimeout(f"the answers leave out group {untold}", hint="look at the brokers' logs")
         told = failure or broker_error(answers[groups[0]].error_code, f"group {groups[0]}")
         try:
             backoff.wait(told)
@@ -79,8 +82,9 @@ class GroupCoordinators:
         """Ask each once, and put what they say into `answers`; the error that ended the round early, if one did."""
         try:
             answers |= self._find([group for group in groups if group not in self._nodes])
+            asked = set(groups)
             for some in self._ask_known(groups, request, per_request):
-                answers |= some
+                answers |= {group: told for group, told in some.items() if group in asked}
         except KafkaUnavailable as failure:
             return failure
         return None
@@ -89,7 +93,8 @@ class GroupCoordinators:
         """Learn the coordinators of `groups`; returns the error codes of those that have none."""
         refused: dict[str, Answered] = {}
         for some in _split(groups, FIND_GROUPS_MAX):
-            for group, found in find_coordinators(self._router, some).items():
+            coordinators = find_coordinators(self._router, some)
+            for group, found in ((group, coordinators[group]) for group in some if group in coordinators):
                 if found.error_code:
                     refused[group] = Answered(error_code=found.error_code)
                 else:

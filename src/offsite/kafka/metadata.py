@@ -8,13 +8,15 @@ from uuid import UUID
 
 from offsite.kafka.config import Address
 from offsite.kafka.request import Api, Request
-from offsite.kafka.wire import Decoder, Encoder
+from offsite.kafka.wire import Decoder, Encoder, UnreadableError
+from offsite.model.bounds import MAX_PARTITIONS
 
 LOWEST_VERSION = 8
 HIGHEST_VERSION = 10
 _FLEXIBLE_VERSION = 9
 _TOPIC_ID_VERSION = 10
 _NO_ID = UUID(int=0)
+_NO_LEADER = _NO_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +134,8 @@ def _partition(answer: Decoder) -> PartitionMetadata:
     replicas, in_sync = tuple(answer.array(Decoder.i32)), tuple(answer.array(Decoder.i32))
     answer.array(Decoder.i32)  # offline replicas
     answer.end()
+    if not 0 <= partition < MAX_PARTITIONS or leader < _NO_LEADER or leader_epoch < _NO_EPOCH:
+        raise UnreadableError(f"partition {partition}, led by {leader} in epoch {leader_epoch}")
     return PartitionMetadata(
         partition=partition, leader=leader, leader_epoch=leader_epoch, replicas=replicas, in_sync=in_sync
     )

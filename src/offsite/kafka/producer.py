@@ -11,7 +11,7 @@ from offsite.kafka.backoff import Backoff
 from offsite.kafka.broker_errors import broker_error
 from offsite.kafka.request import Api, Request
 from offsite.kafka.routing import Router
-from offsite.kafka.wire import Decoder, Encoder
+from offsite.kafka.wire import Decoder, Encoder, UnreadableError
 from offsite.model.clock import Clock
 from offsite.model.errors import KafkaTimeout, KafkaUnreachable, LeaderUnavailable
 
@@ -52,6 +52,8 @@ def _init_producer_id() -> Request[Producer]:
         code, producer = answer.i16(), Producer(producer_id=answer.i64(), epoch=answer.i16())
         if code:
             raise broker_error(code, "asking for a producer id")
+        if min(producer.producer_id, producer.epoch) < 0:
+            raise UnreadableError(f"producer id {producer.producer_id} of epoch {producer.epoch}")
         return producer
 
     body = Encoder().string(None).i32(_NO_TRANSACTION_TIMEOUT_MS).done()

@@ -16,7 +16,7 @@ from offsite.kafka.routing import Router
 from offsite.kafka.topic_config import topic_configs_request
 from offsite.log.chunk import Evidence, Gap
 from offsite.model.clock import Clock
-from offsite.model.errors import Denied, NoEvidence
+from offsite.model.errors import Denied, LeaderUnavailable, NoEvidence
 from offsite.model.journal import decided
 
 _CONFIRM_AFTER_S = 0.1
@@ -102,7 +102,10 @@ class Silence:
     def _look_up_compaction(self) -> bool:
         topic = self._range.topic
         try:
-            configs = self._router.call(topic_configs_request([topic], with_defaults=True))[topic]
+            told = self._router.call(topic_configs_request([topic], with_defaults=True)).get(topic)
+            if told is None:
+                raise LeaderUnavailable(f"the answer leaves out the settings of {topic}")
+            configs = told
         except Denied as error:
             decided("unknown", why=error.message, topic=topic, setting="cleanup.policy")
             configs = {}

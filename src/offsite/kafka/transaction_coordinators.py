@@ -76,7 +76,10 @@ class TransactionCoordinators:
         wanted = list(keys)
         if not wanted:
             return
-        for key, found in find_coordinators(self._router, wanted, kind=TRANSACTION_KEY).items():
+        answered = find_coordinators(self._router, wanted, kind=TRANSACTION_KEY)
+        for key in wanted:
+            if (found := answered.get(key)) is None:
+                raise LeaderUnavailable(f"the answer leaves out the coordinator of {key}")
             if found.error_code:
                 raise broker_error(found.error_code, f"finding the coordinator of {key}")
             self._nodes[key] = found.node_id

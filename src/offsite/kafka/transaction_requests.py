@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 from offsite.kafka.broker_errors import INVALID_TRANSACTION_TIMEOUT, NONE, TRANSACTIONAL_ID_NOT_FOUND
 from offsite.kafka.producer import Producer
 from offsite.kafka.request import Api, Request
-from offsite.kafka.wire import Decoder, Encoder
+from offsite.kafka.wire import Decoder, Encoder, UnreadableError
 from offsite.log.range import TopicPartition
 
 T = TypeVar("T")
@@ -70,6 +70,8 @@ def init_producer_request(
         code, given_id, given_epoch = answer.i16(), answer.i64(), answer.i16()
         if code == INVALID_TRANSACTION_TIMEOUT:
             return Answer(NONE, None)
+        if code == NONE and min(given_id, given_epoch) < 0:
+            raise UnreadableError(f"producer id {given_id} of epoch {given_epoch}")
         return Answer(code, Producer(producer_id=given_id, epoch=given_epoch, transactional_id=transactional_id))
 
     body = out.end().done()

@@ -7,28 +7,46 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offsite.kafka import connection as module
+from offsite.kafka.acls import describe_acls_request
 from offsite.kafka.config import Address, KafkaConfig
 from offsite.kafka.connection import Connection
 from offsite.kafka.delete_records import delete_records_request
 from offsite.kafka.epoch_ends import epoch_ends_request
-from offsite.kafka.find_coordinators import GROUP_KEY, find_coordinators_request
-from offsite.kafka.list_offsets import LATEST, list_offsets_request
+from offsite.kafka.find_coordinators import GROUP_KEY, find_coordinator_request, find_coordinators_request
+from offsite.kafka.group_requests import (
+    commit_offsets_request,
+    delete_offsets_request,
+    fetch_offsets_request,
+    list_groups_request,
+)
+from offsite.kafka.list_offsets import EARLIEST, LATEST, list_offsets_request
 from offsite.kafka.log_dirs import log_dirs_request
 from offsite.kafka.metadata import metadata_request
-from offsite.kafka.quotas import describe_quotas_request
-from offsite.kafka.receive_buffer import MAX_RESPONSE_BYTES
+from offsite.kafka.producer import Producer, _init_producer_id
+from offsite.kafka.quotas import alter_quotas_request, describe_quotas_request
+from offsite.kafka.receive_buffer import MAX_RESPONSE_BYTES, ReceiveBuffer
 from offsite.kafka.request import Api, Request
+from offsite.kafka.scram_users import describe_scram_users_request
+from offsite.kafka.topic_changes import create_topics_request, delete_topics_request
 from offsite.kafka.topic_config import topic_configs_request
-from offsite.kafka.transaction_requests import describe_producers_request, describe_transaction_request
+from offsite.kafka.transaction_requests import (
+    add_partition_request,
+    describe_producers_request,
+    describe_transaction_request,
+    end_request,
+    init_producer_request,
+)
 from offsite.kafka.wire import Encoder
+from offsite.log.group_offsets import GroupOffsets
 from offsite.log.range import TopicPartition
 from offsite.model.errors import KafkaProtocolError, KafkaTimeout, KafkaUnreachable, OffsiteError
 
@@ -36,6 +54,8 @@ BROKER = Address(host="broker", port=9092)
 PARTITION = TopicPartition(topic="orders", partition=3)
 TIMEOUT_MS = 300
 FRAME = struct.Struct(">ii")
+GROUP = GroupOffsets(group="group", topics=())
+PRODUCER = Producer(producer_id=1, epoch=2, transactional_id="id")
 REQUESTS: list[Request[object]] = [
     list_offsets_request([PARTITION], LATEST),
     epoch_ends_request({PARTITION: 1}),
@@ -48,6 +68,23 @@ REQUESTS: list[Request[object]] = [
     delete_records_request({PARTITION: 1}, timeout_ms=1),
     describe_transaction_request("id"),
     describe_producers_request(PARTITION),
+    find_coordinator_request("group", kind=GROUP_KEY),
+    list_groups_request(3),
+    list_groups_request(5),
+    fetch_offsets_request(["group"], stable=True),
+    fetch_offsets_request(["group"], stable=True, version=6),
+    commit_offsets_request(GROUP),
+    delete_offsets_request(GROUP),
+    describe_acls_request(),
+    describe_scram_users_request(),
+    alter_quotas_request([]),
+    init_producer_request("id", timeout_ms=1),
+    _init_producer_id(),
+    add_partition_request(PRODUCER, PARTITION),
+    end_request(PRODUCER, committed=True),
+    module._api_versions(),
+    create_topics_request([], timeout_ms=1, validate_only=True),
+    delete_topics_request(["orders"], timeout_ms=1),
 ]
 
 
@@ -204,3 +241,109 @@ def test_an_answer_of_others_schemas_that_cannot_be_read_is_an_error_of_ours(bro
     with pytest.raises(KafkaProtocolError, match="unreadable answer"):
         broker.connection.call_message(FindCoordinatorRequest(key_type=0, coordinator_keys=["group"]))
     assert not broker.connection.usable
+
+
+def peak_bytes_of(broker: Broker, receive: Callable[[], object], kind: type[OffsiteError]) -> int:
+    broker.connection.post(number())
+    tracemalloc.start()
+    try:
+        with pytest.raises(kind):
+            receive()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_is_announced_takes_no_memory_before_it_comes(broker: Broker) -> None:
+    broker.answers(bytes(100), size=MAX_RESPONSE_BYTES)
+    buffer = ReceiveBuffer()
+    assert peak_bytes_of(broker, lambda: broker.connection.receive(buffer), KafkaTimeout) < 4 << 20
+
+
+def test_only_records_may_be_as_large_as_records(broker: Broker) -> None:
+    broker.answers(bytes(100), size=module.MAX_ANSWER_BYTES + 5)
+    assert peak_bytes_of(broker, broker.connection.receive, KafkaProtocolError) < 1 << 20
+    assert not broker.connection.usable
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 65_536, 1 << 20, (1 << 20) + 1, 5_000_000])
+def test_large_answers_come_whole_into_whatever_buffer(broker: Broker, size: int) -> None:
+    body = random.Random(size).randbytes(size)
+    buffers = [ReceiveBuffer(), ReceiveBuffer(1000), ReceiveBuffer(6_000_000), None]
+    for correlation, buffer in enumerate(buffers, 1):
+        sender = threading.Thread(target=broker.answers, args=(body,), kwargs={"correlation": correlation})
+        sender.start()
+        broker.connection.post(number())
+        assert broker.connection.receive(buffer) == body
+        sender.join(10)
+
+
+@pytest.fixture
+def announcing() -> Iterator[Address]:
+    """Somebody who answers the first request with the announcement of a large answer, and waits."""
+    with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as stack:
+
+        def answer() -> None:
+            with suppress(OSError):
+                connection = stack.enter_context(server.accept()[0])
+                connection.recv(1000)
+                connection.sendall(FRAME.pack(module.MAX_GREETING_BYTES + 5, 1))
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield Address(host="127.0.0.1", port=server.getsockname()[1])
+        thread.join(10)
+
+
+def test_somebody_who_may_be_anybody_gets_little_memory(announcing: Address) -> None:
+    config = KafkaConfig(bootstrap=(announcing,), request_timeout_ms=5000)
+    with pytest.raises(KafkaProtocolError, match="above the limit of 1048576"):
+        Connection.open(config, announcing)
+
+
+@pytest.mark.parametrize(
+    ("host", "port"), [("127.0.0.1", -1), ("127.0.0.1", 1 << 20), ("a" * 70 + ".b", 1), ("a\0b", 1)]
+)
+def test_an_address_that_nobody_can_have_is_out_of_reach(host: str, port: int) -> None:
+    with pytest.raises(KafkaUnreachable):
+        Connection.open(KafkaConfig(bootstrap=(BROKER,)), Address(host=host, port=port))
+
+
+@pytest.mark.parametrize(("partition", "leader", "epoch"), [(-1, 1, 1), (1 << 30, 1, 1), (0, -2, 1), (0, 1, -2)])
+def test_partitions_that_cannot_be_are_unreadable(broker: Broker, partition: int, leader: int, epoch: int) -> None:
+    out = Encoder().i32(0).array([], Encoder.i32).string("cluster").i32(1).i32(1)
+    out.i16(0).string("orders").boolean(False).i32(1)
+    out.i16(0).i32(partition).i32(leader).i32(epoch).i32(0).i32(0).i32(0)
+    broker.answers(out.i32(0).i32(0).done())
+    with pytest.raises(KafkaProtocolError, match="unreadable answer to METADATA"):
+        broker.connection.call(metadata_request(None, version=8))
+
+
+def listed(offset: int, *, code: int = 0) -> bytes:
+    out = Encoder().i32(0).i32(1).string("orders").i32(1).i32(3).i16(code).i64(-1).i64(offset).i32(5)
+    return out.done()
+
+
+@pytest.mark.parametrize("which", [LATEST, EARLIEST, 1000])
+def test_an_offset_below_all_offsets_is_unreadable(broker: Broker, which: int) -> None:
+    broker.answers(listed(-2))
+    with pytest.raises(KafkaProtocolError, match="unreadable answer to LIST_OFFSETS"):
+        broker.connection.call(list_offsets_request([PARTITION], which))
+
+
+@pytest.mark.parametrize(("which", "is_told"), [(LATEST, False), (EARLIEST, False), (1000, True)])
+def test_a_log_without_a_beginning_or_an_end_was_not_answered_about(broker: Broker, which: int, is_told: bool) -> None:
+    broker.answers(listed(-1))
+    assert (PARTITION in broker.connection.call(list_offsets_request([PARTITION], which))) == is_told
+
+
+def test_the_end_of_an_epoch_below_all_offsets_is_unreadable(broker: Broker) -> None:
+    broker.answers(Encoder().i32(0).i32(1).string("orders").i32(1).i16(0).i32(3).i32(5).i64(-2).done())
+    with pytest.raises(KafkaProtocolError, match="unreadable"):
+        broker.connection.call(epoch_ends_request({PARTITION: 1}))
+
+
+def test_a_producer_that_nobody_can_be_is_unreadable(broker: Broker) -> None:
+    broker.answers(b"\0" + Encoder(flexible=True).i32(0).i16(0).i64(-1).i16(0).end().done())
+    with pytest.raises(KafkaProtocolError, match="unreadable"):
+        broker.connection.call(init_producer_request("id", timeout_ms=1))

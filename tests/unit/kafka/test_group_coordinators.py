@@ -13,7 +13,7 @@ from offsite.kafka.group_coordinators import COORDINATOR_MAX_S, LANES, GroupCoor
 from offsite.kafka.group_requests import Answered, ListedGroup, fetch_offsets_request
 from offsite.kafka.groups import GroupClient
 from offsite.kafka.request import Api, Request
-from offsite.model.errors import KafkaUnreachable
+from offsite.model.errors import KafkaTimeout, KafkaUnreachable
 
 LOADING, NOT_AVAILABLE, MOVED, NOT_AUTHORISED, HAS_MEMBERS = 14, 15, 16, 30, 25
 
@@ -183,3 +183,37 @@ def test_a_group_that_may_not_be_read_is_named_and_the_others_are_read() -> None
     assert list(fetched.groups) == ["one-"]
     (failure,) = fetched.failed
     assert (failure.group, failure.error) == ("secret-", "GROUP_AUTHORIZATION_FAILED")
+
+
+def test_a_group_that_is_left_out_for_ever_is_named() -> None:
+    router = FakeRouter({"one-": 1, "other-": 1})
+    answer = router.answer
+    router.answer = lambda node, groups: {  # type: ignore[method-assign]
+        group: told for group, told in answer(node, groups).items() if group != "other-"
+    }
+    clock = FakeClock()
+    with pytest.raises(KafkaTimeout, match="leave out group other-"):
+        ask(router, coordinators=GroupCoordinators(router, clock))  # type: ignore[arg-type]
+    assert COORDINATOR_MAX_S <= clock.now_s < COORDINATOR_MAX_S + 10
+
+
+def test_a_group_without_a_word_of_its_coordinator_is_named() -> None:
+    router = FakeRouter({"one-": 1, "other-": 1})
+    find = router.find
+    router.find = lambda request: {  # type: ignore[method-assign]
+        group: found for group, found in find(request).items() if group != "other-"
+    }
+    with pytest.raises(KafkaTimeout, match="leave out group other-"):
+        ask(router)
+
+
+def test_groups_that_nobody_asked_about_are_not_taken() -> None:
+    router = FakeRouter({"one-": 1})
+    find, answer = router.find, router.answer
+    strange, refused = Found(node_id=7, error_code=0), Found(node_id=-1, error_code=NOT_AUTHORISED)
+    router.find = lambda request: {**find(request), "strange": strange, "refused": refused}  # type: ignore[method-assign]
+    router.answer = lambda node, groups: {  # type: ignore[method-assign]
+        **answer(node, groups),
+        "strange": Answered(error_code=3),
+    }
+    assert ask(router) == {"one-": 0}
