@@ -14,6 +14,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from offsite.archives.claims import check_claims
 from offsite.model.check import check
 from offsite.model.names import check_topic_name
 
@@ -55,11 +56,12 @@ class ArchiveLayout:
         return f"{self.topic_folder(topic)}partition={partition}/{name}"
 
     def parse_file(self, key: str) -> FileName | None:
-        """What `key` says if it is the key of a file with records, else None."""
+        """What `key` says if it is the key of a file with records, else None. Raises `DamagedArchive` for a partition or
+        an offset that cannot be."""
         if (own := self.parse_own_file(key)) is not None:
             return own
         if self.any_name and (other := _OTHER_NAME.fullmatch(self._name(key))):
-            return FileName(other["topic"], int(other["partition"]), 0)
+            return _claimed(key, other["topic"], int(other["partition"]), 0)
         return None
 
     def parse_own_file(self, key: str) -> FileName | None:
@@ -67,7 +69,7 @@ class ArchiveLayout:
         match = _NAME.fullmatch(self._name(key))
         if match is None or match["topic"][:_MAX_TOPIC_IN_FILE_NAME] != match["cut"]:
             return None
-        return FileName(match["topic"], int(match["partition"]), int(match["start"]))
+        return _claimed(key, match["topic"], int(match["partition"]), int(match["start"]))
 
     def _name(self, key: str) -> str:
         """What is between the prefix and the suffix of a file with records; empty when it has not got both."""
@@ -79,3 +81,8 @@ class ArchiveLayout:
         """The topic whose index `key` is, else None."""
         topic = key.removeprefix(self.topics).removesuffix(f"/{_INDEX}")
         return topic if key == f"{self.topics}{topic}/{_INDEX}" and "/" not in topic else None
+
+
+def _claimed(key: str, topic: str, partition: int, start: int) -> FileName:
+    check_claims(key, partition=partition, start=start)
+    return FileName(topic, partition, start)

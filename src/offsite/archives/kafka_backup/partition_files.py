@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from offsite.archives.claims import check_claims
 from offsite.archives.files import Files
 from offsite.archives.kafka_backup.names import (
     INDEX,
@@ -57,7 +58,9 @@ class PartitionFiles:
 
 
 def list_partitions(files: Files, topic: str | None = None) -> list[PartitionFiles]:
-    """Every partition that has a file of any kind, by topic and number. Files of other names are not looked at."""
+    """Every partition that has a file of any kind, by topic and number. Files of other names are not looked at.
+
+    Raises `DamagedArchive` for a name that says a partition or an offset that cannot be."""
     folders: dict[tuple[str, int], _Folder] = {}
     for info in files.list("" if topic is None else f"{topic}/"):
         folder, separator, name = info.key.rpartition("/")
@@ -105,8 +108,10 @@ class _Folder:
 def _note(folders: dict[tuple[str, int], _Folder], topic: str, name: str, size_bytes: int) -> None:
     if (segment := match_segment_file(name)) is not None:
         stem, partition, start, end = segment
+        check_claims(f"{topic}/{name}", partition=partition, start=start)
         folder = folders.setdefault((topic, partition), _Folder())
         folder.sizes.setdefault((start, stem), {})[end] = size_bytes
     elif (other := match_partition_file(name)) is not None:
         kind, partition = other
+        check_claims(f"{topic}/{name}", partition=partition)
         folders.setdefault((topic, partition), _Folder()).others[kind] = f"{topic}/{name}"

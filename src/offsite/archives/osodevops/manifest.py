@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from offsite.archives.archive import ArchiveHole
+from offsite.archives.claims import is_partition
 from offsite.archives.osodevops.fields import Fields, NotTheTools
 from offsite.log.range import LogRange, TopicPartition
+from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS
 
 __all__ = ["Manifest", "ManifestPartition", "ManifestTopic", "Segment"]
-
-MAX_OFFSET = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -116,9 +116,12 @@ def _topic(fields: Fields, stored_prefix: str, prefix: str) -> ManifestTopic:
     partitions = [_partition(each, topic, stored_prefix, prefix) for each in fields.children("partitions")]
     partitions.sort(key=lambda each: each.partition)
     seen = max((each.partition for each in partitions), default=-1) + 1
+    count = max(seen, fields.integer("original_partition_count", 0))
+    if count > MAX_PARTITIONS:
+        raise NotTheTools(f"{count} partitions of topic {topic!r} are none")
     return ManifestTopic(
         topic=topic,
-        partition_count=max(seen, fields.integer("original_partition_count", 0)),
+        partition_count=count,
         replication_factor=fields.integer("source_replication_factor", -1),
         configs=fields.child("configurations").texts(),
         partitions=tuple(partitions),
@@ -127,6 +130,8 @@ def _topic(fields: Fields, stored_prefix: str, prefix: str) -> ManifestTopic:
 
 def _partition(fields: Fields, topic: str, stored_prefix: str, prefix: str) -> ManifestPartition:
     partition = fields.integer("partition_id")
+    if not is_partition(partition):
+        raise NotTheTools(f"partition {partition} of topic {topic!r} is none")
     segments = [_segment(each, stored_prefix, prefix) for each in fields.children("segments")]
     lost = [*_ranges(fields, "gaps", last_is_inside=0), *_ranges(fields, "pruned", last_is_inside=1)]
     return ManifestPartition(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from offsite.archives.archive import Damage, OnDamage
+from offsite.archives.claims import check_claims
 from offsite.archives.files import Files
 from offsite.archives.osodevops.fields import NotTheTools
 from offsite.archives.osodevops.manifest import Manifest
@@ -20,7 +21,7 @@ MANIFEST = "manifest.json"
 SNAPSHOT = "consumer-groups-snapshot.json"
 ORPHANS_HINT = "segments without a manifest can be taken by adopting orphans"
 SEGMENT_KEY = re.compile(
-    r"topics/(?P<topic>[^/]+)/partition=(?P<partition>\d{1,9})/segment-\d+\.(bin|json)(\.zst|\.lz4)?"
+    r"topics/(?P<topic>[^/]+)/partition=(?P<partition>\d{1,10})/segment-\d+\.(bin|json)(\.zst|\.lz4)?"
 )
 
 
@@ -60,9 +61,13 @@ def read_manifest(files: Files, prefix: str, on_damage: OnDamage) -> Manifest | 
 
 
 def segment_partition(key: str, prefix: str) -> TopicPartition | None:
-    """Of which partition `key` is a segment by its name; None for other files."""
+    """Of which partition `key` is a segment by its name; None for other files. Raises `DamagedArchive` for a partition
+    that cannot be."""
     match = SEGMENT_KEY.fullmatch(key.removeprefix(prefix))
-    return TopicPartition(topic=match["topic"], partition=int(match["partition"])) if match else None
+    if match is None:
+        return None
+    check_claims(key, partition=int(match["partition"]))
+    return TopicPartition(topic=match["topic"], partition=int(match["partition"]))
 
 
 def _named(files: Files, backup_id: str, *, needs_manifest: bool) -> str:

@@ -13,7 +13,7 @@ from operator import lt
 from offsite.archives.archive import Damage, OnDamage
 from offsite.archives.files import Files
 from offsite.archives.osodevops.json_segment import is_json_segment, json_records
-from offsite.archives.osodevops.manifest import MAX_OFFSET, Segment
+from offsite.archives.osodevops.manifest import Segment
 from offsite.archives.osodevops.segment import (
     FOOTER,
     FOOTER_BYTES,
@@ -28,6 +28,7 @@ from offsite.archives.osodevops.segment import (
 from offsite.archives.osodevops.segment_body import plain_parts, records_of
 from offsite.archives.osodevops.stored_file import FileSums, StoredFile
 from offsite.log.record import Record
+from offsite.model.bounds import MAX_OFFSET
 
 __all__ = ["read_segment", "segment_at"]
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from offsite.archives.claims import check_claims
+
 __all__ = ["ArchiveObject", "parse_key"]
 
-_KEY = re.compile(r"(?P<topic>[^/]+)/(?:(?P<tree>[^/]+)/)?(?P<partition>\d{1,9})/(?P<name>[^/]+)")
+_KEY = re.compile(r"(?P<topic>[^/]+)/(?:(?P<tree>[^/]+)/)?(?P<partition>\d{1,10})/(?P<name>[^/]+)")
 _OCF = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<start>\d{1,19})\.avro")
 _LINES = re.compile(r"index-(?P<start>\d{1,19})\.avro-messages")
 
@@ -30,7 +32,7 @@ class ArchiveObject:
 
 
 def parse_key(key: str, size_bytes: int = 0) -> ArchiveObject | None:
-    """None for a key that is none of the tool's."""
+    """None for a key that is none of the tool's. Raises `DamagedArchive` for a partition or an offset that cannot be."""
     match = _KEY.fullmatch(key)
     if match is None:
         return None
@@ -41,12 +43,14 @@ def parse_key(key: str, size_bytes: int = 0) -> ArchiveObject | None:
     named = lines or container
     if named is None:
         return None
+    partition, start = int(match["partition"]), int(named["start"])
+    check_claims(key, partition=partition, start=start)
     return ArchiveObject(
         key=key,
         topic=match["topic"],
         tree=match["tree"] or "",
-        partition=int(match["partition"]),
-        start=int(named["start"]),
+        partition=partition,
+        start=start,
         size_bytes=size_bytes,
         is_lines=lines is not None,
     )
