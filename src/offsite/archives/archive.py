@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 from offsite.log.group_offsets import GroupOffsets
 from offsite.log.range import LogRange, TopicPartition
@@ -66,6 +66,37 @@ def collect_damage(into: list[Damage], *, skip: bool) -> OnDamage:
         into.append(damage)
 
     return on_damage
+
+
+MAX_DAMAGES = 1_000
+"""Told of one file, which is no use then: a hostile one has them by the million, and each is kept."""
+
+
+class _TooDamaged(Exception):
+    """Ends the reading of a file from within `on_damage`; seen in this module alone."""
+
+
+ItemT = TypeVar("ItemT")
+
+
+def while_usable(
+    read: Callable[[OnDamage], Iterator[ItemT]], file: str, on_damage: OnDamage, *, most: int = MAX_DAMAGES
+) -> Iterator[ItemT]:
+    """What `read` gives of one file, until it has told `most` damages: then the rest of the file is left out."""
+    told = 0
+
+    def tell(damage: Damage) -> None:
+        nonlocal told
+        on_damage(damage)
+        told += not damage.is_note
+        if told == most:
+            on_damage(Damage(file=file, position=damage.position, problem=f"{most} damages: the rest is left out"))
+            raise _TooDamaged
+
+    try:
+        yield from read(tell)
+    except _TooDamaged:
+        return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,8 +56,8 @@ class ArchiveLayout:
         return f"{self.topic_folder(topic)}partition={partition}/{name}"
 
     def parse_file(self, key: str) -> FileName | None:
-        """What `key` says if it is the key of a file with records, else None. Raises `DamagedArchive` for a partition or
-        an offset that cannot be."""
+        """What `key` says if it is the key of a file with records, else None. Raises `DamagedArchive` for a partition
+        or an offset that cannot be."""
         if (own := self.parse_own_file(key)) is not None:
             return own
         if self.any_name and (other := _OTHER_NAME.fullmatch(self._name(key))):

@@ -19,7 +19,7 @@ def is_partition(number: int) -> bool:
 
 
 def check_claims(file: str, *, partition: int, start: int = 0) -> None:
-    """Of the name of `file`. Raises `DamagedArchive` for a partition that no topic has, an offset that no record has."""
+    """Of the name of `file`. Raises `DamagedArchive` for a partition that no topic, an offset that no record has."""
     if not is_partition(partition):
         raise DamagedArchive(f"{file}: no topic has a partition {partition}, at most {MAX_PARTITIONS:,}", hint=_HINT)
     if not 0 <= start < MAX_OFFSET:

@@ -80,13 +80,14 @@ class FileWindow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
     """`intact`: whether it has the hash of its index; None when no index lists it. `size_bytes` is what the index says,
-    `held_bytes` what is there; both 0 when no index lists it."""
+    `held_bytes` what is there, `plain_bytes` what the index says of its records; all 0 when no index lists it."""
 
     key: str
     window: FileWindow
     intact: bool | None = None
     size_bytes: int = 0
     held_bytes: int = 0
+    plain_bytes: int = 0
 
 
 def open_file(files: Files, key: str, listed: FileReceipt | None, on_damage: OnDamage) -> SourceFile | None:
@@ -101,7 +102,14 @@ def open_file(files: Files, key: str, listed: FileReceipt | None, on_damage: OnD
         return SourceFile(key=key, window=window)
     held_bytes, held_hash = _measured(files, key, data, wanted)
     intact = held_hash == listed.content_hash
-    return SourceFile(key=key, window=window, intact=intact, size_bytes=listed.size_bytes, held_bytes=held_bytes)
+    return SourceFile(
+        key=key,
+        window=window,
+        intact=intact,
+        size_bytes=listed.size_bytes,
+        held_bytes=held_bytes,
+        plain_bytes=listed.plain_bytes,
+    )
 
 
 def _measured(files: Files, key: str, data: bytes, wanted: int) -> tuple[int, str]:

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from offsite.archives.archive import ArchiveContents, Damage, FileReceipt, OnDamage, Piece, refuse_damage
+from offsite.archives.archive import ArchiveContents, Damage, FileReceipt, OnDamage, Piece, refuse_damage, while_usable
 from offsite.archives.file_window import SourceFile, open_file
 from offsite.archives.files import Files
 from offsite.archives.indexed_archive import IndexedArchive
 from offsite.archives.overlap import Run, clipped, merged
 from offsite.log.range import TopicPartition
 from offsite.log.record import Record
+from offsite.model.bounds import MAX_OFFSET
 
 __all__ = ["FileFormat", "IndexedReader", "IndexedReading"]
 
@@ -47,7 +48,10 @@ class IndexedReading:
         listed = self.archive.listed(piece)
         of = TopicPartition(topic=piece.topic, partition=piece.partition)
         runs = [
-            Run(start=self._start(key, listed.get(key)), open=partial(self._file, key, listed.get(key), of, on_damage))
+            Run(
+                start=self._start(key, listed.get(key)),
+                open=partial(while_usable, partial(self._file, key, listed.get(key), of), key, on_damage),
+            )
             for key in piece.files
         ]
         return clipped(piece, merged(runs))
@@ -68,6 +72,9 @@ class IndexedReading:
         for batch in self.format.records(source, of, on_damage):
             if batch and batch[0].offset < next_offset:
                 problem = f"offset {batch[0].offset} before here, after {next_offset - 1}: offsets go backwards"
+                on_damage(Damage(file=source.key, position=source.window.position, problem=problem))
+            elif batch and batch[-1].offset >= MAX_OFFSET:
+                problem = f"no record has offset {batch[-1].offset}"
                 on_damage(Damage(file=source.key, position=source.window.position, problem=problem))
             elif batch:
                 next_offset = batch[-1].offset + 1
@@ -99,7 +106,8 @@ class IndexedReading:
         if name is None or source is None:
             return None
         of = TopicPartition(topic=name.topic, partition=name.partition)
-        return next((batch[0].offset for batch in self.format.records(source, of, _pass_over) if batch), None)
+        batches = while_usable(partial(self.format.records, source, of), key, _pass_over)
+        return next((batch[0].offset for batch in batches if batch), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,5 +21,8 @@ MAX_EXPANDED_BYTES = 512 * MIB
 MAX_COMMIT_TIME_MS = 253_402_300_799_999
 """The end of the year 9999: times of stores' clocks, not those of records, which are whatever a producer wrote."""
 
+MAX_RATIO = 1_000
+"""How many times larger a stream may become than what was read of it, beyond `MAX_EXPANDED_BYTES`. gzip: 1,032."""
+
 MAX_DIGITS = 19
 """Digits of the largest number in Kafka's protocol; Python refuses to read text of more than 4,300."""

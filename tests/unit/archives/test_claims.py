@@ -14,7 +14,7 @@ from offsite.repository.archive_folder import ArchiveFolder
 
 @pytest.mark.parametrize("partition", [1_000_000, 999_999_999, 4_294_967_294])
 @pytest.mark.parametrize(
-    ("format", "name"),
+    ("kind", "name"),
     [
         ("avro", "topics/orders/partition={0}/orders+{0}-00000000000000000000.data"),
         ("jsonl", "topics/orders/partition={0}/orders+{0}-00000000000000000000.jsonl"),
@@ -27,14 +27,14 @@ from offsite.repository.archive_folder import ArchiveFolder
     ],
 )
 def test_a_name_of_a_partition_that_no_topic_has_is_refused(
-    tmp_path: Path, format: str, name: str, partition: int
+    tmp_path: Path, kind: str, name: str, partition: int
 ) -> None:
     path = tmp_path / name.format(partition)
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\x01")
-    options = ReadOptions(adopt_orphans=True) if format == "osodevops" else ReadOptions()
+    options = ReadOptions(adopt_orphans=True) if kind == "osodevops" else ReadOptions()
     with pytest.raises(DamagedArchive, match=f"{partition}"):
-        open_reader(format, ArchiveFolder(root=tmp_path), options).contents(lambda _: None)
+        open_reader(kind, ArchiveFolder(root=tmp_path), options).contents(lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_manifest_with_a_partition_that_no_topic_has_is_damaged(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("format", "name"),
+    ("kind", "name"),
     [
         ("jsonl", "topics/orders/partition=0/orders+0-09223372036854775807.jsonl"),
         ("kafka-backup", "orders/segment_partition_000_from_offset_9223372036854775807_records"),
@@ -61,9 +61,9 @@ def test_a_manifest_with_a_partition_that_no_topic_has_is_damaged(tmp_path: Path
         ("trivadis", "orders/0/orders-0-9223372036854775807.avro"),
     ],
 )
-def test_a_name_of_an_offset_that_no_record_has_is_refused(tmp_path: Path, format: str, name: str) -> None:
+def test_a_name_of_an_offset_that_no_record_has_is_refused(tmp_path: Path, kind: str, name: str) -> None:
     path = tmp_path / name
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\x01")
     with pytest.raises(DamagedArchive, match="no record has offset"):
-        open_reader(format, ArchiveFolder(root=tmp_path)).contents(lambda _: None)
+        open_reader(kind, ArchiveFolder(root=tmp_path)).contents(lambda _: None)

@@ -20,7 +20,8 @@ CODECS = ("null", "deflate", "snappy", "zstandard")
 CHECKED_CODECS = frozenset({"snappy", "zstandard"})
 """Codecs that find a flipped bit. (zstandard: in files of ours, and wherever the writer asked for checksums.)"""
 DEFAULT_CODEC = "snappy"
-MAX_BLOCK_BYTES = 256 << 20
+MAX_BLOCK_BYTES = 144 << 20
+"""A record of 100 MiB fits, the most that brokers take in a request unless they are told otherwise; it is copied."""
 
 _CRC = struct.Struct(">I")
 _DEFLATE_LEVEL, _ZSTD_LEVEL = 1, 1  # a higher one costs more than all the rest of an export

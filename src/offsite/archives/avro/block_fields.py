@@ -14,6 +14,8 @@ __all__ = ["FIRST", "SECOND", "BlockFields"]
 
 FIRST, SECOND = 0, 2
 """The bytes that begin a union."""
+MAX_HEADERS = 1_000_000
+"""Of all records in a block: two bytes become a hundred."""
 
 
 class BlockFields:
@@ -22,6 +24,7 @@ class BlockFields:
     def __init__(self, block: Buffer) -> None:
         self.data, self.size = b"".join((block, PADDING)), len(block)
         self.long = varint_reader()
+        self._room = MAX_HEADERS
 
     def blob(self, position: int) -> tuple[bytes, int]:
         length, start = self.long(self.data, position)
@@ -46,6 +49,9 @@ class BlockFields:
         while count != 0:
             if count < 0:  # then the size of the entries follows
                 _, at = long(data, at)
+            self._room -= abs(count)
+            if self._room < 0:
+                raise ValueError(f"more than {MAX_HEADERS} headers in a block")
             for _ in range(abs(count)):
                 length, start = long(data, at)
                 at = start + length

@@ -15,8 +15,9 @@ from blake3 import blake3
 from offsite.archives.archive import Damage, OnDamage
 from offsite.archives.avro.block_codec import MAX_BLOCK_BYTES, BadBlock, compressor, plain_block
 from offsite.archives.avro.varints import LENGTHS, zigzag
-from offsite.archives.file_window import FileWindow
+from offsite.archives.file_window import FileWindow, SourceFile
 from offsite.log.buffer import Buffer
+from offsite.model.bounds import MAX_EXPANDED_BYTES, MAX_RATIO
 
 __all__ = ["Block", "ContainerReader", "ContainerWriter", "FileHeader", "read_header"]
 
@@ -25,6 +26,7 @@ _MARKER_BYTES = 16
 _BLOCK_BYTES = 64 << 10
 """A block ends with the group of records that brings it to this size: mostly one group, which then is not copied."""
 _MAX_HEADER_BYTES = 4 << 20
+_MAX_ENTRIES = 1_000
 _MAX_VARINT_BITS = 70
 
 
@@ -99,6 +101,8 @@ def _read_header(window: FileWindow) -> FileHeader:
     while (entries := _read_long(window)) != 0:
         if entries < 0:  # then the size of the entries follows
             _read_long(window)
+        if abs(entries) + len(metadata) > _MAX_ENTRIES or window.position > _MAX_HEADER_BYTES:
+            raise _BadFrame("a header with too many entries")
         for _ in range(abs(entries)):
             name = _read_blob(window)
             metadata[name] = _read_blob(window)
@@ -112,11 +116,13 @@ def _read_header(window: FileWindow) -> FileHeader:
 class ContainerReader:
     """The blocks of a file whose header was read from `window`."""
 
-    def __init__(self, window: FileWindow, header: FileHeader, key: str, on_damage: OnDamage) -> None:
-        self._window, self._header, self._key, self._on_damage = window, header, key, on_damage
+    def __init__(self, source: SourceFile, header: FileHeader, on_damage: OnDamage) -> None:
+        self._window, self._key, self._promised_bytes = source.window, source.key, source.plain_bytes
+        self._header, self._on_damage = header, on_damage
 
     def blocks(self) -> Iterator[Block]:
         """All whole ones, in order; the others are reported."""
+        grown = 0
         while not self._is_at_end():
             position = self._window.position
             try:
@@ -132,6 +138,10 @@ class ContainerReader:
             except BadBlock as error:
                 self._report(position, str(error))
                 continue
+            grown += len(plain)
+            if grown > max(MAX_EXPANDED_BYTES, self._promised_bytes, MAX_RATIO * self._window.position):
+                self._report(position, f"all before here decompresses to {grown} bytes: the rest is left out")
+                return
             yield Block(position, records, plain)
 
     def _read_block(self) -> tuple[int, bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Protocol
@@ -11,11 +10,15 @@ from offsite.archives.avro.container import Block
 from offsite.archives.avro.foreign_decoding import ForeignDecoding
 from offsite.archives.avro.own_decoding import OwnDecoding
 from offsite.archives.avro.schema import PLAIN_SCHEMA, SCHEMA
+from offsite.archives.bounded_json import parse_json
 from offsite.log.buffer import Buffer
 from offsite.log.range import TopicPartition
 from offsite.log.record import Record
 
 __all__ = ["BadRecords", "BlockDecoding", "block_decoding", "decode_block"]
+
+MAX_BLOCK_RECORDS = 1_000_000
+"""Some 300 MiB when they are small; others end a block at some 64 KiB."""
 
 
 class BadRecords(ValueError):
@@ -35,18 +38,20 @@ def block_decoding(written: bytes, of: TopicPartition, *, must_be_known: bool) -
     `must_be_known`: no other than those that offsite writes; in a damaged file a flipped field name might resolve.
     """
     try:
-        schema = json.loads(written)
+        schema = parse_json(written)
         if schema in (SCHEMA, PLAIN_SCHEMA):
             return OwnDecoding(of, is_plain=schema == PLAIN_SCHEMA)
         if not must_be_known:
             return ForeignDecoding(of, schema)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise BadRecords(f"its schema cannot be read: {error}") from error
     raise BadRecords("its schema is not one that offsite writes")
 
 
 def decode_block(block: Block, decoding: BlockDecoding) -> Sequence[Record]:
     """The records of a block, in rising order of offsets. Raises `BadRecords`."""
+    if block.records > MAX_BLOCK_RECORDS:
+        raise BadRecords(f"a block of {block.records} records, at most {MAX_BLOCK_RECORDS} are read")
     if block.records > len(block.data):
         raise BadRecords(f"{block.records} records in {len(block.data)} bytes")
     try:

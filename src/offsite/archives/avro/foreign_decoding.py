@@ -9,6 +9,7 @@ from typing import Any
 
 from offsite.archives.avro.schema import SCHEMA
 from offsite.archives.avro.varints import zigzag
+from offsite.archives.avro_claims import claims_of
 from offsite.log.buffer import Buffer
 from offsite.log.range import TopicPartition
 from offsite.log.record import Record, RecordHeaders
@@ -25,15 +26,16 @@ class ForeignDecoding:
         import fastavro
         from fastavro.schema import SchemaParseException
 
-        self._of = of
+        self._of, self._claims = of, claims_of(written).of_many()
         try:
-            self._written = fastavro.parse_schema({"type": "array", "items": written})
+            self._written = fastavro.parse_schema({"type": "array", "items": self._claims.schema})
         except (SchemaParseException, KeyError, TypeError, AttributeError) as error:
             raise ValueError(repr(error)) from error
         self._ours = fastavro.parse_schema({"type": "array", "items": SCHEMA})
 
     def decode(self, block: Buffer, records: int) -> list[Record]:
         """All `records` of a plain block. Raises `ValueError` if it does not hold exactly these."""
+        self._claims.check_block(block, records)
         rows = self._rows(block, records)
         return [_record(row, self._of) for row in rows]
 

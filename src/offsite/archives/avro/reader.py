@@ -37,7 +37,7 @@ class _AvroFiles:
         except BadRecords as error:
             on_damage(Damage(file=source.key, position=0, problem=str(error)))
             return
-        for block in ContainerReader(source.window, header, source.key, on_damage).blocks():
+        for block in ContainerReader(source, header, on_damage).blocks():
             try:
                 records = decode_block(block, decoding)
             except BadRecords as error:

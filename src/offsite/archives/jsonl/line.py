@@ -17,9 +17,11 @@ from json.encoder import encode_basestring
 
 from crc32c import crc32c
 
+from offsite.archives.bounded_json import check_json_size
 from offsite.archives.record_columns import RecordColumns
 from offsite.log.range import TopicPartition
 from offsite.log.record import CREATE_TIME, LOG_APPEND_TIME, Record, RecordHeaders
+from offsite.model.size import MIB
 
 __all__ = ["BadLine", "lines_of", "record_of"]
 
@@ -27,6 +29,8 @@ _CHECKSUM = b',"crc32c":"%08x"}'
 _CHECKSUM_BEGIN = _CHECKSUM[:10]
 _CHECKSUM_BYTES = len(_CHECKSUM % 0)
 _MAX_LONG = (1 << 63) - 1
+_LARGE_BYTES = 1 * MIB
+MAX_WIDE_BYTES = 64 * MIB
 
 _raw_decode = json.JSONDecoder().raw_decode
 _new = tuple.__new__  # half the time of calling `Record`
@@ -76,6 +80,8 @@ def _check(line: bytes, *, must_be_checked: bool) -> None:
 
 def _fields(line: bytes) -> Fields:
     try:
+        if len(line) > _LARGE_BYTES:
+            _check_size(line)
         text = line.decode("utf-8")
         fields, end = _raw_decode(text) if line.startswith(b"{") else (None, -1)
         if end != len(text):  # there is white space, or worse
@@ -85,6 +91,13 @@ def _fields(line: bytes) -> Fields:
     if not isinstance(fields, dict):
         raise BadLine("not a JSON object")
     return fields
+
+
+def _check_size(line: bytes) -> None:
+    """Text that is not ASCII may take four bytes of memory for each of its own, twice."""
+    check_json_size(line)
+    if len(line) > MAX_WIDE_BYTES and not line.isascii():
+        raise BadLine(f"a line of {len(line)} bytes that are not ASCII: at most {MAX_WIDE_BYTES} are read")
 
 
 def _record(fields: Fields) -> Record:

@@ -9,13 +9,17 @@ from dataclasses import dataclass
 from offsite.archives.archive import Damage, OnDamage
 from offsite.archives.file_window import SourceFile
 from offsite.archives.indexed_reading import IndexedReader, IndexedReading
-from offsite.archives.jsonl.compression import BadPart, Lines, lines_in
+from offsite.archives.inflate import BadStream
+from offsite.archives.jsonl.compression import Lines, lines_in
 from offsite.archives.jsonl.line import BadLine, record_of
 from offsite.archives.jsonl.place import jsonl_archive
 from offsite.log.range import TopicPartition
 from offsite.log.record import Record
 
 __all__ = ["JsonlReader"]
+
+MAX_BLANK_LINES = 1_000_000
+"""Of one file: compressed, they cost nothing, and each takes its time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +33,12 @@ class _LineFiles:
     """How one file is read."""
 
     def records(self, source: SourceFile, of: TopicPartition, on_damage: OnDamage) -> Iterator[Sequence[Record]]:
-        next_offset, must_be_checked = 0, source.intact is False
+        next_offset, must_be_checked, blank = 0, source.intact is False, 0
         for lines in _lines(source, on_damage):
             batch: list[Record] = []
             for number, line in enumerate(lines.lines):
                 if not line or line.isspace():
+                    blank += 1
                     continue
                 try:
                     record = record_of(line, of, first=next_offset, must_be_checked=must_be_checked)
@@ -46,6 +51,10 @@ class _LineFiles:
                 next_offset = record.offset + 1
                 batch.append(record)
             yield batch
+            if blank > MAX_BLANK_LINES:
+                problem = f"more than {MAX_BLANK_LINES:,} empty lines: the rest is left out"
+                on_damage(Damage(file=source.key, position=lines.position, problem=problem))
+                return
 
     def checks_parts(self, source: SourceFile) -> bool:  # noqa: ARG002 - each line does, or is not taken
         return True
@@ -53,6 +62,6 @@ class _LineFiles:
 
 def _lines(source: SourceFile, on_damage: OnDamage) -> Iterator[Lines]:
     try:
-        yield from lines_in(source.window, source.key)
-    except BadPart as error:
+        yield from lines_in(source)
+    except BadStream as error:
         on_damage(Damage(file=source.key, position=error.position, problem=str(error)))

@@ -1,16 +1,20 @@
 """`AvroKafkaRecord`: its schema in the forms the tool has written, and one record of it as a row. Pure.
 
-The defaults that the tool declares are no values of their types, so strict readers refuse its schema: they are dropped.
+The defaults that the tool declares are no values of their types, so strict readers refuse its schema: `claims_of` drops
+them.
 """
 
 from __future__ import annotations
 
-import json
 from io import BytesIO
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import fastavro
 from fastavro.types import Schema
+
+from offsite.archives.avro_claims import Claims, claims_of
+from offsite.archives.bounded_json import BadJson, parse_json
+from offsite.model.bounds import MAX_OFFSET
 
 __all__ = ["BARE_SCHEMAS", "BadRow", "Row", "read_rows", "writer_schema"]
 
@@ -33,28 +37,42 @@ class Row(NamedTuple):
     headers: dict[str, bytes]
 
 
-def writer_schema(text: bytes) -> Schema:
+class WriterSchema(NamedTuple):
+    """`parsed` by fastavro, and what its values may come to."""
+
+    claims: Claims
+    parsed: Schema
+
+
+def writer_schema(text: bytes) -> WriterSchema:
     """The schema in a container's metadata. Raises `BadRow` when it is not the tool's."""
     try:
-        declared: object = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        declared = parse_json(text)
+    except BadJson as error:
         raise BadRow(f"the schema is not JSON: {error}") from error
     fields = declared.get("fields") if isinstance(declared, dict) else None
     named = [field for field in fields if isinstance(field, dict)] if isinstance(fields, list) else []
-    if not set(FIELDS) <= {field.get("name") for field in named}:
-        raise BadRow(f"the schema lacks one of the fields {', '.join(FIELDS)}")
-    kept = [{name: value for name, value in field.items() if name != "default"} for field in named]
-    return _parsed({"type": "record", "name": "AvroKafkaRecord", "fields": kept})
+    if sorted(str(field.get("name")) for field in named) != sorted(FIELDS):
+        raise BadRow(f"the schema lacks one of the fields {', '.join(FIELDS)}, or has others")
+    try:
+        claims = claims_of({"type": "record", "name": "AvroKafkaRecord", "fields": named}).of_many()
+    except ValueError as error:
+        raise BadRow(str(error)) from error
+    return WriterSchema(claims, _parsed(claims.schema))
 
 
-def read_rows(data: bytes, schema: Schema, count: int) -> list[Row]:
+def read_rows(data: bytes, schema: WriterSchema, count: int) -> list[Row]:
     """Exactly `count` records that fill `data`. Raises `BadRow`."""
+    try:
+        schema.claims.check_block(data, count)
+    except ValueError as error:
+        raise BadRow(str(error)) from error
     stream = BytesIO(data)
     rows = []
     for _ in range(count):
         start = stream.tell()
         try:
-            rows.append(_row(fastavro.schemaless_reader(stream, schema, None)))
+            rows.append(_row(fastavro.schemaless_reader(stream, schema.parsed, None)))
         except Exception as error:  # the reader raises whatever the bytes lead it to
             raise BadRow(f"byte {start} is no record: {error or type(error).__name__}") from error
     if stream.tell() != len(data):
@@ -73,24 +91,26 @@ def _row(values: object) -> Row:
         isinstance(row.topic, str)
         and all(isinstance(number, int) for number in numbers)
         and all(blob is None or isinstance(blob, bytes) for blob in blobs)
+        and isinstance(headers, dict)
         and all(isinstance(value, bytes) for value in headers.values())
     )
-    if not is_right or row.offset < 0:
+    if not is_right or not 0 <= row.offset < MAX_OFFSET:
         raise BadRow("fields are not of their types")
     return row._replace(headers=headers)
 
 
-def _parsed(schema: dict[str, object]) -> Schema:
+def _parsed(schema: object) -> Schema:
     try:
-        return fastavro.parse_schema(schema)
+        return fastavro.parse_schema(cast("Schema", schema))
     except Exception as error:  # whatever is wrong with a schema from outside
         raise BadRow(f"the schema cannot be read: {error}") from error
 
 
-def _bare_schema(key_and_value: object, headers: object) -> Schema:
+def _bare_schema(key_and_value: object, headers: object) -> WriterSchema:
     types = ("string", "int", "long", "long", key_and_value, key_and_value, headers)
     fields = [{"name": name, "type": kind} for name, kind in zip(FIELDS, types, strict=True)]
-    return _parsed({"type": "record", "name": "AvroKafkaRecord", "fields": fields})
+    claims = claims_of({"type": "record", "name": "AvroKafkaRecord", "fields": fields})
+    return WriterSchema(claims, _parsed(claims.schema))
 
 
 _HEADER_MAP = {"type": "map", "values": "bytes"}

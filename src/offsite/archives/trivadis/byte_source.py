@@ -41,6 +41,10 @@ class ByteSource:
         """Whatever is at hand; empty at the end."""
         return b"" if self.at_end() else self.take(len(self._part) - self._at)
 
+    def read(self, size_bytes: int) -> bytes:
+        """The next bytes, at most so many; empty at the end."""
+        return b"" if self.at_end() else self.take(min(size_bytes, len(self._part) - self._at))
+
     def seek(self, position: int) -> None:
         self._part, self._at, self._fetched, self._is_last = b"", 0, position, False
 

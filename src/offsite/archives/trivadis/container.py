@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from offsite.archives.archive import Damage, OnDamage
 from offsite.archives.files import Files
 from offsite.archives.trivadis.byte_source import ByteSource, FileEnds
+from offsite.model.bounds import MAX_EXPANDED_BYTES, MAX_RATIO
 
 __all__ = ["Block", "Container"]
 
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
-MAX_BLOCK_BYTES = 1 << 30
-"""Stored or not: far above what any writer gathers in a block, below what would take a worker down."""
+MAX_BLOCK_BYTES = 144 << 20
+"""Stored or not: a record of 100 MiB fits, the most that brokers take in a request unless they are told otherwise."""
+MAX_METADATA_BYTES = 4 << 20
 MAX_METADATA_ENTRIES = 1_000
 CODECS = ("null", "deflate", "snappy")
 
@@ -70,11 +72,17 @@ class Container:
         return container
 
     def blocks(self, on_damage: OnDamage) -> Iterator[Block]:
-        source = self._source
+        source, grown = self._source, 0
         while not source.at_end():
             start = source.position
             try:
-                yield self._block(start)
+                block = self._block(start)
+                grown += len(block.data)
+                if grown > max(MAX_EXPANDED_BYTES, MAX_RATIO * source.position):
+                    problem = f"all before here decompresses to {grown} bytes: the rest is left out"
+                    on_damage(Damage(file=self._key, position=start, problem=problem))
+                    return
+                yield block
             except (BadContainer, FileEnds) as error:
                 on_damage(Damage(file=self._key, position=start, problem=f"a block is damaged: {error}"))
                 source.seek(start)
@@ -108,7 +116,7 @@ def _read_metadata(source: ByteSource) -> dict[str, bytes]:
     while count := _read_long(source):
         if count < 0:
             _read_long(source)  # how many bytes the entries take
-        if abs(count) > MAX_METADATA_ENTRIES:
+        if abs(count) + len(found) > MAX_METADATA_ENTRIES or source.position > MAX_METADATA_BYTES:
             raise BadContainer(f"{abs(count)} entries of metadata")
         for _ in range(abs(count)):
             name = _read_bytes(source).decode("utf-8", "replace")
@@ -118,7 +126,7 @@ def _read_metadata(source: ByteSource) -> dict[str, bytes]:
 
 def _read_bytes(source: ByteSource) -> bytes:
     size_bytes = _read_long(source)
-    if not 0 <= size_bytes <= MAX_BLOCK_BYTES:
+    if not 0 <= size_bytes <= MAX_METADATA_BYTES:
         raise BadContainer(f"{size_bytes} bytes of metadata")
     return source.take(size_bytes)
 
@@ -136,7 +144,7 @@ def _read_deflate(data: bytes) -> bytes:
     except zlib.error as error:
         raise BadContainer(f"not deflate: {error}") from error
     if not inflater.eof:
-        raise BadContainer("not deflate: it does not end")
+        raise BadContainer(f"not deflate: it does not end, in {len(plain)} bytes")
     return plain
 
 

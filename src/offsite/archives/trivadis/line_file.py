@@ -6,20 +6,21 @@ A damaged line is told and passed over. Positions are of the text, gzipped or no
 from __future__ import annotations
 
 import binascii
-import zlib
 from base64 import b64decode
 from collections.abc import Iterator
 
 from offsite.archives.archive import Damage, OnDamage
 from offsite.archives.files import Files
+from offsite.archives.inflate import GZIP, BadStream, inflated
 from offsite.archives.trivadis.avro_row import BARE_SCHEMAS, BadRow, Row, read_rows
 from offsite.archives.trivadis.byte_source import ByteSource
 
 __all__ = ["line_rows"]
 
 GZIP_MAGIC = b"\x1f\x8b"
-MAX_LINE_BYTES = 1 << 30
-PLAIN_PART_BYTES = 4 << 20
+MAX_LINE_BYTES = 144 << 20
+MAX_BLANK_LINES = 1_000_000
+PLAIN_PART_BYTES = 64 << 10
 BATCH_ROWS = 2_000
 
 
@@ -71,38 +72,36 @@ def _row(line: bytes) -> Row:
 
 def _lines(parts: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
     """The lines that are not empty, each with its position."""
-    position, rest = 0, b""
+    position, rest, rest_bytes, blank = 0, list[bytes](), 0, 0
     for part in parts:
-        *lines, rest = (rest + part).split(b"\n")
+        *lines, last = part.split(b"\n")
+        if lines:
+            lines[0], rest, rest_bytes = b"".join((*rest, lines[0])), [], 0
         for line in lines:
-            if line.strip():
-                yield position, line.strip()
+            if text := line.strip():
+                yield position, text
+            else:
+                blank += 1
             position += len(line) + 1
-        if len(rest) > MAX_LINE_BYTES:
-            raise BadRow(f"a line of more than {MAX_LINE_BYTES} bytes")
-    if rest.strip():
-        yield position, rest.strip()
+        rest.append(last)
+        rest_bytes += len(last)
+        if rest_bytes > MAX_LINE_BYTES or blank > MAX_BLANK_LINES:
+            raise BadRow(f"a line of more than {MAX_LINE_BYTES} bytes, or {MAX_BLANK_LINES} empty lines")
+    if text := b"".join(rest).strip():
+        yield position, text
 
 
 def _plain_parts(source: ByteSource) -> Iterator[bytes]:
-    part = source.take_part()
+    magic = source.read(len(GZIP_MAGIC))
     if not source.exists:
         raise BadRow("is missing")
-    inflater = zlib.decompressobj(16 + zlib.MAX_WBITS) if part.startswith(GZIP_MAGIC) else None
-    while part:
-        if inflater is None:
+    source.seek(0)
+    if magic != GZIP_MAGIC:
+        while part := source.read(PLAIN_PART_BYTES):
             yield part
-        else:
-            yield from _inflated(inflater, part)
-        part = source.take_part()
-    if inflater is not None and not inflater.eof:
-        raise BadRow("is cut: the gzip stream does not end")
-
-
-def _inflated(inflater: zlib._Decompress, part: bytes) -> Iterator[bytes]:
+        return
     try:
-        while part:
-            yield inflater.decompress(part, PLAIN_PART_BYTES)
-            part = inflater.unconsumed_tail
-    except zlib.error as error:
-        raise BadRow(f"not gzip: {error}") from error
+        for _, part in inflated(source.read, GZIP):
+            yield part
+    except BadStream as error:
+        raise BadRow(f"the gzip stream cannot be read behind byte {error.position}: {error}") from error

@@ -32,7 +32,7 @@ class ArchiveObject:
 
 
 def parse_key(key: str, size_bytes: int = 0) -> ArchiveObject | None:
-    """None for a key that is none of the tool's. Raises `DamagedArchive` for a partition or an offset that cannot be."""
+    """None for a key that is none of the tool's. Raises `DamagedArchive` for a number that cannot be."""
     match = _KEY.fullmatch(key)
     if match is None:
         return None

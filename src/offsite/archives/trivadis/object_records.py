@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from offsite.archives.archive import Damage, OnDamage
+from offsite.archives.archive import Damage, OnDamage, while_usable
 from offsite.archives.files import Files
 from offsite.archives.trivadis.avro_row import BadRow, Row, read_rows, writer_schema
 from offsite.archives.trivadis.container import Container
@@ -24,7 +24,11 @@ def read_object(
     files: Files, archived: ArchiveObject, *, empty_as: str, on_damage: OnDamage
 ) -> Iterator[Sequence[Record]]:
     """Raises what `on_damage` raises; when it returns, what is whole follows."""
-    return _Reading(files=files, archived=archived, empty_as=empty_as, on_damage=on_damage).records()
+
+    def read(tell: OnDamage) -> Iterator[Sequence[Record]]:
+        return _Reading(files=files, archived=archived, empty_as=empty_as, on_damage=tell).records()
+
+    return while_usable(read, archived.key, on_damage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +61,10 @@ class _Reading:
 
     def _is_wrapped(self, first: list[Row]) -> bool:
         """Only a file that begins like one is read twice; its damage is told by the other reading."""
-        return is_wrapped(first) and is_wrapped(row for _, rows in self._rows(lambda _: None) for row in rows)
+        if not is_wrapped(first):
+            return False
+        batches = while_usable(self._rows, self.archived.key, lambda _: None)
+        return is_wrapped(row for _, rows in batches for row in rows)
 
     def _rows(self, on_damage: OnDamage) -> Rows:
         if self.archived.is_lines:

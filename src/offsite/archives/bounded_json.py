@@ -1,0 +1,50 @@
+"""JSON that somebody else wrote: parsed only where its objects fit into memory. Pure.
+
+Three bytes of JSON, such as `[],`, become seventy of Python: what stands outside of text decides, not how long it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from offsite.model.size import MIB
+
+__all__ = ["BadJson", "check_json_size", "parse_json"]
+
+MAX_JSON_BYTES = 64 * MIB
+_MAX_OUTSIDE_BYTES = 16 * MIB
+_SMALL_BYTES = 4 * MIB
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+
+
+class BadJson(ValueError):
+    """`position` is in bytes."""
+
+    def __init__(self, problem: str, position: int = 0) -> None:
+        super().__init__(problem)
+        self.position = position
+
+
+def parse_json(data: bytes, *, max_bytes: int = MAX_JSON_BYTES) -> object:
+    """Raises `BadJson` for bytes that are no JSON, or too large, too deep, or hold a number of thousands of digits."""
+    if len(data) > max_bytes:
+        raise BadJson(f"JSON of {len(data)} bytes, at most {max_bytes} are read")
+    check_json_size(data)
+    try:
+        text = data.decode()
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise BadJson(f"not JSON: {error.msg}", len(text[: error.pos].encode())) from error
+    except UnicodeDecodeError as error:
+        raise BadJson("not UTF-8", error.start) from error
+    except RecursionError as error:
+        raise BadJson("JSON that nests too deep") from error
+    except ValueError as error:
+        raise BadJson(f"not JSON: {error}") from error
+
+
+def check_json_size(data: bytes, *, small_bytes: int = _SMALL_BYTES, max_outside: int = _MAX_OUTSIDE_BYTES) -> None:
+    """Raises `BadJson` when there is so much outside of text that its objects might not fit."""
+    if len(data) > small_bytes and len(_TEXT.sub(b'""', data)) > max_outside:
+        raise BadJson(f"JSON with more than {max_outside} bytes outside of text")

@@ -1,0 +1,125 @@
+"""gzip and zstd files as streams of plain bytes: in linear time, and never much of them at once.
+
+A KiB of gzip may become a MiB, one of zstd 32 MiB, and decompressors give all that comes of what they are fed; so they
+are fed a KiB at a time. Each member or frame stands for itself, and there may be any number of them, also empty ones.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+from offsite.model.bounds import MAX_EXPANDED_BYTES, MAX_RATIO
+from offsite.model.size import KIB, MIB
+
+__all__ = ["GZIP", "ZSTD", "BadStream", "Part", "inflated"]
+
+GZIP, ZSTD = "gzip", "zstd"
+_GZIP_WRAPPER = 16 + zlib.MAX_WBITS
+_MAX_WINDOW_BYTES = 8 * MIB
+_STEP_BYTES = KIB
+_PART_BYTES = 64 * KIB
+"""A part is at least that large, unless nothing follows it: small ones cost more than the bytes in them."""
+
+
+class Part(NamedTuple):
+    """Plain bytes, and where in the file the member begins that the first of them came from."""
+
+    position: int
+    data: bytes
+
+
+class BadStream(ValueError):
+    """The bytes cannot be read any further. `position` is where the last good member ended."""
+
+    def __init__(self, problem: str, position: int) -> None:
+        super().__init__(problem)
+        self.position = position
+
+
+class _Inflater(Protocol):
+    """One member being decompressed: of zlib and of zstandard."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+def inflated(
+    read: Callable[[int], bytes],
+    compression: str,
+    *,
+    promised_bytes: int = 0,
+    most_bytes: int = MAX_EXPANDED_BYTES,
+) -> Iterator[Part]:
+    """The plain bytes of what `read` gives (at most so many bytes; none at the end). Raises `BadStream` for bytes that
+    are not `compression`, and for more plain ones than `most_bytes`, than an index promises, and than so many bytes of
+    real data come to (`MAX_RATIO`)."""
+    stream = _Stream(_new_inflater(compression), max(promised_bytes, most_bytes))
+    while step := read(_STEP_BYTES):
+        yield from stream.feed(step)
+    yield from stream.rest()
+
+
+class _Stream:
+    """`_member` is where the member begins that is open, `_fed` counts what was taken in."""
+
+    def __init__(self, new_inflater: Callable[[], _Inflater], most_bytes: int) -> None:
+        self._new_inflater, self._most_bytes = new_inflater, most_bytes
+        self._inflater = new_inflater()
+        self._member = self._fed = self._grown = 0
+        self._begin, self._waiting, self._waiting_bytes = 0, list[bytes](), 0
+
+    def feed(self, step: bytes) -> Iterator[Part]:
+        self._fed += len(step)
+        while step:
+            try:
+                self._keep(self._inflater.decompress(step))
+            except _errors() as error:
+                yield from self._given()
+                raise BadStream(str(error), self._member) from error
+            step = b""
+            if self._inflater.eof:
+                step, self._inflater = self._inflater.unused_data, self._new_inflater()
+                self._member = self._fed - len(step)
+        if self._waiting_bytes >= _PART_BYTES:
+            yield from self._given()
+
+    def rest(self) -> Iterator[Part]:
+        yield from self._given()
+        if self._member < self._fed:
+            raise BadStream("the file is cut", self._member)
+
+    def _keep(self, plain: bytes) -> None:
+        if plain:
+            self._begin = self._begin if self._waiting else self._member
+            self._waiting.append(plain)
+            self._waiting_bytes += len(plain)
+            self._grown += len(plain)
+            if self._grown > max(self._most_bytes, MAX_RATIO * self._fed):
+                raise ValueError(f"its first {self._fed} bytes decompress to {self._grown} and more")
+
+    def _given(self) -> Iterator[Part]:
+        if self._waiting:
+            part = Part(self._begin, b"".join(self._waiting))
+            self._waiting, self._waiting_bytes = [], 0
+            yield part
+
+
+def _new_inflater(compression: str) -> Callable[[], _Inflater]:
+    if compression == GZIP:
+        return lambda: zlib.decompressobj(_GZIP_WRAPPER)
+    import zstandard
+
+    return zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).decompressobj
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    import zstandard
+
+    return (zlib.error, zstandard.ZstdError, EOFError, ValueError)
