@@ -40,14 +40,14 @@ class _Walk:
     def _value(self, schema: object, at: int) -> int:
         if isinstance(schema, list):
             branch, at = self._long(self._data, at)
-            if not 0 <= branch < len(schema):
+            if not 0 <= branch < len(schema) or at > self._size:
                 raise ValueError(f"no branch {branch} of {len(schema)} before byte {at}")
             return self.values(schema[branch], at, 1)
         if isinstance(schema, dict):
             return self._object(schema, at)
         if schema in ("bytes", "string"):
             return self._blob(at)
-        return at + _SIZES[schema] if schema in _SIZES else self._long(self._data, at)[1]  # type: ignore[index]
+        return at + _SIZES[schema] if schema in _SIZES else self._long(self._data, at)[1]
 
     def _object(self, schema: _Object, at: int) -> int:
         kind = schema["type"]

@@ -21,6 +21,10 @@ MAX_EXPANDED_BYTES = 512 * MIB
 MAX_COMMIT_TIME_MS = 253_402_300_799_999
 """The end of the year 9999: times of stores' clocks, not those of records, which are whatever a producer wrote."""
 
+MAX_RECORD_BYTES = 144 * MIB
+"""One record of an archive in any form, which must be in memory whole, several times: a line, a block, a page. A record
+of 100 MiB fits also in base64; brokers take no larger request unless they are told otherwise."""
+
 MAX_RATIO = 1_000
 """How many times larger a stream may become than what was read of it, beyond `MAX_EXPANDED_BYTES`. gzip: 1,032."""
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from offsite.log.buffer import Buffer
 from offsite.log.codec import SNAPPY, ZSTD, decompress
+from offsite.model.bounds import MAX_RECORD_BYTES
 from offsite.model.errors import BadOption, DamagedBatch
 
 __all__ = ["CHECKED_CODECS", "CODECS", "DEFAULT_CODEC", "BadBlock", "compressor", "plain_block"]
@@ -20,8 +21,7 @@ CODECS = ("null", "deflate", "snappy", "zstandard")
 CHECKED_CODECS = frozenset({"snappy", "zstandard"})
 """Codecs that find a flipped bit. (zstandard: in files of ours, and wherever the writer asked for checksums.)"""
 DEFAULT_CODEC = "snappy"
-MAX_BLOCK_BYTES = 144 << 20
-"""A record of 100 MiB fits, the most that brokers take in a request unless they are told otherwise; it is copied."""
+MAX_BLOCK_BYTES = MAX_RECORD_BYTES
 
 _CRC = struct.Struct(">I")
 _DEFLATE_LEVEL, _ZSTD_LEVEL = 1, 1  # a higher one costs more than all the rest of an export

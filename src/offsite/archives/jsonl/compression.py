@@ -10,15 +10,13 @@ from offsite.archives.file_window import FileWindow, SourceFile
 from offsite.archives.inflate import GZIP, ZSTD, Part, inflated
 from offsite.archives.jsonl.place import SUFFIXES
 from offsite.log.buffer import Buffer
+from offsite.model.bounds import MAX_RECORD_BYTES
 from offsite.model.errors import BadOption
-from offsite.model.size import MIB
 
 __all__ = ["COMPRESSIONS", "MAX_LINE_BYTES", "Lines", "compressor", "lines_in"]
 
 COMPRESSIONS = tuple(SUFFIXES)
-MAX_LINE_BYTES = 144 * MIB
-"""A record of 100 MiB, the most that brokers take in a request unless they are told otherwise, is 134 MiB in base64. It
-is in memory as bytes, as text, and as what was parsed."""
+MAX_LINE_BYTES = MAX_RECORD_BYTES
 _GZIP_WRAPPER = 16 + zlib.MAX_WBITS
 _GZIP_LEVEL, _ZSTD_LEVEL = 1, 1  # a higher one costs more than all the rest of an export
 _PLAIN_BYTES = 256 << 10

@@ -10,6 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from offsite.archives.bounded_json import BadJson, parse_json
+from offsite.model.bounds import MAX_OFFSET
+
 _FIRST_TABLE_SIZE = 16
 _MAX_LOAD = 0.75
 _OFFSETS_PARTITIONS = 50  # the broker's default; GroupCoordinator: abs(hash of the group) % partitions
@@ -24,12 +27,12 @@ def encode_group_file(offsets: Mapping[str, int]) -> bytes:
 def decode_group_file(data: bytes) -> dict[str, int] | None:
     """None when it is empty, cut or no such object. A null offset is left out."""
     try:
-        document = json.loads(data)
-    except ValueError:
+        document = parse_json(data)
+    except BadJson:
         return None
     if not isinstance(document, dict):
         return None
-    return {group: offset for group, offset in document.items() if type(offset) is int and offset >= 0}
+    return {group: offset for group, offset in document.items() if type(offset) is int and 0 <= offset <= MAX_OFFSET}
 
 
 def _in_hash_order(groups: Mapping[str, int]) -> list[str]:

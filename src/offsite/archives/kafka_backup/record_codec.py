@@ -24,7 +24,9 @@ _TIMED = struct.Struct(">qiqi")
 _HEAD = struct.Struct(">qi")
 _TIME = struct.Struct(">q")
 _LENGTH = struct.Struct(">i")
-_LEAST_HEADER_BYTES = 2 * _LENGTH.size
+LEAST_HEADER_BYTES = 2 * _LENGTH.size
+MAX_HEADERS = 1_000_000
+"""Of one record: eight bytes become two hundred."""
 _NO_HEADERS = _LENGTH.pack(0)
 _NULL = _LENGTH.pack(-1)
 
@@ -167,9 +169,9 @@ def _record_end(data: bytes, at: int) -> int:
     cursor.skip("key")
     cursor.skip("value")
     (header_count,) = cursor.take(_LENGTH)
-    if header_count < 0:
+    if not 0 <= header_count <= MAX_HEADERS:
         raise Malformed(f"{header_count} headers")
-    cursor.need(_LEAST_HEADER_BYTES * header_count)
+    cursor.need(LEAST_HEADER_BYTES * header_count)
     for _ in range(header_count):
         cursor.skip("header name", lowest=0)
         cursor.skip("header value")
@@ -177,10 +179,10 @@ def _record_end(data: bytes, at: int) -> int:
 
 
 def _headers_at(data: bytes, at: int, count: int) -> tuple[RecordHeaders, int]:
-    if count < 0:
+    if not 0 <= count <= MAX_HEADERS:
         raise Malformed
-    if _LEAST_HEADER_BYTES * count > len(data) - at:
-        raise Short(_LEAST_HEADER_BYTES * count)
+    if LEAST_HEADER_BYTES * count > len(data) - at:
+        raise Short(LEAST_HEADER_BYTES * count)
     headers = []
     for _ in range(count):
         (name_bytes,) = _LENGTH.unpack_from(data, at)

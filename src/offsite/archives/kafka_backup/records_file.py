@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offsite.archives.files import Files
-from offsite.archives.kafka_backup.record_codec import Malformed, Short, Torn, decode_record, decode_run
+from offsite.archives.kafka_backup.record_codec import Malformed, decode_run
+from offsite.archives.kafka_backup.record_shape import Effort, Shape, shape_at
 from offsite.archives.kafka_backup.segment_index import Entries
-from offsite.log.record import Record
 from offsite.model.errors import DamagedArchive
 
 VERSION = b"\x01"
 FIRST_POSITION = len(VERSION)
 WINDOW_BYTES = 4 << 20
-MAX_RECORD_BYTES = 256 << 20
-"""More than any broker takes (socket.request.max.bytes is 100 MiB): a longer record is a damaged length."""
 
-_FIRST_LOOK_BYTES = 4 << 10
 _MAX_REPEAT_BYTES = 32 << 20
 """Of what a crash may have made the tool write twice: it writes at most some hundred records at once."""
 
@@ -49,10 +46,10 @@ class RecordsFile:
         if not FIRST_POSITION <= start < end <= self.size_bytes:
             return False
         try:
-            record, actual_end = self.record_at(start, end)
+            shape = self.shape_at(start, end)
         except Malformed:
             return False
-        return record.offset == entry.offsets[0] and actual_end == end
+        return shape.offset == entry.offsets[0] and shape.end == end
 
     def is_repeated(self, start: int, end: int) -> bool:
         """Whether `[start, end)` stands a second time: as the beginning of what follows, where a torn record was
@@ -69,18 +66,6 @@ class RecordsFile:
         ends = decode_run(data).ends
         return bool(ends) and ends[-1] == size_bytes
 
-    def record_at(self, start: int, end: int) -> tuple[Record, int]:
-        """The record at `start` and where it ends, at most at `end`. Raises `Malformed` for bytes that are none."""
-        needed_bytes = _FIRST_LOOK_BYTES
-        while True:
-            data = self.window(start, end, needed_bytes)
-            try:
-                record, size = decode_record(data)
-            except Short as short:
-                if start + short.needed_bytes > end:
-                    raise Torn(f"it would go on beyond byte {end}") from short
-                if short.needed_bytes > MAX_RECORD_BYTES:
-                    raise Malformed(f"it would have more than {MAX_RECORD_BYTES} bytes") from short
-                needed_bytes = max(short.needed_bytes, 2 * needed_bytes)
-            else:
-                return record, start + size
+    def shape_at(self, start: int, end: int, effort: Effort | None = None) -> Shape:
+        """Of the record at `start`, at most up to `end`. Raises `Malformed` for bytes that are none, `Exhausted`."""
+        return shape_at(self.read, start, end, effort)

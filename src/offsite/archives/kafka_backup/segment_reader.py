@@ -16,14 +16,17 @@ from typing import TypeAlias
 from offsite.archives.files import Files
 from offsite.archives.kafka_backup.partition_files import Segment
 from offsite.archives.kafka_backup.record_codec import decode_run, offsets_of
-from offsite.archives.kafka_backup.records_file import FIRST_POSITION, MAX_RECORD_BYTES, WINDOW_BYTES, RecordsFile
+from offsite.archives.kafka_backup.records_file import FIRST_POSITION, WINDOW_BYTES, RecordsFile
 from offsite.archives.kafka_backup.segment_index import Entries, entry_position
 from offsite.archives.kafka_backup.segment_index_file import SegmentIndexFile
 from offsite.archives.kafka_backup.walk import Skipped, Walk, Whole
+from offsite.model.bounds import MAX_OFFSET, MAX_RECORD_BYTES
 
 _ENTRIES_AT_ONCE = 1 << 14
 _MAX_LOOK_AHEAD = 1 << 12
 """Entries tried to go on behind damage; behind more than that many lost records the index is of no use."""
+_MAX_CONTRADICTIONS = 100
+"""An index with more of them is of no use either: each costs a window to find."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class SegmentReader:
     _number: int = field(init=False, default=0)
     _position: int = field(init=False, default=FIRST_POSITION)
     _last: int = field(init=False, default=-1)
+    _contradictions: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         self._file = RecordsFile(self.files, self.segment.records_key, self.segment.records_bytes)
@@ -113,22 +117,26 @@ class SegmentReader:
         position, limit = self._position, min(self._file.size_bytes, self._position + MAX_RECORD_BYTES)
         starts: list[int] = [position, *map(add, entries.positions, entries.lengths)]
         end = starts.pop()
-        if list(entries.positions) == starts and position < end <= limit:
+        if list(entries.positions) == starts and position < end <= min(limit, position + 2 * WINDOW_BYTES):
             return end
-        for start, length in zip(entries.positions, entries.lengths, strict=True):
-            if start != position or not 0 < length <= limit - start:
+        for number, (start, length) in enumerate(zip(entries.positions, entries.lengths, strict=True)):
+            if start != position or not 0 < length <= limit - start or self._is_lie(entries, number):
                 break
             position += length
         return position
 
+    def _is_lie(self, entries: Entries, number: int) -> bool:
+        """Of a long record, which may be a million short ones."""
+        return entries.lengths[number] > WINDOW_BYTES and not self._file.describes(entries[number : number + 1])
+
     def _agreeing(self, entries: Entries, offsets: list[int], ends: list[int]) -> int:
         """How many of the decoded records the entries describe; nearly always all."""
         is_same = offsets == list(entries.offsets) and ends == list(map(add, entries.positions, entries.lengths))
-        if is_same and all(map(lt, [self._last, *offsets], offsets)):
+        if is_same and all(map(lt, [self._last, *offsets], offsets)) and (not offsets or offsets[-1] < MAX_OFFSET):
             return len(offsets)
         previous = self._last
         for number, (offset, end) in enumerate(zip(offsets, ends, strict=True)):
-            if offset != entries.offsets[number] or end != entries.end(number) or offset <= previous:
+            if offset != entries.offsets[number] or end != entries.end(number) or not previous < offset < MAX_OFFSET:
                 return number
             previous = offset
         return len(offsets)
@@ -145,7 +153,9 @@ class SegmentReader:
         wrong = self._number + len(agreed.records)
         fence = agreed.ends[-1] if agreed.ends else self._position
         last = agreed.records[-1].offset if agreed.records else self._last
-        found = self._next_fitting(wrong, fence, last)
+        self._contradictions += 1
+        is_usable = self._contradictions <= _MAX_CONTRADICTIONS
+        found = self._next_fitting(wrong, fence, last) if is_usable else None
         yield from self._advance(agreed)
         walk = self._walk(self._file.size_bytes) if found is None else self._walk(found[1], found[2])
         has_skipped = False

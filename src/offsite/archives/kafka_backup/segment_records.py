@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from offsite.archives.archive import Damage, OnDamage, Piece
+from offsite.archives.archive import Damage, OnDamage, Piece, while_usable
 from offsite.archives.files import Files
 from offsite.archives.kafka_backup.partition_files import Segment
 from offsite.archives.kafka_backup.records_file import RecordsFile
@@ -26,14 +26,14 @@ class SegmentRecords:
 
     def batches(self) -> Iterator[Sequence[Record]]:
         """Rising; ends where the piece does."""
-        return clipped(self.piece, self._unclipped())
+        return clipped(self.piece, while_usable(self._unclipped, self.segment.records_key, self.on_damage))
 
-    def _unclipped(self) -> Iterator[Sequence[Record]]:
+    def _unclipped(self, on_damage: OnDamage) -> Iterator[Sequence[Record]]:
         end = self.piece.end
         for step in SegmentReader(self.files, self.segment, self.piece.start).steps():
             if isinstance(step, Skipped | Misindexed):
                 if self.piece.takes(max(step.after + 1, self.segment.start)):
-                    self.on_damage(damage_of(self.files, self.segment, step))
+                    on_damage(damage_of(self.files, self.segment, step))
                 continue
             for first in range(0, len(step.records), _RECORDS_AT_ONCE):
                 yield step.records[first : first + _RECORDS_AT_ONCE]

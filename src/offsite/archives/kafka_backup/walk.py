@@ -12,11 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from offsite.archives.kafka_backup.record_codec import Malformed, Run, Torn, decode_run, has_valid_names, offsets_of
-from offsite.archives.kafka_backup.records_file import MAX_RECORD_BYTES, WINDOW_BYTES, RecordsFile
+from offsite.archives.kafka_backup.record_codec import Malformed, Run, Torn, decode_run, offsets_of
+from offsite.archives.kafka_backup.record_shape import Effort, Exhausted
+from offsite.archives.kafka_backup.records_file import WINDOW_BYTES, RecordsFile
 from offsite.log.record import Record
+from offsite.model.bounds import MAX_OFFSET, MAX_RECORD_BYTES
 
-_NO_LIMIT = 1 << 63
+_CANDIDATE_COST = 20
+_BYTES_OF_COST = 32  # decoded in a microsecond, about
 _SMALL_WINDOW_BYTES = 64 << 10
 """Of the first looks behind damage: where it abounds, the next is near."""
 _HEAD_BYTES = 12
@@ -60,10 +63,22 @@ class Walk:
     position: int
     end: int
     last: int = -1
-    below: int = _NO_LIMIT
+    below: int = MAX_OFFSET
     _window_bytes: int = field(default=WINDOW_BYTES, repr=False)
+    _needed_bytes: int = field(default=0, repr=False)
+    _effort: Effort = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._effort = Effort.for_bytes(self.end - self.position)
 
     def steps(self) -> Iterator[Step]:
+        """Ends early, with all the rest skipped, where damage abounds."""
+        try:
+            yield from self._steps()
+        except Exhausted:
+            yield self._skip(self.end, "so much that is no whole record that the rest was not looked at")
+
+    def _steps(self) -> Iterator[Step]:
         while self.position < self.end:
             whole = self._decode()
             if whole.ends and whole.ends[-1] == self.end:
@@ -92,11 +107,12 @@ class Walk:
         if window_end == self.end or window_end - stop >= MAX_RECORD_BYTES:
             return False
         try:
-            record, end = self.file.record_at(stop, self.end)
+            shape = self.file.shape_at(stop, self.end, self._effort)
         except Malformed:
             return False
+        self._needed_bytes = shape.end - self.position
         last = whole.records[-1].offset if whole.records else self.last
-        return end > window_end and last < record.offset < self.below
+        return shape.end > window_end and last < shape.offset < self.below
 
     def _advance(self, whole: Whole) -> Iterator[Step]:
         """The last record is decoded again with the next window: it counts only when another follows."""
@@ -104,7 +120,7 @@ class Walk:
             yield self._take(whole[:-1])
             self._window_bytes = min(2 * self._window_bytes, WINDOW_BYTES)
         else:
-            self._window_bytes *= 2
+            self._window_bytes = self._needed_bytes + _SMALL_WINDOW_BYTES
 
     def _take(self, whole: Whole) -> Whole:
         self.position, self.last = whole.ends[-1], whole.records[-1].offset
@@ -112,6 +128,7 @@ class Walk:
 
     def _pass_damage(self, whole: Whole) -> Iterator[Step]:
         self._window_bytes = _SMALL_WINDOW_BYTES
+        self._effort.spend(min(self._window_bytes, self.end - self.position) // _BYTES_OF_COST)
         suspect = whole[-1:]
         if suspect.records:
             if len(whole.records) > 1:
@@ -138,7 +155,7 @@ class Walk:
     def _is_out_of_order(self, suspect: Whole) -> bool:
         """Whether the next whole record fits to the one before `suspect`: then the offset of `suspect` is wrong."""
         found = self._find(suspect.ends[-1], self.end, lowest=self.last + 1, highest=self.below - 1)
-        return found is not None and self.file.record_at(found, self.end)[0].offset < suspect.records[0].offset
+        return found is not None and self.file.shape_at(found, self.end).offset < suspect.records[0].offset
 
     def _skip_to_whole(self) -> Skipped:
         problem, first = self._problem()
@@ -148,10 +165,10 @@ class Walk:
     def _problem(self) -> tuple[str, int]:
         """What is wrong at the position, and from where on a record may begin."""
         try:
-            record, end = self.file.record_at(self.position, self.end)
+            shape = self.file.shape_at(self.position, self.end, self._effort)
         except Malformed as error:
             return f"no whole record ({error})", self.position + 1
-        return f"offset {record.offset} is not above {self.last} or not below what follows", end
+        return f"offset {shape.offset} is not above {self.last} or not below what follows", shape.end
 
     def _find(self, start: int, stop: int, *, lowest: int, highest: int) -> int | None:
         """The first position in `[start, stop)` of a whole record with such an offset, and a whole one or the end
@@ -160,6 +177,7 @@ class Walk:
         while start < min(stop, self.end - _HEAD_BYTES):
             data = self.file.window(start, min(self.end, stop - 1 + _HEAD_BYTES), window_bytes)
             for match in _HEAD.finditer(data):
+                self._effort.spend(_CANDIDATE_COST)
                 at = match.start()
                 if lowest <= int.from_bytes(data[at : at + 8]) <= highest and self._is_record(start + at):
                     return start + at
@@ -169,17 +187,17 @@ class Walk:
 
     def _is_record(self, position: int) -> bool:
         try:
-            record, end = self.file.record_at(position, self.end)
+            shape = self.file.shape_at(position, self.end, self._effort)
         except Malformed:
             return False
-        return has_valid_names(record) and (end == self.end or self._may_follow(record, end))
+        return shape.has_valid_names and (shape.end == self.end or self._may_follow(shape.offset, shape.end))
 
-    def _may_follow(self, record: Record, position: int) -> bool:
+    def _may_follow(self, offset: int, position: int) -> bool:
         """Whether a record of a higher offset lies there, or the torn beginning of one at the very end."""
         try:
-            return self.file.record_at(position, self.end)[0].offset > record.offset
+            return self.file.shape_at(position, self.end, self._effort).offset > offset
         except Torn:
             head = self.file.read(position, min(position + 8, self.end))
-            return len(head) < 8 or int.from_bytes(head) > record.offset
+            return len(head) < 8 or int.from_bytes(head) > offset
         except Malformed:
             return False

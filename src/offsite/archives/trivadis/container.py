@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from offsite.archives.archive import Damage, OnDamage
 from offsite.archives.files import Files
 from offsite.archives.trivadis.byte_source import ByteSource, FileEnds
-from offsite.model.bounds import MAX_EXPANDED_BYTES, MAX_RATIO
+from offsite.model.bounds import MAX_EXPANDED_BYTES, MAX_RATIO, MAX_RECORD_BYTES
 
 __all__ = ["Block", "Container"]
 
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
-MAX_BLOCK_BYTES = 144 << 20
-"""Stored or not: a record of 100 MiB fits, the most that brokers take in a request unless they are told otherwise."""
+MAX_BLOCK_BYTES = MAX_RECORD_BYTES
+"""Stored or not."""
 MAX_METADATA_BYTES = 4 << 20
 MAX_METADATA_ENTRIES = 1_000
 CODECS = ("null", "deflate", "snappy")

@@ -14,11 +14,12 @@ from offsite.archives.files import Files
 from offsite.archives.inflate import GZIP, BadStream, inflated
 from offsite.archives.trivadis.avro_row import BARE_SCHEMAS, BadRow, Row, read_rows
 from offsite.archives.trivadis.byte_source import ByteSource
+from offsite.model.bounds import MAX_RECORD_BYTES
 
 __all__ = ["line_rows"]
 
 GZIP_MAGIC = b"\x1f\x8b"
-MAX_LINE_BYTES = 144 << 20
+MAX_LINE_BYTES = MAX_RECORD_BYTES
 MAX_BLANK_LINES = 1_000_000
 PLAIN_PART_BYTES = 64 << 10
 BATCH_ROWS = 2_000
