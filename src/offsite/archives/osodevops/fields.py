@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from offsite.archives.bounded_json import BadJson, parse_json
+from offsite.model.bounds import MAX_OFFSET
 
 __all__ = ["Fields", "NotTheTools"]
 
@@ -27,15 +29,9 @@ class Fields:
     @classmethod
     def parse(cls, data: bytes) -> Fields:
         try:
-            text = data.decode()
-            value: object = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise NotTheTools(f"not JSON: {error.msg}", len(text[: error.pos].encode())) from error
-        except UnicodeDecodeError as error:
-            raise NotTheTools("not UTF-8", error.start) from error
-        except RecursionError as error:
-            raise NotTheTools("JSON that nests too deep") from error
-        return cls.of(value, "the file")
+            return cls.of(parse_json(data), "the file")
+        except BadJson as error:
+            raise NotTheTools(str(error), error.position) from error
 
     @classmethod
     def of(cls, value: object, name: str) -> Fields:
@@ -48,6 +44,8 @@ class Fields:
         value = default if value is None else value
         if not isinstance(value, int) or isinstance(value, bool):
             raise NotTheTools(f"field {name!r} is not an integer")
+        if not -MAX_OFFSET - 1 <= value <= MAX_OFFSET:
+            raise NotTheTools(f"field {name!r} is not an integer of 64 bits")
         return value
 
     def text(self, name: str, default: str | None = None) -> str:

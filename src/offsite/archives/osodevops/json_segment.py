@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import binascii
 import json
+import re
 from base64 import b64decode
 from collections.abc import Iterator
 
+from offsite.archives.bounded_json import MAX_JSON_BYTES, BadJson, check_json_size
 from offsite.archives.osodevops.fields import Fields, NotTheTools
 from offsite.archives.osodevops.segment import LZ4, NONE, ZSTD
 from offsite.archives.osodevops.segment_body import BodyProblem, OnProblem, plain_parts
 from offsite.archives.osodevops.stored_file import StoredFile
 from offsite.log.record import CREATE_TIME, Record
+from offsite.model.bounds import MAX_OFFSET, MAX_RECORD_BYTES
+from offsite.model.size import MIB
 
 __all__ = ["is_json_segment", "json_records"]
 
 BATCH_RECORDS = 2_000
-_SPACE = " \t\r\n"
+_MAX_OUTSIDE_BYTES = 24 * MIB
+"""Outside of text in a whole segment, of which nobody can tell before it is parsed that it is not one record."""
+_SPACE = re.compile(r"[ \t\r\n]*+")
 
 
 def is_json_segment(stored: StoredFile) -> bool:
@@ -31,7 +36,13 @@ def is_json_segment(stored: StoredFile) -> bool:
 def json_records(stored: StoredFile, on_problem: OnProblem) -> Iterator[list[Record]]:
     """The records before the first problem, which is told with its byte in the plain file."""
     data = b"".join(_whole_parts(stored, on_problem))
+    try:
+        check_json_size(data, max_outside=_MAX_OUTSIDE_BYTES)
+    except BadJson as error:
+        on_problem(0, str(error))
+        return
     text = data.decode("utf-8", "surrogateescape")
+    del data
     decoder = json.JSONDecoder()
     position = _after_space(text, 0) + 1
     records: list[Record] = []
@@ -43,6 +54,9 @@ def json_records(stored: StoredFile, on_problem: OnProblem) -> Iterator[list[Rec
         try:
             value, end = decoder.raw_decode(text, position)
             records.append(_record(Fields.of(value, "a record")))
+            if len(records) == BATCH_RECORDS:
+                yield records
+                records = []
         except (ValueError, RecursionError, NotTheTools) as error:
             problem = f"not a record: {error}"
             break
@@ -51,17 +65,21 @@ def json_records(stored: StoredFile, on_problem: OnProblem) -> Iterator[list[Rec
             position += 1
         elif text[position : position + 1] != "]":
             problem = "the list of records is cut"
-    for start in range(0, len(records), BATCH_RECORDS):
-        yield records[start : start + BATCH_RECORDS]
+    if records:
+        yield records
     if problem:
         on_problem(len(text[:position].encode("utf-8", "surrogateescape")), problem)
 
 
 def _whole_parts(stored: StoredFile, on_problem: OnProblem) -> Iterator[bytes]:
-    size = 0
+    size, is_wide = 0, False
     try:
         for part in _plain(stored):
             size += len(part)
+            is_wide = is_wide or not part.isascii()
+            if size > (MAX_JSON_BYTES if is_wide else MAX_RECORD_BYTES):
+                on_problem(size, f"JSON of more than {size} bytes")
+                return
             yield part
     except BodyProblem as problem:
         on_problem(size, str(problem))
@@ -75,6 +93,8 @@ def _plain(stored: StoredFile) -> Iterator[bytes]:
 def _record(fields: Fields) -> Record:
     headers = tuple((header.text("key"), _bytes(header, "value")) for header in fields.children("headers"))
     offset, timestamp_ms = fields.integer("offset"), fields.integer("timestamp")
+    if not 0 <= offset < MAX_OFFSET:
+        raise NotTheTools(f"no record has offset {offset}")
     return Record(offset, timestamp_ms, CREATE_TIME, _bytes(fields, "key"), _bytes(fields, "value"), headers)
 
 
@@ -83,11 +103,10 @@ def _bytes(fields: Fields, name: str) -> bytes | None:
         return None
     try:
         return b64decode(fields.text(name), validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise NotTheTools(f"field {name!r} is not Base64: {error}") from error
 
 
 def _after_space(text: str, position: int) -> int:
-    while position < len(text) and text[position] in _SPACE:
-        position += 1
-    return position
+    match = _SPACE.match(text, position)
+    return match.end() if match else position

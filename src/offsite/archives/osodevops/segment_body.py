@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING
 
 from offsite.archives.osodevops.segment import LENGTH, LZ4, NONE, ZSTD, decode_record
 from offsite.log.record import Record
+from offsite.model.bounds import MAX_EXPANDED_BYTES, MAX_RATIO, MAX_RECORD_BYTES
 
 if TYPE_CHECKING:
     from zstandard import ZstdDecompressionReader
 
-__all__ = ["MAX_PLAIN_BYTES", "BodyProblem", "plain_parts", "records_of"]
+__all__ = ["BodyProblem", "plain_parts", "records_of"]
 
-MAX_PLAIN_BYTES = 1 << 30
-"""Most that an lz4 block or a record may come to: the tool's segments are some 128 MiB."""
+MAX_LZ4_BYTES = 256 << 20
+"""Most that an lz4 block may come to, which is one segment: the tool's are some 128 MiB."""
+_MAX_ZSTD_WINDOW_BYTES = 128 << 20
+_MAX_LZ4_RATIO = 255
 PLAIN_PART_BYTES = 256 << 10
 """So much is turned into records at a time: they take many times its room when they are small."""
 
@@ -73,7 +76,7 @@ class _Rest:
         while position + LENGTH.size <= end:
             start = position + LENGTH.size
             stop = start + LENGTH.unpack_from(data, position)[0]
-            if stop - start > MAX_PLAIN_BYTES:
+            if stop - start > MAX_RECORD_BYTES:
                 problem = f"a record of {stop - start} bytes"
                 break
             if stop > end:
@@ -105,11 +108,13 @@ class _PartsFile:
     def __init__(self, parts: Iterator[bytes]) -> None:
         self._parts = parts
         self._rest = b""
+        self.taken_bytes = 0
 
     def read(self, size_bytes: int) -> bytes:
         if not self._rest:
             self._rest = next(self._parts, b"")
         taken, self._rest = self._rest[:size_bytes], self._rest[size_bytes:]
+        self.taken_bytes += len(taken)
         return taken
 
 
@@ -122,24 +127,40 @@ def _read_plain(stored: Iterator[bytes]) -> Iterator[bytes]:
 def _read_zstd(stored: Iterator[bytes]) -> Iterator[bytes]:
     import zstandard
 
-    source: object = _PartsFile(stored)
-    reader: ZstdDecompressionReader = zstandard.ZstdDecompressor().stream_reader(source)  # type: ignore[arg-type]
+    source = _PartsFile(stored)
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_ZSTD_WINDOW_BYTES)
+    reader: ZstdDecompressionReader = decompressor.stream_reader(source)  # type: ignore[arg-type]
+    grown = 0
     try:
         while part := reader.read(PLAIN_PART_BYTES):
+            grown += len(part)
+            if grown > max(MAX_EXPANDED_BYTES, MAX_RATIO * source.taken_bytes):
+                raise BodyProblem(f"its first {source.taken_bytes} bytes decompress to {grown} and more")
             yield part
     except zstandard.ZstdError as error:
         raise BodyProblem(f"not zstd: {error}") from error
 
 
+def _whole(stored: Iterator[bytes]) -> bytes:
+    parts, size_bytes = [], 0
+    for part in stored:
+        parts.append(part)
+        size_bytes += len(part)
+        if size_bytes > MAX_LZ4_BYTES:
+            raise BodyProblem(f"an lz4 block of more than {MAX_LZ4_BYTES} stored bytes")
+    return b"".join(parts)
+
+
 def _read_lz4(stored: Iterator[bytes]) -> Iterator[bytes]:
     import cramjam
 
-    data = b"".join(stored)
+    data = _whole(stored)
     try:
         (size_bytes,) = struct.unpack_from("<I", data)
-        if size_bytes > MAX_PLAIN_BYTES:
+        if size_bytes > min(MAX_LZ4_BYTES, _MAX_LZ4_RATIO * len(data)):
             raise BodyProblem(f"an lz4 block of {size_bytes} bytes")
-        plain = bytes(cramjam.lz4.decompress_block(data))
+        plain = memoryview(cramjam.lz4.decompress_block(data))
     except (struct.error, cramjam.DecompressionError) as error:
         raise BodyProblem(f"not an lz4 block: {error}") from error
-    yield from _read_plain(iter((plain,)))
+    for start in range(0, len(plain), PLAIN_PART_BYTES):
+        yield bytes(plain[start : start + PLAIN_PART_BYTES])

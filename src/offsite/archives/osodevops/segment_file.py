@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from operator import lt
 
-from offsite.archives.archive import Damage, OnDamage
+from offsite.archives.archive import Damage, OnDamage, while_usable
 from offsite.archives.files import Files
 from offsite.archives.osodevops.json_segment import is_json_segment, json_records
 from offsite.archives.osodevops.manifest import Segment
@@ -53,7 +53,11 @@ def read_segment(files: Files, segment: Segment, on_damage: OnDamage) -> Iterato
 
     Raises what `on_damage` raises; when it returns, what is whole follows.
     """
-    return _Reading(files=files, segment=segment, on_damage=on_damage).records()
+
+    def read(tell: OnDamage) -> Iterator[list[Record]]:
+        return _Reading(files=files, segment=segment, on_damage=tell).records()
+
+    return while_usable(read, segment.key, on_damage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
