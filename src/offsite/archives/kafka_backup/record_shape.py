@@ -26,7 +26,7 @@ __all__ = ["Effort", "Exhausted", "Shape", "shape_at"]
 _LOOK_BYTES = 4 << 10
 _HEAD, _LENGTH = struct.Struct(">qi"), struct.Struct(">i")
 _TIME_BYTES = 8
-_LOOK_COST, _HEADER_COST = 50, 1
+_LOOK_COST, _HEADER_COST = 50, 3
 
 Read = Callable[[int, int], bytes]
 """The bytes `[start, end)` of a file."""
@@ -44,8 +44,8 @@ class Effort:
 
     @classmethod
     def for_bytes(cls, size_bytes: int) -> Effort:
-        """Three seconds, and another two for each MiB."""
-        return cls(3_000_000 + 2 * size_bytes)
+        """A second and a half, and another half for each MiB."""
+        return cls(1_500_000 + size_bytes // 2)
 
     def spend(self, cost: int) -> None:
         self.left -= cost

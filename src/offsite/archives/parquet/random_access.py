@@ -14,7 +14,7 @@ class RandomAccess(io.RawIOBase):
 
     def __init__(self, size_bytes: int, fetch: Callable[[int, int], bytes]) -> None:
         super().__init__()
-        self._size_bytes, self._fetch = size_bytes, fetch
+        self.size_bytes, self.fetch = size_bytes, fetch
         self._position = self.first_start = 0
         self.mark()
 
@@ -31,14 +31,14 @@ class RandomAccess(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}[whence]
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size_bytes}[whence]
         self._position = base + offset
         return self._position
 
     def read(self, size: int = -1) -> bytes:
-        length = self._size_bytes - self._position if size < 0 else size
+        length = self.size_bytes - self._position if size < 0 else size
         if self._is_marked:
             self.first_start, self._is_marked = self._position, False
-        data = self._fetch(self._position, length) if length > 0 else b""
+        data = self.fetch(self._position, length) if length > 0 else b""
         self._position += len(data)
         return data

@@ -14,21 +14,24 @@ from offsite.archives.archive import Damage, OnDamage
 from offsite.archives.file_window import SourceFile
 from offsite.archives.files import Files
 from offsite.archives.indexed_reading import IndexedReader, IndexedReading
+from offsite.archives.parquet.claims import COLUMNS, FileClaims, named_columns
+from offsite.archives.parquet.pages import check_footer
 from offsite.archives.parquet.place import parquet_archive
 from offsite.archives.parquet.random_access import RandomAccess
-from offsite.archives.parquet.table import records_of
+from offsite.archives.parquet.table import few_headers, records_of
 from offsite.log.range import TopicPartition
 from offsite.log.record import Record
+from offsite.model.bounds import MAX_EXPANDED_BYTES, MAX_RATIO
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]
 
 __all__ = ["ParquetReader"]
 
-_BATCH_RECORDS = 2_000
 _OPTIONS = {
     "page_checksum_verification": True,
     "pre_buffer": False,  # that starts threads
+    "buffer_size": 1 << 20,  # else a column of a row group is read as a whole
     "coerce_int96_timestamp_unit": "us",  # Spark's old timestamps: as nanoseconds those after 2262 would turn over
 }
 _WHOLE_BYTES = 64 << 20
@@ -53,9 +56,14 @@ class _ParquetFiles:
 
         place = self._place(source)
         try:
-            with parquet.ParquetFile(place, **_OPTIONS) as file:
+            check_footer(place.fetch, place.size_bytes)
+            metadata = parquet.read_metadata(place)
+            named = named_columns(metadata)
+            claims = FileClaims(fetch=place.fetch, size_bytes=place.size_bytes, named=named)
+            grown = Growth(most_bytes=max(MAX_EXPANDED_BYTES, source.plain_bytes, MAX_RATIO * place.size_bytes))
+            with parquet.ParquetFile(place, metadata=metadata, read_dictionary=named, **_OPTIONS) as file:
                 for number in range(file.num_row_groups):
-                    yield from _row_group(_RowGroup(file, number, place, source.key), of, on_damage)
+                    yield from _row_group(_RowGroup(file, number, place, source.key), of, claims, grown, on_damage)
         except _errors() as error:
             on_damage(Damage(file=source.key, position=place.first_start, problem=f"no Parquet file: {error}"))
 
@@ -83,14 +91,39 @@ class _RowGroup(NamedTuple):
     key: str
 
 
-def _row_group(group: _RowGroup, of: TopicPartition, on_damage: OnDamage) -> Iterator[Sequence[Record]]:
+def _row_group(
+    group: _RowGroup, of: TopicPartition, claims: FileClaims, grown: Growth, on_damage: OnDamage
+) -> Iterator[Sequence[Record]]:
     group.place.mark()
     try:
-        for batch in group.file.iter_batches(_BATCH_RECORDS, row_groups=[group.number], use_threads=False):
-            yield records_of(batch, of)
+        records = claims.batch_records(group.file.metadata, group.number)
+        columns = [name for name in group.file.schema_arrow.names if name in COLUMNS]
+        for batch in group.file.iter_batches(records, row_groups=[group.number], columns=columns, use_threads=False):
+            grown.add(batch.nbytes)
+            for part in few_headers(batch):
+                yield _counted(records_of(part, of), grown, is_named=bool(claims.named))
     except _errors() as error:
         problem = f"row group {group.number} cannot be read: {error}"
         on_damage(Damage(file=group.key, position=group.place.first_start, problem=problem))
+
+
+def _counted(records: Sequence[Record], grown: Growth, *, is_named: bool) -> Sequence[Record]:
+    if is_named:
+        grown.add(sum(len(record[3] or b"") + len(record[4] or b"") for record in records))
+    return records
+
+
+@dataclass(slots=True, kw_only=True)
+class Growth:
+    """Counts what a file comes to. Raises `ValueError` beyond `most_bytes`."""
+
+    most_bytes: int
+    _bytes: int = 0
+
+    def add(self, size_bytes: int) -> None:
+        self._bytes += size_bytes
+        if self._bytes > self.most_bytes:
+            raise ValueError(f"it comes to more than {self.most_bytes} bytes")
 
 
 def _errors() -> tuple[type[Exception], ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, pairwise, repeat
 from typing import TYPE_CHECKING, Any
 
 from offsite.archives.losses import Losses
@@ -25,6 +25,8 @@ __all__ = ["BadTable", "records_of", "table_of", "table_schema"]
 
 _MAX_MS = (1 << 63) // 1000 - 1
 _UNITS_PER_MS = {"ns": 1_000_000, "us": 1_000, "ms": 1}
+MAX_HEADERS = 200_000
+"""Of the rows that are decoded at once."""
 _NEEDED = ("key", "value", "offset", "timestamp")
 
 
@@ -118,12 +120,62 @@ def records_of(batch: pa.RecordBatch, of: TopicPartition) -> Sequence[Record]:
     if missing := [name for name in _NEEDED if name not in batch.schema.names]:
         raise BadTable(f"there is no column {missing[0]!r}")
     _check_partition(batch, of)
-    offsets = batch["offset"].to_pylist()
+    offsets, kinds = _integers(batch, "offset"), _integers(batch, "timestampType")
     if None in offsets or any(after <= before for before, after in pairwise(offsets)):
         raise BadTable("offsets do not rise")
-    kinds = batch["timestampType"].to_pylist() if "timestampType" in batch.schema.names else [0] * len(offsets)
-    keys, values = batch["key"].to_pylist(), batch["value"].to_pylist()
+    if offsets and offsets[0] < 0:
+        raise BadTable(f"no record has offset {offsets[0]}")
+    kinds = kinds or [0] * len(offsets)
+    keys, values = _blobs(batch["key"]), _blobs(batch["value"])
     return list(map(Record, offsets, _milliseconds(batch), kinds, keys, values, _headers(batch)))
+
+
+def few_headers(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch in parts that have so few headers that they fit into memory. Raises `BadTable`."""
+    count = 0 if "headers" not in batch.schema.names else _header_count(batch["headers"])
+    if count <= MAX_HEADERS:
+        yield batch
+    elif len(batch) == 1:
+        raise BadTable(f"a record of {count} headers")
+    else:
+        middle = len(batch) // 2
+        yield from few_headers(batch[:middle])
+        yield from few_headers(batch[middle:])
+
+
+def _header_count(headers: pa.Array) -> int:
+    import pyarrow as pa
+
+    if not pa.types.is_list(headers.type):
+        raise BadTable(f"headers of type {headers.type}")
+    return len(headers.flatten())
+
+
+def _integers(batch: pa.RecordBatch, name: str) -> list[Any]:
+    import pyarrow as pa
+
+    if name not in batch.schema.names:
+        return []
+    if not pa.types.is_integer(batch[name].type):
+        raise BadTable(f"{name} of type {batch[name].type}")
+    return batch[name].cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
+
+
+def _blobs(column: pa.Array) -> list[bytes | None]:
+    """Those that a dictionary names are one object each, however often they come."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        numbers = column.indices.unique().drop_null()
+        named = dict(zip(numbers.to_pylist(), _blobs(column.dictionary.take(numbers)), strict=True))
+        column_values = list(map(named.get, column.indices.to_pylist()))
+    elif pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        column_values = column.cast(pa.large_binary()).to_pylist()
+    else:
+        column_values = column.to_pylist()
+    if not all(value is None or type(value) is bytes for value in column_values[:1]):
+        raise BadTable(f"keys or values of type {column.type}")
+    return column_values
 
 
 def _check_partition(batch: pa.RecordBatch, of: TopicPartition) -> None:
@@ -143,9 +195,17 @@ def _milliseconds(batch: pa.RecordBatch) -> Iterator[int]:
 
 
 def _headers(batch: pa.RecordBatch) -> Iterator[RecordHeaders]:
-    rows: list[list[dict[str, Any]] | None]
     if "headers" not in batch.schema.names or batch["headers"].null_count == len(batch):
-        rows = [None] * len(batch)
-    else:
-        rows = batch["headers"].to_pylist()
-    return (tuple((each["key"], each["value"]) for each in row) if row else () for row in rows)
+        return repeat((), len(batch))
+    column = batch["headers"]
+    entries = column.flatten()
+    names = list(entries.type.names) if hasattr(entries.type, "names") else []
+    if not {"key", "value"} <= set(names):
+        raise BadTable(f"headers of type {column.type}")
+    parts = dict(zip(names, entries.flatten(), strict=True))
+    keys = _blobs(parts["key"])
+    if None in keys:
+        raise BadTable("a header without a name")
+    pairs = [(key.decode(), value) for key, value in zip(keys, _blobs(parts["value"]), strict=True) if key is not None]
+    ends = accumulate((length or 0 for length in column.value_lengths().to_pylist()), initial=0)
+    return (tuple(pairs[start:end]) for start, end in pairwise(ends))

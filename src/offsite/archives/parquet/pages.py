@@ -1,0 +1,121 @@
+"""The pages of a column chunk, from their headers: what pyarrow would make room for, known before it does.
+
+A page says how large it is, and pyarrow believes it. Values of a page that names them by a dictionary are not bounded
+by its bytes, nor are those that repeat the beginning of the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, cast
+
+from offsite.archives.parquet.thrift import I32, LIST, STRUCT, BadThrift, Fields, read_struct
+
+__all__ = ["Page", "check_footer", "pages_of", "window_bytes"]
+
+_HEADER_BYTES, _MAX_HEADER_BYTES = 1 << 10, 1 << 20
+_MAX_FOOTER_BYTES, _MAX_SCHEMA_DEPTH = 4 << 20, 32
+_MAGIC = b"PAR1"
+_DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
+_DICTIONARY_ENCODINGS, _DELTA_BYTE_ARRAY = (2, 8), 7
+
+Fetch = Callable[[int, int], bytes]
+"""Bytes from a start, at most so many."""
+
+
+class Page(NamedTuple):
+    """`is_growing`: each value may be as large as the page. `is_named`: by the dictionary, which is a page as well."""
+
+    plain_bytes: int
+    values: int
+    is_dictionary: bool
+    is_named: bool
+    is_growing: bool
+
+
+def check_footer(fetch: Fetch, size_bytes: int) -> None:
+    """Raises `BadThrift` for a footer of which pyarrow would make too much, or whose schema it might not survive."""
+    tail = fetch(max(size_bytes - 8, 0), 8)
+    footer_bytes = int.from_bytes(tail[:4], "little")
+    if tail[4:] != _MAGIC or not footer_bytes <= min(size_bytes - 12, _MAX_FOOTER_BYTES):
+        raise BadThrift(f"a footer of {footer_bytes} bytes, or none")
+    footer, _ = read_struct(fetch(size_bytes - 8 - footer_bytes, footer_bytes))
+    open_groups: list[int] = []
+    for element in cast("list[Fields]", footer.get((2, LIST), [])):
+        if isinstance(element, dict) and (children := _number(element, 5, default=0)) > 0:
+            open_groups.append(children + 1)
+        if len(open_groups) > _MAX_SCHEMA_DEPTH:
+            raise BadThrift(f"a schema that nests deeper than {_MAX_SCHEMA_DEPTH}")
+        while open_groups:
+            open_groups[-1] -= 1
+            if open_groups[-1]:
+                break
+            open_groups.pop()
+
+
+def pages_of(fetch: Fetch, start: int, size_bytes: int) -> Iterator[Page]:
+    """Of the column chunk that lies there. Raises `BadThrift`."""
+    at, end = start, start + size_bytes
+    while at < end:
+        header, header_bytes = _header(fetch, at, end)
+        plain_bytes, stored_bytes = _number(header, 2), _number(header, 3)
+        if plain_bytes < 0 or not 0 <= stored_bytes <= end - at - header_bytes:
+            raise BadThrift(f"a page of {stored_bytes} bytes at byte {at}")
+        yield _page(header, plain_bytes)
+        at += header_bytes + stored_bytes
+
+
+def window_bytes(pages: Sequence[Page], values: int) -> int:
+    """The most that so many values in a row may come to, whichever they are, where no dictionary names them."""
+    costs = [_cost(page, values) for page in pages]
+    most = total = inner = first = 0
+    for last in range(len(pages)):
+        total += costs[last]
+        inner += pages[last - 1].values if last - 1 > first else 0
+        while inner > values - 2 and first < last:
+            total -= costs[first]
+            first += 1
+            inner -= pages[first].values if first < last else 0
+        most = max(most, total)
+    return most
+
+
+def _cost(page: Page, values: int) -> int:
+    if page.is_named or page.is_dictionary:
+        return 0
+    return page.plain_bytes * (min(values, page.values) if page.is_growing else 1)
+
+
+def _header(fetch: Fetch, at: int, end: int) -> tuple[Fields, int]:
+    wanted = _HEADER_BYTES
+    while True:
+        data = fetch(at, min(wanted, end - at))
+        try:
+            return read_struct(data)
+        except BadThrift:
+            if len(data) < wanted or wanted >= _MAX_HEADER_BYTES:
+                raise
+            wanted *= 32
+
+
+def _page(header: Fields, plain_bytes: int) -> Page:
+    kind = _number(header, 1)
+    number = {_DATA: 5, _DICTIONARY: 7, _DATA_V2: 8}.get(kind)
+    if number is None:
+        return Page(plain_bytes, 0, is_dictionary=False, is_named=False, is_growing=False)
+    inner = header.get((number, STRUCT))
+    if not isinstance(inner, dict):
+        raise BadThrift("a page without its header")
+    values, encoding = _number(inner, 1), _number(inner, 4 if kind == _DATA_V2 else 2)
+    is_dictionary = kind == _DICTIONARY
+    if values < 0 or (is_dictionary and values > plain_bytes):
+        raise BadThrift(f"a page of {values} values in {plain_bytes} bytes")
+    is_named = not is_dictionary and encoding in _DICTIONARY_ENCODINGS
+    return Page(plain_bytes, values, is_dictionary, is_named, encoding == _DELTA_BYTE_ARRAY)
+
+
+def _number(fields: Fields, number: int, *, default: int | None = None) -> int:
+    value = fields.get((number, I32), default)
+    if not isinstance(value, int) or not -(1 << 31) <= value < 1 << 31:
+        raise BadThrift(f"no field {number}")
+    return value
