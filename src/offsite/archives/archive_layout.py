@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from offsite.archives.claims import check_claims
 from offsite.model.check import check
-from offsite.model.names import check_topic_name
+from offsite.model.names import check_topic_name, is_topic_name
 
 __all__ = ["MANIFEST_KEY", "ArchiveLayout", "FileName"]
 
@@ -80,9 +80,10 @@ class ArchiveLayout:
     def parse_index(self, key: str) -> str | None:
         """The topic whose index `key` is, else None."""
         topic = key.removeprefix(self.topics).removesuffix(f"/{_INDEX}")
-        return topic if key == f"{self.topics}{topic}/{_INDEX}" and "/" not in topic else None
+        return topic if key == f"{self.topics}{topic}/{_INDEX}" and is_topic_name(topic) else None
 
 
-def _claimed(key: str, topic: str, partition: int, start: int) -> FileName:
+def _claimed(key: str, topic: str, partition: int, start: int) -> FileName | None:
+    """None for what cannot name a topic: then it is nobody's partition. Raises `DamagedArchive`."""
     check_claims(key, partition=partition, start=start)
-    return FileName(topic, partition, start)
+    return FileName(topic, partition, start) if is_topic_name(topic) else None

@@ -1,54 +1,67 @@
-"""Indexes and manifests as JSON, written in one byte form and read strictly: one wrong field and nothing counts."""
+"""Indexes and manifests as JSON, written in one byte form and read strictly: one wrong field and nothing counts.
+
+Both end with a digest of their own bytes, so that no bit of them turns unseen: of what they say depends which files
+count, and which are removed.
+"""
 
 from __future__ import annotations
 
-import json
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import NoReturn
 
 from offsite.archives.archive import ArchiveTopic, FileReceipt
+from offsite.archives.archive_layout import ArchiveLayout
 from offsite.archives.index import ArchiveManifest, TopicIndex
-from offsite.log.group_offsets import GroupOffsets, TopicOffsets
+from offsite.archives.index_fields import (
+    MAX_INT,
+    BadIndex,
+    Fields,
+    encoded,
+    integer,
+    integers,
+    object_of,
+    objects,
+    parsed,
+    rows,
+    text,
+    texts,
+)
+from offsite.log.group_offsets import NO_EPOCH, GroupOffsets, TopicOffsets
 from offsite.log.range import LogRange
+from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS
 from offsite.model.errors import BadName
 from offsite.model.names import check_topic_name
 
 __all__ = ["BadIndex", "encode_index", "encode_manifest", "parse_index", "parse_manifest"]
 
-FORMAT = 1
-"""The version of both files. Added fields do not change it: readers ignore them."""
-
-Fields = Mapping[str, object]
-
-
-class BadIndex(ValueError):
-    """The bytes are no index; `position` is where they stop making sense (0 when the whole does not)."""
-
-    def __init__(self, problem: str, *, position: int = 0) -> None:
-        super().__init__(problem)
-        self.position = position
+_UNSEALED_MANIFEST = frozenset({"archive", "topics", "groups"})
+_UNSEALED_INDEX = frozenset(
+    {"topic", "topic_id", "partitions", "replication_factor", "configs", "covered", "losses", "files"}
+)
+_MAX_REPLICATION_FACTOR = (1 << 15) - 1
 
 
 def encode_manifest(manifest: ArchiveManifest) -> bytes:
     groups = [_group_fields(manifest.groups[name]) for name in sorted(manifest.groups)]
-    return _encoded({"format": FORMAT, "archive": manifest.kind, "topics": sorted(manifest.topics), "groups": groups})
+    return encoded({"archive": manifest.kind, "topics": sorted(manifest.topics), "groups": groups})
 
 
 def parse_manifest(data: bytes) -> ArchiveManifest:
     """Raises `BadIndex`."""
-    fields = _parsed(data)
-    groups = [_group(each) for each in _objects(fields, "groups")]
-    topics = tuple(_checked(topic) for topic in _texts(fields, "topics"))
-    return ArchiveManifest(kind=_text(fields, "archive"), topics=topics, groups={each.group: each for each in groups})
+    fields = parsed(data, unsealed=_UNSEALED_MANIFEST)
+    groups = [_group(each) for each in objects(fields, "groups")]
+    topics = tuple(_checked(topic) for topic in texts(fields, "topics"))
+    by_name = {each.group: each for each in groups}
+    if len(set(topics)) != len(topics) or len(by_name) != len(groups):
+        raise BadIndex("a topic or a group is named twice")
+    return ArchiveManifest(kind=text(fields, "archive"), topics=topics, groups=by_name)
 
 
 def encode_index(index: TopicIndex) -> bytes:
     topic = index.topic
-    return _encoded(
+    return encoded(
         {
-            "format": FORMAT,
             "topic": topic.topic,
             "topic_id": topic.topic_id,
             "partitions": topic.partitions,
@@ -61,48 +74,35 @@ def encode_index(index: TopicIndex) -> bytes:
     )
 
 
-def parse_index(data: bytes, *, topic: str) -> TopicIndex:
-    """Raises `BadIndex`, also when it is another topic's."""
-    fields = _parsed(data)
-    if _text(fields, "topic") != topic:
-        raise BadIndex(f"it is of topic {_text(fields, 'topic')!r}")
-    covered = [_range(topic, row) for row in _rows(fields, "covered")]
-    if any(after < before for before, after in pairwise(covered)):
-        raise BadIndex("field 'covered' is not in order")
-    files = sorted((_file(topic, each) for each in _objects(fields, "files")), key=lambda each: each.range)
-    for file in files:
-        _check_place(file, covered)
-    configs, losses = _object(fields, "configs"), _object(fields, "losses")
+def parse_index(data: bytes, *, topic: str, layout: ArchiveLayout) -> TopicIndex:
+    """Raises `BadIndex`, also when it is another topic's, or lists files of names that offsite does not give."""
+    fields = parsed(data, unsealed=_UNSEALED_INDEX)
+    if text(fields, "topic") != topic:
+        raise BadIndex(f"it is of topic {text(fields, 'topic')!r}")
+    covered = [_range(topic, row) for row in rows(fields, "covered")]
+    files = sorted((_file(topic, each) for each in objects(fields, "files")), key=lambda each: each.range)
+    _check_disjoint(covered, "field 'covered' is not in order")
+    _check_disjoint([each.range for each in files], "files overlap")
+    _check_places(files, covered)
+    _check_names(files, layout)
+    losses = object_of(fields, "losses")
     return TopicIndex(
-        topic=ArchiveTopic(
-            topic=topic,
-            partitions=_integer(fields, "partitions"),
-            replication_factor=_integer(fields, "replication_factor"),
-            configs=tuple((name, _text(configs, name)) for name in sorted(configs)),
-            topic_id=_text(fields, "topic_id") if "topic_id" in fields else "",
-        ),
+        topic=_topic(topic, fields),
         covered=tuple(covered),
         files=tuple(files),
-        losses=tuple((what, _integer(losses, what)) for what in sorted(losses)),
+        losses=tuple((what, integer(losses, what)) for what in sorted(losses)),
     )
 
 
-def _encoded(fields: Fields) -> bytes:
-    return (json.dumps(fields, sort_keys=True, indent=1) + "\n").encode("ascii")
-
-
-def _parsed(data: bytes) -> Fields:
-    try:
-        fields = json.loads(data)
-    except json.JSONDecodeError as error:
-        raise BadIndex(f"not JSON: {error.msg}", position=error.pos) from error
-    except (ValueError, RecursionError) as error:
-        raise BadIndex(f"not JSON: {error}") from error
-    if not isinstance(fields, dict):
-        raise BadIndex("not a JSON object")
-    if (version := _integer(fields, "format")) != FORMAT:
-        raise BadIndex(f"format {version}; this offsite reads {FORMAT}")
-    return fields
+def _topic(topic: str, fields: Fields) -> ArchiveTopic:
+    configs = object_of(fields, "configs")
+    return ArchiveTopic(
+        topic=topic,
+        partitions=integer(fields, "partitions", most=MAX_PARTITIONS),
+        replication_factor=integer(fields, "replication_factor", least=-1, most=_MAX_REPLICATION_FACTOR),
+        configs=tuple((name, text(configs, name)) for name in sorted(configs)),
+        topic_id=text(fields, "topic_id") if "topic_id" in fields else "",
+    )
 
 
 def _file_fields(receipt: FileReceipt) -> Fields:
@@ -124,27 +124,47 @@ def _file_fields(receipt: FileReceipt) -> Fields:
 
 def _file(topic: str, fields: Fields) -> FileReceipt:
     return FileReceipt(
-        name=_text(fields, "name"),
-        range=_range(topic, [_integer(fields, name) for name in ("partition", "start", "end")]),
-        first_offset=_integer(fields, "first_offset"),
-        last_offset=_integer(fields, "last_offset"),
-        records=_integer(fields, "records"),
-        size_bytes=_integer(fields, "size_bytes"),
-        plain_bytes=_integer(fields, "plain_bytes"),
-        timestamp_min_ms=_integer(fields, "timestamp_min_ms"),
-        timestamp_max_ms=_integer(fields, "timestamp_max_ms"),
-        content_hash=_text(fields, "hash"),
+        name=text(fields, "name"),
+        range=_range(topic, [integer(fields, name) for name in ("partition", "start", "end")]),
+        first_offset=integer(fields, "first_offset"),
+        last_offset=integer(fields, "last_offset"),
+        records=integer(fields, "records"),
+        size_bytes=integer(fields, "size_bytes"),
+        plain_bytes=integer(fields, "plain_bytes"),
+        timestamp_min_ms=integer(fields, "timestamp_min_ms", least=-MAX_OFFSET - 1),
+        timestamp_max_ms=integer(fields, "timestamp_max_ms", least=-MAX_OFFSET - 1),
+        content_hash=text(fields, "hash"),
     )
 
 
-def _check_place(file: FileReceipt, covered: Sequence[LogRange]) -> None:
-    """A file outside of what is covered would be passed over without a word."""
-    within = file.range
-    if not within.start <= file.first_offset <= file.last_offset < within.end:
-        raise BadIndex(f"{file.name} is for {within} and holds {file.first_offset} to {file.last_offset}")
-    of = within.topic_partition
-    if not any(each.topic_partition == of and each.start <= within.start <= within.end <= each.end for each in covered):
-        raise BadIndex(f"{file.name} is for {within}, which field 'covered' does not hold")
+def _check_disjoint(ranges: Sequence[LogRange], problem: str) -> None:
+    """In order, and no offset in two of them."""
+    for before, after in pairwise(ranges):
+        if after < before or (after.partition == before.partition and after.start < before.end):
+            raise BadIndex(f"{problem}: {after} after {before}")
+
+
+def _check_places(files: Sequence[FileReceipt], covered: Sequence[LogRange]) -> None:
+    """A file outside of what is covered would be passed over without a word. Both are in order."""
+    rest = iter(covered)
+    place = next(rest, None)
+    for file in files:
+        within = file.range
+        if not within.start <= file.first_offset <= file.last_offset < within.end:
+            raise BadIndex(f"{file.name} is for {within} and holds {file.first_offset} to {file.last_offset}")
+        if not 0 < file.records <= file.last_offset - file.first_offset + 1:
+            raise BadIndex(f"{file.name} has {file.records} records at {file.first_offset} to {file.last_offset}")
+        while place is not None and (place.partition, place.end) < (within.partition, within.end):
+            place = next(rest, None)
+        if place is None or (place.partition, place.start) > (within.partition, within.start):
+            raise BadIndex(f"{file.name} is for {within}, which field 'covered' does not hold")
+
+
+def _check_names(files: Sequence[FileReceipt], layout: ArchiveLayout) -> None:
+    """Another name may lead to a file of another partition, or out of the archive."""
+    for file in files:
+        if layout.parse_own_file(file.name) != (file.range.topic, file.range.partition, file.range.start):
+            raise BadIndex(f"{file.name!r} is no name of a file for {file.range}")
 
 
 def _group_fields(group: GroupOffsets) -> Fields:
@@ -164,34 +184,33 @@ def _group_fields(group: GroupOffsets) -> Fields:
 
 def _group(fields: Fields) -> GroupOffsets:
     return GroupOffsets(
-        group=_text(fields, "group"),
-        kind=_text(fields, "kind"),
-        state=_text(fields, "state"),
-        topics=tuple(_topic_offsets(each) for each in _objects(fields, "topics")),
+        group=text(fields, "group"),
+        kind=text(fields, "kind"),
+        state=text(fields, "state"),
+        topics=tuple(_topic_offsets(each) for each in objects(fields, "topics")),
     )
 
 
 def _topic_offsets(fields: Fields) -> TopicOffsets:
-    partitions, offsets, epochs = (_integers(fields, name) for name in ("partitions", "offsets", "leader_epochs"))
-    metadata = _texts(fields, "metadata")
+    partitions = integers(fields, "partitions", most=MAX_PARTITIONS - 1)
+    offsets = integers(fields, "offsets", least=-1)
+    epochs = integers(fields, "leader_epochs", least=NO_EPOCH, most=MAX_INT)
+    metadata = texts(fields, "metadata")
     if not len(partitions) == len(offsets) == len(epochs) == len(metadata):
         raise BadIndex("columns of group offsets differ in length")
-    try:
-        return TopicOffsets(
-            topic=_text(fields, "topic"),
-            topic_id=_text(fields, "topic_id"),
-            partitions=array("i", partitions),
-            offsets=array("q", offsets),
-            leader_epochs=array("i", epochs),
-            metadata=tuple(metadata),
-        )
-    except OverflowError as error:
-        raise BadIndex(f"group offsets: {error}") from error
+    return TopicOffsets(
+        topic=_checked(text(fields, "topic")),
+        topic_id=text(fields, "topic_id"),
+        partitions=array("i", partitions),
+        offsets=array("q", offsets),
+        leader_epochs=array("i", epochs),
+        metadata=tuple(metadata),
+    )
 
 
 def _range(topic: str, row: Sequence[int]) -> LogRange:
-    if len(row) != 3 or not (row[0] >= 0 and 0 <= row[1] <= row[2]):
-        raise BadIndex(f"{list(row)} is no range")
+    if len(row) != 3 or not (row[0] < MAX_PARTITIONS and row[1] <= row[2]):
+        raise BadIndex(f"{list(row)[:3]} is no range")
     return LogRange(topic=topic, partition=row[0], start=row[1], end=row[2])
 
 
@@ -200,49 +219,3 @@ def _checked(topic: str) -> str:
         return check_topic_name(topic)
     except BadName as error:
         raise BadIndex(error.message) from error
-
-
-def _text(fields: Fields, name: str) -> str:
-    value = fields.get(name)
-    return value if isinstance(value, str) else _wrong(name, "text")
-
-
-def _integer(fields: Fields, name: str) -> int:
-    value = fields.get(name)
-    return value if type(value) is int else _wrong(name, "an integer")
-
-
-def _object(fields: Fields, name: str) -> Fields:
-    value = fields.get(name)
-    return value if isinstance(value, dict) else _wrong(name, "an object")
-
-
-def _list(fields: Fields, name: str) -> Sequence[object]:
-    value = fields.get(name)
-    return value if isinstance(value, list) else _wrong(name, "a list")
-
-
-def _objects(fields: Fields, name: str) -> Sequence[Fields]:
-    return [each if isinstance(each, dict) else _wrong(name, "a list of objects") for each in _list(fields, name)]
-
-
-def _texts(fields: Fields, name: str) -> Sequence[str]:
-    return [each if isinstance(each, str) else _wrong(name, "a list of texts") for each in _list(fields, name)]
-
-
-def _integers(fields: Fields, name: str) -> Sequence[int]:
-    return _row(name, _list(fields, name))
-
-
-def _rows(fields: Fields, name: str) -> Sequence[Sequence[int]]:
-    return [
-        _row(name, each if isinstance(each, list) else _wrong(name, "a list of rows")) for each in _list(fields, name)
-    ]
-
-
-def _row(name: str, values: Sequence[object]) -> Sequence[int]:
-    return [each if type(each) is int else _wrong(name, "of integers") for each in values]
-
-
-def _wrong(name: str, wanted: str) -> NoReturn:
-    raise BadIndex(f"field {name!r} is not {wanted}")

@@ -190,7 +190,7 @@ class IndexedArchive:
                 on_damage(Damage(file=key, position=0, problem=f"missing, although {MANIFEST_KEY} names the topic"))
             return None
         try:
-            return parse_index(data, topic=topic)
+            return parse_index(data, topic=topic, layout=self.layout)
         except BadIndex as error:
             on_damage(Damage(file=key, position=error.position, problem=str(error)))
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import pytest
 from offsite.archives.archive import ArchiveReader, ArchiveTopic, ArchiveWriter, Damage
 from offsite.archives.avro import AvroReader, AvroWriter
 from offsite.archives.files import Files
+from offsite.archives.index_json import BadIndex, parse_index, parse_manifest
 from offsite.archives.jsonl import JsonlReader, JsonlWriter
 from offsite.archives.parquet import ParquetReader, ParquetWriter
 from offsite.log.buffer import Buffer
@@ -278,7 +280,10 @@ def test_an_index_without_a_manifest_still_counts(form: Format, files: ArchiveFo
 
 
 def _changed(data: bytes, change: Mapping[str, object]) -> bytes:
-    return json.dumps({**json.loads(data), **change}).encode()
+    """As an offsite would have written it that knew no digest yet."""
+    fields = {**json.loads(data), **change}
+    fields.pop("digest", None)
+    return json.dumps(fields).encode()
 
 
 @pytest.mark.parametrize(
@@ -292,6 +297,12 @@ def _changed(data: bytes, change: Mapping[str, object]) -> bytes:
         ({"files": [{"name": "x"}]}, "field 'partition'"),
         ({"configs": {"a": 1}}, "field 'a' is not text"),
         ({"partitions": True}, "field 'partitions' is not an integer"),
+        ({"partitions": 1 << 40}, "field 'partitions' is not from 0 to 1000000"),
+        ({"covered": [[1 << 40, 0, 50]]}, "is no range"),
+        ({"covered": [[0, 0, 1 << 63]]}, "field 'covered' is not from 0 to"),
+        ({"covered": [[0, 0, 30], [0, 20, 50]]}, "field 'covered' is not in order"),
+        ({"losses": {"headers": -1}}, "field 'headers' is not from 0 to"),
+        ({"later": 1}, "has 'later', and no digest at its end that fits"),
     ],
 )
 def test_a_wrong_index_is_named_and_the_files_tell_instead(
@@ -377,3 +388,92 @@ def test_an_index_that_misses_a_file_deletes_none(form: Format, files: ArchiveFo
     with pytest.raises(DamagedArchive, match=f"no {re.escape(form.file(0))}, which an index lists, and has .*50"):
         writer.ends()
     assert files_of(files.root) == before
+
+
+def test_every_flipped_bit_of_an_index_or_a_manifest_is_found(form: Format, files: ArchiveFolder) -> None:
+    export(form.writer(files=files), plain_records(0, 50), start=0, end=50)
+    index, manifest = files.get(form.index()) or b"", files.get("_archive.json") or b""
+    layout = form.reader(files)._reading.archive.layout  # type: ignore[attr-defined]
+    for data, parse in (
+        (index, lambda some: parse_index(some, topic="orders", layout=layout)),
+        (manifest, parse_manifest),
+    ):
+        parse(data)
+        for bit in range(len(data) * 8):
+            with pytest.raises(BadIndex):
+                parse(data[: bit // 8] + bytes([data[bit // 8] ^ 1 << bit % 8]) + data[bit // 8 + 1 :])
+
+
+def test_indexes_of_before_there_was_a_digest_are_read(form: Format, files: ArchiveFolder) -> None:
+    writer = form.writer(files=files)
+    export(writer, plain_records(0, 50), start=0, end=50)
+    for key in (form.index(), "_archive.json"):
+        files.put(key, _changed(files.get(key) or b"", {}))
+    fields = json.loads(files.get(form.index()) or b"")
+    del fields["topic_id"]
+    files.put(form.index(), json.dumps(fields).encode())
+    assert read_all(form.reader(files)) == plain_records(0, 50)
+    export(writer, plain_records(50, 80), start=50, end=80)
+    assert b'"digest":"sha256:' in (files.get(form.index()) or b"")
+    assert b'"digest":"sha256:' in (files.get("_archive.json") or b"")
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"name": "../../outside"}, "is no name of a file for orders/0"),
+        ({"start": 1}, "is for orders/0"),
+        ({"records": 0}, "has 0 records"),
+        ({"records": 51}, "has 51 records"),
+        ({"size_bytes": -1}, "field 'size_bytes' is not from 0 to"),
+        ({"plain_bytes": 1 << 63}, "field 'plain_bytes' is not from 0 to"),
+        ({"partition": 1_000_000}, "is no range"),
+        ({"timestamp_max_ms": -1 << 64}, "field 'timestamp_max_ms' is not from"),
+    ],
+)
+def test_a_file_that_cannot_be_as_the_index_says_is_damage(
+    form: Format, files: ArchiveFolder, change: dict[str, object], problem: str
+) -> None:
+    export(form.writer(files=files), plain_records(0, 50), start=0, end=50)
+    (file,) = json.loads(files.get(form.index()) or b"")["files"]
+    files.put(form.index(), _changed(files.get(form.index()) or b"", {"files": [{**file, **change}]}))
+    with pytest.raises(DamagedArchive, match=problem):
+        form.reader(files).contents()
+
+
+def test_files_that_overlap_in_an_index_are_damage(form: Format, files: ArchiveFolder) -> None:
+    export(form.writer(files=files), plain_records(0, 50), start=0, end=50)
+    (file,) = json.loads(files.get(form.index()) or b"")["files"]
+    other = {**file, "name": form.file(20), "start": 20, "first_offset": 20, "records": 30}
+    files.put(form.index(), _changed(files.get(form.index()) or b"", {"files": [file, other]}))
+    with pytest.raises(DamagedArchive, match="files overlap"):
+        form.reader(files).contents()
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"topics": ["orders", "orders"]}, "named twice"),
+        ({"groups": [{"group": "g", "kind": "", "state": "", "topics": []}] * 2}, "named twice"),
+        ({"format": 10**5000}, "not JSON"),
+        ({"later": 1}, "has 'later', and no digest"),
+    ],
+)
+def test_a_wrong_manifest_is_named(form: Format, files: ArchiveFolder, change: dict[str, object], problem: str) -> None:
+    export(form.writer(files=files), plain_records(0, 50), start=0, end=50)
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    data = _changed(files.get("_archive.json") or b"", change)
+    sys.set_int_max_str_digits(limit)
+    files.put("_archive.json", data)
+    with pytest.raises(DamagedArchive, match=f"_archive.json at byte 0: .*{problem}"):
+        form.reader(files).contents()
+
+
+def test_names_of_files_beyond_what_kafka_has_are_nobodys(form: Format, files: ArchiveFolder) -> None:
+    write_range(form.writer(files=files), plain_records(0, 50), start=0, end=50)
+    data = files.get(form.file(0)) or b""
+    for key in (form.file(0, partition=9_999_999_999), form.file(10**20 - 1), form.file(0, topic="no topic")):
+        files.put(key, data)
+    assert form.reader(files).contents().topics == (ArchiveTopic(topic="orders", partitions=1),)
+    assert read_all(form.reader(files)) == plain_records(0, 50)
