@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from offsite.log.buffer import Buffer
+from offsite.repository.archive_key import archive_key
 from offsite.repository.object_store import CloudStore
 from offsite.repository.store import ObjectInfo, is_key
 
@@ -32,10 +33,10 @@ class ArchiveBucket:
         return (info for info in self.store.list(prefix) if is_key(info.key))
 
     def get(self, key: str) -> bytes | None:
-        return self.store.get(key)
+        return self.store.get(archive_key(key, self.url))
 
     def get_range(self, key: str, start: int, length: int) -> bytes | None:
-        return self.store.get_range(key, start, length)
+        return self.store.get_range(archive_key(key, self.url), start, length)
 
     def put(self, key: str, data: Buffer, *, last_message_ms: int = -1) -> None:
         metadata = {LAST_MESSAGE_MS: str(last_message_ms)} if last_message_ms >= 0 else {}
