@@ -107,14 +107,13 @@ def _render_segments(console: Console, found: Inspection) -> None:
 
 def _render_records(console: Console, found: RecordLines) -> None:
     from rich.table import Table
-    from rich.text import Text
 
     table = Table("byte", "size", "offset", "time", "key", "value", "headers")
     for each in found.records:
         texts = ["null" if text is None else text for text in (each.key, each.value)]
         time = format_time(each.timestamp_ms) if each.timestamp_ms >= 0 else "-"
         row = [str(each.position), str(each.size_bytes), f"{each.offset:,}", time, *texts, str(each.headers)]
-        table.add_row(*map(Text, row))
+        table.add_row(*row)
     console.print(table)
     for damage in found.damaged:
         console.print(f"damaged: {damage}", markup=False)

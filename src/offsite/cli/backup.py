@@ -155,9 +155,10 @@ def _render_plan(console: Console, report: PlanReport) -> None:
 
 def _render_result(console: Console, result: BackupResult) -> None:
     console.print(
-        f"backup {result.backup}: commit {result.commit} at {format_time(result.committed_at_ms)}\n"
+        f"backup {result.backup}: commit {result.commit} at {format_time(result.committed_at_ms)}",
         f"  {result.records:,} records, {format_size(result.bytes)} from {result.partitions} partitions of "
-        f"{result.topics} topics, stored as {format_size(result.stored_bytes)} in {result.segments} segments"
+        f"{result.topics} topics, stored as {format_size(result.stored_bytes)} in {result.segments} segments",
+        sep="\n",
     )
     if result.groups is not None:
         _render_groups(console, result.groups)

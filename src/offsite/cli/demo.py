@@ -100,10 +100,11 @@ def _render(console: Console, result: DemoResult) -> None:
             console.print(f"{topic.topic}: {topic.difference}", markup=False)
     console.print(
         f"{result.records:,} records came back; key, value, headers, timestamp and order were compared "
-        f"({format_size(result.bytes)} of log, stored as {format_size(result.stored_bytes)})\n"
-        f"the consumer group goes on at offsets {', '.join(map(str, result.group_offsets.values()))} of the orders\n"
-        "now with your own cluster:\n"
-        "  offsite init ./backups\n"
-        "  offsite backup run --repo ./backups --bootstrap HOST:9092 --backup first --topics '*'\n"
-        "  offsite status --repo ./backups"
+        f"({format_size(result.bytes)} of log, stored as {format_size(result.stored_bytes)})",
+        f"the consumer group goes on at offsets {', '.join(map(str, result.group_offsets.values()))} of the orders",
+        "now with your own cluster:",
+        "  offsite init ./backups",
+        "  offsite backup run --repo ./backups --bootstrap HOST:9092 --backup first --topics '*'",
+        "  offsite status --repo ./backups",
+        sep="\n",
     )

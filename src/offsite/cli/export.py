@@ -134,9 +134,10 @@ def _render_plan(console: Console, report: ExportPlanReport) -> None:
 
 def _render_result(console: Console, result: ExportResult) -> None:
     console.print(
-        f"export of {result.source} into the {result.format} archive {result.archive}\n"
+        f"export of {result.source} into the {result.format} archive {result.archive}",
         f"  {result.records:,} records of {result.topics} topics in {result.files} files, "
         f"{format_size(result.size_bytes)}; {result.groups:,} groups with {result.group_offsets:,} offsets",
+        sep="\n",
         markup=False,
     )
     for hole in result.holes:

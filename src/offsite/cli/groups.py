@@ -162,9 +162,7 @@ def _render_show(console: Console, shown: GroupsShown) -> None:
     rows = [(group, topic) for group in shown.groups for topic in group.topics]
     for group, topic in rows[:ROWS_SHOWN]:
         behind = "-" if topic.lag is None else f"{topic.lag:,}"
-        table.add_row(
-            _plain(group.group), group.kind or "-", group.state or "-", topic.topic, str(len(topic.offsets)), behind
-        )
+        table.add_row(group.group, group.kind or "-", group.state or "-", topic.topic, str(len(topic.offsets)), behind)
     console.print(table)
     _render_rest(console, len(rows))
     _render_notes(console, shown.notes)
@@ -179,7 +177,7 @@ def _render_plan(console: Console, report: GroupPlanReport) -> None:
     for group, each in rows[:ROWS_SHOWN]:
         name = f"{group.group} (active)" if group.active else group.group
         offsets = (f"{each.source:,}", _offset(each.current), _offset(each.new))
-        table.add_row(_plain(name), each.target, str(each.partition), *offsets, each.how)
+        table.add_row(name, each.target, str(each.partition), *offsets, each.how)
     console.print(table)
     _render_rest(console, len(rows))
     for topic in report.absent_topics:
@@ -236,10 +234,3 @@ def _render_rest(console: Console, rows: int) -> None:
 
 def _offset(offset: int) -> str:
     return "-" if offset < 0 else f"{offset:,}"
-
-
-def _plain(text: str) -> str:
-    """A group may have any name: none of it is markup."""
-    from rich.markup import escape
-
-    return escape(text)

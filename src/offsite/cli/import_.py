@@ -84,9 +84,10 @@ def _render_result(console: Console, result: ImportResult) -> None:
 def render_import(console: Console, result: ImportResult) -> None:
     """What was imported, without what to do next."""
     console.print(
-        f"backup {result.backup}: commit {result.commit}, from the {result.format} archive {result.archive}\n"
+        f"backup {result.backup}: commit {result.commit}, from the {result.format} archive {result.archive}",
         f"  {result.records:,} records, {format_size(result.bytes)} of {result.topics} topics, stored as "
         f"{format_size(result.stored_bytes)} in {result.segments} segments",
+        sep="\n",
         markup=False,
     )
     if result.groups is not None:

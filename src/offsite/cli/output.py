@@ -1,5 +1,7 @@
 """All that offsite prints. Results go to stdout, everything else to stderr; a result is a frozen dataclass.
 
+What is for people passes `model.printable` here, so that no view can forget it: names come from outside.
+
 `-o json` prints one document, `-o jsonl` one line per document; both hold the same fields as the dataclass, which is
 the contract scripts rely on: fields are added, never renamed.
 """
@@ -15,6 +17,7 @@ from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
 from offsite.model.errors import ConfirmationMissing, OffsiteError
+from offsite.model.printable import printable, printable_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,7 +55,7 @@ def emit_each(results: Iterable[ResultT], *, name: str, output: OutputFormat, li
     texts: Iterable[str]
     match output:
         case OutputFormat.TABLE:
-            texts = (f"{line(each)}\n" for each in results)
+            texts = (f"{printable(line(each))}\n" for each in results)
         case OutputFormat.JSONL:
             texts = (f"{json.dumps(plain(each))}\n" for each in results)
         case OutputFormat.JSON:
@@ -74,8 +77,9 @@ def emit_bytes(parts: Iterable[bytes], *, after_each: bytes = b"") -> None:
 def emit_error(error: OffsiteError, *, output: OutputFormat) -> None:
     """Print an error to stderr: `error[ID]: message` and a hint line, or one JSON line."""
     if output is OutputFormat.TABLE:
-        lines = [f"error[{error.id}]: {error.message}", *([f"hint: {error.hint}"] if error.hint else [])]
-        print("\n".join(lines), file=sys.stderr)  # noqa: T201
+        note(f"error[{error.id}]: {error.message}")
+        if error.hint:
+            note(f"hint: {error.hint}")
         return
     document = {"id": error.id, "exit_code": error.exit_code, "message": error.message, "hint": error.hint}
     print(json.dumps({"error": document}), file=sys.stderr)  # noqa: T201
@@ -83,23 +87,23 @@ def emit_error(error: OffsiteError, *, output: OutputFormat) -> None:
 
 def emit_notice(result: ResultT, *, render: Callable[[Console, ResultT], None]) -> None:
     """Show `result` to people on stderr: it is not the command's result."""
-    from rich.console import Console
+    from offsite.cli.safe_console import SafeConsole
 
-    render(Console(highlight=False, soft_wrap=True, stderr=True), result)
+    render(SafeConsole(highlight=False, soft_wrap=True, stderr=True), result)
 
 
 def confirm(question: str) -> None:
     """Ask on the terminal. Raises `ConfirmationMissing` for a no, and where there is nobody to ask."""
     if not sys.stdin.isatty():
         raise ConfirmationMissing(f"not confirmed: {question}", hint="review the plan above, then add --yes")
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
+    print(f"{printable(question)} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
         raise ConfirmationMissing(f"not confirmed: {question}", hint="nothing was changed")
 
 
 def note(text: str) -> None:
-    """One line for people, on stderr."""
-    print(text, file=sys.stderr, flush=True)  # noqa: T201
+    """A line for people, on stderr."""
+    print(printable_lines(text), file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _document(results: Iterable[ResultT], name: str) -> Iterator[str]:
@@ -114,9 +118,9 @@ def console() -> Console:
 
     Lines of text are left whole: a command that was shown can be copied, and found by grep.
     """
-    from rich.console import Console
+    from offsite.cli.safe_console import SafeConsole
 
-    return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
+    return SafeConsole(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
 
 
 def plain(value: object) -> Plain:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from offsite.model.printable import printable
 from offsite.model.size import format_size
 from offsite.model.time import format_duration
 from offsite.pipeline.runner import OnProgress, RunProgress
@@ -21,6 +22,7 @@ LINE_EVERY_S = 30.0
 @contextmanager
 def progress(label: str, *, total_bytes: int) -> Iterator[OnProgress]:
     """A callback for `Runner.run`. `total_bytes` is an estimate: the bar follows tasks when it proves wrong."""
+    label = printable(label)
     if sys.stderr.isatty():
         with _bar() as bar:
             yield _BarUpdate(bar, bar.add_task(label, total=max(1, total_bytes), records=""))
@@ -34,16 +36,15 @@ def progress_of_two(first: str, second: str, *, total_bytes: int) -> Iterator[tu
     if sys.stderr.isatty():
         with _bar() as bar:
             tasks = [
-                bar.add_task(label, total=max(1, total_bytes), records="", start=False, visible=False)
+                bar.add_task(printable(label), total=max(1, total_bytes), records="", start=False, visible=False)
                 for label in (first, second)
             ]
             yield _BarUpdate(bar, tasks[0]), _BarUpdate(bar, tasks[1])
     else:
-        yield _Lines(first), _Lines(second)
+        yield _Lines(printable(first)), _Lines(printable(second))
 
 
 def _bar() -> Progress:
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         DownloadColumn,
@@ -54,15 +55,17 @@ def _bar() -> Progress:
         TransferSpeedColumn,
     )
 
+    from offsite.cli.safe_console import SafeConsole
+
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         DownloadColumn(binary_units=True),
         TransferSpeedColumn(),
-        TextColumn("{task.fields[records]}"),
+        TextColumn("{task.fields[records]}", markup=False),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=SafeConsole(stderr=True),
         transient=True,
     )
 

@@ -6,6 +6,7 @@ import base64
 import json
 from typing import TYPE_CHECKING
 
+from offsite.model.printable import printable
 from offsite.model.time import format_time
 
 if TYPE_CHECKING:
@@ -20,13 +21,6 @@ def record_line(record: ShownRecord) -> str:
     headers = [f"{printable(each.name)}={_shown(each.value)}" for each in record.headers]
     place = f"{record.topic}/{record.partition}@{record.offset}"
     return "  ".join([place, time, _shown(record.key), _shown(record.value), *headers])
-
-
-def printable(text: str) -> str:
-    """Control characters, line breaks, what turns text around, and lone surrogates as Python escapes."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def _shown(shown: Shown | None) -> str:

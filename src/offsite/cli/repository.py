@@ -126,7 +126,7 @@ def _render_detail(console: Console, detail: BackupDetail) -> None:
             table.add_row(
                 f"{topic.topic} (schemas)" if topic.holds_schemas else topic.topic,
                 str(part.partition),
-                f"[{part.start:,}, {part.end:,})".replace("[", r"\["),
+                f"[{part.start:,}, {part.end:,})",
                 f"{part.records:,}",
                 format_size(part.stored_bytes),
                 newest if part.partition == 0 else "",
@@ -156,7 +156,7 @@ def _render_detail_and_settings(console: Console, detail: BackupDetail) -> None:
 def _render_status(console: Console, report: Status) -> None:
     console.print(f"{'SAFE' if report.safe else 'ATTENTION'}  {report.repository}")
     if not report.backups:
-        console.print("  no backup yet\nnext: offsite backup run --backup NAME --topics '*'")
+        console.print("  no backup yet", "next: offsite backup run --backup NAME --topics '*'", sep="\n")
     for backup in report.backups:
         console.print(_status_line(backup), markup=False)
         for problem in backup.problems:

@@ -175,12 +175,12 @@ def _render_newer(console: Console, told: RestorePlanReport | RestoreResult) -> 
     console.print("  to restore that one instead: delete the target topics, and run the same command again")
 
 
-def _held_back(topic: str, setting: str, value: str) -> str:
+def _held_back(topic: str, setting: str, value: str) -> tuple[str, str]:
     whose = f"the source's {setting}={value}" if value else f"the brokers' default {setting}"
     change = f"--add-config {setting}={value}" if value else f"--delete-config {setting}"
     return (
-        f"{topic} does not have {whose} yet: it would delete restored records\n"
-        f"    when you are done: kafka-configs.sh --alter --topic {topic} {change}"
+        f"  held back: {topic} does not have {whose} yet: it would delete restored records",
+        f"    when you are done: kafka-configs.sh --alter --topic {topic} {change}",
     )
 
 
@@ -229,7 +229,7 @@ def _render_what_came_back(console: Console, result: RestoreResult) -> None:
         console.print(f"  skipped: {skipped}: {reason}", markup=False)
     render_incarnations(console, result.incarnations)
     for name, setting, value in result.held_back:
-        console.print(f"  held back: {_held_back(name, setting, value)}", markup=False)
+        console.print(*_held_back(name, setting, value), sep="\n", markup=False)
     _render_verdict(console, result)
     for name, setting, reason in result.left_out:
         console.print(f"  left out: {name} does not have the source's {setting}: {reason}", markup=False)

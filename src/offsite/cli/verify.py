@@ -213,8 +213,9 @@ def _render(console: Console, result: VerifyResult, *, listed: bool) -> None:
     _render_history(console, result)
     for damage in result.damaged:
         console.print(
-            f"  {damage.topic}/{damage.partition} [{damage.start}, {damage.end}): {damage.problem}\n"
+            f"  {damage.topic}/{damage.partition} [{damage.start}, {damage.end}): {damage.problem}",
             f"    needed by restore points {damage.first_commit} to {damage.last_commit}; object {damage.key}",
+            sep="\n",
             markup=False,
         )
     _render_coverage(console, result)

@@ -13,6 +13,8 @@ from __future__ import annotations
 import logging
 import re
 
+from offsite.model.printable import printable
+
 JOURNAL = logging.getLogger("offsite.journal")
 
 _LONGEST_VALUE = 1000
@@ -55,11 +57,6 @@ def write(level: int, line: str, *, at_s: float | None = None, trace: str = "") 
     if at_s is not None:
         record.created, record.msecs = at_s, (at_s % 1) * 1000
     JOURNAL.handle(record)
-
-
-def printable(text: str) -> str:
-    """`text` in one line, with escapes for all that is not a visible character or a space."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def _write(level: int, event: str, why: str | None, trace: str, fields: dict[str, object]) -> None:

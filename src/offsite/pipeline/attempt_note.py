@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from offsite.model.journal import decided, printable
+from offsite.model.journal import decided
+from offsite.model.printable import printable
 from offsite.model.trace import safe_line, safe_trace
 from offsite.pipeline.task_journal import Line, write_lines
 

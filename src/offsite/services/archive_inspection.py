@@ -11,6 +11,7 @@ from offsite.archives.archive import ArchiveContents, Damage, Piece
 from offsite.archives.kafka_backup import InspectedSegment, Reindexed
 from offsite.log.group_offsets import offset_count
 from offsite.model.errors import BadOption
+from offsite.model.printable import printable
 from offsite.repository.archive_bucket import ArchiveBucket
 from offsite.repository.open_archive import open_archive_files
 from offsite.services.archive_place import ArchiveSource
@@ -141,8 +142,7 @@ def _real(damages: Sequence[Damage]) -> tuple[Damage, ...]:
 def _text(data: bytes | None) -> str | None:
     if data is None:
         return None
-    text = data[:TEXT_SHOWN].decode("utf-8", "backslashreplace")
-    text = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)  # nothing that moves a cursor
+    text = printable(data[:TEXT_SHOWN].decode("utf-8", "backslashreplace"))
     return text if len(data) <= TEXT_SHOWN else f"{text}…"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from offsite.model.printable import printable
 from offsite.model.size import format_size
 from offsite.model.time import format_duration
 from offsite.services.drill_report import DrilledTopic, DrillReport
@@ -33,7 +34,7 @@ def drill_page(report: DrillReport) -> str:
     """The whole document."""
     title = f"Restore drill of backup {report.backup}"
     parts = [
-        f"<h1>{escape(title)}</h1>",
+        f"<h1>{_text(title)}</h1>",
         _verdict(report),
         _facts(report),
         *_list("What was different", report.findings),
@@ -45,9 +46,14 @@ def drill_page(report: DrillReport) -> str:
         *_digests(report.topics),
     ]
     return (
-        f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
+        f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{_text(title)}</title>\n'
         f"<style>{_STYLE}</style>\n" + "\n".join(parts) + "\n</html>\n"
     )
+
+
+def _text(text: str) -> str:
+    """Others' names as HTML that any reader can bear: a page cannot be stored with what is no UTF-8."""
+    return escape(printable(text))
 
 
 def _verdict(report: DrillReport) -> str:
@@ -58,7 +64,7 @@ def _verdict(report: DrillReport) -> str:
         text = f"Nothing proven: {report.problem or 'there was nothing to compare.'}"
     else:
         text = f"Not proven: {report.problem or 'what was read back is not what the backup holds.'}"
-    return f'<p class="verdict {_CLASSES[report.proven]}">{escape(text)}</p>'
+    return f'<p class="verdict {_CLASSES[report.proven]}">{_text(text)}</p>'
 
 
 def _lacking(report: DrillReport) -> Iterable[str]:
@@ -82,7 +88,7 @@ def _facts(report: DrillReport) -> str:
         "With": ", ".join(f"{name} {version}" for name, version in report.versions.items()),
         "Drill, restore": f"{report.drill}, {report.restore or '-'}",
     }
-    return _table([], [[f"<b>{escape(name)}</b>", escape(value)] for name, value in facts.items()])
+    return _table([], [[f"<b>{_text(name)}</b>", _text(value)] for name, value in facts.items()])
 
 
 def _topics(topics: Sequence[DrilledTopic]) -> Iterable[str]:
@@ -91,8 +97,8 @@ def _topics(topics: Sequence[DrilledTopic]) -> Iterable[str]:
     yield "<h2>Topics</h2>"
     rows = [
         [
-            escape(topic.source),
-            escape("the source's" if topic.same_offsets else "gap-free"),
+            _text(topic.source),
+            _text("the source's" if topic.same_offsets else "gap-free"),
             f"{topic.partitions:,}",
             f"{topic.records:,}",
             f"{topic.invisible_records:,}",
@@ -104,7 +110,7 @@ def _topics(topics: Sequence[DrilledTopic]) -> Iterable[str]:
 
 
 def _digests(topics: Sequence[DrilledTopic]) -> Iterable[str]:
-    rows = [[escape(topic.source), f"<code>{escape(digest)}</code>"] for topic in topics for digest in topic.digests]
+    rows = [[_text(topic.source), f"<code>{_text(digest)}</code>"] for topic in topics for digest in topic.digests]
     if rows:
         yield "<h2>Digests</h2>"
         yield "<p>Over key, value, headers and time of every record, in order, for each partition.</p>"
@@ -113,8 +119,8 @@ def _digests(topics: Sequence[DrilledTopic]) -> Iterable[str]:
 
 def _list(title: str, items: Sequence[str]) -> Iterable[str]:
     if items:
-        yield f"<h2>{escape(title)}</h2>"
-        yield "<ul>" + "".join(f"<li>{escape(item)}</li>" for item in items) + "</ul>"
+        yield f"<h2>{_text(title)}</h2>"
+        yield "<ul>" + "".join(f"<li>{_text(item)}</li>" for item in items) + "</ul>"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers_from: int = 99) -> str:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.cli.record_line import printable, record_line
+from offsite.cli.record_line import record_line
+from offsite.model.printable import printable
 from offsite.services.shown_record import Shown, ShownHeader, ShownRecord
 
 RECORD = ShownRecord(

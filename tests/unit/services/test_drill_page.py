@@ -71,6 +71,14 @@ def test_names_never_become_markup() -> None:
     assert "&lt;script&gt;" in page
 
 
+def test_names_that_are_no_text_are_escaped() -> None:
+    evil = "\x1b[31m\ud800\u202e"
+    page = drill_page(replace(REPORT, backup=evil, repository=evil, skipped=((evil, evil),), findings=(evil,)))
+    assert page.encode()
+    assert page.count(r"\x1b[31m\ud800\u202e") == 6
+    assert not {"\x1b", "\u202e"} & set(page)
+
+
 def test_every_element_that_opens_closes_and_nothing_is_loaded_from_elsewhere() -> None:
     reader = _Reader()
     reader.feed(drill_page(REPORT))
