@@ -10,6 +10,7 @@ import typer
 from offsite.cli.options import BackupName, Repo
 from offsite.cli.output import note
 from offsite.cli.restore_options import At, Checkpoint, Commit, CommittedAt, Incarnation, IsolationOption
+from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import BadOption
 
 if TYPE_CHECKING:
@@ -73,3 +74,5 @@ def note_incarnations(plan: RecordsPlan) -> None:
 def check_limit(limit: int | None) -> None:
     if limit is not None and limit < 1:
         raise BadOption(f"--limit {limit} shows nothing", hint="leave it out to see all")
+    if limit is not None and limit >= MAX_OFFSET:
+        raise BadOption("--limit is more than any partition can hold", hint="leave it out to see all")

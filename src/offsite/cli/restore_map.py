@@ -9,7 +9,9 @@ import typer
 from offsite.cli.options import BackupName, Output, Repo
 from offsite.cli.output import OutputFormat, emit
 from offsite.cli.wiring import open_repository
+from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS
 from offsite.model.errors import BadOption
+from offsite.model.whole_number import whole_number
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,7 +30,7 @@ _WORDS = {
 
 def map_(
     partition: Annotated[str, typer.Argument(metavar="TOPIC/PARTITION", help="A partition of the source.")],
-    offset: Annotated[int, typer.Argument(help="An offset of the source.")],
+    offset: Annotated[int, typer.Argument(min=0, max=MAX_OFFSET, help="An offset of the source.")],
     repo: Repo,
     backup: BackupName,
     restore: Annotated[str, typer.Option("--restore", help="Id that restore run printed.")],
@@ -45,9 +47,10 @@ def _partition(text: str) -> TopicPartition:
     from offsite.log.range import TopicPartition
 
     topic, _, number = text.rpartition("/")
-    if not topic or not number.isdecimal():
-        raise BadOption(f"{text!r} is not a partition", hint="write it as orders/0")
-    return TopicPartition(topic=topic, partition=int(number))
+    partition = whole_number(number, most=MAX_PARTITIONS - 1)
+    if not topic or partition is None:
+        raise BadOption(f"{text[:100]!r} is not a partition", hint="write it as orders/0")
+    return TopicPartition(topic=topic, partition=partition)
 
 
 def _render(console: Console, answer: OffsetAnswer) -> None:

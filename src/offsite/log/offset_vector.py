@@ -10,19 +10,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeGuard
 
 from offsite.log.range import TopicPartition
+from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS
 from offsite.model.errors import BadOption
 from offsite.model.names import check_topic_name
+from offsite.model.whole_number import whole_number
 
-_LINE = re.compile(r'"?(?P<topic>[A-Za-z0-9._-]+)"?\s*[,:]\s*(?P<partition>\d{1,9})\s*[,:]\s*(?P<offset>\d{1,18})')
+_LINE = re.compile(r'"?(?P<topic>[A-Za-z0-9._-]+)"?\s*[,:]\s*(?P<partition>\d+)\s*[,:]\s*(?P<offset>\d+)')
 _HEADER = re.compile(r"topic\s*[,:]\s*partition\s*[,:]\s*\w+", re.IGNORECASE)
 _FIELDS = ("topic", "partition", "offset")
 _FILE_HINT = 'write one "topic,partition,offset" a line, or the JSON of kafka-delete-records.sh'
 _BEFORE_HINT = "write --before topic=orders,partition=3,offset=1234"
 
 OffsetVector = Mapping[TopicPartition, int]
+_Row = tuple[str, int | None, int | None]
+"""Topic, partition and offset; None for a number that Kafka cannot have."""
 
 
 def parse_offsets(text: str) -> dict[TopicPartition, int]:
@@ -39,16 +42,18 @@ def parse_before(values: Iterable[str]) -> dict[TopicPartition, int]:
     return _vector(map(_before_row, values), _BEFORE_HINT)
 
 
-def _vector(rows: Iterable[tuple[str, int, int]], hint: str) -> dict[TopicPartition, int]:
+def _vector(rows: Iterable[_Row], hint: str) -> dict[TopicPartition, int]:
     vector: dict[TopicPartition, int] = {}
     for topic, number, offset in rows:
+        if number is None or offset is None:
+            raise BadOption(f"a partition or an offset of {topic[:100]!r} is no number that Kafka has", hint=hint)
         partition = TopicPartition(topic=check_topic_name(topic), partition=number)
         if vector.setdefault(partition, offset) != offset:
             raise BadOption(f"{partition} has two offsets", hint=hint)
     return vector
 
 
-def _line_rows(text: str) -> Iterator[tuple[str, int, int]]:
+def _line_rows(text: str) -> Iterator[_Row]:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for number, line in enumerate(lines):
         if number == 0 and _HEADER.fullmatch(line):
@@ -56,10 +61,10 @@ def _line_rows(text: str) -> Iterator[tuple[str, int, int]]:
         found = _LINE.fullmatch(line)
         if found is None:
             raise BadOption(f"{line[:100]!r} is not topic,partition,offset", hint=_FILE_HINT)
-        yield found["topic"], int(found["partition"]), int(found["offset"])
+        yield found["topic"], _partition(found["partition"]), whole_number(found["offset"])
 
 
-def _json_rows(text: str) -> Iterator[tuple[str, int, int]]:
+def _json_rows(text: str) -> Iterator[_Row]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -69,12 +74,12 @@ def _json_rows(text: str) -> Iterator[tuple[str, int, int]]:
         raise BadOption("the file has no list of partitions", hint=_FILE_HINT)
     for row in rows:
         topic, partition, offset = (row.get(name) if isinstance(row, dict) else None for name in _FIELDS)
-        if not isinstance(topic, str) or not _is_number(partition) or not _is_number(offset):
-            raise BadOption(f"{json.dumps(row)[:100]} is no topic, partition and offset", hint=_FILE_HINT)
-        yield topic, partition, offset
+        if not isinstance(topic, str) or type(partition) is not int or type(offset) is not int:
+            raise BadOption(f"{_excerpt(row)} is no topic, partition and offset", hint=_FILE_HINT)
+        yield topic, _within(partition, MAX_PARTITIONS - 1), _within(offset, MAX_OFFSET)
 
 
-def _before_row(value: str) -> tuple[str, int, int]:
+def _before_row(value: str) -> _Row:
     pairs = [part.partition("=")[::2] for part in value.split(",")]
     fields = {name.strip(): text.strip() for name, text in pairs}
     if len(pairs) != len(_FIELDS) or set(fields) != set(_FIELDS):
@@ -82,8 +87,19 @@ def _before_row(value: str) -> tuple[str, int, int]:
     partition, offset = fields["partition"], fields["offset"]
     if not (partition.isdecimal() and offset.isdecimal()):
         raise BadOption(f"{value!r}: partition and offset are numbers", hint=_BEFORE_HINT)
-    return fields["topic"], int(partition), int(offset)
+    return fields["topic"], _partition(partition), whole_number(offset)
 
 
-def _is_number(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def _partition(text: str) -> int | None:
+    return whole_number(text, most=MAX_PARTITIONS - 1)
+
+
+def _within(number: int, most: int) -> int | None:
+    return number if 0 <= number <= most else None
+
+
+def _excerpt(row: object) -> str:
+    try:
+        return json.dumps(row)[:100]
+    except RecursionError:
+        return "a row that nests too deep"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from offsite.model.errors import BadOption
 from offsite.model.names import check_topic_name
+from offsite.model.whole_number import whole_number
 
 _ALL = "*"
 _HINT = "write --repartition orders=12, or --repartition 12 for every topic"
@@ -44,7 +45,8 @@ def parse_partition_counts(values: Iterable[str], *, keyless_in_turn: bool = Fal
     for part in (part.strip() for value in values for part in value.split(",")):
         name, separator, number = part.rpartition("=")
         topic = check_topic_name(name) if separator and name != _ALL else _ALL
-        if topic in counts or not number.isdecimal() or not 0 < int(number) <= _MAX_PARTITIONS:
-            raise BadOption(f"{part!r} is no partition count, or the second one", hint=_HINT)
-        counts[topic] = int(number)
+        count = whole_number(number, most=_MAX_PARTITIONS)
+        if topic in counts or not count:
+            raise BadOption(f"{part[:100]!r} is no partition count, or the second one", hint=_HINT)
+        counts[topic] = count
     return PartitionCounts(counts=counts, keyless_in_turn=keyless_in_turn)

@@ -43,9 +43,12 @@ class Archive:
 
 
 def cache_folder() -> Path:
-    """`$XDG_CACHE_HOME/offsite/cds`."""
+    """`$XDG_CACHE_HOME/offsite/cds`; one that cannot be made where this user has no home."""
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "offsite" / "cds"
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "offsite" / "cds"
+    except RuntimeError:
+        return Path(os.devnull, "cds")
 
 
 def archive_for(folder: Path, java: Path, jars: Sequence[Path], flags: Sequence[str], *, clock: Clock) -> Archive:

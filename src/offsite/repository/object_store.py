@@ -23,7 +23,7 @@ from offsite.model.journal import decided
 from offsite.model.version import __version__
 from offsite.repository.layout import CLOCK_KEY
 from offsite.repository.object_errors import is_taken, is_unclear, store_error, wrapped
-from offsite.repository.store import ObjectInfo, PutResult, check_key, check_prefix, joined
+from offsite.repository.store import ObjectInfo, PutResult, check_key, check_prefix, joined, named_key
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -84,7 +84,7 @@ class CloudStore:
 
         with wrapped("read", self._place(key)):
             try:
-                return obstore.get(self._client, check_key(key)).bytes().to_bytes()
+                return obstore.get(self._client, named_key(key)).bytes().to_bytes()
             except FileNotFoundError:
                 return None
 
@@ -94,7 +94,7 @@ class CloudStore:
 
         with wrapped("read", self._place(key)):
             try:
-                return obstore.get_range(self._client, check_key(key), start=start, length=length).to_bytes()
+                return obstore.get_range(self._client, named_key(key), start=start, length=length).to_bytes()
             except FileNotFoundError:
                 return None
             except GenericError:
@@ -108,7 +108,7 @@ class CloudStore:
 
         with wrapped("look at", self._place(key)):
             try:
-                return _info(obstore.head(self._client, check_key(key)))
+                return _info(obstore.head(self._client, named_key(key)))
             except FileNotFoundError:
                 return None
 

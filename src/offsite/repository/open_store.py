@@ -70,7 +70,10 @@ def open_store(place: str, *, environment: Mapping[str, str] | None = None) -> P
 def _folder(path: str) -> PosixStore:
     if not path:
         raise BadRepositoryUrl("an empty name is not a place for a repository", hint=URL_HINT)
-    return open_folder(Path(path).expanduser())
+    try:
+        return open_folder(Path(path).expanduser())
+    except RuntimeError as error:  # there is no such user, or this one has no home
+        raise BadRepositoryUrl(f"{path!r}: {error}", hint="write the folder in full, or set HOME") from error
 
 
 def _cloud(parts: SplitResult, environment: Mapping[str, str]) -> CloudStore:

@@ -19,7 +19,7 @@ from pathlib import Path
 from offsite.log.buffer import Buffer
 from offsite.repository.posix_errors import MISSING, store_error, wrapped
 from offsite.repository.posix_writer import PosixWriter
-from offsite.repository.store import ObjectInfo, PutResult, check_key, check_prefix
+from offsite.repository.store import ObjectInfo, PutResult, check_key, check_prefix, named_key
 
 TEMPORARY_FOLDER = "~tmp"
 
@@ -72,7 +72,7 @@ class PosixStore:
             )
 
     def get(self, key: str) -> bytes | None:
-        path = self._path(key)
+        path = self.root / named_key(key)
         try:
             return path.read_bytes()
         except OSError as error:
@@ -80,7 +80,7 @@ class PosixStore:
             return None
 
     def get_range(self, key: str, start: int, length: int) -> bytes | None:
-        path = self._path(key)
+        path = self.root / named_key(key)
         try:
             with path.open("rb", buffering=0) as file:
                 return _read_fully(file.fileno(), start, length)
@@ -89,7 +89,7 @@ class PosixStore:
             return None
 
     def head(self, key: str) -> ObjectInfo | None:
-        path = self._path(key)
+        path = self.root / named_key(key)
         try:
             return _info(key, path.stat())
         except OSError as error:

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from offsite.log.buffer import Buffer
 from offsite.model.check import check
+from offsite.model.errors import DamagedObject
 
 
 class PutResult(Enum):
@@ -94,6 +95,13 @@ class Store(Protocol):
 def check_key(key: str) -> str:
     """Return `key` if it is a legal one (a `Bug` otherwise: keys are built by `layout`, never by people)."""
     check(is_key(key), f"illegal object key {key!r}")
+    return key
+
+
+def named_key(key: str) -> str:
+    """The same for a key to read, which another object may have named. Raises `DamagedObject`."""
+    if not is_key(key):
+        raise DamagedObject(f"{key[:300]!r} is named as an object, and no store has such a one")
     return key
 
 

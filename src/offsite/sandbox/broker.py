@@ -7,6 +7,7 @@ loopback only. Never ends a process that it did not start.
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -191,8 +192,13 @@ class Sandbox:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """One start or stop of a folder at a time, over all processes."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with (self._folder / "sandbox.lock").open("w") as lock:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            lock = (self._folder / "sandbox.lock").open("w")
+        except OSError as error:
+            problem = f"{self._folder} cannot be the folder of a sandbox: {os.strerror(error.errno or 0)}"
+            raise SandboxFailed(problem, hint="name one with --dir that this user can write") from error
+        with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 

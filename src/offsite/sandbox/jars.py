@@ -18,6 +18,8 @@ from offsite.sandbox.versions import KAFKA_VERSION
 Progress = Callable[[str], None]
 """Takes one line for a person; called seldom."""
 
+_CACHE_HINT = "set XDG_CACHE_HOME to a folder that this user can write"
+
 
 def silent(_line: str) -> None:
     """The progress callback of those who show none."""
@@ -25,7 +27,10 @@ def silent(_line: str) -> None:
 
 def cache_folder(version: str = KAFKA_VERSION) -> Path:
     """Where the jars of that Kafka are kept: below `XDG_CACHE_HOME`, else below `~/.cache`."""
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    try:
+        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError as error:  # this user has no home
+        raise JarsNotFetched("there is no home folder to keep Kafka's jars in", hint=_CACHE_HINT) from error
     return Path(caches, "offsite", "jars", f"kafka-{version}")
 
 
@@ -38,9 +43,14 @@ def ensure_jars(
     fetch removes. Raises DamagedJar for a folder that is there and wrong, JarsNotFetched when no source delivers.
     """
     jars = kafka_jars(version)
-    with _alone(folder):
-        if not folder.exists():
-            _fetch(folder, jars, sources, progress)
+    try:
+        if not folder.exists():  # they come all at once; a home that cannot be written may well have them
+            with _alone(folder):
+                if not folder.exists():
+                    _fetch(folder, jars, sources, progress)
+    except OSError as error:
+        problem = f"Kafka's jars cannot be put into {folder}: {os.strerror(error.errno or 0)}"
+        raise JarsNotFetched(problem, hint=_CACHE_HINT) from error
     verify(folder, jars)
     return folder
 

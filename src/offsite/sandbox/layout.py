@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from offsite.model.errors import BadOption
+from offsite.model.errors import BadOption, SandboxFailed
 from offsite.sandbox.ports import HOST, are_free, free_ports
 from offsite.sandbox.settings import CONTROLLER, PLAINTEXT, ZOOKEEPER, Settings, alone
 from offsite.sandbox.state import read_state
@@ -62,7 +62,10 @@ def read_shape(folder: Path) -> Shape | None:
     """What was started in the folder before, if anything was."""
     path = folder / _SHAPE
     if path.exists():
-        return Shape(**json.loads(path.read_text(encoding="utf-8")))
+        try:
+            return Shape(**json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise SandboxFailed(f"{path} is not a sandbox's shape", hint=f"delete {path}") from error
     return Shape() if read_state(folder) else None
 
 

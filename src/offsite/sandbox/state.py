@@ -31,7 +31,7 @@ def read_state(folder: Path) -> State | None:
         return State(ports=fields["ports"], process=ProcessId(**fields["process"]), command=command)
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise SandboxFailed(f"{path} is not a sandbox's state", hint=f"delete {path}") from error
 
 

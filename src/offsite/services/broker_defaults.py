@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.model.errors import KafkaNotAuthorized
+from offsite.model.whole_number import setting_number
 from offsite.pipeline.target_settings import KAFKA_BATCH_LIMIT_BYTES, BrokerDefaults
 
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
-_KAFKA_RETENTION_HOURS = "168"
+_KAFKA_RETENTION_HOURS = 168
 
 
 def read_broker_defaults(admin: ClusterAdmin) -> BrokerDefaults:
@@ -31,21 +32,21 @@ def read_broker_defaults(admin: ClusterAdmin) -> BrokerDefaults:
 def _defaults(configs: Mapping[str, str]) -> BrokerDefaults:
     return BrokerDefaults(
         retention_ms=_retention_ms(configs),
-        retention_bytes=int(configs.get("log.retention.bytes", -1)),
+        retention_bytes=setting_number(configs, "log.retention.bytes", -1),
         deletes="delete" in configs.get("log.cleanup.policy", "delete"),
-        min_in_sync=int(configs.get("min.insync.replicas", 1)),
-        max_batch_bytes=int(configs.get("message.max.bytes", KAFKA_BATCH_LIMIT_BYTES)),
-        replication_factor=int(configs.get("default.replication.factor", 1)),
+        min_in_sync=setting_number(configs, "min.insync.replicas", 1),
+        max_batch_bytes=setting_number(configs, "message.max.bytes", KAFKA_BATCH_LIMIT_BYTES),
+        replication_factor=setting_number(configs, "default.replication.factor", 1),
     )
 
 
 def _retention_ms(configs: Mapping[str, str]) -> int:
     """The finest unit that is set counts, as for brokers themselves."""
     if "log.retention.ms" in configs:
-        return int(configs["log.retention.ms"])
+        return setting_number(configs, "log.retention.ms", -1)
     if "log.retention.minutes" in configs:
-        return int(configs["log.retention.minutes"]) * _MINUTE_MS
-    return int(configs.get("log.retention.hours", _KAFKA_RETENTION_HOURS)) * _HOUR_MS
+        return setting_number(configs, "log.retention.minutes", -1) * _MINUTE_MS
+    return setting_number(configs, "log.retention.hours", _KAFKA_RETENTION_HOURS) * _HOUR_MS
 
 
 def _strictest(limits: list[int]) -> int:

@@ -96,5 +96,5 @@ def _parse(texts: list[str]) -> Schema | None:
 def _read_json(schema_id: int, data: bytes) -> Framed | None:
     try:
         return Framed(kind="json-schema", schema_id=schema_id, value=json.loads(data[_FRAME.size :]))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

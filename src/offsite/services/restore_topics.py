@@ -14,6 +14,7 @@ from offsite.kafka.topic_changes import NewTopic
 from offsite.log.range import TopicPartition
 from offsite.model.errors import KafkaNotAuthorized
 from offsite.model.journal import decided
+from offsite.model.whole_number import setting_number
 from offsite.pipeline.target_settings import BATCH_LIMIT
 from offsite.pipeline.target_topic import UNLIMITED, TargetTopic
 from offsite.repository.topic_settings import TopicSettings
@@ -118,15 +119,15 @@ def _left_as_found(topic: str, setting: str, value: str | None, otherwise: str |
 def _target(name: str, partitions: int, records: int, configs: Mapping[str, str], now_ms: int) -> TargetTopic:
     policies = configs.get("cleanup.policy", "delete").split(",")
     deletes = "delete" in policies
-    retention_ms = int(configs.get("retention.ms", -1)) if deletes else -1
-    retention_bytes = int(configs.get("retention.bytes", -1)) if deletes else -1
+    retention_ms = setting_number(configs, "retention.ms", -1) if deletes else -1
+    retention_bytes = setting_number(configs, "retention.bytes", -1) if deletes else -1
     return TargetTopic(
         topic=name,
         partitions=partitions,
         records=records,
-        max_batch_bytes=int(configs.get(BATCH_LIMIT, UNLIMITED)),
-        oldest_taken_ms=now_ms - int(configs.get("message.timestamp.before.max.ms", UNLIMITED)),
-        newest_taken_ms=now_ms + int(configs.get("message.timestamp.after.max.ms", UNLIMITED)),
+        max_batch_bytes=setting_number(configs, BATCH_LIMIT, UNLIMITED),
+        oldest_taken_ms=now_ms - setting_number(configs, "message.timestamp.before.max.ms", UNLIMITED),
+        newest_taken_ms=now_ms + setting_number(configs, "message.timestamp.after.max.ms", UNLIMITED),
         oldest_kept_ms=now_ms - retention_ms if retention_ms >= 0 else -UNLIMITED,
         kept_bytes=retention_bytes if retention_bytes >= 0 else UNLIMITED,
         keeps_times=configs.get("message.timestamp.type", "CreateTime") == "CreateTime",

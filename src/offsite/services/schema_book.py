@@ -74,6 +74,6 @@ def _references(items: object) -> Iterable[tuple[str, int]]:
 def _json_object(data: bytes | None) -> dict[str, object]:
     try:
         found = json.loads(data or b"")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

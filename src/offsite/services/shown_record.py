@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from offsite.log.record import LOG_APPEND_TIME, Record
 from offsite.pipeline.table.find import FoundRecord
 from offsite.services.framed import FramedReader, framed_id
+
+_MAX_DEPTH = 100
+"""Lists and objects within one another; what nests deeper is shown as text or bytes."""
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
 
@@ -61,7 +65,7 @@ def show_record(found: FoundRecord, framed: FramedReader) -> ShownRecord:
 def _show(data: bytes | None, framed: FramedReader) -> Shown | None:
     if data is None:
         return None
-    if (read := framed.read(data)) is not None:
+    if (read := framed.read(data)) is not None and _is_shallow(read.value):
         return Shown(encoding=read.kind, data=_json(read.value), schema_id=read.schema_id)
     try:
         text = data.decode()
@@ -75,11 +79,26 @@ def _show(data: bytes | None, framed: FramedReader) -> Shown | None:
 def _show_text(text: str) -> Shown:
     """Only objects and lists are taken for JSON: `7` and `null` may well be texts."""
     if text.lstrip()[:1] in {"{", "["}:
-        try:
-            return Shown(encoding="json", data=json.loads(text, parse_constant=_refuse))
-        except (ValueError, RecursionError):
-            pass
+        with suppress(ValueError, RecursionError):
+            if _is_shallow(value := json.loads(text, parse_constant=_refuse)):
+                return Shown(encoding="json", data=value)
     return Shown(encoding="text", data=text)
+
+
+def _is_shallow(value: object) -> bool:
+    """Whether it can be printed: Python reads deeper JSON than it writes."""
+    level = [value]
+    for _ in range(_MAX_DEPTH):
+        level = [item for each in level for item in _items(each)]
+        if not level:
+            return True
+    return False
+
+
+def _items(value: object) -> Iterable[object]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()
 
 
 def _refuse(constant: str) -> None:

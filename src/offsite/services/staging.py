@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from offsite.model.errors import Denied, OffsiteError, RepositoryExists, RepositoryNotFound, StoreUnavailable
+from offsite.model.errors import BadOption, Denied, OffsiteError, RepositoryExists, RepositoryNotFound, StoreUnavailable
 from offsite.model.journal import decided
 from offsite.repository.attempt import random_attempt
 from offsite.repository.layout import BackupLayout
@@ -84,7 +84,7 @@ def open_staging(place: str | None, *, format_name: str, archive: str, purpose: 
     digest = hashlib.sha256(told.encode()).hexdigest()[:_DIGITS]
     folder = None if place else _cache() / digest
     if folder is not None:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        _make(folder.parent)
         sweep_cache(but=folder)
     return Staging(repository=_opened(place or str(folder)), backup=_backup_name(digest), folder=folder)
 
@@ -146,7 +146,7 @@ def _if_quiet(store: Store, prefix: str, place: str, quiet_for_ms: int) -> Itera
 def _cached() -> Sequence[Path]:
     try:
         return sorted(each for each in _cache().iterdir() if each.is_dir())
-    except OSError:
+    except (OSError, BadOption):
         return ()
 
 
@@ -163,6 +163,17 @@ def _opened(place: str) -> Repository:
     return _found(place)
 
 
+def _make(cache: Path) -> None:
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        problem = f"the copy of the archive cannot be put into {cache}: {os.strerror(error.errno or 0)}"
+        raise BadOption(problem, hint="name a place with --staging, or set XDG_CACHE_HOME") from error
+
+
 def _cache() -> Path:
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "offsite" / "staging"
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "offsite" / "staging"
+    except RuntimeError as error:  # this user has no home
+        raise BadOption("there is no home folder for the copy", hint="name a place with --staging") from error

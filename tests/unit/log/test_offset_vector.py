@@ -15,6 +15,9 @@ EXPECTED = {
 }
 ROWS = [{"topic": p.topic, "partition": p.partition, "offset": offset} for p, offset in EXPECTED.items()]
 
+MANY = "9" * 5000
+"""More digits than Python reads."""
+
 
 @pytest.mark.parametrize(
     "text",
@@ -76,3 +79,33 @@ def test_before_names_one_partition_at_a_time() -> None:
 def test_before_without_all_three_is_refused(value: str) -> None:
     with pytest.raises((BadOption, BadName)):
         parse_before([value])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"orders,0,{MANY}",
+        f"orders,{MANY},0",
+        f"orders,0,{1 << 63}",
+        "orders,1000000,0",
+        f'[{{"topic":"orders","partition":0,"offset":{MANY}}}]',
+        f'[{{"topic":"orders","partition":0,"offset":{1 << 63}}}]',
+        '[{"topic":"orders","partition":1000000,"offset":0}]',
+        '[{"topic":"orders","partition":0,"offset":' + "[" * 900 + "]" * 900 + "}]",
+    ],
+)
+def test_numbers_that_kafka_cannot_have_are_refused(text: str) -> None:
+    with pytest.raises(BadOption):
+        parse_offsets(text)
+
+
+@pytest.mark.parametrize(
+    "fields", [f"partition=0,offset={MANY}", f"partition={MANY},offset=0", "partition=0,offset=\u00b2"]
+)
+def test_such_numbers_are_refused_for_one_partition_too(fields: str) -> None:
+    with pytest.raises(BadOption):
+        parse_before([f"topic=orders,{fields}"])
+
+
+def test_the_largest_offset_is_read() -> None:
+    assert parse_offsets(f"orders,0,{(1 << 63) - 1}") == {TopicPartition(topic="orders", partition=0): (1 << 63) - 1}

@@ -35,3 +35,9 @@ def test_a_topic_that_is_not_restored_is_refused() -> None:
 def test_how_keyless_records_are_treated_is_part_of_what_was_asked() -> None:
     assert str(parse_partition_counts([])) == str(parse_partition_counts([], keyless_in_turn=True)) == ""
     assert str(parse_partition_counts(["6"])) != str(parse_partition_counts(["6"], keyless_in_turn=True))
+
+
+@pytest.mark.parametrize("text", ["orders=" + "9" * 5000, "\u00b2"])
+def test_numbers_that_python_does_not_read_are_refused(text: str) -> None:
+    with pytest.raises(BadOption):
+        parse_partition_counts([text])

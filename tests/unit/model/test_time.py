@@ -56,3 +56,15 @@ def test_a_duration_is_read_as_people_write_it(text: str, duration_s: float) -> 
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(BadOption, match="not a duration"):
         parse_duration_s(text)
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "9" * 5000 + "d-ago", "99999999999w ago", str(1 << 63), "\u00b2" * 12])
+def test_times_that_kafka_cannot_have_are_refused(text: str) -> None:
+    with pytest.raises(BadOption):
+        parse_time(text, now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize("text", ["9" * 5000 + "s", "99999999999999d"])
+def test_nothing_waits_for_ever(text: str) -> None:
+    with pytest.raises(BadOption, match="longer than anything can wait"):
+        parse_duration_s(text)

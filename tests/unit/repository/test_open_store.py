@@ -58,3 +58,8 @@ def test_other_places_are_refused(place: str) -> None:
     with pytest.raises(BadRepositoryUrl) as caught:
         open_store(place)
     assert caught.value.hint
+
+
+def test_a_home_that_nobody_has_is_refused() -> None:
+    with pytest.raises(BadRepositoryUrl, match="home directory"):
+        open_store("~nobody-of-that-name/backups")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from offsite.log.range import TopicPartition
-from offsite.model.errors import WriterFenced
+from offsite.model.errors import DamagedObject, WriterFenced
 from offsite.repository import restore_fence
 from offsite.repository.open_store import open_store
 from offsite.repository.restore_fence import PartitionFence, restore_producer_id
@@ -65,3 +65,12 @@ def test_no_number_goes_beyond_what_an_epoch_holds(fence: PartitionFence, monkey
 def test_a_restore_has_one_producer_id_whoever_asks_first(store: Store, layout: RestoreLayout) -> None:
     assert restore_producer_id(store, layout, lambda: 4711) == 4711
     assert restore_producer_id(store, layout, lambda: 4712) == 4711
+
+
+@pytest.mark.parametrize("name", ["none.json", "9" * 200 + ".json"])
+def test_a_name_of_others_among_the_attempts_is_damage(
+    fence: PartitionFence, store: Store, layout: RestoreLayout, name: str
+) -> None:
+    store.put_if_absent(f"{layout.attempts_prefix(fence.target)}{name}", b"{}")
+    with pytest.raises(DamagedObject, match="is no name that offsite gives"):
+        fence.take(by="me")

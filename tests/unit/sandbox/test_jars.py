@@ -113,3 +113,22 @@ def test_the_leftovers_of_a_crash_are_removed(real_jars: Path, tmp_path: Path) -
 def test_the_cache_is_below_the_users_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_folder() == tmp_path / "offsite" / "jars" / "kafka-4.1.1"
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(JarsNotFetched, match="cannot be put into") as caught:
+        ensure_jars(cache_folder(), (), silent)
+    assert "XDG_CACHE_HOME" in caught.value.hint
+
+
+def test_a_user_without_a_home_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", home)
+    with pytest.raises(JarsNotFetched, match="no home folder") as caught:
+        cache_folder()
+    assert "XDG_CACHE_HOME" in caught.value.hint

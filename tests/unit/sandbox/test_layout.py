@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from offsite.model.errors import BadOption
+from offsite.model.errors import BadOption, SandboxFailed
+from offsite.sandbox import Sandbox
 from offsite.sandbox.layout import Role, Shape, place_of, plan_nodes, read_shape, wanted_shape, write_shape
 from offsite.sandbox.settings import Security, Settings, server_properties
 
@@ -69,3 +70,19 @@ def test_what_no_sandbox_can_be_is_refused() -> None:
             wanted_shape(Settings(brokers=brokers), None)
     with pytest.raises(BadOption, match="users or TLS"):
         wanted_shape(Settings(brokers=3, security=Security(users={})), None)
+
+
+@pytest.mark.parametrize("text", ["", "{}}", '{"more": 1}', "[" * 100_000, "[1]"])
+def test_a_shape_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
+    write_shape(tmp_path, Shape())
+    (path,) = tmp_path.iterdir()
+    path.write_text(text)
+    with pytest.raises(SandboxFailed, match=str(path)):
+        read_shape(tmp_path)
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SandboxFailed, match="cannot be the folder of a sandbox") as caught:
+        Sandbox(tmp_path / "file" / "sandbox").start()
+    assert "--dir" in caught.value.hint

@@ -58,3 +58,8 @@ def test_of_several_brokers_the_strictest_counts() -> None:
 
 def test_who_may_not_ask_expects_what_kafka_comes_with() -> None:
     assert defaults() == BrokerDefaults(retention_ms=168 * HOUR_MS)
+
+
+def test_what_is_no_number_counts_as_not_set() -> None:
+    odd = defaults({"log.retention.hours": "many", "min.insync.replicas": "9" * 5000, "log.retention.bytes": ""})
+    assert odd == defaults({})

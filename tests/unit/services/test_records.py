@@ -216,3 +216,16 @@ def test_a_search_with_a_limit_gives_the_first_in_order(backup: Backup) -> None:
     for base in (0, 10, 20):
         commit_batches(backup, {ORDERS: [batch_of(base, 10)]})
     assert search(backup, value_holds=b"val", limit=12) == [("orders", n) for n in range(12)]
+
+
+@pytest.mark.parametrize(("depth", "encoding"), [(100, "json"), (101, "text"), (700, "text")])
+def test_json_that_nests_too_deep_to_be_printed_is_shown_as_text(backup: Backup, depth: int, encoding: str) -> None:
+    found = value_of(backup, b"[" * depth + b"]" * depth)
+    assert found is not None
+    assert found.encoding == encoding
+
+
+def test_framed_json_that_nests_too_deep_is_shown_as_bytes(registry: Backup) -> None:
+    found = value_of(registry, framed(9, b"[" * 100_000))
+    assert found is not None
+    assert found.encoding == "base64"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.model.errors import RestoreRunning, RestoreTakenOver
+from offsite.model.errors import BadOption, RestoreRunning, RestoreTakenOver
 from offsite.model.selection import TopicSelection
 from offsite.repository.open_store import open_store
 from offsite.repository.process_identity import ProcessIdentity
@@ -127,3 +127,22 @@ def test_copies_that_nobody_adds_to_are_found_in_the_repository_and_in_the_cache
 def test_a_cache_that_is_not_there_holds_no_copies(tmp_path: Path) -> None:
     mine = Repository.init(open_store(str(tmp_path / "repository")))
     assert list(staging_copies(mine, quiet_for_ms=DAY_MS)) == []
+
+
+def test_a_cache_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(BadOption, match="cannot be put into") as caught:
+        open_staging(None, format_name="avro", archive="/archive")
+    assert "--staging" in caught.value.hint
+
+
+def test_without_a_home_a_place_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", _homeless)
+    with pytest.raises(BadOption, match="no home folder"):
+        open_staging(None, format_name="avro", archive="/archive")
+
+
+def _homeless() -> Path:
+    raise RuntimeError("Could not determine home directory.")

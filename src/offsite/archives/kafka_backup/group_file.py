@@ -25,7 +25,8 @@ def encode_group_file(offsets: Mapping[str, int]) -> bytes:
 
 
 def decode_group_file(data: bytes) -> dict[str, int] | None:
-    """None when it is empty, cut or no such object. A null offset is left out."""
+    """None when it is empty, cut or no such object. A null offset is left out, and one
+    that Kafka cannot have."""
     try:
         document = parse_json(data)
     except BadJson:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from offsite.archives.osodevops.fields import Fields, NotTheTools
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import TopicPartition
+from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS
 
 __all__ = ["encode_snapshot", "parse_snapshot", "within_ends"]
 
@@ -67,7 +68,7 @@ def _group(fields: Fields) -> GroupOffsets:
 
 
 def _row(partition: int, offset: int) -> CommittedOffset:
-    if not (0 <= partition < 1 << 31 and 0 <= offset < 1 << 63):
+    if not (0 <= partition < MAX_PARTITIONS and 0 <= offset <= MAX_OFFSET):
         raise NotTheTools(f"a committed offset of {offset} in partition {partition}")
     return CommittedOffset(partition, offset)
 

@@ -31,3 +31,12 @@ def test_what_is_no_such_object_counts_as_absent(data: bytes) -> None:
 
 def test_offsets_that_are_none_are_left_out() -> None:
     assert decode_group_file(b'{"a":1,"b":null,"c":"2","d":-1,"e":true}') == {"a": 1}
+
+
+@pytest.mark.parametrize("data", [b"[" * 100_000, b'{"a":' + b"9" * 5000 + b"}"])
+def test_what_python_does_not_read_counts_as_absent(data: bytes) -> None:
+    assert decode_group_file(data) is None
+
+
+def test_offsets_that_kafka_cannot_have_are_left_out() -> None:
+    assert decode_group_file(b'{"a":9223372036854775808,"b":9223372036854775807,"c":-1}') == {"b": (1 << 63) - 1}

@@ -254,3 +254,22 @@ def test_any_bytes_behind_a_right_checksum_are_told_as_damage_and_nothing_worse(
     archive(root, data + FOOTER.pack(zlib.crc32(data), FOOTER_MAGIC))
     kept, told = read_what_is_whole(root)
     assert told or len(kept) == count
+
+
+@pytest.mark.parametrize(
+    "partition",
+    [
+        f'{{"partition_id": {"9" * 5000}}}',
+        '{"partition_id": 1000000}',
+        '{"partition_id": -1}',
+        f'{{"partition_id": 0, "segments": [{{"key": "k", "start_offset": {1 << 70}, "end_offset": {1 << 70}}}]}}',
+        '{"partition_id": 0, "segments": [{"key": "../../outside", "start_offset": 0, "end_offset": 0}]}',
+        "[" * 100_000,
+    ],
+)
+def test_what_a_manifest_cannot_mean_is_damage(tmp_path: Path, partition: str) -> None:
+    topics = f'[{{"name": "orders", "partitions": [{partition}]}}]'
+    (tmp_path / "manifest.json").write_text(f'{{"backup_id": "b", "topics": {topics}}}')
+    reader = OsodevopsReader(files=ArchiveFolder(root=tmp_path))
+    with pytest.raises(DamagedArchive):
+        read_all(reader)
