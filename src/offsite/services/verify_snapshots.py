@@ -26,8 +26,15 @@ class SnapshotDamage:
 def look_up_snapshots(backup: Backup, head: BackupState) -> tuple[SnapshotDamage, ...]:
     """Whether those of the newest commit exist."""
     keys = [head.groups, head.metadata.key if head.metadata else None]
-    missing = [key for key in keys if key is not None and backup.store.head(key) is None]
-    return tuple(SnapshotDamage(key=key, problem=f"{key} is missing", first_commit=head.seq) for key in missing)
+    problems = {key: _problem(backup, key) for key in keys if key is not None}
+    return tuple(SnapshotDamage(key=key, problem=why, first_commit=head.seq) for key, why in problems.items() if why)
+
+
+def _problem(backup: Backup, key: str) -> str:
+    try:
+        return f"{key} is missing" if backup.store.head(key) is None else ""
+    except DamagedObject as error:  # the commit names what no key can be
+        return error.message
 
 
 def read_snapshots(backup: Backup, head: BackupState) -> tuple[SnapshotDamage, ...]:

@@ -41,6 +41,12 @@ def lose_the_groups(backup: Backup) -> None:
     backup.store.delete(groups)
 
 
+def name_groups_outside(backup: Backup) -> None:
+    """As no writer of ours does."""
+    base = backup.state()
+    append_unchecked(backup, base, Changes(groups="../../etc/passwd"), committed_at_ms=base.committed_at_ms)
+
+
 def pass_over_offsets(backup: Backup) -> None:
     """As no writer of ours does: it would be refused."""
     base = backup.state()
@@ -53,6 +59,7 @@ CASES: list[tuple[Callable[[Backup], object], int, str]] = [
     (lambda _: None, 0, "quick check: ok ("),
     (lose_a_segment, DAMAGED, "quick check: 1 of 3 segments are DAMAGED ("),
     (lose_the_groups, DAMAGED, "quick check: 1 snapshot is DAMAGED ("),
+    (name_groups_outside, DAMAGED, "quick check: 1 snapshot is DAMAGED ("),
     (pass_over_offsets, DAMAGED, "quick check: 1 range of offsets is NOT ACCOUNTED FOR ("),
 ]
 
