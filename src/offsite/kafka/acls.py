@@ -8,9 +8,12 @@ from offsite.kafka.broker_errors import broker_error, error_name
 from offsite.kafka.request import Api, Request
 from offsite.kafka.wire import Decoder, Encoder
 from offsite.model.cluster_settings import Acl
+from offsite.model.errors import DamagedObject
+from offsite.model.whole_number import whole_number
 
 VERSION = 1
 _ANY = 1
+_MAX_CODE = 127
 _RESOURCES = {2: "TOPIC", 3: "GROUP", 4: "CLUSTER", 5: "TRANSACTIONAL_ID", 6: "DELEGATION_TOKEN", 7: "USER"}
 _PATTERNS = {3: "LITERAL", 4: "PREFIXED"}
 _OPERATIONS = {
@@ -91,4 +94,8 @@ def _name(names: Mapping[int, str], code: int) -> str:
 
 
 def _code(names: Mapping[int, str], name: str) -> int:
-    return next((code for code, known in names.items() if known == name), None) or int(name)
+    """Of a name that a backup holds: one that `_name` gave."""
+    code = next((code for code, known in names.items() if known == name), None)
+    if (found := code or whole_number(name, most=_MAX_CODE)) is None:
+        raise DamagedObject(f"{name[:100]!r} is nothing that an ACL can have", hint="the backup's settings name it")
+    return found

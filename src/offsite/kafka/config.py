@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from offsite.kafka.secret import Secret
 from offsite.model.errors import BadKafkaConfig
+from offsite.model.whole_number import whole_number
 
 DEFAULT_PORT = 9092
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -83,6 +84,7 @@ def _parse_address(text: str) -> Address:
     host, colon, port = text.rpartition(":")
     if not colon or (text.startswith("[") and text.endswith("]")):
         host, port = text, str(DEFAULT_PORT)
-    if not host.strip("[]") or not port.isdigit() or not 0 < int(port) <= _MAX_PORT:
-        raise BadKafkaConfig(f"{text!r} is not a broker address", hint="write it as host:9092")
-    return Address(host=host.strip("[]"), port=int(port))
+    number = whole_number(port, most=_MAX_PORT)
+    if not host.strip("[]") or not number:
+        raise BadKafkaConfig(f"{text[:300]!r} is not a broker address", hint="write it as host:9092")
+    return Address(host=host.strip("[]"), port=number)

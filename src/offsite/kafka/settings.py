@@ -9,6 +9,9 @@ from typing import TypeVar
 from offsite.kafka.java_properties import Property
 from offsite.kafka.secret import Secret
 from offsite.model.errors import BadKafkaConfig
+from offsite.model.whole_number import whole_number
+
+_MAX_MS = (1 << 31) - 1  # about 24 days: sockets and locks refuse much more
 
 T = TypeVar("T")
 
@@ -40,9 +43,9 @@ class Settings:
     def milliseconds(self, *names: str, default: int) -> int:
         name = next((each for each in names if self.has(each)), names[0])
         value = self.get(name) or str(default)
-        if not value.isdigit() or int(value) <= 0:
-            raise self.bad(name, f"{value!r} is not a positive number of milliseconds")
-        return int(value)
+        if not (number := whole_number(value)):
+            raise self.bad(name, f"{value[:100]!r} is not a positive number of milliseconds")
+        return min(number, _MAX_MS)
 
     def read_file(self, name: str) -> bytes:
         """The content of the file that setting names."""

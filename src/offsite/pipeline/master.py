@@ -7,6 +7,9 @@ import re
 import socket
 
 from offsite.model.errors import BadOption, SparkFailed
+from offsite.model.whole_number import whole_number
+
+_MAX_PORT = 65_535
 
 CONNECT_LIMIT_S = 5.0
 """Spark itself would try for a minute, silently, before it says so."""
@@ -55,9 +58,9 @@ def check_reachable(master: str) -> None:
 
 def _address(part: str, master: str) -> tuple[str, int]:
     host, _, port = part.rpartition(":")
-    if not host or not port.isdigit():
-        raise BadOption(f"{master!r} is not a Spark master URL", hint="it looks like spark://host:7077")
-    return host.strip("[]"), int(port)
+    if not host or (number := whole_number(port, most=_MAX_PORT)) is None:
+        raise BadOption(f"{master[:300]!r} is not a Spark master URL", hint="it looks like spark://host:7077")
+    return host.strip("[]"), number
 
 
 def _answers(address: tuple[str, int]) -> bool:

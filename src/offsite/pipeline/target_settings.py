@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from offsite.model.size import KIB
+from offsite.model.whole_number import setting_number
 from offsite.pipeline.restore_plan import TopicRestore
 from offsite.pipeline.target_topic import UNLIMITED, TargetTopic, is_too_much, is_too_old
 from offsite.repository.topic_settings import LeftOut, TopicSettings
@@ -70,7 +71,7 @@ def decide_settings(topic: TopicRestore, target: TargetTopic | None, given: Circ
 
 def batch_limit_bytes(settings: TopicSettings, defaults: BrokerDefaults) -> int:
     """The largest batch that a topic to create takes while records are written."""
-    return int((dict(settings.configs) | dict(settings.meanwhile)).get(BATCH_LIMIT, defaults.max_batch_bytes))
+    return setting_number(dict(settings.configs) | dict(settings.meanwhile), BATCH_LIMIT, defaults.max_batch_bytes)
 
 
 def without(settings: TopicSettings, refused: Mapping[str, str]) -> TopicSettings:
@@ -151,7 +152,7 @@ def _left_out(topic: TopicRestore, replicas: int, given: Circumstances) -> Itera
     source = dict(topic.source.configs)
     for name in sorted(_OF_THE_SOURCE & source.keys()):
         yield LeftOut(setting=name, value=source[name], reason="it names brokers of the source")
-    if int(source.get(_MIN_IN_SYNC, 1)) > replicas:
+    if setting_number(source, _MIN_IN_SYNC, 1) > replicas:
         reason = f"the target has {given.brokers} brokers: it is {replicas} there"
         yield LeftOut(setting=_MIN_IN_SYNC, value=source[_MIN_IN_SYNC], reason=reason)
     if given.retention is RetentionMode.HOLD:
@@ -164,8 +165,8 @@ def _deleting(topic: TopicRestore, source: Mapping[str, str], given: Circumstanc
     policy, defaults = source.get("cleanup.policy"), given.defaults
     if not (defaults.deletes if policy is None else "delete" in policy):
         return
-    retention_ms = int(source.get("retention.ms", defaults.retention_ms))
-    retention_bytes = int(source.get("retention.bytes", defaults.retention_bytes))
+    retention_ms = setting_number(source, "retention.ms", defaults.retention_ms)
+    retention_bytes = setting_number(source, "retention.bytes", defaults.retention_bytes)
     if retention_ms >= 0 and topic.records and 0 <= topic.oldest_ms < given.now_ms - retention_ms:
         yield "retention.ms"
     if 0 <= retention_bytes < topic.largest_partition_bytes:
@@ -174,7 +175,7 @@ def _deleting(topic: TopicRestore, source: Mapping[str, str], given: Circumstanc
 
 def _room_for_batches(topic: TopicRestore, defaults: BrokerDefaults) -> dict[str, str]:
     needed_bytes = topic.largest_batch_bytes * REENCODED_GROWTH + REENCODED_MARGIN_BYTES
-    own_bytes = int(dict(topic.source.configs).get(BATCH_LIMIT, defaults.max_batch_bytes))
+    own_bytes = setting_number(dict(topic.source.configs), BATCH_LIMIT, defaults.max_batch_bytes)
     return {BATCH_LIMIT: str(needed_bytes)} if needed_bytes > own_bytes else {}
 
 

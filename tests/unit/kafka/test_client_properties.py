@@ -60,6 +60,8 @@ def test_unknown_settings_are_told_of_with_their_line() -> None:
     [
         (["security.protocol=TLS"], "client.properties:2: security.protocol"),
         (["# c", "request.timeout.ms=soon"], "client.properties:3: request.timeout.ms"),
+        (["request.timeout.ms=" + "9" * 5000], "client.properties:2: request.timeout.ms"),
+        (["request.timeout.ms=\u00b2"], "client.properties:2: request.timeout.ms"),
         (["security.protocol=SASL_SSL", "sasl.mechanism=GSSAPI"], "client.properties:3: sasl.mechanism"),
         (["security.protocol=SASL_SSL"], "client.properties: sasl.mechanism"),
         (["security.protocol=SSL", "ssl.ca.location=/no/such"], "client.properties:3: ssl.ca.location"),
@@ -129,3 +131,7 @@ def test_the_command_lines_bootstrap_wins_over_the_files(tmp_path: Path) -> None
 def test_a_file_that_is_not_there_is_a_user_error(tmp_path: Path) -> None:
     with pytest.raises(BadKafkaConfig, match="cannot read"):
         read_client_properties(tmp_path / "none")
+
+
+def test_a_timeout_is_never_longer_than_a_socket_can_wait() -> None:
+    assert parse(f"request.timeout.ms={(1 << 63) - 1}").config.request_timeout_ms == (1 << 31) - 1

@@ -54,7 +54,7 @@ def test_addresses_of_all_kinds_are_read() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["", " , ", "a:", ":9", "a:0", "a:70000", "a:x"])
+@pytest.mark.parametrize("text", ["", " , ", "a:", ":9", "a:0", "a:70000", "a:x", "a:" + "9" * 5000, "a:\u00b2"])
 def test_an_impossible_address_is_refused(text: str) -> None:
     with pytest.raises(BadKafkaConfig):
         parse_bootstrap(text)

@@ -105,3 +105,9 @@ def test_scratch_of_a_living_process_is_left_alone(monkeypatch: pytest.MonkeyPat
 def test_importing_the_runner_imports_no_pyspark() -> None:
     script = "import sys, offsite.pipeline.session; print('pyspark' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", script], text=True) == "False\n"
+
+
+@pytest.mark.parametrize("port", ["9" * 5000, "70000", "\u00b2"])
+def test_a_master_url_with_an_impossible_port_is_an_option_to_correct(port: str) -> None:
+    with pytest.raises(BadOption):
+        check_reachable(f"spark://host:{port}")

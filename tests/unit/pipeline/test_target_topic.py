@@ -237,3 +237,9 @@ def test_what_the_target_refuses_is_left_out_of_everything_and_named() -> None:
         assert "message.timestamp.after.max.ms" not in names
         assert "cleanup.policy" in names
     assert settings.left_out == (LeftOut(setting="shiny", value="1", reason="unknown"),)
+
+
+@pytest.mark.parametrize("odd", ["", "many", "9" * 5000, "--1"])
+def test_settings_that_are_no_numbers_are_as_if_not_set(odd: str) -> None:
+    topic = source(retention_ms=odd, retention_bytes=odd, min_insync_replicas=odd, max_message_bytes=odd)
+    assert created(topic).left_out == created(source()).left_out

@@ -12,6 +12,7 @@ from offsite.archives.osodevops.manifest import Manifest, ManifestPartition, Man
 from offsite.archives.osodevops.place import segment_partition
 from offsite.archives.osodevops.segment_file import segment_at
 from offsite.log.range import TopicPartition
+from offsite.model.whole_number import whole_number
 
 __all__ = ["adopted", "find_orphans"]
 
@@ -41,7 +42,8 @@ def adopted(files: Files, manifest: Manifest, orphans: Mapping[str, int], on_dam
 def _lost_at(key: str, of: TopicPartition | None) -> LostAt | None:
     """The offset that the name of a segment says it begins at."""
     start = re.search(r"/segment-(\d+)", key)
-    return LostAt(topic=of.topic, partition=of.partition, offset=int(start[1])) if of and start else None
+    offset = whole_number(start[1]) if start else None
+    return LostAt(topic=of.topic, partition=of.partition, offset=offset) if of and offset is not None else None
 
 
 def _joined(topic: ManifestTopic, number: int, segments: Sequence[Segment]) -> ManifestTopic:

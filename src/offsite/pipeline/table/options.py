@@ -9,6 +9,7 @@ from offsite.model.errors import BadOption
 from offsite.model.incarnation_choice import parse_incarnations
 from offsite.model.partition_selection import PartitionSelection, parse_partitions
 from offsite.model.selection import TopicSelection, parse_selection
+from offsite.model.whole_number import whole_number
 
 BATCH_OPTIONS = (
     "commit",
@@ -109,9 +110,9 @@ def _number(found: Mapping[str, str], name: str) -> int | None:
     text = found.get(name)
     if text is None:
         return None
-    if not text.isdecimal():
-        raise BadOption(f"option {name} is {text!r}, not a number")
-    return int(text)
+    if (number := whole_number(text)) is None:
+        raise BadOption(f"option {name} is {text[:100]!r}, not a number")
+    return number
 
 
 def _choice(found: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
@@ -125,6 +126,6 @@ def _starting_commit(found: Mapping[str, str]) -> int | str:
     text = found.get("startingCommit", EARLIEST).lower()
     if text in {EARLIEST, LATEST}:
         return text
-    if not text.isdecimal() or int(text) < 1:
-        raise BadOption(f"option startingCommit is {text!r}", hint="write earliest, latest, or a commit's number")
-    return int(text)
+    if not (number := whole_number(text)):
+        raise BadOption(f"option startingCommit is {text[:100]!r}", hint="write earliest, latest, or a commit's number")
+    return number

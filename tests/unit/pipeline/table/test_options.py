@@ -31,6 +31,8 @@ def test_everything_visible_of_the_newest_commit_is_meant_unless_options_say_oth
         ({**PLACE, "commit": "1", "asOf": "2h-ago"}, "both say as of when"),
         ({**PLACE, "checkpoint": "1", "at": "2h-ago"}, "both say where to stop"),
         ({**PLACE, "commit": "-1"}, "not a number"),
+        ({**PLACE, "commit": "9" * 5000}, "not a number"),
+        ({**PLACE, "startingCommit": "9" * 5000}, "startingCommit"),
         ({**PLACE, "isolation": "dirty"}, "isolation"),
         ({**PLACE, "withCommit": "perhaps"}, "withCommit"),
         ({**PLACE, "startingCommit": "0"}, "startingCommit"),
