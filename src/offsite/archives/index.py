@@ -23,22 +23,26 @@ PIECE_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveManifest:
-    """`kind`: the format and its variant. `groups` by name."""
+    """`kind`: the format and its variant. `groups` by name. `generations`: topic → that of its index when this was
+    written; a topic that is not there has one of an earlier version, of generation 0."""
 
     kind: str
     topics: tuple[str, ...] = ()
     groups: Mapping[str, GroupOffsets] = field(default_factory=dict)
+    generations: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicIndex:
     """`covered`: what of the partitions was exported, disjoint and not touching, by partition and offset; what lies
-    between is what the source lacked. `files` by partition and start. `losses` as in `Written`."""
+    between is what the source lacked. `files` by partition and start. `losses` as in `Written`. `generation` counts
+    how often the index was written."""
 
     topic: ArchiveTopic
     covered: tuple[LogRange, ...] = ()
     files: tuple[FileReceipt, ...] = ()
     losses: tuple[tuple[str, int], ...] = ()
+    generation: int = 0
 
     def ends(self) -> dict[int, int]:
         """Partition → the offset after what it holds."""
@@ -64,6 +68,7 @@ class TopicIndex:
             covered=_union([*self.covered, *ranges]),
             files=tuple(sorted([*kept, *new.values()], key=lambda receipt: receipt.range)),
             losses=tuple(sorted(losses.items())),
+            generation=self.generation,
         )
 
     def pieces(self) -> tuple[Piece, ...]:

@@ -44,7 +44,14 @@ _MAX_REPLICATION_FACTOR = (1 << 15) - 1
 
 def encode_manifest(manifest: ArchiveManifest) -> bytes:
     groups = [_group_fields(manifest.groups[name]) for name in sorted(manifest.groups)]
-    return encoded({"archive": manifest.kind, "topics": sorted(manifest.topics), "groups": groups})
+    return encoded(
+        {
+            "archive": manifest.kind,
+            "topics": sorted(manifest.topics),
+            "groups": groups,
+            "generations": dict(manifest.generations),
+        }
+    )
 
 
 def parse_manifest(data: bytes) -> ArchiveManifest:
@@ -55,7 +62,13 @@ def parse_manifest(data: bytes) -> ArchiveManifest:
     by_name = {each.group: each for each in groups}
     if len(set(topics)) != len(topics) or len(by_name) != len(groups):
         raise BadIndex("a topic or a group is named twice")
-    return ArchiveManifest(kind=text(fields, "archive"), topics=topics, groups=by_name)
+    counted = object_of(fields, "generations") if "generations" in fields else {}
+    return ArchiveManifest(
+        kind=text(fields, "archive"),
+        topics=topics,
+        groups=by_name,
+        generations={topic: integer(counted, topic) for topic in sorted(counted)},
+    )
 
 
 def encode_index(index: TopicIndex) -> bytes:
@@ -70,6 +83,7 @@ def encode_index(index: TopicIndex) -> bytes:
             "covered": [[each.partition, each.start, each.end] for each in index.covered],
             "losses": dict(index.losses),
             "files": [_file_fields(receipt) for receipt in index.files],
+            "generation": index.generation,
         }
     )
 
@@ -91,6 +105,7 @@ def parse_index(data: bytes, *, topic: str, layout: ArchiveLayout) -> TopicIndex
         covered=tuple(covered),
         files=tuple(files),
         losses=tuple((what, integer(losses, what)) for what in sorted(losses)),
+        generation=integer(fields, "generation") if "generation" in fields else 0,
     )
 
 

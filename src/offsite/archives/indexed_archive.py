@@ -2,14 +2,15 @@
 
 Write order: the files of ranges, then the index of each topic, then the manifest; files that were replaced go last. A
 crash leaves files that no index lists, or topics that the manifest does not name: reading passes them over, `ends`
-removes them. Files of names that offsite does not give are never removed. Files without any manifest or index are read
-by their names and contents, and never touched.
+removes them. So the manifest counts how often each index was written: behind an older one that was put back, newer
+files would look like what a crash left. Files of names that offsite does not give are never removed. Files without any
+manifest or index are read by their names and contents, and never touched.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offsite.archives.archive import (
     ArchiveContents,
@@ -59,7 +60,7 @@ class IndexedArchive:
                 f"{self.files.url} holds no file of this format",
                 hint=f"names look like {self.layout.file_key('orders', 0, 0)}",
             )
-        indexes = {topic: self._index(topic, on_damage, must_be=manifest is not None) for topic in topics}
+        indexes = {topic: self._index(topic, on_damage, manifest) for topic in topics}
         known = [index for index in indexes.values() if index is not None]
         unknown = [self._by_names(topic, first_offset) for topic, index in indexes.items() if index is None]
         kind = manifest.kind if manifest else next(iter(self.kinds))
@@ -74,7 +75,7 @@ class IndexedArchive:
 
     def listed(self, piece: Piece) -> Mapping[str, FileReceipt]:
         """What the index says of the files of `piece`: nothing when there is no index that can be read."""
-        index = self._index(piece.topic, _pass_over, must_be=False)
+        index = self._index(piece.topic, _pass_over, None)
         return (
             {} if index is None else {receipt.name: receipt for receipt in index.files if receipt.name in piece.files}
         )
@@ -115,18 +116,20 @@ class IndexedArchive:
         """As `ArchiveWriter.finish`. Indexes that would not change are left alone."""
         manifest = self._manifest(refuse_damage) or ArchiveManifest(kind=kind)
         indexes = self._indexes(manifest)
+        generations = {topic: index.generation for topic, index in indexes.items()}
         replaced: list[str] = []
         for topic in topics:
             old = indexes.get(topic.topic, TopicIndex(topic=topic))
             new = old.with_written([each for each in written if each.range.topic == topic.topic], topic)
             if topic.topic not in indexes or new != old:
+                new = replace(new, generation=old.generation + 1)
                 self.files.put(self.layout.index_key(topic.topic), encode_index(new))
+            generations[topic.topic] = new.generation
             kept = {receipt.name for receipt in new.files}
             replaced += (receipt.name for receipt in old.files if receipt.name not in kept)
         names = {*manifest.topics, *(topic.topic for topic in topics)}
-        self.files.put(
-            MANIFEST_KEY, encode_manifest(ArchiveManifest(kind=kind, topics=tuple(sorted(names)), groups=groups))
-        )
+        written_last = ArchiveManifest(kind=kind, topics=tuple(sorted(names)), groups=groups, generations=generations)
+        self.files.put(MANIFEST_KEY, encode_manifest(written_last))
         for key in replaced:
             self.files.delete(key)
 
@@ -144,7 +147,7 @@ class IndexedArchive:
         return manifest
 
     def _indexes(self, manifest: ArchiveManifest) -> dict[str, TopicIndex]:
-        indexes = {topic: self._index(topic, refuse_damage, must_be=True) for topic in manifest.topics}
+        indexes = {topic: self._index(topic, refuse_damage, manifest) for topic in manifest.topics}
         return {topic: index for topic, index in indexes.items() if index is not None}
 
     def left_alone(self) -> tuple[str, ...]:
@@ -182,18 +185,25 @@ class IndexedArchive:
             on_damage(Damage(file=MANIFEST_KEY, position=error.position, problem=str(error)))
             return None
 
-    def _index(self, topic: str, on_damage: OnDamage, *, must_be: bool) -> TopicIndex | None:
+    def _index(self, topic: str, on_damage: OnDamage, manifest: ArchiveManifest | None) -> TopicIndex | None:
+        """It must be there, and not older than the manifest, if there is one."""
         key = self.layout.index_key(topic)
         data = self.files.get(key)
         if data is None:
-            if must_be:
+            if manifest is not None:
                 on_damage(Damage(file=key, position=0, problem=f"missing, although {MANIFEST_KEY} names the topic"))
             return None
         try:
-            return parse_index(data, topic=topic, layout=self.layout)
+            return self._parsed(topic, data, manifest)
         except BadIndex as error:
             on_damage(Damage(file=key, position=error.position, problem=str(error)))
             return None
+
+    def _parsed(self, topic: str, data: bytes, manifest: ArchiveManifest | None) -> TopicIndex:
+        index = parse_index(data, topic=topic, layout=self.layout)
+        if manifest is not None and index.generation < manifest.generations.get(topic, 0):
+            raise BadIndex(f"older than {MANIFEST_KEY}: generation {index.generation}, not as written last")
+        return index
 
     def _by_names(self, topic: str, first_offset: FirstOffset) -> tuple[ArchiveTopic, tuple[Piece, ...]]:
         """A topic without an index: each partition is one piece, in the order of what the files begin with."""

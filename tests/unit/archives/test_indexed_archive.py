@@ -282,7 +282,8 @@ def test_an_index_without_a_manifest_still_counts(form: Format, files: ArchiveFo
 def _changed(data: bytes, change: Mapping[str, object]) -> bytes:
     """As an offsite would have written it that knew no digest yet."""
     fields = {**json.loads(data), **change}
-    fields.pop("digest", None)
+    for later in ("digest", "generation", "generations"):
+        fields.pop(later, None)
     return json.dumps(fields).encode()
 
 
@@ -477,3 +478,28 @@ def test_names_of_files_beyond_what_kafka_has_are_nobodys(form: Format, files: A
         files.put(key, data)
     assert form.reader(files).contents().topics == (ArchiveTopic(topic="orders", partitions=1),)
     assert read_all(form.reader(files)) == plain_records(0, 50)
+
+
+def test_an_older_index_that_was_put_back_removes_no_newer_file(form: Format, files: ArchiveFolder) -> None:
+    writer = form.writer(files=files)
+    export(writer, plain_records(0, 50), start=0, end=50)
+    older = files.get(form.index()) or b""
+    export(writer, plain_records(50, 80), start=50, end=80)
+    files.put(form.index(), older)
+    before = files_of(files.root)
+    for attempt in (writer.ends, form.reader(files).contents):
+        with pytest.raises(DamagedArchive, match=f"{form.index()} at byte 0: older than _archive.json: generation 1"):
+            attempt()
+    assert files_of(files.root) == before
+    found: list[Damage] = []
+    assert read_all(form.reader(files), found.append) == plain_records(0, 80)
+
+
+def test_an_index_that_is_newer_than_the_manifest_is_what_a_crash_leaves(form: Format, files: ArchiveFolder) -> None:
+    writer = form.writer(files=files)
+    export(writer, plain_records(0, 50), start=0, end=50)
+    manifest = files.get("_archive.json") or b""
+    export(writer, plain_records(50, 80), start=50, end=80)
+    files.put("_archive.json", manifest)
+    assert writer.ends() == {ORDERS: 80}
+    assert read_all(form.reader(files)) == plain_records(0, 80)
