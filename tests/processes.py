@@ -30,13 +30,11 @@ def is_alive(pid: int) -> bool:
 
 def listening_addresses(pid: int) -> set[str]:
     """IPv4 and IPv6 addresses, as /proc writes them, that a process listens on with TCP."""
-    inodes = {link for link in _links(pid) if link.startswith("socket:[")}
-    rows = [
-        line.split()
-        for table in ("tcp", "tcp6")
-        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
-    ]
-    return {row[1].partition(":")[0] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in inodes}
+    return {place.partition(":")[0] for place in _listening(pid)}
+
+
+def listening_ports(pid: int) -> set[int]:
+    return {int(place.partition(":")[2], 16) for place in _listening(pid)}
 
 
 def _processes() -> Iterator[tuple[int, bytes, str]]:
@@ -56,3 +54,13 @@ def _links(pid: int) -> Iterator[str]:
             yield str(link.readlink())
         except OSError:
             continue
+
+
+def _listening(pid: int) -> set[str]:
+    inodes = {link for link in _links(pid) if link.startswith("socket:[")}
+    rows = [
+        line.split()
+        for table in ("tcp", "tcp6")
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
+    ]
+    return {row[1] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in inodes}

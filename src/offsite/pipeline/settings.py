@@ -40,8 +40,13 @@ _SOCKET_NAME_BYTES = 43  # Spark's own names: a slash, a dot, a UUID, ".sock"
 
 
 def local_settings(*, master: str, folder: Path) -> dict[str, str]:
-    """For one JVM on this machine: loopback only, temporary files in `folder` only, no metrics that nobody reads."""
+    """For one JVM on this machine: loopback only, temporary files in `folder` only, no metrics that nobody reads.
+
+    Other users of the machine reach its ports as well. Spark draws the secret by itself, in the JVM, and tells it to
+    nobody: in local mode nobody needs to connect.
+    """
     return common_settings() | {
+        "spark.authenticate": "true",
         "spark.master": master,
         "spark.local.dir": str(folder),
         "spark.driver.host": LOOPBACK,
