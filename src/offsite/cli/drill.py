@@ -115,21 +115,27 @@ def _keep(report: DrillReport, backup: Backup, folder: Path | None) -> None:
     import json
 
     from offsite.repository.drill_record import put_drill_report
+    from offsite.repository.posix_modes import file_mode
     from offsite.services.drill_page import drill_page
 
     document, page = cast("dict[str, JsonValue]", plain(report)), drill_page(report)
     put_drill_report(backup.store, backup.layout, report.drill, document, page)
-    if folder is not None:
-        (folder / f"{report.drill}.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-        (folder / f"{report.drill}.html").write_text(page, encoding="utf-8")
+    if folder is None:
+        return
+    for suffix, text in (("json", json.dumps(document, indent=2) + "\n"), ("html", page)):
+        path = folder / f"{report.drill}.{suffix}"
+        path.touch(mode=file_mode(folder))
+        path.write_text(text, encoding="utf-8")
 
 
 def _check_folder(folder: Path | None) -> None:
     """Found out before the work is done, not after."""
     if folder is None:
         return
+    from offsite.repository.posix_modes import make_private_root
+
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private_root(folder)
     except OSError as error:
         raise BadOption(f"--report {folder} is no folder to write into: {error}", hint="name another one") from error
 

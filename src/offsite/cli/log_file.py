@@ -21,7 +21,9 @@ MAX_BYTES = 10 << 20
 KEPT_FILES = 4
 """Older files beside it, named FILE.1 (the newest) to FILE.4: 50 MiB together with the current one."""
 
-_MODE = 0o640
+_PRIVATE = 0o600
+"""A log tells topics, groups and places. Who made the file himself, with another mode, finds it in the next one too."""
+
 _REOPENINGS = 10
 
 
@@ -35,6 +37,7 @@ class LogFile(logging.Handler):
         self._max_bytes = max_bytes
         self._kept_files = kept_files
         self._is_broken = False
+        self._mode = _mode_of(self._path)
         os.close(self._open())
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -59,7 +62,7 @@ class LogFile(logging.Handler):
 
     def _open(self) -> int:
         """The file, locked until it is closed; without a lock where the file system has none."""
-        fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
+        fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, self._mode)
         with contextlib.suppress(OSError):
             fcntl.flock(fd, fcntl.LOCK_EX)
         return fd
@@ -81,6 +84,13 @@ class LogFile(logging.Handler):
             with contextlib.suppress(FileNotFoundError):
                 newer.replace(older)
         return True
+
+
+def _mode_of(path: Path) -> int:
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        return _PRIVATE
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 
 from offsite.kafka.secret import Secret
 from offsite.model.errors import BadKafkaConfig
+from offsite.model.hosts import is_loopback
 from offsite.model.whole_number import whole_number
 
 DEFAULT_PORT = 9092
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _MAX_PORT = 65_535
+_TOLD_IN_CLEAR = frozenset({"PLAIN", "OAUTHBEARER"})  # the others prove that they know the secret, and keep it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -63,6 +65,14 @@ class KafkaConfig:
     request_timeout_ms: int = 30_000
     tls: TlsConfig | None = None
     sasl: SaslConfig | None = None
+
+    @property
+    def overheard(self) -> tuple[str, ...]:
+        """Hosts, other than this machine, that a password or a token is sent to so that whoever is on the way can
+        read it."""
+        if self.tls is not None or self.sasl is None or self.sasl.mechanism not in _TOLD_IN_CLEAR:
+            return ()
+        return tuple(each.host for each in self.bootstrap if not is_loopback(each.host))
 
     @property
     def security_protocol(self) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from offsite.kafka.broker_errors import error_name
 from offsite.kafka.config import MECHANISMS, SaslConfig
 from offsite.kafka.request import Api, Request
+from offsite.kafka.scram import check_challenge
 from offsite.kafka.token import read_token
 from offsite.kafka.wire import Decoder, Encoder
 from offsite.model.errors import BadKafkaConfig, KafkaAuthenticationFailed
@@ -20,6 +21,7 @@ _MAX_ROUNDS = 8  # SCRAM needs two, OAUTHBEARER's refusal two: more is a broker 
 _HANDSHAKE_VERSION = 1
 _AUTHENTICATE_VERSION = 1
 _UNSUPPORTED_MECHANISM = 33
+_WRONG_PROOF_HINT = "is it your broker? Whoever proves nothing may be another one: find out before a password is sent"
 
 Call = Callable[[Request[Any]], Any]
 
@@ -46,14 +48,17 @@ def authenticate(sasl: SaslConfig, call: Call) -> None:
         )
     _check_handshake(sasl, call(_handshake(sasl.mechanism)))
     mechanism = _mechanism(sasl)
-    for _ in range(_MAX_ROUNDS):
-        answer: _Round = call(_round(mechanism.auth_bytes()))
+    for number in range(_MAX_ROUNDS):
+        sent = mechanism.auth_bytes()
+        answer: _Round = call(_round(sent))
         if answer.code:
             raise _refused(sasl, answer.message or error_name(answer.code))
         try:
+            if number == 0 and sasl.mechanism.startswith("SCRAM"):
+                check_challenge(sent, answer.data)
             mechanism.receive(answer.data)
         except (ValueError, KeyError) as error:
-            raise _refused(sasl, f"the broker's proof is wrong: {error}") from error
+            raise _refused(sasl, f"the broker's proof is wrong: {error}", hint=_WRONG_PROOF_HINT) from error
         if mechanism.is_done():
             return
     raise _refused(sasl, "no end of the exchange")
@@ -106,8 +111,8 @@ def _check_handshake(sasl: SaslConfig, answer: _Handshake) -> None:
         )
 
 
-def _refused(sasl: SaslConfig, why: str) -> KafkaAuthenticationFailed:
+def _refused(
+    sasl: SaslConfig, why: str, *, hint: str = "check username, password and mechanism"
+) -> KafkaAuthenticationFailed:
     who = f" as {sasl.username}" if sasl.username else ""
-    return KafkaAuthenticationFailed(
-        f"{sasl.mechanism} authentication{who} failed: {why}", hint="check username, password and mechanism"
-    )
+    return KafkaAuthenticationFailed(f"{sasl.mechanism} authentication{who} failed: {why}", hint=hint)

@@ -56,7 +56,7 @@ def archive_for(folder: Path, java: Path, jars: Sequence[Path], flags: Sequence[
     cannot be written means no archive, not an error."""
     path = folder / f"{_fingerprint(java, jars, flags)}.jsa"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if path.exists():
             os.utime(path)
             return Archive(flags=[f"-XX:SharedArchiveFile={path}", "-Xshare:auto"], path=path, recording=None)

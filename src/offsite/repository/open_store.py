@@ -8,6 +8,8 @@ from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from offsite.model.errors import BadRepositoryUrl
+from offsite.model.hosts import is_loopback
+from offsite.model.journal import warned
 from offsite.repository.object_store import URL_HINT, CloudStore
 from offsite.repository.posix_store import PosixStore, open_folder
 
@@ -49,6 +51,10 @@ _QUERY = {
 }
 """What may follow `?` in a URL. Secrets may not: URLs end up in logs and shell histories."""
 
+_ENDPOINTS = ("aws_endpoint", "aws_endpoint_url", "google_base_url", "azure_storage_endpoint")
+_READ_BY_CLIENT = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT")  # from its own environment, where the URL names none
+_ANONYMOUS = ("aws_skip_signature", "google_skip_signature")
+
 
 def open_store(place: str, *, environment: Mapping[str, str] | None = None) -> PosixStore | CloudStore:
     """The store that `place` names: a folder, `file:///folder`, `s3://bucket/prefix?endpoint=…&region=…`, `gs://`, `az://`.
@@ -65,6 +71,25 @@ def open_store(place: str, *, environment: Mapping[str, str] | None = None) -> P
     if "@" in parts.netloc:
         raise BadRepositoryUrl("credentials cannot be given in a URL", hint="set them in the environment")
     return _cloud(parts, os.environ if environment is None else environment)
+
+
+def _warn_if_overheard(scheme: str, options: Mapping[str, str], environment: Mapping[str, str]) -> None:
+    """Signatures do not give a key away, but session tokens, shared access signatures and the records are readable."""
+    of_environment = _READ_BY_CLIENT if scheme == "s3" else ()
+    given = [*(options.get(name) for name in _ENDPOINTS), *(environment.get(name) for name in of_environment)]
+    is_anonymous = any(options.get(name, "").lower() == "true" for name in _ANONYMOUS)
+    host = _plain_http_host(next(filter(None, given), ""))
+    if host and not is_anonymous and not is_loopback(host):
+        why = "records, and credentials that go with requests, cross the network unencrypted: use an https endpoint"
+        warned("unencrypted", why=why, host=host)
+
+
+def _plain_http_host(endpoint: str) -> str:
+    try:
+        parts = urlsplit(endpoint)
+        return (parts.hostname or "") if parts.scheme.lower() == "http" else ""
+    except ValueError:  # no URL: the client will say so
+        return ""
 
 
 def _folder(path: str) -> PosixStore:
@@ -85,4 +110,5 @@ def _cloud(parts: SplitResult, environment: Mapping[str, str]) -> CloudStore:
             raise BadRepositoryUrl(f"{name!r} cannot be set in a {parts.scheme} URL", hint=f"allowed: {allowed}")
         options[known[name]] = value
     url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+    _warn_if_overheard(parts.scheme, options, environment)
     return CloudStore(url=url, options=tuple(sorted(options.items())))

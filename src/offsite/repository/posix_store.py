@@ -1,27 +1,26 @@
 """A folder as a store: durable, create-only, safe against crashes at any step.
 
 A new object is a temporary file, written and fsynced, then hard-linked to its name (which fails if that is taken),
-then the folder is fsynced. Temporary files live in `~tmp`, a name no key can have; those a crash leaves there are
-found by age. Objects are never renamed and never written twice; only hints are replaced.
+then the folder is fsynced. Objects are never renamed and never written twice; only hints are replaced. Links below the
+root are not followed, and what is no plain file is not read (see `posix_inside`).
 Source of the rules: link and rename are atomic (POSIX), and durable only after fsync of the folder (Linux fsync(2)).
 """
 
 from __future__ import annotations
 
 import os
-import secrets
-import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from offsite.log.buffer import Buffer
 from offsite.repository.posix_errors import MISSING, store_error, wrapped
+from offsite.repository.posix_inside import check_folder, check_way, opened, parent_of, status_of
+from offsite.repository.posix_modes import folder_mode, make_private_root
+from offsite.repository.posix_temporaries import Temporaries
 from offsite.repository.posix_writer import PosixWriter
 from offsite.repository.store import ObjectInfo, PutResult, check_key, check_prefix, named_key
-
-TEMPORARY_FOLDER = "~tmp"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +39,7 @@ class PosixStore:
 
     def prepare(self) -> None:
         with wrapped("make the folder", self.url):
-            self.root.mkdir(parents=True, exist_ok=True)
+            make_private_root(self.root)
 
     def put_if_absent(self, key: str, data: Buffer | Sequence[Buffer]) -> PutResult:
         writer = self.open_write(key)
@@ -52,11 +51,13 @@ class PosixStore:
             writer.abort()
 
     def put_overwrite(self, key: str, data: Buffer) -> None:
-        target, temporary = self._path(key), self._temporary()
+        target, temporaries = self._path(key), self._prepared()
+        temporary = temporaries.new_path()
         with wrapped("write", str(target)):
             self._make_folder(target.parent)
             try:
-                temporary.write_bytes(data)
+                with os.fdopen(temporaries.create(temporary), "wb") as file:
+                    file.write(data)
                 temporary.replace(target)
             finally:
                 temporary.unlink(missing_ok=True)
@@ -65,33 +66,23 @@ class PosixStore:
         target = self._path(key)
         with wrapped("write", str(target)):
             return PosixWriter(
-                temporary=self._temporary(),
+                temporaries=self._prepared(),
                 target=target,
+                open_target=lambda: opened(self.root, key),
                 make_folder=lambda: self._make_folder(target.parent),
                 sync_folder=lambda: sync_folder(target.parent),
             )
 
     def get(self, key: str) -> bytes | None:
-        path = self.root / named_key(key)
-        try:
-            return path.read_bytes()
-        except OSError as error:
-            _raise_unless_missing("read", path, error)
-            return None
+        return self._read(key, lambda fd: _read_fully(fd, 0, os.fstat(fd).st_size))
 
     def get_range(self, key: str, start: int, length: int) -> bytes | None:
-        path = self.root / named_key(key)
-        try:
-            with path.open("rb", buffering=0) as file:
-                return _read_fully(file.fileno(), start, length)
-        except OSError as error:
-            _raise_unless_missing("read", path, error)
-            return None
+        return self._read(key, lambda fd: _read_fully(fd, start, length))
 
     def head(self, key: str) -> ObjectInfo | None:
         path = self.root / named_key(key)
         try:
-            return _info(key, path.stat())
+            return _info(key, status_of(self.root, key))
         except OSError as error:
             _raise_unless_missing("look at", path, error)
             return None
@@ -99,18 +90,25 @@ class PosixStore:
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
         with wrapped("list", str(self.root / check_prefix(prefix))):
             self.root.stat()  # a folder that is not mounted does not tell that there is nothing
+            with suppress(FileNotFoundError, NotADirectoryError):
+                check_way(self.root, prefix)
             yield from _walk(self.root / prefix, prefix, start_after)
 
     def delete(self, key: str) -> None:
         path = self._path(key)
-        with wrapped("delete", str(path)):
-            path.unlink(missing_ok=True)
+        with (
+            wrapped("delete", str(path)),
+            suppress(FileNotFoundError),
+            parent_of(self.root, key) as (folder, name),
+        ):
+            os.unlink(name, dir_fd=folder)
 
     def now_ms(self) -> int:
         """The time the file system gives to a new file: on a network folder that is the server's clock."""
-        probe = self._temporary()
+        temporaries = self._prepared()
+        probe = temporaries.new_path()
         with wrapped("write", str(probe)):
-            fd = os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+            fd = temporaries.create(probe)
             try:
                 return os.fstat(fd).st_mtime_ns // 1_000_000
             finally:
@@ -118,25 +116,28 @@ class PosixStore:
                 probe.unlink()
 
     def sweep_unfinished(self, *, before_ms: int) -> int:
-        swept = 0
         with wrapped("sweep", self.url):
-            for path in (self.root / TEMPORARY_FOLDER).glob("*"):
-                with suppress(FileNotFoundError):  # its writer has finished, or another one has swept it
-                    if path.stat().st_mtime_ns // 1_000_000 < before_ms:
-                        path.unlink()
-                        swept += 1
-        return swept
+            return Temporaries(self.root).sweep(before_ms=before_ms)
+
+    def _read(self, key: str, read: Callable[[int], bytes]) -> bytes | None:
+        path = self.root / named_key(key)
+        try:
+            with opened(self.root, key) as fd:
+                return read(fd)
+        except OSError as error:
+            _raise_unless_missing("read", path, error)
+            return None
 
     def _path(self, key: str) -> Path:
         return self.root / check_key(key)
 
-    def _temporary(self) -> Path:
-        folder = self.root / TEMPORARY_FOLDER
+    def _prepared(self) -> Temporaries:
+        temporaries = Temporaries(self.root)
         with wrapped("write into", self.url):
-            if folder not in self._synced:
-                folder.mkdir(exist_ok=True)  # not the root itself: a folder that is not mounted must stay missing
-                self._synced.add(folder)
-        return folder / f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(8)}"
+            if temporaries.folder not in self._synced:
+                temporaries.prepare()
+                self._synced.add(temporaries.folder)
+        return temporaries
 
     def _make_folder(self, folder: Path) -> None:
         """Make `folder`, durable up to the root; once a process, because another one may have crashed half-way."""
@@ -144,7 +145,9 @@ class PosixStore:
             return
         if folder != self.root:
             self._make_folder(folder.parent)
-            folder.mkdir(exist_ok=True)
+            with suppress(FileExistsError):
+                folder.mkdir(mode=folder_mode(self.root))
+            check_folder(folder)
             sync_folder(folder.parent)
         self._synced.add(folder)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from offsite.log.buffer import Buffer
 from offsite.model.check import check
 from offsite.model.size import MIB
 from offsite.repository.posix_errors import wrapped
+from offsite.repository.posix_temporaries import Temporaries
 from offsite.repository.posix_writeback import Writeback
 from offsite.repository.store import PutResult
 
@@ -18,22 +20,25 @@ _COMPARE_BYTES = 4 * MIB
 
 
 class PosixWriter:
-    """Writes `temporary`, then links it to `target`, whose folder `make_folder` makes and `sync_folder` fsyncs."""
+    """Writes a file of `temporaries`, then links it to `target`, whose folder `make_folder` makes and `sync_folder`
+    fsyncs. `open_target` opens what has that name already."""
 
     def __init__(
         self,
         *,
-        temporary: Path,
+        temporaries: Temporaries,
         target: Path,
+        open_target: Callable[[], AbstractContextManager[int]],
         make_folder: Callable[[], None],
         sync_folder: Callable[[], None],
     ) -> None:
-        self._temporary = temporary
+        self._temporary = temporaries.new_path()
         self._target = target
+        self._open_target = open_target
         self._make_folder = make_folder
         self._sync_folder = sync_folder
         self._written = 0
-        self._fd = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o666)
+        self._fd = temporaries.create(self._temporary)
         self._writeback = Writeback(self._fd)
 
     def write(self, data: Buffer) -> None:
@@ -74,8 +79,7 @@ class PosixWriter:
         return PutResult.CREATED
 
     def _equals_target(self) -> bool:
-        with self._target.open("rb", buffering=0) as existing:
-            other = existing.fileno()
+        with self._open_target() as other:
             return os.fstat(other).st_size == self._written and all(
                 os.pread(self._fd, _COMPARE_BYTES, at) == os.pread(other, _COMPARE_BYTES, at)
                 for at in range(0, self._written, _COMPARE_BYTES)

@@ -2,7 +2,8 @@
 
 Keys are relative to the root of the repository: `/`-separated, no empty part, no `.` or `..`, never `~`.
 Objects are written once and never rewritten, except hints, which nobody trusts. An adapter owns all retries (bounded)
-and wraps every error: `StoreUnreachable`, `StoreFull`, `StoreDenied`, `PutOutcomeUnknown`, nothing else leaves it.
+and wraps every error: `StoreUnreachable`, `StoreFull`, `StoreDenied`, `PutOutcomeUnknown`, and `DamagedObject` where a
+key holds what no store of ours writes (a pipe, a link); nothing else leaves it.
 Every adapter can be pickled: Spark workers open their own.
 """
 

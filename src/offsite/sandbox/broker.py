@@ -193,7 +193,7 @@ class Sandbox:
     def _alone(self) -> Iterator[None]:
         """One start or stop of a folder at a time, over all processes."""
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = (self._folder / "sandbox.lock").open("w")
         except OSError as error:
             problem = f"{self._folder} cannot be the folder of a sandbox: {os.strerror(error.errno or 0)}"

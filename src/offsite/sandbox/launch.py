@@ -82,7 +82,7 @@ class Launch:
 
     def begin(self) -> Launched:
         """Write its settings, format if needed, start. Raises `SandboxFailed`."""
-        self.node.folder.mkdir(parents=True, exist_ok=True)
+        self.node.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         discard_archives(self.node.folder)
         return begin_again(self.node, self._command(self._prepare()))
 
@@ -101,6 +101,8 @@ class Launch:
 
     def _written(self, name: str, text: str) -> Path:
         path = self.node.folder / name
+        path.unlink(missing_ok=True)
+        path.touch(mode=0o600)  # users' passwords are among it
         path.write_text(text, encoding="utf-8")
         return path
 
@@ -144,7 +146,7 @@ def _spawn(command: tuple[str, ...], log: Path) -> ProcessId:
     append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     files = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 1, str(log), append, 0o644),
+        (os.POSIX_SPAWN_OPEN, 1, str(log), append, 0o600),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
     pid = os.posix_spawn(command[0], command, os.environ, file_actions=files, setsid=True)

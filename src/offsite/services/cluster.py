@@ -10,6 +10,7 @@ from offsite.kafka.client_properties import read_client_properties
 from offsite.kafka.config import KafkaConfig, parse_bootstrap
 from offsite.kafka.routing import shared_router
 from offsite.model.errors import BadKafkaConfig
+from offsite.model.journal import warned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,4 +36,8 @@ def connect(bootstrap: str | None, kafka_config: Path | None) -> Cluster:
 
 
 def _cluster(config: KafkaConfig, warnings: tuple[str, ...] = ()) -> Cluster:
+    if hosts := config.overheard:
+        what = "token" if config.sasl and config.sasl.token else "password"
+        why = f"the {what} goes over the network unencrypted: use security.protocol=SASL_SSL, or SCRAM"
+        warned("unencrypted", why=why, hosts=",".join(hosts))
     return Cluster(config=config, admin=ClusterAdmin(shared_router(config)), warnings=warnings)

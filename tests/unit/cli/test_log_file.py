@@ -64,7 +64,18 @@ def test_a_file_that_somebody_else_turns_over_is_made_anew(tmp_path: Path) -> No
 
 def test_others_may_not_read_it(tmp_path: Path) -> None:
     LogFile(tmp_path / "log")
-    assert not stat.S_IMODE((tmp_path / "log").stat().st_mode) & stat.S_IRWXO
+    assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o600
+
+
+def test_whom_somebody_let_read_it_may_read_the_next_one_too(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.touch()
+    path.chmod(0o640)
+    file = LogFile(path, max_bytes=10)
+    write(file, "one line")
+    write(file, "another")
+    assert (tmp_path / "log.1").exists()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
 def test_a_device_is_written_and_never_renamed() -> None:

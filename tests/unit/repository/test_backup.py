@@ -26,7 +26,8 @@ from offsite.model.selection import TopicSelection
 from offsite.repository.backup import UNFINISHED_AFTER_MS
 from offsite.repository.commit import Changes, Checkpoint, Position, RecordedHole
 from offsite.repository.layout import ROOT_KEY
-from offsite.repository.posix_store import TEMPORARY_FOLDER, PosixStore, open_folder
+from offsite.repository.posix_store import PosixStore, open_folder
+from offsite.repository.posix_temporaries import TEMPORARY_FOLDER
 from offsite.repository.repository import Repository
 from offsite.repository.store import PutResult
 from tests.backups import PARTITIONS, SELECTION, SHAPES, STEP, commit_next, content, new_backup, run_once, write_segment

@@ -63,3 +63,43 @@ def test_other_places_are_refused(place: str) -> None:
 def test_a_home_that_nobody_has_is_refused() -> None:
     with pytest.raises(BadRepositoryUrl, match="home directory"):
         open_store("~nobody-of-that-name/backups")
+
+
+@pytest.mark.parametrize(
+    ("place", "environment"),
+    [
+        ("s3://bucket/x?endpoint=http://minio.internal:9000", {}),
+        ("s3://bucket/x?endpoint=HTTP://10.0.0.7", {}),
+        ("s3://bucket/x", {"AWS_ENDPOINT_URL": "http://minio.internal:9000"}),
+        ("s3://bucket/x", {"AWS_ENDPOINT": "http://minio.internal:9000"}),
+        ("s3://bucket/x", {"AWS_ENDPOINT_URL_S3": "http://minio.internal:9000"}),
+        ("gs://bucket/x?endpoint=http://gcs.internal", {}),
+        ("az://container/x?endpoint=http://azurite.internal:10000&account=a", {}),
+    ],
+)
+def test_an_endpoint_without_tls_elsewhere_is_warned_of(
+    place: str, environment: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    open_store(place, environment={"AWS_SECRET_ACCESS_KEY": "very-secret", **environment})
+    (warning,) = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert warning.getMessage().startswith("unencrypted ")
+    assert "very-secret" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "s3://bucket/x",
+        "s3://bucket/x?endpoint=https://minio.internal:9000",
+        "s3://bucket/x?endpoint=http://127.0.0.1:9000",
+        "s3://bucket/x?endpoint=http://[::1]:9000",
+        "s3://bucket/x?endpoint=http://localhost:9000",
+        "s3://bucket/x?endpoint=http://minio.internal&anonymous=true",
+        "s3://bucket/x?endpoint=http://[bad",
+        "memory:///x",
+        "/data/backups",
+    ],
+)
+def test_other_endpoints_are_not_warned_of(place: str, caplog: pytest.LogCaptureFixture) -> None:
+    open_store(place, environment={})
+    assert not caplog.records

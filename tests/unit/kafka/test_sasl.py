@@ -1,0 +1,129 @@
+"""Logging in at a broker that is not what it seems to be, and telling a secret where it can be overheard."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from offsite.kafka.config import Address, KafkaConfig, SaslConfig, TlsConfig, TokenSource
+from offsite.kafka.request import Api, Request
+from offsite.kafka.sasl import authenticate
+from offsite.kafka.secret import Secret
+from offsite.kafka.wire import Decoder, Encoder
+from offsite.model.errors import KafkaAuthenticationFailed
+from offsite.services.cluster import _cluster
+
+PASSWORD = "pencil-sharp"
+SALT = b"0123456789abcdef"
+SCRAM = SaslConfig(mechanism="SCRAM-SHA-256", username="alice", password=Secret(PASSWORD))
+
+Answer = Callable[[bytes], bytes]
+
+
+class ScramBroker:
+    """Plays the broker's side, with what `challenge` and `proof` make of the right answers."""
+
+    def __init__(
+        self, *, iterations: str = "4096", challenge: Answer = lambda right: right, proof: Answer = lambda right: right
+    ) -> None:
+        self._iterations, self._challenge, self._proof = iterations, challenge, proof
+        self._said: list[bytes] = []
+        self.heard: list[bytes] = []
+
+    def __call__(self, request: Request[Any]) -> Any:
+        if request.api is Api.SASL_HANDSHAKE:
+            return request.parse(Decoder(memoryview(Encoder().i16(0).i32(0).done())))
+        self.heard.append(Decoder(memoryview(request.body)).blob())
+        data = self._first() if len(self.heard) == 1 else self._last()
+        body = Encoder().i16(0).string("").blob(data).i64(0).done()
+        return request.parse(Decoder(memoryview(body)))
+
+    def _first(self) -> bytes:
+        ours = self.heard[0].rpartition(b"r=")[2]
+        right = b"r=%sbroker,s=%s,i=%s" % (ours, base64.b64encode(SALT), self._iterations.encode())
+        self._said.append(self._challenge(right))
+        return self._said[0]
+
+    def _last(self) -> bytes:
+        salted = hashlib.pbkdf2_hmac("sha256", PASSWORD.encode(), SALT, int(self._iterations))
+        key = hmac.digest(salted, b"Server Key", "sha256")
+        message = b",".join([self.heard[0].removeprefix(b"n,,"), self._said[0], self.heard[1].rpartition(b",p=")[0]])
+        return self._proof(b"v=" + base64.b64encode(hmac.digest(key, message, "sha256")))
+
+
+def test_a_broker_that_proves_itself_is_believed() -> None:
+    broker = ScramBroker()
+    authenticate(SCRAM, broker)
+    assert len(broker.heard) == 2
+
+
+@pytest.mark.parametrize("iterations", ["4095", "1", "0", "-4096", "1000001", "9" * 30, "9" * 5000, "4096x", ""])
+def test_too_few_and_too_many_iterations_get_no_proof_of_the_password(iterations: str) -> None:
+    broker = ScramBroker(iterations=iterations)
+    began_s = time.monotonic()
+    with pytest.raises(KafkaAuthenticationFailed, match="iterations") as raised:
+        authenticate(SCRAM, broker)
+    assert time.monotonic() - began_s < 1
+    assert len(broker.heard) == 1
+    assert "broker" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    "challenge",
+    [
+        lambda right: b"r=another" + right[2:],
+        lambda right: right.replace(b"broker,", b","),
+        lambda right: right.partition(b",")[2],
+        lambda _: b"",
+        lambda _: bytes(range(256)),
+    ],
+    ids=["another", "only ours", "none", "empty", "no text"],
+)
+def test_a_nonce_that_does_not_go_on_from_ours_gets_no_proof(challenge: Answer) -> None:
+    broker = ScramBroker(challenge=challenge)
+    with pytest.raises(KafkaAuthenticationFailed, match="nonce"):
+        authenticate(SCRAM, broker)
+    assert len(broker.heard) == 1
+
+
+@pytest.mark.parametrize(
+    "proof",
+    [lambda _: b"v=" + base64.b64encode(bytes(32)), lambda _: b"", lambda _: b"v=", lambda _: b"e=no"],
+    ids=["wrong", "empty", "none", "error"],
+)
+def test_a_broker_that_does_not_know_the_password_is_not_believed(proof: Answer) -> None:
+    with pytest.raises(KafkaAuthenticationFailed, match="the broker's proof is wrong"):
+        authenticate(SCRAM, ScramBroker(proof=proof))
+
+
+def config(host: str, mechanism: str, *, tls: bool = False) -> KafkaConfig:
+    token = TokenSource(static=Secret("the-token")) if mechanism == "OAUTHBEARER" else None
+    sasl = SaslConfig(mechanism=mechanism, username="alice", password=Secret(PASSWORD), token=token)
+    addresses = (Address(host="127.0.0.1", port=9092), Address(host=host, port=9092))
+    return KafkaConfig(bootstrap=addresses, sasl=sasl, tls=TlsConfig() if tls else None)
+
+
+@pytest.mark.parametrize(("mechanism", "what"), [("PLAIN", "password"), ("OAUTHBEARER", "token")])
+def test_a_secret_that_can_be_overheard_is_warned_of(
+    mechanism: str, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    _cluster(config("broker.example.com", mechanism))
+    (warning,) = caplog.messages
+    assert warning.startswith("unencrypted hosts=broker.example.com ")
+    assert what in warning
+    assert PASSWORD not in warning
+    assert "the-token" not in warning
+
+
+@pytest.mark.parametrize(
+    "safe", [config("broker", "PLAIN", tls=True), config("broker", "SCRAM-SHA-256"), config("localhost", "PLAIN")]
+)
+def test_what_nobody_can_overhear_is_not_warned_of(safe: KafkaConfig, caplog: pytest.LogCaptureFixture) -> None:
+    _cluster(safe)
+    assert not caplog.messages
