@@ -12,7 +12,8 @@ from typing import Any
 import typer
 
 import offsite
-from offsite.cli.main import EXIT_INTERRUPTED, app
+from offsite.cli.app import app
+from offsite.cli.interruption import EXIT_INTERRUPTED
 from offsite.cli.output import EXIT_PARTIAL
 from offsite.model import errors
 from offsite.model.errors import OffsiteError
@@ -101,7 +102,7 @@ def _exit_codes() -> Iterator[tuple[object, ...]]:
         1: "Failed; the error says why. `offsite demo`: what came back is not what went in.",
         EXIT_PARTIAL: "Finished, and something needs attention: a backup with holes or failed partitions (what could "
         "be copied is committed), a `status` that is not safe.",
-        EXIT_INTERRUPTED: "Interrupted (Ctrl-C).",
+        EXIT_INTERRUPTED: "Interrupted by Ctrl-C. By SIGTERM it is 143, by SIGHUP 129: all end alike.",
     }
     kinds = {kind.exit_code: _meaning(kind) for kind in OffsiteError.__subclasses__() if kind.exit_code != 1}
     return iter(sorted((meanings | kinds).items()))

@@ -1,75 +1,27 @@
-"""The entry point: puts the commands together and turns errors into exit codes.
+"""The entry point: whatever signal ends a command, from the first moment on, ends it cleanly and quietly.
 
-Importing this module must stay cheap (`offsite --help` in under 300 ms): commands import their services when called.
+Imports next to nothing, so that signals are heard before the rest is imported.
 """
 
 from __future__ import annotations
 
 import sys
 
-import typer
-
-from offsite.cli import (
-    archive,
-    backup,
-    cat,
-    demo,
-    export,
-    groups,
-    import_,
-    repository,
-    restore,
-    sandbox,
-    search,
-    verify,
-)
-from offsite.cli.logs import log_everywhere
-from offsite.cli.output import OutputFormat, emit_error
-from offsite.model.errors import OffsiteError
-
-app = typer.Typer(
-    name="offsite",
-    help="Hot, consistent, verifiable backup and restore for Apache Kafka.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-app.command()(demo.demo)
-app.command()(repository.init)
-app.add_typer(backup.app, name="backup")
-app.command(name="list")(repository.list_)
-app.command()(repository.show)
-app.command()(repository.status)
-app.add_typer(restore.app, name="restore")
-app.add_typer(groups.app, name="groups")
-app.command()(verify.verify)
-app.command()(cat.cat)
-app.command()(search.search)
-app.command()(export.export)
-app.command(name="import")(import_.import_)
-app.add_typer(archive.app, name="archive")
-app.add_typer(sandbox.app, name="sandbox")
-log_everywhere(app)
-
-EXIT_INTERRUPTED = 130
+from offsite.cli.interruption import Interruption
 
 
 def main() -> None:
-    """Run the command line; exits with the code of the error that ended it (see `model.errors`)."""
+    interruption = Interruption()
+    interruption.end_at_once()
+    from offsite.cli.app import run
+
     try:
-        app()
-    except OffsiteError as error:
-        emit_error(error, output=_output_format(sys.argv))
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(EXIT_INTERRUPTED)
-
-
-def _output_format(arguments: list[str]) -> OutputFormat:
-    """The `-o` of a command line that failed, read without a parser: errors must be printable before parsing ends."""
-    for option, value in zip(arguments, [*arguments[1:], ""], strict=True):
-        if option in {"-o", "--output"} and value in set(OutputFormat):
-            return OutputFormat(value)
-    return OutputFormat.TABLE
+        interruption.raise_in_command()
+        run()
+    except (SystemExit, KeyboardInterrupt) as end:
+        if interruption.signal is None or (isinstance(end, SystemExit) and not end.code):
+            raise
+        interruption.tell()
+        sys.exit(interruption.exit_code)
+    finally:
+        interruption.end_at_once()

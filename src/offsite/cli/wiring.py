@@ -40,8 +40,8 @@ def spark(master: str | None, *, preload: str) -> Iterator[SparkRunner]:
     from offsite.pipeline.session import SparkRunner
 
     runner = SparkRunner(master=master, preload=[preload])
-    runner.begin()
     try:
+        runner.begin()
         yield runner
     finally:
         runner.close()

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Generic
 from offsite.model.journal import JOURNAL
 from offsite.pipeline import meter
 from offsite.pipeline.attempt import Envelope, attempt
+from offsite.pipeline.attempt_farewell import interrupted_by_hangup
 from offsite.pipeline.attempt_note import NoteAddress, NoteReceiver, NoteSender
 from offsite.pipeline.pulse import Pulse, PulseAddress, PulseReceiver, PulseSender
 from offsite.pipeline.runner import ResultT, TaskT
 from offsite.pipeline.settings import LOOPBACK
 
 if TYPE_CHECKING:
-    from pyspark import Accumulator, SparkContext
+    from pyspark import Accumulator, SparkContext, TaskContext
 
 TICK_S = 0.2
 """How long the driver waits for an envelope before it shows progress again: five times a second looks alive."""
@@ -160,6 +161,11 @@ class _Work(Generic[TaskT, ResultT]):
 
         context = TaskContext.get()
         number = 1 if context is None else context.attemptNumber() + 1
+        with interrupted_by_hangup():
+            self._attempt_all(tasks, context, number)
+        return iter(())
+
+    def _attempt_all(self, tasks: Iterable[tuple[int, TaskT]], context: TaskContext | None, number: int) -> None:
         for index, task in tasks:
             with closing(PulseSender(self.pulses, job=self.job, index=index)) as sender:
                 meter.start(sender)
@@ -173,4 +179,3 @@ class _Work(Generic[TaskT, ResultT]):
                     on_retry=NoteSender(address=self.notes, job=self.job),
                 )
             self.home.add(((self.job, envelope),))
-        return iter(())

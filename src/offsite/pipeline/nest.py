@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from offsite.pipeline.settings import MAX_SOCKET_PATH_BYTES, WORKER_ENVIRONMENT
@@ -31,6 +32,13 @@ class Nest:
     @staticmethod
     def socket_in(folder: Path) -> Path:
         return folder / "nest"
+
+    def hang_up(self) -> None:
+        """Tell it and its workers to end: those that have a task put away what they were writing."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGHUP)
 
     def close(self) -> None:
         """End it, and the workers it has become the parent of: all in its process group. May be called twice."""

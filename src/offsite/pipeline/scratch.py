@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import tempfile
@@ -29,6 +30,7 @@ class Scratch:
         if self._folder is None:
             _sweep(Path(tempfile.gettempdir()), self._prefix)
             self._folder = Path(tempfile.mkdtemp(prefix=f"{self._prefix}{os.getpid()}-"))
+            atexit.register(self._remove_at_exit, os.getpid())
         return self._folder
 
     def remove(self) -> None:
@@ -36,6 +38,12 @@ class Scratch:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
+            atexit.unregister(self._remove_at_exit)
+
+    def _remove_at_exit(self, owner: int) -> None:
+        """For owners that were interrupted where they could not close; forks of theirs leave it alone."""
+        if os.getpid() == owner:
+            self.remove()
 
 
 def _sweep(parent: Path, prefix: str) -> None:

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 
+FAREWELL_S = 2.0
+"""How long workers may take to put away what they were writing, before they are killed."""
+
+
 class SparkRunner:
     """A `Runner` on Spark: this machine's cores, unless `master` is a cluster's URL. One at a time in a process.
 
@@ -147,7 +151,7 @@ class _Session(ABC):
         """End it; with `surely`, wait for the end of its tasks as well: True when none runs any more, for sure."""
         self._give_up_start()
         self._starter.join()
-        self._stop()
+        self._stop(surely=surely)
         if self._mailbox is not None:
             self._mailbox.close()
         return self._has_ended(surely=surely)
@@ -163,8 +167,8 @@ class _Session(ABC):
         """Start all it takes, in the starter's thread."""
 
     @abstractmethod
-    def _stop(self) -> None:
-        """End what `_build` started, however far it came."""
+    def _stop(self, *, surely: bool) -> None:
+        """End what `_build` started, however far it came. With `surely`, tasks may be running."""
 
     def _start(self) -> None:
         try:
@@ -218,12 +222,17 @@ class _LocalSession(_Session):
         if self._context is None and self._jvm is not None:
             self._jvm.abandon()
 
-    def _stop(self) -> None:
+    def _stop(self, *, surely: bool) -> None:
         if self._context is not None:
             _expect_the_end(self._context)
         if self._jvm is not None:
+            if surely:
+                self._jvm.abandon()
             self._jvm.close()
         if self._nest is not None:
+            if surely and self._workers is not None:
+                self._nest.hang_up()
+                self._workers.all_ended(limit_s=FAREWELL_S)
             self._nest.close()
         self._scratch.remove()
         if self._context is not None:
@@ -253,7 +262,7 @@ class _ClusterSession(_Session):
         context.pythonExec = os.environ.get("PYSPARK_PYTHON", sys.executable)
         return context
 
-    def _stop(self) -> None:
+    def _stop(self, *, surely: bool) -> None:  # noqa: ARG002  # Spark ends its executors itself
         if self._context is not None:
             self._context.stop()
         if self._gateway is not None:
@@ -289,7 +298,7 @@ class _BorrowedSession(_Session):
         self.max_attempts = task_attempts(str(self._lent.master), self._lent.getConf().get("spark.task.maxFailures"))
         return self._lent
 
-    def _stop(self) -> None:
+    def _stop(self, *, surely: bool) -> None:  # noqa: ARG002  # its workers are not ours
         self._lent.pythonExec = self._python
 
 

@@ -26,10 +26,10 @@ class WorkerLock:
     def __init__(self, folder: Path) -> None:
         self._file = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT, 0o600)
 
-    def all_ended(self) -> bool:
-        """Whether no worker is left; waits for those that were killed, at most `LIMIT_S`. To be asked once, at the end,
-        when the folder is gone: no worker is born after that."""
-        deadline_s = time.monotonic() + LIMIT_S
+    def all_ended(self, *, limit_s: float = LIMIT_S) -> bool:
+        """Whether no worker is left; waits for those that are ending, at most `limit_s`. To be asked at the end: no
+        worker is born after it was true."""
+        deadline_s = time.monotonic() + limit_s
         try:
             while not _taken(self._file, fcntl.LOCK_EX):
                 if time.monotonic() > deadline_s:

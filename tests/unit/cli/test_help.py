@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import typer
 
-from offsite.cli.main import app
+from offsite.cli.app import app
 
 
 def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:

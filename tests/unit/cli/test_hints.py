@@ -12,7 +12,7 @@ import pytest
 import typer
 
 import offsite
-from offsite.cli.main import app
+from offsite.cli.app import app
 
 SOURCES = Path(offsite.__file__).parent
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")

@@ -12,8 +12,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from offsite.cli.app import app
 from offsite.cli.logs import logs
-from offsite.cli.main import app
 from offsite.cli.progress import progress
 from offsite.model.errors import KafkaUnreachable
 from offsite.model.journal import JOURNAL, decided, failed, warned

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from offsite.cli.main import app
+from offsite.cli.app import app
 from offsite.cli.verify import _render
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, Position

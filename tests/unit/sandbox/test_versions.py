@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import typer
 
-from offsite.cli.main import app
+from offsite.cli.app import app
 from offsite.model.errors import BadOption
 from offsite.sandbox.jar_list import kafka_jars
 from offsite.sandbox.versions import KAFKA_VERSION, KNOWN_VERSIONS, known_version

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from offsite.cli.main import app
+from offsite.cli.app import app
 from offsite.repository.backup import Backup
 from offsite.repository.leftovers import LEFT_AFTER_MS
 from offsite.repository.posix_store import PosixStore, open_folder

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from offsite.cli.main import app
+from offsite.cli.app import app
 from offsite.repository.commit import Changes
 from offsite.repository.posix_store import PosixStore, open_folder
 from offsite.repository.repository import Repository

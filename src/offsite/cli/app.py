@@ -1,0 +1,71 @@
+"""The command line: puts the commands together and turns errors into exit codes.
+
+Importing this module must stay cheap (`offsite --help` in under 300 ms): commands import their services when called.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from offsite.cli import (
+    archive,
+    backup,
+    cat,
+    demo,
+    export,
+    groups,
+    import_,
+    repository,
+    restore,
+    sandbox,
+    search,
+    verify,
+)
+from offsite.cli.logs import log_everywhere
+from offsite.cli.output import OutputFormat, emit_error
+from offsite.model.errors import OffsiteError
+
+app = typer.Typer(
+    name="offsite",
+    help="Hot, consistent, verifiable backup and restore for Apache Kafka.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+app.command()(demo.demo)
+app.command()(repository.init)
+app.add_typer(backup.app, name="backup")
+app.command(name="list")(repository.list_)
+app.command()(repository.show)
+app.command()(repository.status)
+app.add_typer(restore.app, name="restore")
+app.add_typer(groups.app, name="groups")
+app.command()(verify.verify)
+app.command()(cat.cat)
+app.command()(search.search)
+app.command()(export.export)
+app.command(name="import")(import_.import_)
+app.add_typer(archive.app, name="archive")
+app.add_typer(sandbox.app, name="sandbox")
+log_everywhere(app)
+
+
+def run() -> None:
+    """Run the command line; exits with the code of the error that ended it (see `model.errors`)."""
+    try:
+        app()
+    except OffsiteError as error:
+        emit_error(error, output=_output_format(sys.argv))
+        sys.exit(error.exit_code)
+
+
+def _output_format(arguments: list[str]) -> OutputFormat:
+    """The `-o` of a command line that failed, read without a parser: errors must be printable before parsing ends."""
+    for option, value in zip(arguments, [*arguments[1:], ""], strict=True):
+        if option in {"-o", "--output"} and value in set(OutputFormat):
+            return OutputFormat(value)
+    return OutputFormat.TABLE

@@ -1,0 +1,88 @@
+"""SIGINT (Ctrl-C), SIGTERM and SIGHUP: all three end a command as Ctrl-C does, with all its clean-up.
+
+In the command they become `KeyboardInterrupt`, before and after it they end the process at once, since there is nothing
+to clean up. What was ignored when the process began (nohup, a background job of a shell) stays ignored. While
+the command cleans up, only another Ctrl-C interrupts that. Imports nothing that takes time.
+
+An exception would get lost where Python is amid an import or a finaliser, and the signal with it: it is raised a moment
+later then.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+
+EXIT_INTERRUPTED = 130
+"""By Ctrl-C. In general it is 128 and the number of the signal, as shells tell it."""
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+RAISED_AGAIN_S = 0.01
+
+_Handler = Callable[[int, FrameType | None], None]
+
+
+class Interruption:
+    """What ended this process, if anything did."""
+
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
+        self._tell_lost = sys.unraisablehook
+        self._heard = [each for each in _ENDING if signal.getsignal(each) is not signal.SIG_IGN]
+
+    @property
+    def exit_code(self) -> int:
+        return 128 + (self.signal or 0)
+
+    def end_at_once(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        self._handle(lambda number, _: os._exit(128 + number))
+
+    def raise_in_command(self) -> None:
+        signal.signal(signal.SIGALRM, self._raise)
+        sys.unraisablehook = self._catch_lost
+        self._handle(self._interrupt)
+
+    def tell(self) -> None:
+        """Who pressed Ctrl-C knows it."""
+        if self.signal not in {None, signal.SIGINT}:
+            with suppress(OSError, ValueError):  # the terminal may be gone
+                print(f"interrupted by {self.signal.name}", file=sys.stderr, flush=True)  # noqa: T201
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self.signal is not None and number != signal.SIGINT:
+            return
+        self.signal = self.signal or signal.Signals(number)
+        self._raise(number, frame)
+
+    def _raise(self, _: int, frame: FrameType | None) -> None:
+        if _is_amid_import(frame):
+            self._raise_later()
+        else:
+            raise KeyboardInterrupt
+
+    def _catch_lost(self, lost: sys.UnraisableHookArgs) -> None:
+        if issubclass(lost.exc_type, KeyboardInterrupt):
+            self._raise_later()
+        else:
+            self._tell_lost(lost)
+
+    def _raise_later(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, RAISED_AGAIN_S)
+
+    def _handle(self, handler: _Handler) -> None:
+        for each in self._heard:
+            signal.signal(each, handler)
+
+
+def _is_amid_import(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
