@@ -1,0 +1,212 @@
+"""A password, a key and a token: nobody sees them while a backup and a restore run, and they are nowhere afterwards.
+
+Looked at: command lines and environments of all processes, files of Spark (scratch, work folders, event log), the
+objects of the repository, log files, what commands print. The keys of a store are given in the environment, where
+children of the command inherit them; a cluster's processes must not have even those.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import tempfile
+import threading
+import time
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from offsite.repository.open_store import open_store
+from offsite.services.demo.data import BASE_MS, Message
+from tests.conftest import SecureBroker
+from tests.integration.e2e.command import offsite
+from tests.integration.e2e.site import new_name, produce_to
+from tests.integration.kafka.cluster import Cluster
+from tests.s3_servers import ENVIRONMENT, moto_server
+from tests.spark_cluster import standalone_cluster
+
+MARK, OWN = "OFFSITE_SECRETS_TEST", "OFFSITE_SECRETS_COMMAND"
+MESSAGES = [Message(key=b"%d" % n, value=b"v" * 500, timestamp_ms=BASE_MS + n) for n in range(2000)]
+LARGEST_FILE = 64 << 20
+LOOKS_EVERY_S = 0.1
+
+pytestmark = pytest.mark.xdist_group("spark-cluster")
+
+
+@dataclass(slots=True, kw_only=True)
+class Watch:
+    """What was seen where it must not be, by somebody who looks all the time. `secrets`: name to what is looked for;
+    `inherited` are the names of those that the command's own children may have in their environment."""
+
+    secrets: dict[str, str]
+    inherited: frozenset[str]
+    folders: tuple[Path, ...]
+    mark: str
+    found: set[str] = field(default_factory=set)
+    commands: set[str] = field(default_factory=set)
+    files: set[str] = field(default_factory=set)
+
+    def look(self) -> None:
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                self._look_at_process(folder)
+            except OSError:
+                continue  # ended meanwhile, or another user's
+        for each in self.folders:
+            for path in each.rglob("*"):
+                self._look_at_file(path)
+
+    def look_at(self, what: str, data: bytes, *, allowed: frozenset[str] = frozenset()) -> None:
+        for name, secret in self.secrets.items():
+            if name not in allowed and secret.encode() in data:
+                self.found.add(f"{name} in {what}")
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        done = threading.Event()
+
+        def look_on() -> None:
+            while not done.wait(LOOKS_EVERY_S):
+                self.look()
+
+        watcher = threading.Thread(target=look_on, name="watcher")
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
+            self.look()
+
+    def _look_at_process(self, folder: Path) -> None:
+        command = (folder / "cmdline").read_bytes()
+        environment = (folder / "environ").read_bytes()
+        if f"{MARK}={self.mark}".encode() not in environment.split(b"\0"):
+            return
+        name = Path(command.split(b"\0")[0].decode()).name
+        self.commands.add(name)
+        self.look_at(f"the command line of {name}", command)
+        is_own = f"{OWN}={self.mark}".encode() in environment.split(b"\0")
+        self.look_at(f"the environment of {name}", environment, allowed=self.inherited if is_own else frozenset())
+
+    def _look_at_file(self, path: Path) -> None:
+        try:
+            if path.is_file() and path.stat().st_size <= LARGEST_FILE:
+                self.files.add(path.name)
+                self.look_at(f"the file {path}", path.read_bytes())
+        except OSError:
+            return  # removed meanwhile
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="s-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def s3() -> Iterator[str]:
+    """A place for a repository."""
+    bucket = f"secrets-{uuid.uuid4().hex[:12]}"
+    with moto_server() as endpoint:
+        urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{bucket}", method="PUT"), timeout=30).close()
+        yield f"s3://{bucket}/prefix?endpoint={endpoint}"
+
+
+@pytest.fixture(params=["local", pytest.param("cluster", marks=[pytest.mark.soak, pytest.mark.timeout(900)])])
+def spark(request: pytest.FixtureRequest, tmp_path: Path, scratch: Path) -> Iterator[list[str]]:
+    """The options that choose a Spark. Every process of it has the mark; a cluster's one logs its events."""
+    if request.param == "local":
+        yield []
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(MARK, scratch.name)
+        with standalone_cluster(tmp_path) as url:
+            yield ["--spark-master", url]
+
+
+def test_no_secret_is_seen_while_it_is_used(
+    secure_broker: SecureBroker, s3: str, spark: list[str], tmp_path: Path, scratch: Path
+) -> None:
+    """The backup logs in with the password, the restore with the token; the last command fails, with a traceback."""
+    store_keys = {name: f"{name}-{uuid.uuid4().hex}" for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")}
+    password, token = secure_broker.users["alice"], unsecured_token("alice")
+    watch = Watch(
+        secrets=store_keys | {"password": password, "token": token},
+        inherited=frozenset(store_keys),
+        folders=(scratch, *([tmp_path / "work", tmp_path / "events"] if spark else [])),
+        mark=scratch.name,
+    )
+    environment = {
+        **ENVIRONMENT,
+        **store_keys,
+        MARK: scratch.name,
+        OWN: scratch.name,
+        "TMPDIR": str(scratch),
+        "SPARK_CONF_DIR": str(event_log(tmp_path)),
+        "OFFSITE_REPO": s3,
+        "OFFSITE_LOG_FILE": str(tmp_path / "log"),
+    }
+    topic = Cluster(secure_broker.info.bootstrap).make_topic()
+    produce_to(secure_broker.info.bootstrap, topic, MESSAGES)
+    config = client_properties(secure_broker, tmp_path, password=password, token=token)
+    backup = ["--kafka-config", config["password"], "--backup", "b", "--topics", topic]
+    restore = ["--kafka-config", config["token"], "--backup", "b", "--rename", f"{topic}={new_name(topic)}"]
+    with watch.looking():
+        done = [
+            offsite(*command, environment=environment)
+            for command in (
+                ["init"],
+                ["backup", "run", *backup, *spark, "--verbose"],
+                ["restore", "run", *restore, *spark, "--yes", "--verbose"],
+                ["restore", "plan", *restore, "--verbose"],
+            )
+        ]
+    assert [each.exit_code for each in done] == [0, 0, 0, 14], [each.stderr for each in done]
+    assert (done[1].result["records"], done[2].result["verified"]) == (len(MESSAGES), True)
+    assert "Traceback" in done[3].stderr
+    for each in done:
+        watch.look_at("what a command prints", (each.stdout + each.stderr).encode())
+    watch.look_at("the log", (tmp_path / "log").read_bytes())
+    store = open_store(s3, environment=environment)
+    for info in store.list(""):
+        watch.look_at(info.key, store.get(info.key) or b"")
+    assert watch.found == set()
+    assert "java" in watch.commands, watch.commands
+    assert len(watch.commands) > 1, watch.commands
+    assert "spark.log" in watch.files, watch.files
+    assert not spark or any((tmp_path / "events").iterdir())
+
+
+def event_log(folder: Path) -> Path:
+    """A configuration folder of Spark, as an operator has one, that turns its event log on; local mode ignores it."""
+    (folder / "events").mkdir()
+    (folder / "conf").mkdir()
+    lines = f"spark.eventLog.enabled true\nspark.eventLog.dir file://{folder}/events\nspark.executor.memory 512m\n"
+    (folder / "conf" / "spark-defaults.conf").write_text(lines)
+    return folder / "conf"
+
+
+def client_properties(broker: SecureBroker, folder: Path, *, password: str, token: str) -> dict[str, Path]:
+    """A file for each way of logging in."""
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    logins = {
+        "password": f'sasl.mechanism=PLAIN\nsasl.jaas.config={module} required username="alice" password="{password}";',
+        "token": f"sasl.mechanism=OAUTHBEARER\noffsite.oauth.token={token}",
+    }
+    head = f"bootstrap.servers={broker.info.listeners['SASL_PLAINTEXT']}\nsecurity.protocol=SASL_PLAINTEXT\n"
+    for name, login in logins.items():
+        (folder / f"{name}.properties").write_text(head + login)
+    return {name: folder / f"{name}.properties" for name in logins}
+
+
+def unsecured_token(user: str) -> str:
+    """A JSON Web Signature without a signature, which the sandbox takes."""
+    parts = ({"alg": "none"}, {"sub": user, "iat": time.time(), "exp": time.time() + 3600, "jti": uuid.uuid4().hex})
+    head, body = (base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
+    return f"{head}.{body}."
