@@ -76,6 +76,17 @@ def test_scratch_is_private_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch, 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_scratch_goes_with_its_owner_though_it_was_not_asked_to_and_not_with_a_fork(tmp_path: Path) -> None:
+    script = (
+        "import os, sys; from offsite.pipeline.scratch import Scratch; folder = Scratch().create()\n"
+        "if (child := os.fork()) == 0: sys.exit()\n"
+        "os.waitpid(child, 0); print(folder.exists())"
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    assert subprocess.check_output([sys.executable, "-c", script], text=True, env=environment) == "True\n"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_scratch_of_a_dead_process_goes_once_its_jvm_cannot_be_starting_any_more(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
