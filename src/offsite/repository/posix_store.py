@@ -173,7 +173,8 @@ def _read_fully(fd: int, start: int, length: int) -> bytes:
 
 
 def _walk(folder: Path, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
-    """Files below `folder` whose key is above `start_after`, ascending by key: a folder sorts with its `/`."""
+    """Files below `folder` whose key is above `start_after`, ascending by key: a folder sorts with its `/`. A pipe that
+    took the place of an object is listed: whoever reads it is told."""
     try:
         entries = {
             prefix + (f"{e.name}/" if e.is_dir(follow_symlinks=False) else e.name): e for e in os.scandir(folder)
@@ -185,7 +186,7 @@ def _walk(folder: Path, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
         entry = entries[key]
         if key.endswith("/"):
             yield from _walk(Path(entry.path), key, start_after)
-        elif key > start_after and entry.is_file(follow_symlinks=False) and (info := _stat(key, entry)):
+        elif key > start_after and not entry.is_symlink() and (info := _stat(key, entry)):
             yield info
 
 

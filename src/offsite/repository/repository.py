@@ -122,7 +122,10 @@ class Repository:
         return found
 
     def _is_there(self, layout: BackupLayout) -> bool:
-        if self.store.head(layout.descriptor_key) is not None:
+        try:
+            if self.store.head(layout.descriptor_key) is not None:
+                return True
+        except DamagedObject:  # a pipe or a link in its place: `backup` says so
             return True
         return next(self.store.list(layout.commits_prefix), None) is not None
 

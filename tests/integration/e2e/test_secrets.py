@@ -48,6 +48,7 @@ class Watch:
     folders: tuple[Path, ...]
     mark: str
     found: set[str] = field(default_factory=set)
+    seen_inherited: set[str] = field(default_factory=set)
     commands: set[str] = field(default_factory=set)
     files: set[str] = field(default_factory=set)
 
@@ -63,7 +64,11 @@ class Watch:
 
     def look_at(self, what: str, data: bytes, *, allowed: frozenset[str] = frozenset()) -> None:
         for name, secret in self.secrets.items():
-            if name not in allowed and secret.encode() in data:
+            if secret.encode() not in data:
+                continue
+            if name in allowed:
+                self.seen_inherited.add(name)
+            else:
                 self.found.add(f"{name} in {what}")
 
     @contextmanager
@@ -177,6 +182,7 @@ def test_no_secret_is_seen_while_it_is_used(
     for info in store.list(""):
         watch.look_at(info.key, store.get(info.key) or b"")
     assert watch.found == set()
+    assert watch.seen_inherited == set(store_keys), "who looks sees what is there"
     assert "java" in watch.commands, watch.commands
     assert len(watch.commands) > 1, watch.commands
     assert "spark.log" in watch.files, watch.files

@@ -13,7 +13,11 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import DamagedObject
+from offsite.model.selection import TopicSelection
+from offsite.repository.commit import Changes
 from offsite.repository.posix_store import PosixStore, open_folder
+from offsite.repository.repository import Repository
+from offsite.services.overview import read_status
 
 PATIENCE_S = 5
 FOREVER_MS = 1 << 60
@@ -136,3 +140,21 @@ def test_a_sweep_takes_plain_files_with_names_of_ours_only(store: PosixStore, tm
     assert store.sweep_unfinished(before_ms=FOREVER_MS) == 1
     assert {each.name for each in folder.iterdir()} == {"notes.txt", *(each.name for each in named)}
     assert (tmp_path / "target").exists()
+
+
+@pytest.mark.parametrize("name", ["backup.json", f"commits/{1:020}.json", "catalog/hint.json"])
+def test_a_pipe_in_one_backup_is_named_and_hides_no_other(store: PosixStore, name: str) -> None:
+    repository = Repository.init(store)
+    for backup in ("sick", "sound"):
+        made = repository.create_backup(backup, cluster_id="c", selection=TopicSelection(include=("*",)))
+        made.commit(Changes(), base=made.state(), writer="w")
+    path = store.root / "backups" / "sick" / name
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(exist_ok=True)
+    os.mkfifo(path)
+    assert repository.backups() == ("sick", "sound")
+    (sick, sound) = read_status(repository).backups
+    assert (sick.backup, sound.backup) == ("sick", "sound")
+    assert not [each for each in sound.problems if "pipe" in each]
+    if name != "catalog/hint.json":  # a hint is never trusted
+        assert any("is a pipe" in each for each in sick.problems)
