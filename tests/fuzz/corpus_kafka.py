@@ -1,4 +1,4 @@
-"""What brokers answer, as targets: every API that offsite reads, the frame around answers, and a stream of fetches.
+"""What brokers answer, as targets: every API that offsite reads but those that carry data.
 
 Nothing vouches for a broker's answer but TCP, TLS and, inside of Fetch, the CRC32C of batches: other values are legal
 here, everything else is not.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from offsite.kafka import connection as connections
@@ -44,11 +43,9 @@ from offsite.kafka.transaction_requests import (
 )
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import TopicPartition
-from tests.batches import make_batch
 from tests.fuzz.kafka_answers import Values, answer
 from tests.fuzz.reading import Reading
 from tests.fuzz.target import Files, Target, Trust
-from tests.unit.kafka import scripted_leader
 
 HERE = TopicPartition(topic="orders", partition=0)
 GROUP = GroupOffsets(
@@ -142,64 +139,10 @@ def api(name: str) -> Target:
     def read(files: Files) -> Reading:
         found = Reading()
         with found.part():
-            found.data["answer"] = _connection([])._parse(asked.request(), memoryview(files["answer"]))
+            found.data["answer"] = unopened([])._parse(asked.request(), memoryview(files["answer"]))
         return found
 
     return Target(files={"answer": header + body}, read=read, trust=Trust.WIRE)
-
-
-def frame() -> Target:
-    """An answer off the socket: its size and its number come before anything else."""
-    body = answer("MetadataResponse", 8, {})
-
-    def read(files: Files) -> Reading:
-        found, connection = Reading(), _connection([files["frame"]])
-        connection._unanswered.append(1)
-        with found.part():
-            found.data["answer"] = connection._parse(metadata_request(None, version=8), connection.receive())
-        return found
-
-    size = (len(body) + 4).to_bytes(4)
-    return Target(files={"frame": size + (1).to_bytes(4) + body}, read=read, trust=Trust.WIRE)
-
-
-FOR_EVER = 1 << 62
-
-
-def fetches(*, times: int) -> Target:
-    """A partition that is read to its end from a leader whose first answers, so many times, are the mutant."""
-    batches = [make_batch(0), make_batch(10, codec=4), make_batch(20)]
-    values = {
-        "Topic": "orders",
-        "PartitionIndex": 3,
-        "Records": batches[0],
-        "HighWatermark": 30,
-        "LastStableOffset": 30,
-        "LogStartOffset": 0,
-        "PreferredReadReplica": -1,
-        "ThrottleTimeMs": 0,
-    }
-    first = answer("FetchResponse", 11, values, items=1)
-    return Target(files={"answer": first}, read=partial(_read_stream, batches=batches, times=times), trust=Trust.WIRE)
-
-
-def _read_stream(files: Files, *, batches: list[bytes], times: int) -> Reading:
-    leader = _Leader(batches=batches, first=files["answer"], times=times)
-    found, reading = Reading(), scripted_leader.Reading()
-    with found.part():
-        scripted_leader.read(leader, 0, 30, into=reading)
-    found.data["bases"], found.data["others"] = reading.bases, reading.others
-    return found
-
-
-@dataclass
-class _Leader(scripted_leader.ScriptedLeader):
-    first: bytes = b""
-    times: int = 0
-
-    def answer(self, offset: int) -> memoryview:
-        self.times -= 1
-        return memoryview(self.first) if self.times >= 0 else super().answer(offset)
 
 
 class _Socket:
@@ -218,7 +161,7 @@ class _Socket:
     def close(self) -> None: ...
 
 
-def _connection(parts: list[bytes]) -> Connection:
+def unopened(parts: list[bytes]) -> Connection:
     """One that was never opened."""
     made: Any = Connection.__new__(Connection)
     made.address, made.usable, made._welcome = Address(host="h", port=1), True, True

@@ -22,10 +22,8 @@ from tests.fuzz.limits import Limits
 _ENDED = "ENDED"
 _ROOT = Path(__file__).resolve().parents[2]
 _START_S = 60.0
-_FAILURES_MAX = 40
-"""Of one target: a fault that shows in every mutant need not be seen two thousand times."""
 _ENDED_MAX = 5
-"""The same for mutants that end the worker, which takes seconds."""
+"""Of mutants that end the worker, which takes seconds: more of one target need not be seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,24 +41,24 @@ class Failure:
 
 @dataclass(slots=True, kw_only=True)
 class Round:
-    """What mutants of one target came to. `slowest_s` and `peak_bytes` of any of them."""
+    """What mutants of one target came to. `failures` has the first one of each cause, `causes` how many there are.
+    `slowest_s` and `peak_bytes` of any of them."""
 
     target: str
     outcomes: Counter[str] = field(default_factory=Counter)
+    causes: Counter[str] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
     slowest_s: float = 0.0
     peak_bytes: int = 0
 
-    def causes(self) -> dict[str, list[Failure]]:
-        found: dict[str, list[Failure]] = {}
-        for failure in self.failures:
-            found.setdefault(failure.cause, []).append(failure)
-        return found
+    def add(self, failure: Failure) -> None:
+        if failure.cause not in self.causes:
+            self.failures.append(failure)
+        self.causes[failure.cause] += 1
 
     def report(self) -> str:
         """Each cause with its first mutant, and how to see it again."""
-        causes = self.causes().values()
-        return "\n\n".join(f"{len(each)} mutants of {self.target}: {each[0]}" for each in causes)
+        return "\n\n".join(f"{self.causes[each.cause]} mutants of {self.target}: {each}" for each in self.failures)
 
 
 class WorkerEndedError(Exception):
@@ -91,9 +89,9 @@ class Fuzzer:
             outcome, failure = self._run_one(done, target, seed, index)
             done.outcomes[outcome] += 1
             if failure is not None:
-                done.failures.append(failure)
-                if len(done.failures) >= _FAILURES_MAX or done.outcomes[_ENDED] >= _ENDED_MAX:
-                    break
+                done.add(failure)
+            if done.outcomes[_ENDED] >= _ENDED_MAX:
+                break
         return done
 
     def _run_one(self, done: Round, target: str, seed: int, index: int) -> tuple[str, Failure | None]:

@@ -9,7 +9,7 @@ from typing import Any
 from kafka.protocol.schemas.load_json import load_json  # type: ignore[import-untyped]
 
 _FIXED = {"int8": ">b", "int16": ">h", "int32": ">i", "int64": ">q", "uint16": ">H", "float64": ">d", "bitfield": ">i"}
-_ID = bytes.fromhex("03c33196dcfd417682203770ec535f26")
+ANSWERED_ID = bytes.fromhex("03c33196dcfd417682203770ec535f26")
 _EVERY = 1 << 30
 
 Values = Mapping[str, Any]
@@ -48,7 +48,7 @@ class _Writer:
         if kind == "bool":
             return bytes([bool(value)])
         if kind == "uuid":
-            return _ID if value is None else value
+            return ANSWERED_ID if value is None else value
         if kind in {"string", "bytes", "records"}:
             return self._bytes(value, f"{field['name']}-{nr}", is_text=kind == "string")
         return self.struct(field.get("fields") or self._shared[kind], nr)

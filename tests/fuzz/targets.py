@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from tests.fuzz import corpus_archives, corpus_batches, corpus_bombs, corpus_kafka, corpus_objects, corpus_repository
+from tests.fuzz import (
+    corpus_archives,
+    corpus_batches,
+    corpus_bombs,
+    corpus_fetch,
+    corpus_kafka,
+    corpus_objects,
+    corpus_repository,
+)
 from tests.fuzz.target import Target, Trust
 
 Make = Callable[[], Target]
@@ -65,9 +73,11 @@ def _targets() -> dict[str, Make]:
         found |= _both(f"batch-{name}", partial(corpus_batches.batch, codec))
     found |= _both("batch-control", corpus_batches.control)
     found |= {f"kafka-{name}": partial(corpus_kafka.api, name) for name in corpus_kafka.APIS}
-    found["kafka-frame"] = corpus_kafka.frame
-    found["kafka-fetches"] = partial(corpus_kafka.fetches, times=1)
-    found["kafka-fetches-only"] = partial(corpus_kafka.fetches, times=corpus_kafka.FOR_EVER)
+    found["kafka-frame"] = corpus_fetch.frame
+    found["kafka-produce"] = corpus_fetch.produced
+    found["kafka-fetch-13"] = corpus_fetch.fetched_by_id
+    found["kafka-fetches"] = partial(corpus_fetch.fetches, times=1)
+    found["kafka-fetches-only"] = partial(corpus_fetch.fetches, times=corpus_fetch.FOR_EVER)
     return found
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fuzz.fuzzer import Fuzzer
+from tests.fuzz.fuzzer import Fuzzer, Round
 from tests.fuzz.targets import BOMB_TARGETS, TARGETS
 
 SEED = int(os.environ.get("OFFSITE_FUZZ_SEED", "1"))
@@ -26,23 +26,26 @@ def fuzzer() -> Iterator[Fuzzer]:
         yield running
 
 
+def check(done: Round) -> None:
+    if done.failures:
+        pytest.fail(done.report(), pytrace=False)
+
+
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_mutant_ends_as_right_data_or_by_a_name(name: str, fuzzer: Fuzzer) -> None:
-    done = fuzzer.run(name, seed=SEED, indexes=range(MUTANTS))
-    assert not done.failures, done.report()
+    check(fuzzer.run(name, seed=SEED, indexes=range(MUTANTS)))
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", TARGETS)
 def test_thousands_of_mutants_do(name: str, fuzzer: Fuzzer) -> None:
-    done = fuzzer.run(name, seed=SEED, indexes=range(MUTANTS_IN_SOAK))
-    assert not done.failures, done.report()
+    check(fuzzer.run(name, seed=SEED, indexes=range(MUTANTS_IN_SOAK)))
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", BOMB_TARGETS)
 def test_a_few_bytes_that_grow_beyond_all_bounds_end_by_a_name(name: str, fuzzer: Fuzzer) -> None:
     done = fuzzer.run(name, seed=SEED, indexes=range(1))
-    assert not done.failures, done.report()
+    check(done)
     assert dict(done.outcomes) == {"NAMED": 1}
