@@ -6,6 +6,7 @@ import gzip
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 from offsite.archives import kafka_backup
 from offsite.archives.archive import ArchiveTopic, Damage
@@ -14,9 +15,10 @@ from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffset
 from offsite.log.range import TopicPartition
 from offsite.log.record import Record
 from offsite.log.record_batches import batches_of
+from offsite.model.clock import SystemClock
 from tests.archive_records import odd_records, plain_records, write_range
 from tests.fuzz.layers import layers_of
-from tests.fuzz.places import files_below
+from tests.fuzz.places import NOW_MS, files_below
 from tests.fuzz.reading import Reading
 from tests.fuzz.renewal import renewed
 from tests.fuzz.target import Files, Target, Trust
@@ -61,6 +63,12 @@ def exported(kind: str, *, compression: str | None, file_bytes: int | None) -> d
     """Two partitions in two runs each, with everything that the format can hold."""
     places = MemoryFiles()
     options = WriteOptions(lossy=True, compression=compression, segment_bytes=file_bytes)
+    with patch.object(SystemClock, "now_ms", lambda _: NOW_MS):
+        _export_into(places, kind, options)
+    return places.contents
+
+
+def _export_into(places: MemoryFiles, kind: str, options: WriteOptions) -> None:
     odd = [each for each in odd_records(40) if len(each.value or b"") < _LONGEST_VALUE]
     runs = [(0, plain_records(0, 30)), (0, odd), (1, plain_records(7, 20))]
     for partition, records in runs:
@@ -69,7 +77,6 @@ def exported(kind: str, *, compression: str | None, file_bytes: int | None) -> d
         start = 30 if records is odd else records[0].offset
         written = write_range(writer, records, start=start, end=records[-1].offset + 1, partition=partition, at_once=10)
         writer.finish([written], [TOPIC], GROUPS)
-    return places.contents
 
 
 def read_archive(kind: str, files: Files) -> Reading:

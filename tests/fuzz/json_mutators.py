@@ -47,9 +47,13 @@ def encode_as(value: object, original: bytes) -> bytes:
     known = json.loads(original)
     ends = b"\n" if original.endswith(b"\n") else b""
     for style in _STYLES:
-        if json.dumps(known, **style).encode() + ends == original:
-            return json.dumps(value, **style).encode("utf-8", "surrogatepass") + ends
+        if _bytes(known, style) + ends == original:
+            return _bytes(value, style) + ends
     return json.dumps(value, **_PLAIN).encode() + ends
+
+
+def _bytes(value: object, style: dict[str, Any]) -> bytes:
+    return json.dumps(value, **style).encode("utf-8", "surrogatepass")
 
 
 def mutate_json(data: bytes, rng: Random) -> bytes | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import struct
 import zlib
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from tests.fuzz.target import Layer
 
 _CODEC_MASK = 0x07
 _HUGE = 1 << 28
+_LINE_CHECKSUM = re.compile(rb',"crc32c":"[0-9a-f]{8}"\}')
 _KBAK, _KBAK_HEAD_BYTES, _KBAK_TAIL = b"KBAK", 32, struct.Struct("<I4s")
 _MAP_HEAD = struct.Struct("<4sBI")
 
@@ -101,9 +103,29 @@ def _crc32_end(data: bytes) -> bytes:
     return body + _KBAK_TAIL.pack(zlib.crc32(body), data[-4:]) if len(data) > _KBAK_TAIL.size else data
 
 
+def _without_checksums(data: bytes) -> bytes:
+    return _LINE_CHECKSUM.sub(b"}", data)
+
+
+def _with_checksums(data: bytes) -> bytes:
+    """JSON lines as offsite exports them."""
+    return b"".join(map(_checked_line, data.splitlines(keepends=True)))
+
+
+def _checked_line(line: bytes) -> bytes:
+    body = line.rstrip(b"\n")
+    if not body.endswith(b"}"):
+        return line
+    return b'%b,"crc32c":"%08x"}' % (body[:-1], crc32c(body[:-1])) + line[len(body) :]
+
+
+LINES = Layer(open=_without_checksums, close=_with_checksums)
 KBAK_CRC = Layer(open=lambda data: data, close=_crc32_end)
 
 _BY_SUFFIX: dict[str, Sequence[Layer]] = {
+    ".jsonl": (LINES,),
+    ".jsonl.gz": (GZIP, behind(GZIP, LINES)),
+    ".jsonl.zst": (ZSTD, behind(ZSTD, LINES)),
     ".log.zst": (ZSTD_CRCS, ZSTD_CRCS, ZSTD),
     ".log": (CRCS,),
     ".idx": (ZSTD,),

@@ -59,7 +59,7 @@ def test_a_reader_that_hangs_or_hoards_is_ended_and_told_of() -> None:
     assert "planted.py" in hung.trace
 
 
-@pytest.mark.parametrize("name", ["repository-renewed", "export-jsonl-gzip-renewed", "batch-zstd-renewed"])
+@pytest.mark.parametrize("name", ["repository-renewed", "export-osodevops-renewed", "batch-zstd-renewed"])
 def test_a_number_is_the_same_mutant_for_ever(name: str) -> None:
     """Also of a corpus that was made twice."""
     first, second = ([mutant(TARGETS[name](), name=name, seed=1, index=index) for index in range(20)] for _ in range(2))
