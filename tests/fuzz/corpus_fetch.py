@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from functools import partial
+from typing import NoReturn
+from unittest.mock import patch
 from uuid import UUID
 
 from offsite.kafka.batch_window import batch_window
@@ -15,6 +17,7 @@ from offsite.kafka.produce import ProduceFormat
 from offsite.kafka.wire import UNREADABLE
 from offsite.log.batch import verify_crc
 from offsite.log.range import LogRange
+from offsite.model.errors import KafkaUnreachable
 from tests.batches import make_batch
 from tests.fuzz.corpus_kafka import HERE, unopened
 from tests.fuzz.kafka_answers import ANSWERED_ID, answer
@@ -104,10 +107,15 @@ def fetches(*, times: int) -> Target:
 def _read_stream(files: Files, *, batches: list[bytes], times: int) -> Reading:
     leader = _Leader(batches=batches, first=files["answer"], times=times)
     found, reading = Reading(), scripted_leader.Reading()
-    with found.part():
+    with found.part(), patch.object(scripted_leader.ScriptedRouter, "lease_broker", _no_such_broker):
         scripted_leader.read(leader, 0, 30, into=reading)
     found.data["bases"], found.data["others"] = reading.bases, reading.others
     return found
+
+
+def _no_such_broker(_router: object, node_id: int) -> NoReturn:
+    """Whatever replica an answer sends its reader to."""
+    raise KafkaUnreachable(f"no broker {node_id}")
 
 
 @dataclass

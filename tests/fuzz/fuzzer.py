@@ -104,7 +104,9 @@ class Fuzzer:
         cause, outcome = told["cause"], Outcome(told["outcome"])
         if told["peak_bytes"] > self._limits.memory_bytes:
             self._kill()  # its peak would be blamed on the next one as well
-            cause = f"took {told['peak_bytes'] >> 20} MiB, ended as: {outcome}: {cause}"
+            cause = f"took {told['peak_bytes'] >> 20} MiB, and then: {outcome}"
+        elif told["seconds"] > self._limits.seconds:
+            cause = f"took {told['seconds']:.0f} s, and then: {outcome}"
         elif outcome in ALLOWED:
             return outcome.name, None
         failed = Failure(target=target, seed=seed, index=index, cause=cause, trace=told["trace"])
@@ -116,7 +118,7 @@ class Fuzzer:
         worker.stdin.write(f"{target} {seed} {index}\n".encode())
         worker.stdin.flush()
         self._line(_START_S)
-        answer: dict[str, Any] = json.loads(self._line(self._limits.seconds))
+        answer: dict[str, Any] = json.loads(self._line(self._limits.patience_s))
         return answer
 
     def _line(self, seconds: float) -> bytes:

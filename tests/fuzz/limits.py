@@ -9,10 +9,15 @@ from offsite.model.size import MIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """`memory_bytes` holds for the peak of the process, and for what is asked for on top of what it took before."""
+    """`seconds` are of processors, for a busy machine is no failure; `patience_s` by the clock, for who waits in vain.
+    `memory_bytes` holds for the peak of the process, and for what is asked for on top of what it took before."""
 
     seconds: float = 10.0
     memory_bytes: int = 1024 * MIB
+
+    @property
+    def patience_s(self) -> float:
+        return 4 * self.seconds
 
     @property
     def arguments(self) -> list[str]:

@@ -34,6 +34,13 @@ def _hang(_: Files) -> str:
     return ""
 
 
+def _toil(_: Files) -> str:
+    started_s = time.process_time()
+    while time.process_time() < started_s + 1.5:
+        pass
+    return "right"
+
+
 def _die(_: Files) -> str:
     os.kill(os.getpid(), signal.SIGSEGV)
     return ""
@@ -44,7 +51,7 @@ def _claim(_: Files) -> str:
 
 
 def _hoard(_: Files) -> str:
-    _kept.extend(bytearray(b"x" * (1 << 20)) for _ in range(450))
+    _kept.extend(bytearray(b"x" * (1 << 20)) for _ in range(370))
     return "right"
 
 
@@ -64,6 +71,7 @@ _READERS: Mapping[str, Callable[[Files], str]] = {
     "raises": _raise,
     "breaks": _break,
     "hangs": _hang,
+    "toils": _toil,
     "dies": _die,
     "claims": _claim,
     "hoards": _hoard,

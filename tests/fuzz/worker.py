@@ -15,7 +15,7 @@ import resource
 import sys
 from dataclasses import asdict
 from functools import cache
-from time import monotonic
+from time import process_time
 
 from tests.fuzz.judge import judge
 from tests.fuzz.limits import Limits
@@ -53,12 +53,12 @@ def _judged(name: str, seed: int, index: int, limits: Limits) -> dict[str, objec
     target, truth = prepared(name)
     files = mutant(target, name=name, seed=seed, index=index)
     _limit_memory(limits.memory_bytes)
-    started_s = monotonic()
-    faulthandler.dump_traceback_later(limits.seconds * _TRACE_AT)
+    started_s = process_time()
+    faulthandler.dump_traceback_later(limits.patience_s * _TRACE_AT)
     verdict = judge(target, truth, files)
     faulthandler.cancel_dump_traceback_later()
     peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT
-    return {**asdict(verdict), "seconds": monotonic() - started_s, "peak_bytes": peak_bytes}
+    return {**asdict(verdict), "seconds": process_time() - started_s, "peak_bytes": peak_bytes}
 
 
 @cache
