@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from offsite.cli.main import app
+from offsite.cli.app import app
 from offsite.model.errors import Bug, OffsiteError
 from offsite.repository.posix_store import PosixStore, open_folder
 from tests.backups import new_backup, run_once

@@ -44,7 +44,7 @@ def lose_the_groups(backup: Backup) -> None:
 def name_groups_outside(backup: Backup) -> None:
     """As no writer of ours does."""
     base = backup.state()
-    append_unchecked(backup, base, Changes(groups="../../etc/passwd"), committed_at_ms=base.committed_at_ms)
+    append_unchecked(backup, base, Changes(groups="backups/b/groups/elsewhere"), committed_at_ms=base.committed_at_ms)
 
 
 def pass_over_offsets(backup: Backup) -> None:

@@ -12,9 +12,6 @@ from __future__ import annotations
 
 import re
 
-from offsite.model.bounds import MAX_PARTITIONS
-from offsite.model.whole_number import whole_number
-
 _SEGMENT = re.compile(r"(segment_partition_([0-9]+)_from_offset_([0-9]+))_(records|index)")
 _PARTITION_FILE = re.compile(r"(index|consumer_offsets)_partition_([0-9]+)")
 
@@ -46,17 +43,13 @@ def consumer_offsets_key(topic: str, partition: int) -> str:
 def match_segment_file(name: str) -> tuple[str, int, int, str] | None:
     """Stem, partition, start offset and `RECORDS` or `INDEX`; None for any other file."""
     found = _SEGMENT.fullmatch(name)
-    if found is None:
-        return None
-    partition, start = whole_number(found[2], most=MAX_PARTITIONS - 1), whole_number(found[3])
-    return None if partition is None or start is None else (found[1], partition, start, found[4])
+    return None if found is None else (found[1], int(found[2]), int(found[3]), found[4])
 
 
 def match_partition_file(name: str) -> tuple[str, int] | None:
     """`PARTITION_INDEX` or `CONSUMER_OFFSETS`, and the partition; None for any other file."""
     found = _PARTITION_FILE.fullmatch(name)
-    partition = None if found is None else whole_number(found[2], most=MAX_PARTITIONS - 1)
-    return None if found is None or partition is None else (found[1], partition)
+    return None if found is None else (found[1], int(found[2]))
 
 
 def stem_start(stem: str) -> int | None:
