@@ -15,6 +15,7 @@ __all__ = ["BadJson", "check_json_size", "parse_json"]
 MAX_JSON_BYTES = 64 * MIB
 _MAX_OUTSIDE_BYTES = 16 * MIB
 _SMALL_BYTES = 4 * MIB
+_QUOTES = 2
 _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 
 
@@ -46,5 +47,13 @@ def parse_json(data: bytes, *, max_bytes: int = MAX_JSON_BYTES) -> object:
 
 def check_json_size(data: bytes, *, small_bytes: int = _SMALL_BYTES, max_outside: int = _MAX_OUTSIDE_BYTES) -> None:
     """Raises `BadJson` when there is so much outside of text that its objects might not fit."""
-    if len(data) > small_bytes and len(_TEXT.sub(b'""', data)) > max_outside:
+    if len(data) <= small_bytes:
+        return
+    outside = end = 0
+    for text in _TEXT.finditer(data):
+        outside += text.start() - end + _QUOTES
+        end = text.end()
+        if outside > max_outside:
+            break
+    if outside + len(data) - end > max_outside:
         raise BadJson(f"JSON with more than {max_outside} bytes outside of text")

@@ -21,6 +21,7 @@ _MAX_WINDOW_BYTES = 8 * MIB
 _STEP_BYTES = KIB
 _PART_BYTES = 64 * KIB
 """A part is at least that large, unless nothing follows it: small ones cost more than the bytes in them."""
+_MAX_PART_BYTES = MIB
 
 
 class Part(NamedTuple):
@@ -106,9 +107,9 @@ class _Stream:
 
     def _given(self) -> Iterator[Part]:
         if self._waiting:
-            part = Part(self._begin, b"".join(self._waiting))
-            self._waiting, self._waiting_bytes = [], 0
-            yield part
+            data, self._waiting, self._waiting_bytes = b"".join(self._waiting), [], 0
+            for start in range(0, len(data), _MAX_PART_BYTES):
+                yield Part(self._begin, data[start : start + _MAX_PART_BYTES])
 
 
 def _new_inflater(compression: str) -> Callable[[], _Inflater]:
