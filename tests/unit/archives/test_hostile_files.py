@@ -132,7 +132,9 @@ def put(root: Path, name: str, data: bytes) -> None:
 
 
 def read_in_child(kind: str, root: Path, limit_mib: int, answer: multiprocessing.connection.Connection) -> None:
-    held_kib = next(int(line.split()[1]) for line in Path("/proc/self/status").open() if line.startswith("VmSize"))
+    held_kib = next(
+        int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmSize")
+    )
     limit = (held_kib << 10) + (limit_mib << 20)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
