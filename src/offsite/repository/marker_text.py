@@ -13,7 +13,7 @@ _NAME = b'"markers":['
 _WIDTH = 5
 _BLOCK_MARKERS = 16_384
 _MAX_ROW_BYTES = 1 * KIB  # five numbers of 64 bits take a tenth of it
-MAX_REST_BYTES = 16 * MIB
+MAX_REST_BYTES = 8 * MIB
 """Of the text without the markers: frames of 4 MiB and open transactions, some 50 bytes each. As objects it takes up to
 40 times as much."""
 

@@ -101,17 +101,19 @@ class Assembler:
             raise damaged_segment(self._segment, f"the frame at offset {self._next_offset} fails its CRC32C")
         batches = scan(data)
         verify_crc(data, batches)
+        end = batches[-1].end_position if batches else 0
+        self._check_rest(len(data) - end, has_ended=raw_crc is not None)
         if batches:
             self._check_follows(batches[0].base_offset, batches[-1].base_offset)
             self._next_offset = batches[-1].next_offset
             self._batches += len(batches)
-            self._rest = bytearray(data[batches[-1].end_position :])
-        else:
-            data.release()
-        self._check_rest(has_ended=raw_crc is not None)
         if is_last:
-            self._check_whole()
-        return Chunk(data=data, batches=batches) if batches else None
+            self._check_whole(len(data) - end)
+        if not batches:
+            data.release()
+            return None
+        self._rest = bytearray(data[end:])
+        return Chunk(data=data, batches=batches)
 
     def _take_raw(self, plain: bytes | bytearray) -> None:
         self._raw_bytes += len(plain)
@@ -122,21 +124,21 @@ class Assembler:
         else:
             self._rest = plain
 
-    def _check_rest(self, *, has_ended: bool) -> None:
+    def _check_rest(self, rest_bytes: int, *, has_ended: bool) -> None:
         """What is left is a part of one batch; nothing after a frame of an index."""
-        if self._rest and has_ended:
+        if rest_bytes and has_ended:
             raise damaged_segment(self._segment, "a frame ends inside a batch")
-        if len(self._rest) >= min(self._segment.largest_batch_bytes, MAX_EXPANDED_BYTES) and self._rest:
+        if rest_bytes and rest_bytes >= min(self._segment.largest_batch_bytes, MAX_EXPANDED_BYTES):
             raise damaged_segment(self._segment, f"the batch at offset {self._next_offset} is larger than any of it")
 
     def _check_hash(self) -> None:
         if f"{HASH_NAME}:{self._hasher.hexdigest()}" != self._segment.hash:
             raise damaged_segment(self._segment, "the object does not have its recorded hash")
 
-    def _check_whole(self) -> None:
+    def _check_whole(self, rest_bytes: int) -> None:
         self._check_hash()
         segment = self._segment
-        if self._rest or (self._batches, self._next_offset) != (segment.batches, segment.last_offset + 1):
+        if rest_bytes or (self._batches, self._next_offset) != (segment.batches, segment.last_offset + 1):
             raise damaged_segment(segment, f"it holds {self._batches} batches to offset {self._next_offset}")
 
     def _check_follows(self, first_base: int, last_base: int) -> None:

@@ -161,7 +161,7 @@ def _open(item: JsonObject, key: str) -> tuple[OpenTransaction, ...] | None:
     if "open" not in item.fields:
         return None
     rows = item.integer_rows("open", width=3)
-    if not all(0 <= number <= MAX_OFFSET for row in rows for number in row):
+    if rows and not 0 <= min(map(min, rows)) <= max(map(max, rows)) <= MAX_OFFSET:
         raise _damaged(f"{key}: an open transaction has numbers that cannot be")
     return tuple(
         OpenTransaction(producer_id=producer_id, first_offset=first, last_offset=last)
