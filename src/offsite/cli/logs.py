@@ -61,6 +61,7 @@ def log_everywhere(app: typer.Typer, path: str = "offsite") -> None:
 def logs(command: str, *, verbose: bool, log_file: Path | None) -> Iterator[None]:
     """Read the journal until the block ends. Warnings go to stderr in any case. Raises `BadOption`."""
     handlers = [_Terminal(verbose=verbose), *([_opened(log_file)] if log_file is not None else [])]
+    logging.getLogger().addHandler(_OTHERS)
     level_before = _ROOT.level
     _ROOT.setLevel(logging.INFO if verbose or log_file is not None else logging.WARNING)
     for handler in handlers:
@@ -95,6 +96,22 @@ class _Terminal(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         with contextlib.suppress(OSError, ValueError):  # nobody reads stderr any more
             note(self.format(record))
+
+
+class _Others(logging.Handler):
+    """What libraries log, from warnings on, as Python shows it where nobody reads logs; but not that the JVM is gone,
+    which Py4J would tell with a traceback, and which happens to every command that is interrupted."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.addFilter(lambda record: not record.name.startswith(_ROOT.name) and "py4j" not in record.pathname)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            note(self.format(record))
+
+
+_OTHERS = _Others()
 
 
 @contextmanager

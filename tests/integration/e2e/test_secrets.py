@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import tempfile
 import threading
 import time
 import urllib.request
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -54,13 +55,12 @@ class Watch:
 
     def look(self) -> None:
         for folder in Path("/proc").glob("[0-9]*"):
-            try:
+            with suppress(OSError):  # ended meanwhile, or another user's
                 self._look_at_process(folder)
-            except OSError:
-                continue  # ended meanwhile, or another user's
         for each in self.folders:
-            for path in each.rglob("*"):
-                self._look_at_file(path)
+            for parent, _, names in os.walk(each):  # which minds no folder that vanishes
+                for name in names:
+                    self._look_at_file(Path(parent, name))
 
     def look_at(self, what: str, data: bytes, *, allowed: frozenset[str] = frozenset()) -> None:
         for name, secret in self.secrets.items():

@@ -113,3 +113,15 @@ def test_a_line_goes_above_the_progress_bar_and_stays_whole(monkeypatch: pytest.
         on_progress(now)
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
     assert re.search(r"(^|[\r\n])\S+Z INFO hole topic=orders why=retention\s*[\r\n]", shown)
+
+
+def test_what_libraries_warn_of_is_shown_once_and_py4j_is_not_heard(capsys: pytest.CaptureFixture[str]) -> None:
+    with logs("offsite list", verbose=False, log_file=None):
+        logging.getLogger("some.library").warning("look at this")
+        logging.getLogger("some.library").info("not at this")
+        record = logging.LogRecord("root", logging.ERROR, "/x/py4j/java_gateway.py", 1, "gone", (), None)
+        logging.getLogger().handle(record)
+        warned("unencrypted", why="a reason")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "look at this"
+    assert [line.split(" ", 1)[1] for line in lines[1:]] == ['WARNING unencrypted why="a reason"']
