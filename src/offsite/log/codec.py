@@ -41,8 +41,6 @@ of it, fits into the memory of a worker. Below `MAX_EXPANDED_BYTES`."""
 
 # The speed matters more than the last percent: only batches that cannot be copied as they are get compressed here.
 _GZIP_LEVEL, _LZ4_LEVEL, _ZSTD_LEVEL = 6, 1, 3
-_NEXT_STEP_BYTES = 1024
-"""Fed first of each member or frame behind the first one: there may be a million, and what they leave is copied."""
 _GZIP_WRAPPER = 16 + zlib.MAX_WBITS
 _XERIAL_MAGIC = b"\x82SNAPPY\0"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from offsite.cli.app import app, main
+from offsite.cli.app import app
+from offsite.cli.main import main
 from offsite.cli.output import OutputFormat, emit, emit_each, emit_error, emit_notice, note
 from offsite.cli.progress import progress
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
