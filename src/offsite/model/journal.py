@@ -53,7 +53,7 @@ def write(level: int, line: str, *, at_s: float | None = None, trace: str = "") 
     if not JOURNAL.isEnabledFor(level):
         return
     record = JOURNAL.makeRecord(JOURNAL.name, level, "", 0, line, (), None)
-    record.exc_text = trace or None  # what formatters show below the line
+    record.exc_text = "\n".join(map(printable, trace.splitlines())) or None  # what formatters show below the line
     if at_s is not None:
         record.created, record.msecs = at_s, (at_s % 1) * 1000
     JOURNAL.handle(record)

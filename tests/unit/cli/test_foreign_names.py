@@ -32,17 +32,17 @@ def store(tmp_path: Path) -> PosixStore:
     return open_folder(tmp_path / "repository")
 
 
-def with_a_foreign_topic(backup: Backup) -> None:
-    """As no Kafka has: a commit of others may name anything."""
+def with_foreign_words(backup: Backup) -> None:
+    """A commit of others may say anything but the name of a topic, which is refused unless Kafka can have it."""
     base = run_once(backup)
-    partition = PartitionId(topic=NAME, topic_id="id", partition=0)
-    shape = TopicShape(topic=NAME, topic_id="id", partitions=1, replication_factor=1, configs=((NAME, NAME),))
-    hole = RecordedHole(partition_id=partition, start=0, end=5, reason=NAME)
+    partition = PartitionId(topic="other", topic_id=GROUP, partition=0)
+    shape = TopicShape(topic="other", topic_id=GROUP, partitions=1, replication_factor=1, configs=((GROUP, GROUP),))
+    hole = RecordedHole(partition_id=partition, start=0, end=5, reason=GROUP)
     changes = Changes(
         topics=(shape,),
         holes=(hole,),
         positions=(Position(partition_id=partition, log_start=0, end=5),),
-        left_behind=(LeftBehind(partition_id=partition, error=NAME),),
+        left_behind=(LeftBehind(partition_id=partition, error=GROUP),),
         accounted=True,
     )
     append_unchecked(backup, base, changes, committed_at_ms=base.committed_at_ms)
@@ -67,12 +67,12 @@ def is_bearable(text: str) -> bool:
 
 
 @pytest.mark.parametrize("command", [("show",), ("show", "--metadata"), ("verify",), ("status",), ("list",)])
-def test_names_of_topics(store: PosixStore, command: tuple[str, ...]) -> None:
-    with_a_foreign_topic(new_backup(store))
+def test_words_of_commits(store: PosixStore, command: tuple[str, ...]) -> None:
+    with_foreign_words(new_backup(store))
     of = ["--backup", "b"] if command[0] == "verify" else ["b"] if command[0] == "show" else []
     text = told(*command, *of, "--repo", str(store.root))
     assert is_bearable(text)
-    assert SHOWN in text or command[0] not in {"show", "status"}
+    assert SHOWN.replace(r"\ud800", "") in text or command[0] not in {"show", "status"}
 
 
 def test_names_of_groups(store: PosixStore) -> None:

@@ -35,10 +35,3 @@ def test_segments_stand_in_the_order_of_their_offsets_not_of_their_names() -> No
     files = MemoryFiles({f"t/{segment_stem(0, start)}_records": b"\x01" for start in starts})
     (partition,) = list_partitions(files)
     assert [segment.start for segment in partition.segments] == sorted(starts)
-
-
-@pytest.mark.parametrize("number", [f"{1 << 63}", "9" * 200])
-def test_numbers_that_kafka_cannot_have_match_nothing(number: str) -> None:
-    assert match_segment_file(f"segment_partition_000_from_offset_{number}_records") is None
-    assert match_segment_file(f"segment_partition_{number}_from_offset_0000000000_records") is None
-    assert match_partition_file(f"consumer_offsets_partition_{number}") is None
