@@ -219,6 +219,7 @@ def _render(console: Console, result: VerifyResult, *, listed: bool) -> None:
             markup=False,
         )
     _render_coverage(console, result)
+    _render_unvouched(console, result)
     for snapshot in result.damaged_snapshots:
         console.print(f"  DAMAGED snapshot of commit {snapshot.first_commit}: {snapshot.problem}", markup=False)
     if result.leftovers is not None:
@@ -237,6 +238,12 @@ def _render_history(console: Console, result: VerifyResult) -> None:
         console.print(f"  DAMAGED commit: {commit.problem}\n    {lost}", markup=False)
     for each in result.damaged_objects:
         console.print(f"  DAMAGED object: {each.problem}\n    {each.key}", markup=False)
+
+
+def _render_unvouched(console: Console, result: VerifyResult) -> None:
+    if count := len(result.unvouched):
+        objects = "object of an earlier version has" if count == 1 else "objects of earlier versions have"
+        console.print(f"  {count} {objects} no digest, so nothing vouches for what is said there; -o json lists them")
 
 
 def _headline(result: VerifyResult) -> str:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
-from offsite.model.digest import DIGEST_KEY, DigestState, check_digest, with_digest
+from offsite.model.digest import DigestState, check_digest, with_digest
 from offsite.model.errors import FormatTooNew, OffsiteError
 from offsite.repository.json_object import JsonObject, JsonValue
 
@@ -122,11 +122,6 @@ def parse_part(data: bytes, *, source: str, damaged: Callable[[str], OffsiteErro
             f"{source} has format {written}; this offsite reads up to {FORMAT}", hint="upgrade offsite and try again"
         )
     return parsed
-
-
-def has_digest(fields: JsonObject) -> bool:
-    """Whether the object, which was read by `parse_json_object`, vouches for itself."""
-    return DIGEST_KEY in fields.fields
 
 
 def _no_constant(name: str) -> NoReturn:

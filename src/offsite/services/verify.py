@@ -23,7 +23,7 @@ from offsite.services.compare import CompareResult
 from offsite.services.leftovers import Leftovers
 from offsite.services.verify_coverage import PassedOver
 from offsite.services.verify_history import CheckedHistory, CommitDamage, ObjectDamage, check_history
-from offsite.services.verify_records import read_records
+from offsite.services.verify_records import CheckedRecords, check_records, unvouched_objects
 from offsite.services.verify_snapshots import SnapshotDamage, look_up_snapshots, read_snapshots
 
 HEADS_AT_ONCE = 16
@@ -64,7 +64,8 @@ class VerifyResult:
     claims. `unproven`: the same in commits of earlier versions, which did not keep the evidence: compaction, most
     likely; it does not count against the backup. `damaged_commits` cost restore points; `damaged_objects` (catalogs,
     records of restores) cost no data. `head_commit` and `head_hash` are the newest commit that can be used, and
-    `missing_head` says why one that was seen before is not part of the backup. `verdict` follows from the rest, and the
+    `missing_head` says why one that was seen before is not part of the backup. `unvouched` are objects of earlier
+    versions, which had no digests: what they say may be what was written. `verdict` follows from the rest, and the
     exit code from it."""
 
     ok: bool
@@ -83,6 +84,7 @@ class VerifyResult:
     head_commit: int = 0
     head_hash: str = ""
     missing_head: tuple[str, ...] = ()
+    unvouched: tuple[str, ...] = ()
     against: CompareResult | None = None
     leftovers: Leftovers | None = None
     verdict: Verdict = field(init=False)
@@ -103,9 +105,14 @@ class VerifyResult:
             damaged_objects=history.catalogs,
         )
 
-    def and_records(self, damaged: Sequence[ObjectDamage]) -> VerifyResult:
+    def and_records(self, records: CheckedRecords) -> VerifyResult:
         """The same result with what is wrong with records beside the data."""
-        return replace(self, ok=self.ok and not damaged, damaged_objects=(*self.damaged_objects, *damaged))
+        return replace(
+            self,
+            ok=self.ok and not records.damaged,
+            damaged_objects=(*self.damaged_objects, *records.damaged),
+            unvouched=(*self.unvouched, *records.unvouched),
+        )
 
     def and_missing(self, heads: Sequence[str]) -> VerifyResult:
         """The same result with why heads that were seen before are not part of the backup."""
@@ -125,7 +132,7 @@ def verify_quick(backup: Backup) -> VerifyResult:
         problems = tuple(pool.map(partial(_look_up, backup.store), segments))
     findings = (SegmentFinding(segment=s, problem=p) for s, p in zip(segments, problems, strict=True))
     found = _result(backup, head, "quick", segments, findings).and_history(history)
-    return found.and_of(look_up_snapshots(backup, head))
+    return found.and_of(look_up_snapshots(backup, history))
 
 
 def verify_deep(backup: Backup, runner: Runner, *, on_progress: OnProgress | None = None) -> VerifyResult:
@@ -137,7 +144,7 @@ def verify_deep(backup: Backup, runner: Runner, *, on_progress: OnProgress | Non
     if segments:
         findings = runner.run(segments, partial(verify_segment, store=backup.store), on_progress=on_progress)
     found = _result(backup, head, "deep", segments, findings).and_history(history)
-    return found.and_of(read_snapshots(backup, head)).and_records(tuple(read_records(backup)))
+    return found.and_of(read_snapshots(backup, history)).and_records(check_records(backup))
 
 
 def _verdict(result: VerifyResult) -> Verdict:
@@ -170,6 +177,7 @@ def _result(
         commits=len(head.history),
         head_commit=head.seq,
         head_hash=head.head_hash,
+        unvouched=unvouched_objects(backup, head),
         segments=len(segments),
         records=sum(segment.records for segment in segments),
         bytes=sum(segment.stored_bytes for segment in segments),

@@ -6,12 +6,12 @@ there on the history can be read again. Reads only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from offsite.model.errors import Damaged, DamagedCommit
 from offsite.repository.backup import Backup
-from offsite.repository.commit import StoredCommit
+from offsite.repository.commit import Commit, SnapshotRef, StoredCommit
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.state import FIRST_SEQ, BackupState, Folding
 from offsite.services.verify_coverage import Coverage, PassedOver
@@ -39,9 +39,11 @@ class ObjectDamage:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedHistory:
     """`head` is the newest state that can be used. `passed_over`: what commits passed over, and whether they promised
-    not to."""
+    not to. `groups` and `settings` are the snapshots that commits name, and the first one that does."""
 
     head: BackupState
+    groups: Mapping[str, int]
+    settings: Mapping[SnapshotRef, int]
     commits: tuple[CommitDamage, ...]
     catalogs: tuple[ObjectDamage, ...]
     passed_over: tuple[tuple[PassedOver, bool], ...]
@@ -66,6 +68,8 @@ class _Walk:
     commits: list[CommitDamage] = field(default_factory=list)
     catalogs: list[ObjectDamage] = field(default_factory=list)
     sealed: frozenset[int] = field(init=False)
+    groups: dict[str, int] = field(default_factory=dict)
+    settings: dict[SnapshotRef, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.sound = BackupState(backup=self.backup.layout.backup)
@@ -75,6 +79,7 @@ class _Walk:
     def take(self, seq: int, found: StoredCommit | DamagedCommit) -> None:
         """Commit `seq`, or why it cannot be read."""
         if isinstance(found, StoredCommit):
+            self._note_snapshots(found.commit)
             self._look_at_catalog(seq - 1, found)
             found = self._applied(found)
         if isinstance(found, DamagedCommit):
@@ -90,10 +95,18 @@ class _Walk:
             self.commits.append(CommitDamage(first_commit=self.sound.seq + 1, last_commit=lost, problem=problem))
         return CheckedHistory(
             head=self.sound,
+            groups=self.groups,
+            settings=self.settings,
             commits=tuple(self.commits),
             catalogs=(*self.catalogs, *self._hint()),
             passed_over=tuple(self.coverage.found),
         )
+
+    def _note_snapshots(self, commit: Commit) -> None:
+        if commit.changes.groups is not None:
+            self.groups.setdefault(commit.changes.groups, commit.seq)
+        if commit.changes.metadata is not None:
+            self.settings.setdefault(commit.changes.metadata, commit.seq)
 
     def _applied(self, stored: StoredCommit) -> StoredCommit | DamagedCommit:
         if self.folding is not None and stored.commit.previous != self.folding.head_hash:

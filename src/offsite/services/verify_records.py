@@ -1,70 +1,96 @@
 """Are the records beside the data (of restores, drills and changes to groups) what was written? Reads all of them.
 
 None of them is needed to restore. A restore that did not end needs its own to go on, a changed group to be put back.
+Objects of earlier versions have no digest: of those is told that nothing vouches for them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from dataclasses import dataclass
 
 from offsite.log.offset_map import OffsetMap
+from offsite.model.digest import DigestState, check_digest
 from offsite.model.errors import DamagedObject, OffsiteError
 from offsite.repository.backup import Backup
 from offsite.repository.json_form import parse_json_object
-from offsite.repository.layout import PROBE_KEY
+from offsite.repository.layout import PROBE_KEY, ROOT_KEY
 from offsite.repository.restore_lease import BEATS
 from offsite.repository.segment_body import content_hash
+from offsite.repository.state import BackupState
 from offsite.repository.store import Store
 from offsite.services.verify_history import ObjectDamage
 
 _HASHED_BY = {"report.html": ("report.json", "page_hash"), "before.parquet": ("change.json", "before_hash")}
 """Objects that a record beside them names the hash of, and in which member."""
 
+_MAP_WITHOUT_DIGEST = b"OFMP\x01"
 
-def read_records(backup: Backup) -> Iterator[ObjectDamage]:
-    """What is wrong with the records of `backup`, and with what belongs to the repository as a whole."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedRecords:
+    """`unvouched` are keys of objects that may say anything, by all that is known of them."""
+
+    damaged: tuple[ObjectDamage, ...]
+    unvouched: tuple[str, ...]
+
+
+def unvouched_objects(backup: Backup, head: BackupState) -> tuple[str, ...]:
+    """Those of what every command reads that have no digest and that nothing else names the hash of."""
+    layout = backup.layout
+    keys = (ROOT_KEY, layout.descriptor_key, layout.hint_key, *([layout.commit_key(head.seq)] if head.seq else []))
+    return tuple(key for key in keys if (data := backup.store.get(key)) is not None and not _has_digest(data))
+
+
+def check_records(backup: Backup) -> CheckedRecords:
+    """The records of `backup`, and what belongs to the repository as a whole."""
     layout, store = backup.layout, backup.store
-    for prefix in layout.record_prefixes:
-        for info in store.list(prefix):
-            yield from _damage(store, info.key)
-    if store.head(PROBE_KEY) is not None:
-        yield from _damage(store, PROBE_KEY)
+    keys = [info.key for prefix in layout.record_prefixes for info in store.list(prefix)]
+    keys += [PROBE_KEY] if store.head(PROBE_KEY) is not None else []
+    damaged: list[ObjectDamage] = []
+    unvouched: list[str] = []
+    for key in keys:
+        try:
+            unvouched += [] if _is_vouched_for(store, key) else [key]
+        except OffsiteError as error:
+            damaged.append(ObjectDamage(key=key, problem=error.message))
+    return CheckedRecords(damaged=tuple(damaged), unvouched=tuple(unvouched))
 
 
-def _damage(store: Store, key: str) -> Iterator[ObjectDamage]:
-    try:
-        _check(store, key)
-    except OffsiteError as error:
-        yield ObjectDamage(key=key, problem=error.message)
-
-
-def _check(store: Store, key: str) -> None:
-    """Raises `DamagedObject`."""
+def _is_vouched_for(store: Store, key: str) -> bool:
+    """Whether something says what the object is; then it is that. Raises `DamagedObject`."""
     data = store.get(key)
     folder, _, name = key.rpartition("/")
     if data is None:
         raise DamagedObject(f"{key} was listed and cannot be read")
     if name.endswith(".map"):
         OffsetMap.from_bytes(data)
-    elif name in _HASHED_BY:
+        return not data.startswith(_MAP_WITHOUT_DIGEST)
+    if name in _HASHED_BY:
         record, member = _HASHED_BY[name]
-        _check_hash(store, key, data, f"{folder}/{record}", member)
-    elif name.endswith(".beat.json"):
-        if data not in BEATS:
-            raise DamagedObject(f"{key} is no sign of life")
-    elif not _is_of_earlier_version(key, data):
+        return _has_hash(store, key, data, f"{folder}/{record}", member)
+    if name.endswith(".beat.json"):
+        return _is_sign_of_life(key, data)
+    if not _is_of_earlier_version(key, data):
         parse_json_object(data, source=key, damaged=DamagedObject)
+    return _has_digest(data)
 
 
-def _check_hash(store: Store, key: str, data: bytes, record: str, member: str) -> None:
-    """By the record beside it; without one, or of earlier versions, nothing says what it should be."""
+def _has_hash(store: Store, key: str, data: bytes, record: str, member: str) -> bool:
+    """That which the record beside it names; of earlier versions it may name none."""
     about = store.get(record)
     if about is None or _is_of_earlier_version(record, about):
-        return
+        return False
     item = parse_json_object(about, source=record, damaged=DamagedObject)
     if item.text(member) != content_hash(data):
         raise DamagedObject(f"{key} does not have its recorded hash")
+    return True
+
+
+def _is_sign_of_life(key: str, data: bytes) -> bool:
+    if data not in BEATS:
+        raise DamagedObject(f"{key} is no sign of life")
+    return True
 
 
 def _is_of_earlier_version(key: str, data: bytes) -> bool:
@@ -78,3 +104,7 @@ def _is_of_earlier_version(key: str, data: bytes) -> bool:
     except (ValueError, RecursionError) as error:
         raise DamagedObject(f"{key}: not JSON: {error}") from error
     return isinstance(fields, dict) and "format" not in fields and "digest" not in fields
+
+
+def _has_digest(data: bytes) -> bool:
+    return check_digest(data) is DigestState.RIGHT

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
-from offsite.model.errors import DamagedCommit, DamagedObject
+from offsite.model.errors import DamagedObject
 from offsite.repository.backup import Backup
 from offsite.repository.cluster_snapshot import get_cluster_snapshot
-from offsite.repository.commit import SnapshotRef
 from offsite.repository.group_snapshot import get_group_snapshot
-from offsite.repository.layout import parse_groups_key, parse_metadata_key
-from offsite.repository.state import BackupState
+from offsite.repository.store import Store
+from offsite.services.verify_history import CheckedHistory
+
+_AT_ONCE = 16
+"""Parallel look-ups: hides the latency of an object store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,56 +27,38 @@ class SnapshotDamage:
     first_commit: int
 
 
-def look_up_snapshots(backup: Backup, head: BackupState) -> tuple[SnapshotDamage, ...]:
-    """Whether those of the newest commit exist."""
-    keys = [head.groups, head.metadata.key if head.metadata else None]
-    problems = {key: _problem(backup, key) for key in keys if key is not None}
-    return tuple(SnapshotDamage(key=key, problem=why, first_commit=head.seq) for key, why in problems.items() if why)
+def look_up_snapshots(backup: Backup, history: CheckedHistory) -> tuple[SnapshotDamage, ...]:
+    """Whether all that commits name exist."""
+    named = {**history.groups, **{ref.key: seq for ref, seq in history.settings.items()}}
+    with ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="snapshots") as pool:
+        problems = pool.map(partial(_problem, backup.store), named)
+        return tuple(
+            SnapshotDamage(key=key, problem=why, first_commit=seq)
+            for (key, seq), why in zip(named.items(), problems, strict=True)
+            if why
+        )
 
 
-def _problem(backup: Backup, key: str) -> str:
+def read_snapshots(backup: Backup, history: CheckedHistory) -> tuple[SnapshotDamage, ...]:
+    """Read all that commits name."""
+    return tuple(_damages(backup.store, history))
+
+
+def _problem(store: Store, key: str) -> str:
     try:
-        return f"{key} is missing" if backup.store.head(key) is None else ""
+        return f"{key} is missing" if store.head(key) is None else ""
     except DamagedObject as error:  # the commit names what no key can be
         return error.message
 
 
-def read_snapshots(backup: Backup, head: BackupState) -> tuple[SnapshotDamage, ...]:
-    """Read all snapshots there are, and those of the newest commit."""
-    return tuple(_damages(backup, head))
-
-
-def _damages(backup: Backup, head: BackupState) -> Iterator[SnapshotDamage]:
-    keys = {info.key for info in backup.store.list(backup.layout.groups_prefix)}
-    if head.groups is not None:
-        keys.add(head.groups)
-    for key in sorted(keys):
+def _damages(store: Store, history: CheckedHistory) -> Iterator[SnapshotDamage]:
+    for key, seq in history.groups.items():
         try:
-            get_group_snapshot(backup.store, key)
+            get_group_snapshot(store, key)
         except DamagedObject as error:
-            yield SnapshotDamage(key=key, problem=error.message, first_commit=parse_groups_key(key) or head.seq)
-    for ref in dict.fromkeys(_settings(backup, head)):
+            yield SnapshotDamage(key=key, problem=error.message, first_commit=seq)
+    for ref, seq in history.settings.items():
         try:
-            get_cluster_snapshot(backup.store, ref)
+            get_cluster_snapshot(store, ref)
         except DamagedObject as error:
-            seq = parse_metadata_key(ref.key) or head.seq
             yield SnapshotDamage(key=ref.key, problem=error.message, first_commit=seq)
-
-
-def _named(backup: Backup, seq: int | None) -> SnapshotRef | None:
-    """The settings that commit `seq` names. A damaged commit is told by itself."""
-    try:
-        stored = None if seq is None else backup.log.get(seq)
-    except DamagedCommit:
-        return None
-    return None if stored is None else stored.commit.changes.metadata
-
-
-def _settings(backup: Backup, head: BackupState) -> Iterator[SnapshotRef]:
-    """As the commits name them, with their hashes: an object that no commit names does not count."""
-    for info in backup.store.list(backup.layout.metadata_prefix):
-        named = _named(backup, parse_metadata_key(info.key))
-        if named is not None and named.key == info.key:
-            yield named
-    if head.metadata is not None:
-        yield head.metadata
