@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from offsite.model.errors import Damaged, DamagedCommit
+from offsite.model.errors import CommitsGone, Damaged, DamagedCommit
 from offsite.model.rename import parse_renames
 from offsite.model.selection import parse_selection
 from offsite.repository.segment import Compression, Segment
@@ -195,3 +195,45 @@ def test_kafka_s_own_tool_reads_every_segment(site: Site, tmp_path: Path, codec:
     assert {verdict for _, _, verdict in verdicts} == {"true"}
     assert int(verdicts[0][0]) <= 250 <= int(verdicts[0][1])
     assert int(verdicts[-1][1]) == 999
+
+
+def test_a_damaged_newest_commit_leaves_what_lies_before_it(site: Site, pair: Pair) -> None:
+    """Who reads takes the commit before, says so, and ends with the exit code of damage; who writes refuses."""
+    commit = pair.folder / "backups" / BACKUP / "commits" / f"{2:020}.json"
+    whole = commit.read_bytes()
+    commit.write_bytes(whole.replace(b'"end":', b'"dnd":', 1))
+    ends = ("--repo", pair.folder, "--backup", BACKUP, "--bootstrap", site.cluster.bootstrap)
+    for chosen in ((), ("--commit", "1")):
+        target = new_name(pair.sound)
+        names = ("--topics", pair.sound, "--rename", f"{pair.sound}={target}", "--yes", *chosen)
+        done = offsite("restore", "run", *ends, *names)
+        assert done.exit_code == Damaged.exit_code, done.stderr
+        assert (done.result["verified"], done.result["commit"], done.result["records"]) == (True, 1, 100)
+        assert f"warning: backup {BACKUP} can be used up to commit 1" in done.stderr
+        site.assert_same(site.read(pair.sound), site.read(target))
+    for refused in (("restore", "plan", *ends, "--commit", "2"), ("backup", "run", *ends)):
+        done = offsite(*refused)
+        assert (done.exit_code, done.error["id"]) == (Damaged.exit_code, DamagedCommit.id)
+    status = offsite("status", "--repo", pair.folder)
+    assert (status.exit_code, status.result["backups"][0]["head_commit"]) == (Damaged.exit_code, 1)
+    commit.write_bytes(whole)
+    site.assert_verified()
+
+
+def test_a_repository_that_was_put_back_is_noticed(site: Site, pair: Pair, tmp_path: Path) -> None:
+    ends = ("--repo", pair.folder, "--backup", BACKUP)
+    told = offsite("verify", *ends).result
+    head = f"{told['head_commit']}:{told['head_hash'][:16]}"
+    assert offsite("verify", *ends, "--expect-head", head).exit_code == 0
+    commit = pair.folder / "backups" / BACKUP / "commits" / f"{2:020}.json"
+    commit.rename(tmp_path / "kept")
+    for command in (("verify", *ends), ("verify", *ends, "--expect-head", head), ("status", *ends[:2])):
+        done = offsite(*command)
+        assert done.exit_code == Damaged.exit_code
+        assert "was there and is gone" in done.stdout
+    done = offsite("backup", "run", *ends, "--bootstrap", site.cluster.bootstrap)
+    assert (done.exit_code, done.error["id"]) == (Damaged.exit_code, CommitsGone.id)
+    assert offsite("verify", *ends, "--accept-head").exit_code == 0
+    assert offsite("verify", *ends, "--expect-head", head).exit_code == Damaged.exit_code
+    (tmp_path / "kept").rename(commit)
+    site.assert_verified()
