@@ -159,6 +159,8 @@ def _render_status(console: Console, report: Status) -> None:
         console.print("  no backup yet", "next: offsite backup run --backup NAME --topics '*'", sep="\n")
     for backup in report.backups:
         console.print(_status_line(backup), markup=False)
+        if backup.head_commit:
+            console.print(f"      head {Head(commit=backup.head_commit, hash=backup.head_hash).short}")
         for problem in backup.problems:
             console.print(f"      {problem}", markup=False)
         for each in backup.notes:
@@ -169,8 +171,7 @@ def _status_line(backup: BackupStatus) -> str:
     if not backup.restorable_to_ms:
         return f"  !!  {backup.backup}"
     age = "dated in the future" if backup.age_s < 0 else f"{format_duration(backup.age_s)} old"
-    head = Head(commit=backup.head_commit, hash=backup.head_hash)
     return (
         f"  {'ok' if backup.safe else '!!'}  {backup.backup}: restorable from {format_time(backup.restorable_from_ms)} "
-        f"to {format_time(backup.restorable_to_ms)}, {age}, head {head.short}"
+        f"to {format_time(backup.restorable_to_ms)}, {age}"
     )
