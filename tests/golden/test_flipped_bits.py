@@ -72,6 +72,7 @@ def test_no_flipped_bit_goes_unseen(key: str) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)  # the largest object has 83,000 bits
 @pytest.mark.parametrize("key", FlippedStore(GOLDEN).objects)
 def test_no_flipped_bit_of_all_goes_unseen(key: str) -> None:
     assert unseen(FlippedStore(GOLDEN), key, every=1) == []
