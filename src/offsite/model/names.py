@@ -6,6 +6,7 @@ A name that passes here can be put into an object key or a file name as it is.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from offsite.model.errors import BadName
 
@@ -34,6 +35,7 @@ def check_topic_name(name: str) -> str:
     return name
 
 
+@lru_cache(maxsize=4096)  # commits name the same few again and again
 def is_topic_name(name: str) -> bool:
     """Whether Kafka would accept it as a topic."""
     return _TOPIC.fullmatch(name) is not None and name not in {".", ".."}

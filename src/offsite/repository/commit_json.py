@@ -66,8 +66,10 @@ def _check_names(commit: Commit, key: str) -> None:
     """Whatever a commit names lies in its own backup, at a place of its kind."""
     layout = BackupLayout(backup=commit.backup)
     changes = commit.changes
+    for segment in changes.segments:  # the rest of the key was compared with what the segment says
+        if not segment.key.startswith(layout.topics_prefix):
+            raise damaged_commit(f"{key}: it names {segment.key!r}, which is no segment of backup {commit.backup}")
     named = [
-        *((segment.key, layout.topics_prefix) for segment in changes.segments),
         *([(changes.groups, layout.groups_prefix)] if changes.groups else []),
         *([(changes.metadata.key, layout.metadata_prefix)] if changes.metadata else []),
     ]

@@ -13,6 +13,7 @@ from offsite.model.names import is_topic_name
 
 JsonValue: TypeAlias = "bool | int | float | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
 
+_LEAST = -MAX_OFFSET - 1
 _MAX_NUMBER = sys.float_info.max
 """JSON has no infinity, and Python reads one out of 1e999."""
 
@@ -36,14 +37,15 @@ class JsonObject:
 
     def integer(self, name: str) -> int:
         value = self.fields.get(name)
-        if not _is_integer(value):
+        if type(value) is not int or not _LEAST <= value <= MAX_OFFSET:
             raise self.wrong(name, "an integer of 64 bits")
         return value
 
     def count(self, name: str) -> int:
         """An offset, a number of things, or a size: not below 0."""
-        if (value := self.integer(name)) < 0:
-            raise self.wrong(name, "a number from 0 on")
+        value = self.fields.get(name)
+        if type(value) is not int or not 0 <= value <= MAX_OFFSET:
+            raise self.wrong(name, "an integer of 64 bits, from 0 on")
         return value
 
     def partition(self, name: str = "partition") -> int:
@@ -112,18 +114,18 @@ class JsonObject:
 
     def _sequence(self, name: str) -> Sequence[JsonValue]:
         value = self.fields.get(name, ())
-        if isinstance(value, str) or not isinstance(value, Sequence):
+        if not isinstance(value, list | tuple):
             raise self.wrong(name, "a list")
         return value
 
     def _object(self, name: str, value: JsonValue) -> JsonObject:
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):
             raise self.wrong(name, "an object")
         return JsonObject(source=self.source, fields=value, damaged=self.damaged)
 
 
 def _is_integer(value: object) -> TypeGuard[int]:
-    return type(value) is int and -MAX_OFFSET - 1 <= value <= MAX_OFFSET
+    return type(value) is int and _LEAST <= value <= MAX_OFFSET
 
 
 def _is_row(row: Sequence[JsonValue], width: int) -> bool:
