@@ -7,12 +7,10 @@ from dataclasses import dataclass, replace
 
 from offsite.model.cluster_settings import ClusterSettings
 from offsite.model.errors import Damaged, FormatTooNew, OffsiteError
-from offsite.model.selection import TopicSelection
 from offsite.model.time import format_duration
 from offsite.repository.backup import Backup
 from offsite.repository.cluster_snapshot import get_cluster_snapshot
 from offsite.repository.commit import PartitionId, TopicShape
-from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.history import CommitSummary
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
@@ -134,11 +132,9 @@ def _summary_or_problem(repository: Repository, name: str) -> BackupSummary:
     """Damage to one backup hides no other."""
     try:
         backup = repository.backup(name)
-        return _summary(backup, backup.sound_state())
+        return _summary(backup.descriptor.cluster_id, backup.sound_state())
     except (Damaged, FormatTooNew) as error:
-        descriptor = BackupDescriptor(name=name, cluster_id="", selection=TopicSelection(include=()), created_at_ms=0)
-        unread = Backup(store=repository.store, descriptor=descriptor)
-        return replace(_summary(unread, BackupState(backup=name)), problem=f"{error.id}: {error.message}")
+        return replace(_summary("", BackupState(backup=name)), problem=f"{error.id}: {error.message}")
 
 
 def show_backup(backup: Backup, *, commit: int | None = None, with_settings: bool = False) -> BackupDetail:
@@ -147,7 +143,7 @@ def show_backup(backup: Backup, *, commit: int | None = None, with_settings: boo
     head = backup.sound_state()
     state = head if commit is None else backup.state_at(commit, head=head)
     return BackupDetail(
-        summary=_summary(backup, state),
+        summary=_summary(backup.descriptor.cluster_id, state),
         selection=",".join(backup.descriptor.selection.include),
         commit=state.seq,
         topics=tuple(_topic(state, shape) for shape in state.topics.values()),
@@ -236,11 +232,11 @@ def _problems(state: BackupState, now_ms: int, stale_after_s: int | None) -> Ite
         yield f"{len(state.holes)} holes: {lost:,} offsets were gone before they were backed up"
 
 
-def _summary(backup: Backup, state: BackupState) -> BackupSummary:
+def _summary(cluster_id: str, state: BackupState) -> BackupSummary:
     segments = tuple(state.all_segments())
     return BackupSummary(
-        backup=backup.descriptor.name,
-        cluster_id=backup.descriptor.cluster_id,
+        backup=state.backup,
+        cluster_id=cluster_id,
         topics=len(state.topics),
         restore_points=len(state.history),
         first_commit_ms=state.history[0].committed_at_ms if state.history else 0,
