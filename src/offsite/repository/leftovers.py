@@ -20,13 +20,12 @@ from itertools import chain, groupby
 from offsite.model.errors import StoreDenied
 from offsite.repository.backup import Backup
 from offsite.repository.layout import (
-    BACKUPS_PREFIX,
     parse_catalog_key,
     parse_groups_key,
     parse_metadata_key,
     parse_segment_key,
 )
-from offsite.repository.repository import Repository
+from offsite.repository.repository import Repository, backup_folders
 from offsite.repository.restore_record import RestoreRecord, unfinished_restores
 from offsite.repository.state import BackupState
 from offsite.repository.store import ObjectInfo, Store
@@ -207,8 +206,6 @@ def _folder_of(info: ObjectInfo, *, prefix: str) -> str:
 
 
 def _folders_without_backup(store: Store) -> Iterator[str]:
-    prefix = ""
-    while info := next(store.list(BACKUPS_PREFIX, start_after=f"{prefix.removesuffix('/')}0" if prefix else ""), None):
-        prefix = _folder_of(info, prefix=BACKUPS_PREFIX)
-        if store.head(f"{prefix}backup.json") is None:
-            yield prefix
+    for layout in backup_folders(store):
+        if store.head(layout.descriptor_key) is None:
+            yield layout.prefix

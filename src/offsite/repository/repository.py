@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from offsite.model.errors import (
     BackupExists,
     BackupNotFound,
+    BadName,
     DamagedObject,
     RepositoryExists,
     RepositoryNotFound,
@@ -66,10 +68,8 @@ class Repository:
 
     def backups(self) -> tuple[str, ...]:
         """The names of its backups, sorted; also of one that lost its `backup.json`, which `backup` refuses to open."""
-        names: list[str] = []
-        while info := next(self.store.list(BACKUPS_PREFIX, start_after=_past(names)), None):
-            names.append(info.key.removeprefix(BACKUPS_PREFIX).split("/")[0])
-        return tuple(name for name in sorted(names) if self._is_there(BackupLayout(backup=name)))
+        layouts = sorted(backup_folders(self.store), key=lambda layout: layout.backup)
+        return tuple(layout.backup for layout in layouts if self._is_there(layout))
 
     def create_backup(
         self,
@@ -146,10 +146,23 @@ class Repository:
         return found
 
 
+def backup_folders(store: Store) -> Iterator[BackupLayout]:
+    """All below `backups/` that can be the folder of a backup, in the order of keys; the journal tells of others."""
+    for name in _folders(store):
+        try:
+            yield BackupLayout(backup=name)
+        except BadName as error:
+            warned("passed-over", folder=f"{BACKUPS_PREFIX}{name}", why=error.message, store=store.url)
+
+
+def _folders(store: Store) -> Iterator[str]:
+    """One listing each. A store may write what it is asked for in another way, and list a folder that was seen."""
+    past = ""
+    while info := next((each for each in store.list(BACKUPS_PREFIX, start_after=past) if each.key > past), None):
+        name = info.key.removeprefix(BACKUPS_PREFIX).split("/")[0]
+        yield name
+        past = f"{BACKUPS_PREFIX}{name}0"  # after everything in it: `0` follows `/`
+
+
 def _exists(store: Store) -> RepositoryExists:
     return RepositoryExists(f"{store.url} is a repository already", hint="go on with: offsite backup run")
-
-
-def _past(names: list[str]) -> str:
-    """A key after everything of the last of `names`: `0` follows `/`."""
-    return f"{BACKUPS_PREFIX}{names[-1]}0" if names else ""
