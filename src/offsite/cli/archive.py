@@ -74,7 +74,7 @@ def _render(console: Console, found: Inspection) -> None:
     from rich.table import Table
 
     of_cluster = f" of cluster {found.cluster_id}" if found.cluster_id else ""
-    console.print(f"{found.format} archive {found.archive}{of_cluster}", markup=False)
+    console.print(f"{found.format} archive {found.archive}{of_cluster}")
     table = Table("topic", "partition", "from offset", "to offset", "files", "size")
     for part in found.partitions:
         end = "?" if part.end is None else f"{part.end:,}"
@@ -86,11 +86,11 @@ def _render(console: Console, found: Inspection) -> None:
         _render_segments(console, found)
     console.print(f"{found.groups:,} groups with {found.group_offsets:,} committed offsets")
     for hole in found.holes:
-        console.print(f"hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}", markup=False)
+        console.print(f"hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
     for damage in found.damaged:
-        console.print(f"damaged: {damage}", markup=False)
+        console.print(f"damaged: {damage}")
     for lack in found.fidelity:
-        console.print(f"not in the archive: {lack}", markup=False)
+        console.print(f"not in the archive: {lack}")
 
 
 def _render_segments(console: Console, found: Inspection) -> None:
@@ -102,7 +102,7 @@ def _render_segments(console: Console, found: Inspection) -> None:
         table.add_row(each.file, offsets, f"{each.records:,}", format_size(each.size_bytes), each.index.value)
     console.print(table)
     if any(each.index != "ok" for each in found.segments):
-        console.print(f"next: offsite archive reindex {found.archive}", markup=False)
+        console.print(f"next: offsite archive reindex {found.archive}")
 
 
 def _render_records(console: Console, found: RecordLines) -> None:
@@ -116,18 +116,18 @@ def _render_records(console: Console, found: RecordLines) -> None:
         table.add_row(*row)
     console.print(table)
     for damage in found.damaged:
-        console.print(f"damaged: {damage}", markup=False)
+        console.print(f"damaged: {damage}")
 
 
 def _render_reindexed(console: Console, done: Reindexed) -> None:
     for each in done.segments:
         cut = f", {each.cut_bytes} torn bytes cut off" if each.cut_bytes else ""
         state = "index written anew" if each.is_rewritten else "index was right"
-        console.print(f"{each.file}: {each.records:,} records, {state}{cut}", markup=False)
+        console.print(f"{each.file}: {each.records:,} records, {state}{cut}")
     for key in done.partition_indexes:
-        console.print(f"{key}: written anew", markup=False)
+        console.print(f"{key}: written anew")
     for key in done.removed:
-        console.print(f"{key}: removed, it had no records", markup=False)
+        console.print(f"{key}: removed, it had no records")
     for damage in done.damage:
-        console.print(f"damaged: {damage}", markup=False)
+        console.print(f"damaged: {damage}")
     console.print(f"{done.records:,} records in {len(done.segments)} segments")

@@ -145,7 +145,7 @@ def _render_plan(console: Console, report: PlanReport) -> None:
         table.add_row(part.topic, str(part.partition), f"{part.start:,}", f"{part.end:,}", f"{part.end - part.start:,}")
     console.print(table)
     for each in report.sick:
-        console.print(f"  would be left out: {each}", markup=False)
+        console.print(f"  would be left out: {each}")
     after = f"after commit {report.continues_from_commit}" if report.continues_from_commit else "first run"
     console.print(
         f"backup {report.backup} of cluster {report.cluster_id}, {after}: about {format_size(report.estimated_bytes)} "
@@ -166,11 +166,9 @@ def _render_result(console: Console, result: BackupResult) -> None:
         console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
     for failure in result.failed:
         since = f" from {failure.start}" if failure.start >= 0 else ""
-        console.print(
-            f"  failed: {failure.topic}/{failure.partition}{since}: [{failure.error}] {failure.message}", markup=False
-        )
+        console.print(f"  failed: {failure.topic}/{failure.partition}{since}: [{failure.error}] {failure.message}")
         if failure.hint:
-            console.print(f"    hint: {failure.hint}", markup=False)
+            console.print(f"    hint: {failure.hint}")
     console.print(f"  head {Head(commit=result.commit, hash=result.head_hash).short}")
     console.print(f"next: offsite show {result.backup} | offsite verify --backup {result.backup} --deep")
 
@@ -180,6 +178,6 @@ def _render_groups(console: Console, saved: GroupsSaved) -> None:
         since = "" if saved.changed else ", as before"
         console.print(f"  {saved.groups:,} groups with {saved.offsets:,} committed offsets{since}")
     if saved.note:
-        console.print(f"  note: {saved.note}", markup=False)
+        console.print(f"  note: {saved.note}")
     for failure in saved.failed:
-        console.print(f"  group {failure.group} was not read: {failure.message}", markup=False)
+        console.print(f"  group {failure.group} was not read: {failure.message}")

@@ -21,11 +21,10 @@ def render_cuts(console: Console, cuts: Sequence[CutReport]) -> None:
         end = f"up to offset {cut.end:,} of {cut.commit_end:,}, " if cut.end < cut.commit_end else ""
         console.print(
             f"  cut: {cut.topic}/{cut.partition}: {end}segments: {cut.whole_segments} whole, {cut.edge_segments} in "
-            f"part, {cut.left_out_segments} left out",
-            markup=False,
+            f"part, {cut.left_out_segments} left out"
         )
     if len(cuts) > _SHOWN:
-        console.print(f"  cut: {len(cuts) - _SHOWN:,} more partitions (all of them with -o json)", markup=False)
+        console.print(f"  cut: {len(cuts) - _SHOWN:,} more partitions (all of them with -o json)")
 
 
 def render_incarnations(console: Console, incarnations: Sequence[KnownIncarnation]) -> None:
@@ -33,4 +32,4 @@ def render_incarnations(console: Console, incarnations: Sequence[KnownIncarnatio
     from offsite.pipeline.incarnations import incarnation_notes
 
     for line in incarnation_notes(incarnations):
-        console.print(f"  {line}", markup=False)
+        console.print(f"  {line}")

@@ -97,7 +97,7 @@ def _render(console: Console, result: DemoResult) -> None:
     console.print(table)
     for topic in result.topics:
         if topic.difference:
-            console.print(f"{topic.topic}: {topic.difference}", markup=False)
+            console.print(f"{topic.topic}: {topic.difference}")
     console.print(
         f"{result.records:,} records came back; key, value, headers, timestamp and order were compared "
         f"({format_size(result.bytes)} of log, stored as {format_size(result.stored_bytes)})",

@@ -162,19 +162,18 @@ def _render(console: Console, report: DrillReport) -> None:
     console.print(
         f"drill {report.drill} of backup {report.backup}, commit {report.commit}: {verdict} "
         f"({report.records:,} records, {format_size(report.bytes)}; restored in {format_duration(report.restore_s)}, "
-        f"read back in {format_duration(report.compare_s)})",
-        markup=False,
+        f"read back in {format_duration(report.compare_s)})"
     )
     for topic in report.topics:
         offsets = "offsets kept" if topic.same_offsets else "gap-free"
         console.print(f"  {topic.source}: {topic.records:,} records in {topic.partitions} partitions, {offsets}")
     if report.problem:
-        console.print(f"  {report.problem}", markup=False)
+        console.print(f"  {report.problem}")
     for finding in report.findings:
-        console.print(f"  DIFFERENT: {finding}", markup=False)
+        console.print(f"  DIFFERENT: {finding}")
     if report.lacking:
         console.print("  the backup itself lacks:")
         render_lacking(console, report.lacking)
     for name in report.leftovers:
-        console.print(f"  removed what a killed drill left: {name}", markup=False)
-    console.print(f"the report is stored with the backup: drills/{report.drill}/report.html", markup=False)
+        console.print(f"  removed what a killed drill left: {name}")
+    console.print(f"the report is stored with the backup: drills/{report.drill}/report.html")

@@ -125,11 +125,10 @@ def _render_plan(console: Console, report: ExportPlanReport) -> None:
     console.print(
         f"export {report.source} into the {report.format} archive {report.archive}: about "
         f"{format_size(report.estimated_bytes)} in {report.tasks} tasks, {len(report.holes)} holes; "
-        f"{report.groups} groups",
-        markup=False,
+        f"{report.groups} groups"
     )
     for note in report.notes:
-        console.print(f"  note: {note}", markup=False)
+        console.print(f"  note: {note}")
 
 
 def _render_result(console: Console, result: ExportResult) -> None:
@@ -138,19 +137,16 @@ def _render_result(console: Console, result: ExportResult) -> None:
         f"  {result.records:,} records of {result.topics} topics in {result.files} files, "
         f"{format_size(result.size_bytes)}; {result.groups:,} groups with {result.group_offsets:,} offsets",
         sep="\n",
-        markup=False,
     )
     for hole in result.holes:
-        console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}", markup=False)
+        console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
     for what, records in result.losses:
-        console.print(f"  lost: {what}, in {records:,} records", markup=False)
+        console.print(f"  lost: {what}, in {records:,} records")
     for lack in result.not_held:
-        console.print(f"  not in this format: {lack}", markup=False)
+        console.print(f"  not in this format: {lack}")
     for sick in result.sick:
-        console.print(f"  not read: {sick}", markup=False)
+        console.print(f"  not read: {sick}")
     for each in result.postponed:
-        console.print(
-            f"  later: {each.topic}/{each.partition} from {each.offset}, where a transaction is undecided", markup=False
-        )
+        console.print(f"  later: {each.topic}/{each.partition} from {each.offset}, where a transaction is undecided")
     for note in result.notes:
-        console.print(f"  note: {note}", markup=False)
+        console.print(f"  note: {note}")

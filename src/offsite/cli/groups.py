@@ -181,7 +181,7 @@ def _render_plan(console: Console, report: GroupPlanReport) -> None:
     console.print(table)
     _render_rest(console, len(rows))
     for topic in report.absent_topics:
-        console.print(f"  topic {topic} is not on the cluster: its offsets are left out", markup=False)
+        console.print(f"  topic {topic} is not on the cluster: its offsets are left out")
     _render_notes(console, report.notes)
     _render_failed(console, report.failed)
     counts = report.counts
@@ -202,7 +202,7 @@ def render_applied(console: Console, result: GroupsApplied) -> None:
     if result.missing:
         console.print(f"  {result.missing:,} offsets have no partition on the cluster and were left out")
     for topic in result.absent_topics:
-        console.print(f"  topic {topic} is not on the cluster: its offsets were left out", markup=False)
+        console.print(f"  topic {topic} is not on the cluster: its offsets were left out")
     _render_notes(console, result.notes)
     _render_failed(console, result.failed)
     if result.change:
@@ -219,12 +219,12 @@ def _render_undone(console: Console, result: GroupsUndone) -> None:
 
 def _render_failed(console: Console, failed: Sequence[GroupFailure]) -> None:
     for failure in failed:
-        console.print(f"  group {failure.group} was left as it is: {failure.message}", markup=False)
+        console.print(f"  group {failure.group} was left as it is: {failure.message}")
 
 
 def _render_notes(console: Console, notes: Sequence[str]) -> None:
     for note in notes:
-        console.print(f"  note: {note}", markup=False)
+        console.print(f"  note: {note}")
 
 
 def _render_rest(console: Console, rows: int) -> None:

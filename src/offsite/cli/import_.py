@@ -78,7 +78,7 @@ def _selection(options: ImportOptions) -> TopicSelection | None:
 
 def _render_result(console: Console, result: ImportResult) -> None:
     render_import(console, result)
-    console.print(f"next: offsite show {result.backup} | offsite verify --backup {result.backup} --deep", markup=False)
+    console.print(f"next: offsite show {result.backup} | offsite verify --backup {result.backup} --deep")
 
 
 def render_import(console: Console, result: ImportResult) -> None:
@@ -88,13 +88,12 @@ def render_import(console: Console, result: ImportResult) -> None:
         f"  {result.records:,} records, {format_size(result.bytes)} of {result.topics} topics, stored as "
         f"{format_size(result.stored_bytes)} in {result.segments} segments",
         sep="\n",
-        markup=False,
     )
     if result.groups is not None:
         console.print(f"  {result.groups.groups:,} groups with {result.groups.offsets:,} committed offsets")
     for hole in result.holes:
-        console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}", markup=False)
+        console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
     for damage in result.damaged:
-        console.print(f"  damaged: {damage}", markup=False)
+        console.print(f"  damaged: {damage}")
     for each in result.fidelity:
-        console.print(f"  not in the archive: {each}", markup=False)
+        console.print(f"  not in the archive: {each}")

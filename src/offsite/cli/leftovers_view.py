@@ -26,32 +26,30 @@ def render_leftovers_count(console: Console, left: Leftovers) -> None:
     if left.problem:
         parts.append("restores whose records are damaged")
     if parts:
-        console.print(f"  left over: {', '.join(parts)}; --leftovers lists them", markup=False)
+        console.print(f"  left over: {', '.join(parts)}; --leftovers lists them")
 
 
 def render_leftovers(console: Console, left: Leftovers) -> None:
     """All of them, with what to do."""
     quiet = format_duration(left.quiet_for_s)
-    console.print(f"left over, untouched for {quiet} at least by the store's clock; nothing is deleted", markup=False)
+    console.print(f"left over, untouched for {quiet} at least by the store's clock; nothing is deleted")
     for each in left.listed:
         written = format_time(each.written_ms)
-        console.print(f"  {each.kind}: {each.key} ({format_size(each.bytes)}, written {written})", markup=False)
+        console.print(f"  {each.kind}: {each.key} ({format_size(each.bytes)}, written {written})")
     for restore in left.restores:
         console.print(
             f"  unfinished restore {restore.restore} to cluster {restore.cluster_id}, begun "
-            f"{format_time(restore.began_ms)}, quiet since {format_time(restore.quiet_since_ms)}: {restore.next_step}",
-            markup=False,
+            f"{format_time(restore.began_ms)}, quiet since {format_time(restore.quiet_since_ms)}: {restore.next_step}"
         )
     for folder in left.folders:
         console.print(
             f"  {folder.place}: {folder.objects} {_plural(folder.objects, 'object')}, {format_size(folder.bytes)}, "
-            f"quiet since {format_time(folder.quiet_since_ms)}: {folder.next_step}",
-            markup=False,
+            f"quiet since {format_time(folder.quiet_since_ms)}: {folder.next_step}"
         )
     if left.problem:
-        console.print(f"  unfinished restores cannot be told: {left.problem}", markup=False)
+        console.print(f"  unfinished restores cannot be told: {left.problem}")
     if not (left.listed or left.restores or left.folders):
-        console.print("  nothing", markup=False)
+        console.print("  nothing")
 
 
 def _plural(count: int, one: str, many: str = "") -> str:

@@ -28,9 +28,9 @@ def render_offsets(console: Console, report: RestorePlanReport) -> None:
     for topic in report.topics:
         partitions = topic.offsets.partitions if topic.offsets.mode == "preserve" else ()
         for each in partitions[:LINES_MAX]:
-            console.print(f"  {topic.target}/{each.partition}: {_describe(each)}", markup=False)
+            console.print(f"  {topic.target}/{each.partition}: {_describe(each)}")
         if len(partitions) > LINES_MAX:
-            console.print(f"  {topic.target}: {len(partitions) - LINES_MAX} partitions more, see -o json", markup=False)
+            console.print(f"  {topic.target}: {len(partitions) - LINES_MAX} partitions more, see -o json")
 
 
 def _describe(each: PartitionOffsetsReport) -> str:

@@ -19,15 +19,15 @@ def render_lacking(console: Console, holes: Sequence[HoleReport]) -> None:
     """A line for each of the first holes."""
     for hole in holes[:_SHOWN]:
         where = f"{hole.topic}/{hole.partition} [{hole.start}, {hole.end})"
-        console.print(f"    {where} {hole.reason}", markup=False)
+        console.print(f"    {where} {hole.reason}")
     if len(holes) > _SHOWN:
-        console.print(f"    and {len(holes) - _SHOWN:,} more (all of them with -o json)", markup=False)
+        console.print(f"    and {len(holes) - _SHOWN:,} more (all of them with -o json)")
 
 
 def render_open(console: Console, findings: Sequence[Finding], uncompared: Sequence[Uncompared]) -> None:
     """All that is different, and all that could not be compared."""
     for finding in findings:
-        console.print(f"  DIFFERENT: {finding.where}: {finding.what}", markup=False)
+        console.print(f"  DIFFERENT: {finding.where}: {finding.what}")
     for each in uncompared:
         hint = f" ({each.hint})" if each.hint else ""
-        console.print(f"  NOT COMPARED: {each.topic}/{each.partition}: {each.message}{hint}", markup=False)
+        console.print(f"  NOT COMPARED: {each.topic}/{each.partition}: {each.message}{hint}")

@@ -109,16 +109,16 @@ def _render_list(console: Console, result: BackupList) -> None:
     console.print(table)
     for each in result.backups:
         if each.problem:
-            console.print(f"{each.backup} is DAMAGED: {each.problem}", markup=False)
+            console.print(f"{each.backup} is DAMAGED: {each.problem}")
 
 
 def _render_detail(console: Console, detail: BackupDetail) -> None:
     from rich.table import Table
 
     origin = f"from {detail.origin}" if detail.origin else f"of cluster {detail.summary.cluster_id}"
-    console.print(f"backup {detail.summary.backup} {origin}, topics {detail.selection}", markup=False)
+    console.print(f"backup {detail.summary.backup} {origin}, topics {detail.selection}")
     for lack in detail.fidelity:
-        console.print(f"  not in the archive: {lack}", markup=False)
+        console.print(f"  not in the archive: {lack}")
     table = Table("topic", "partition", "offsets", "records", "stored", "newest record")
     for topic in detail.topics:
         for part in topic.partitions:
@@ -133,7 +133,7 @@ def _render_detail(console: Console, detail: BackupDetail) -> None:
             )
     console.print(table)
     for hole in detail.holes:
-        console.print(f"hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}", markup=False)
+        console.print(f"hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
     points = Table("commit", "time", "records", "size", "holes")
     for point in detail.restore_points[-RESTORE_POINTS_SHOWN:]:
         points.add_row(
@@ -158,13 +158,13 @@ def _render_status(console: Console, report: Status) -> None:
     if not report.backups:
         console.print("  no backup yet", "next: offsite backup run --backup NAME --topics '*'", sep="\n")
     for backup in report.backups:
-        console.print(_status_line(backup), markup=False)
+        console.print(_status_line(backup))
         if backup.head_commit:
             console.print(f"      head {Head(commit=backup.head_commit, hash=backup.head_hash).short}")
         for problem in backup.problems:
-            console.print(f"      {problem}", markup=False)
+            console.print(f"      {problem}")
         for each in backup.notes:
-            console.print(f"      note: {each}", markup=False)
+            console.print(f"      note: {each}")
 
 
 def _status_line(backup: BackupStatus) -> str:

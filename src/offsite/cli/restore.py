@@ -161,9 +161,9 @@ def _render_plan(console: Console, report: RestorePlanReport) -> None:
     render_topic_diffs(console, report.topics)
     render_metadata_plan(console, report.metadata)
     for skipped, reason in report.skipped:
-        console.print(f"  skipped: {skipped}: {reason}", markup=False)
+        console.print(f"  skipped: {skipped}: {reason}")
     for note in report.notes:
-        console.print(f"  note: {note}", markup=False)
+        console.print(f"  note: {note}")
 
 
 def _render_newer(console: Console, told: RestorePlanReport | RestoreResult) -> None:
@@ -199,7 +199,7 @@ def _render_result(console: Console, result: RestoreResult) -> None:
 
 def _render_verdict(console: Console, result: RestoreResult) -> None:
     if result.problem:
-        console.print(f"  {result.problem}", markup=False)
+        console.print(f"  {result.problem}")
     elif result.verified and not result.lacking:
         console.print("  verified: every record was read back and is what the backup holds")
     elif result.verified:
@@ -212,7 +212,7 @@ def _render_verdict(console: Console, result: RestoreResult) -> None:
         console.print("  consumer groups were left as they are")
     if result.uncompared:
         ends = f"--backup {result.backup} --restore {result.restore} --against BROKERS"
-        console.print(f"  compare again: offsite verify {ends}", markup=False)
+        console.print(f"  compare again: offsite verify {ends}")
 
 
 def _render_what_came_back(console: Console, result: RestoreResult) -> None:
@@ -226,13 +226,13 @@ def _render_what_came_back(console: Console, result: RestoreResult) -> None:
         renamed = f" (from {topic.source})" if topic.source != name else ""
         console.print(f"  {name}{renamed}: {topic.records:,} records in {topic.partitions} partitions{kept}{aborted}")
     for skipped, reason in result.skipped:
-        console.print(f"  skipped: {skipped}: {reason}", markup=False)
+        console.print(f"  skipped: {skipped}: {reason}")
     render_incarnations(console, result.incarnations)
     for name, setting, value in result.held_back:
-        console.print(*_held_back(name, setting, value), sep="\n", markup=False)
+        console.print(*_held_back(name, setting, value), sep="\n")
     _render_verdict(console, result)
     for name, setting, reason in result.left_out:
-        console.print(f"  left out: {name} does not have the source's {setting}: {reason}", markup=False)
+        console.print(f"  left out: {name} does not have the source's {setting}: {reason}")
     render_applied(console, result.metadata)
     for note in result.notes:
-        console.print(f"  note: {note}", markup=False)
+        console.print(f"  note: {note}")

@@ -19,7 +19,7 @@ def render_topic_settings(console: Console, topics: Iterable[TopicDetail]) -> No
         settings = (
             ", ".join(f"{name}={value}" for name, value in topic.configs.items()) or "all as the brokers have them"
         )
-        console.print(f"settings of {topic.topic}: {settings}", markup=False)
+        console.print(f"settings of {topic.topic}: {settings}")
 
 
 def render_cluster_settings(console: Console, settings: ClusterSettings | None) -> None:
@@ -35,7 +35,7 @@ def render_cluster_settings(console: Console, settings: ClusterSettings | None) 
 def render_topic_diffs(console: Console, topics: Iterable[TopicPlanReport]) -> None:
     for topic in topics:
         for diff in topic.settings:
-            console.print(f"  {topic.target}: {_diff(diff, created=topic.create)}", markup=False)
+            console.print(f"  {topic.target}: {_diff(diff, created=topic.create)}")
 
 
 def render_metadata_plan(console: Console, plan: MetadataPlan) -> None:
@@ -44,14 +44,14 @@ def render_metadata_plan(console: Console, plan: MetadataPlan) -> None:
     if plan.users_by_hand:
         console.print("  users to make by hand, a backup has no passwords:")
     for user in plan.users_by_hand:
-        console.print(f"    {user}", markup=False)
+        console.print(f"    {user}")
 
 
 def render_applied(console: Console, applied: AppliedMetadata) -> None:
     if applied.acls or applied.limits:
         console.print(f"  set on the cluster: {applied.acls} ACLs, {applied.limits} limits of clients")
     for refused in applied.refused:
-        console.print(f"  the target refused {refused}", markup=False)
+        console.print(f"  the target refused {refused}")
 
 
 def _diff(diff: SettingDiff, *, created: bool) -> str:
@@ -67,7 +67,7 @@ def _render_change(console: Console, what: str, part: str, plan: MetadataPlan, c
         unasked = "" if part in plan.apply else f", not asked for (--metadata {part})"
         console.print(f"  {what}: {len(changes)}{unasked}")
     for change in changes:
-        console.print(f"    + {change}", markup=False)
+        console.print(f"    + {change}")
 
 
 def _render(console: Console, what: str, lines: Iterable[object] | None) -> None:
@@ -77,7 +77,7 @@ def _render(console: Console, what: str, lines: Iterable[object] | None) -> None
     found = [str(line) for line in lines]
     console.print(f"{what}: {len(found) or 'none'}")
     for line in found:
-        console.print(f"  {line}", markup=False)
+        console.print(f"  {line}")
 
 
 def _limits(limits: Iterable[tuple[str, float]]) -> str:

@@ -216,12 +216,11 @@ def _render(console: Console, result: VerifyResult, *, listed: bool) -> None:
             f"  {damage.topic}/{damage.partition} [{damage.start}, {damage.end}): {damage.problem}",
             f"    needed by restore points {damage.first_commit} to {damage.last_commit}; object {damage.key}",
             sep="\n",
-            markup=False,
         )
     _render_coverage(console, result)
     _render_unvouched(console, result)
     for snapshot in result.damaged_snapshots:
-        console.print(f"  DAMAGED snapshot of commit {snapshot.first_commit}: {snapshot.problem}", markup=False)
+        console.print(f"  DAMAGED snapshot of commit {snapshot.first_commit}: {snapshot.problem}")
     if result.leftovers is not None:
         (render_leftovers if listed else render_leftovers_count)(console, result.leftovers)
     if result.against is not None:
@@ -232,12 +231,12 @@ def _render(console: Console, result: VerifyResult, *, listed: bool) -> None:
 
 def _render_history(console: Console, result: VerifyResult) -> None:
     for gone in result.missing_head:
-        console.print(f"  GONE: {gone}", markup=False)
+        console.print(f"  GONE: {gone}")
     for commit in result.damaged_commits:
         lost = f"restore points {commit.first_commit} to {commit.last_commit} cannot be used"
-        console.print(f"  DAMAGED commit: {commit.problem}\n    {lost}", markup=False)
+        console.print(f"  DAMAGED commit: {commit.problem}\n    {lost}")
     for each in result.damaged_objects:
-        console.print(f"  DAMAGED object: {each.problem}\n    {each.key}", markup=False)
+        console.print(f"  DAMAGED object: {each.problem}\n    {each.key}")
 
 
 def _render_unvouched(console: Console, result: VerifyResult) -> None:
@@ -274,8 +273,7 @@ def _render_coverage(console: Console, result: VerifyResult) -> None:
     for left in result.unaccounted:
         console.print(
             f"  {left.topic}/{left.partition} [{left.start}, {left.end}): NOT ACCOUNTED FOR by commit {left.commit}: "
-            "no segment, no hole and no proof that there was nothing",
-            markup=False,
+            "no segment, no hole and no proof that there was nothing"
         )
     if result.unproven:
         console.print(
@@ -286,17 +284,17 @@ def _render_coverage(console: Console, result: VerifyResult) -> None:
 
 def _render_comparison(console: Console, against: CompareResult) -> None:
     by = f"restore {against.restore}" if against.restore else f"commit {against.commit}"
-    console.print(f"cluster {against.cluster_id} against {by}: {_verdict(against)} ({_amount(against)})", markup=False)
+    console.print(f"cluster {against.cluster_id} against {by}: {_verdict(against)} ({_amount(against)})")
     render_open(console, against.findings, against.uncompared)
     for name in against.by_name:
-        console.print(f"  {name}: the same topic by its name alone, these brokers have no topic ids", markup=False)
+        console.print(f"  {name}: the same topic by its name alone, these brokers have no topic ids")
     for name, topic in against.topics.items():
         if not any(each.verified is not None or each.problem for each in topic.partitions):
-            console.print(f"  {name}: nothing to compare", markup=False)
+            console.print(f"  {name}: nothing to compare")
         figures = _figures(topic)
         if any(figures.values()):
             told = ", ".join(f"{count:,} {what}" for what, count in figures.items() if count)
-            console.print(f"  {name}: {told} (not compared)", markup=False)
+            console.print(f"  {name}: {told} (not compared)")
     if against.lacking:
         console.print("  the backup itself lacks:")
         render_lacking(console, against.lacking)

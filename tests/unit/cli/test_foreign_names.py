@@ -75,6 +75,13 @@ def test_words_of_commits(store: PosixStore, command: tuple[str, ...]) -> None:
     assert SHOWN.replace(r"\ud800", "") in text or command[0] not in {"show", "status"}
 
 
+def test_ranges_in_tables_are_no_markup(store: PosixStore) -> None:
+    run_once(new_backup(store))
+    text = told("show", "b", "--repo", str(store.root))
+    assert "[0, 20)" in text
+    assert "\\" not in text
+
+
 def test_names_of_groups(store: PosixStore) -> None:
     with_a_foreign_group(new_backup(store))
     text = told("groups", "show", "--backup", "b", "--repo", str(store.root))
