@@ -115,7 +115,7 @@ def _keep(report: DrillReport, backup: Backup, folder: Path | None) -> None:
     import json
 
     from offsite.repository.drill_record import put_drill_report
-    from offsite.repository.posix_modes import file_mode
+    from offsite.repository.folder_modes import file_mode
     from offsite.services.drill_page import drill_page
 
     document, page = cast("dict[str, JsonValue]", plain(report)), drill_page(report)
@@ -132,7 +132,7 @@ def _check_folder(folder: Path | None) -> None:
     """Found out before the work is done, not after."""
     if folder is None:
         return
-    from offsite.repository.posix_modes import make_private_root
+    from offsite.repository.folder_modes import make_private_root
 
     try:
         make_private_root(folder)

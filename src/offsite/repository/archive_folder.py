@@ -8,26 +8,25 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from offsite.log.buffer import Buffer
-from offsite.model.errors import ArchiveBusy
+from offsite.model.errors import ArchiveBusy, DamagedArchive
 from offsite.repository.archive_key import archive_key
-from offsite.repository.plain_files import (
-    folder_of,
-    is_temporary,
-    make_root,
-    mode_for,
-    opened,
-    plain_entries,
-    temporary_name,
-)
+from offsite.repository.folder_modes import make_private_root
+from offsite.repository.plain_files import PlainFiles
 from offsite.repository.posix_errors import MISSING, wrapped
 from offsite.repository.store import ObjectInfo, check_prefix
 
+_HINT = (
+    "an archive is plain files in plain folders, and nothing is followed out of it: take it away, or put in its place "
+    "what it leads to, or name that as the archive"
+)
+_MARK = "~offsite"
 _READ_BYTES = 1 << 30
 """Linux reads at most about twice as much at once."""
 
@@ -54,20 +53,21 @@ class ArchiveFolder:
         return self._read(key, start, length)
 
     def put(self, key: str, data: Buffer, *, last_message_ms: int = -1) -> None:
-        with self._writing("write", key) as (folder, path):
-            with suppress(FileNotFoundError), opened(folder, path, os.O_RDONLY):
+        name = key.rpartition("/")[2]
+        with self._writing("write", key) as folder:
+            with suppress(FileNotFoundError), self._files.opened(key, folder=folder):
                 pass  # what is no plain file is not replaced
-            temporary = path.with_name(temporary_name(path.name))
+            temporary = _temporary_name(name)
             try:
-                with opened(folder, temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=self._file_mode()) as file:
+                with self._files.opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, folder=folder) as file:
                     _write(file, data)
                     if last_message_ms >= 0:
                         os.utime(file, ns=(last_message_ms * 1_000_000,) * 2)
                     os.fsync(file)
-                os.replace(temporary.name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+                os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
                 with suppress(OSError):
-                    os.unlink(temporary.name, dir_fd=folder)
+                    os.unlink(temporary, dir_fd=folder)
                 raise
             os.fsync(folder)
 
@@ -76,7 +76,7 @@ class ArchiveFolder:
         """One writing process at a time: a lock on the folder, which it makes, that ends with its holder, however that
         ends. Raises `ArchiveBusy`."""
         with wrapped("make the folder", self.url):
-            make_root(self.root)
+            make_private_root(self.root)
             folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             self._lock(folder)
@@ -97,46 +97,49 @@ class ArchiveFolder:
         """Remove what crashes left half-written."""
         with wrapped("sweep", self.url):
             for _, _, names, folder in os.fwalk(self.root):
-                for name in filter(is_temporary, names):
+                for name in filter(_is_temporary, names):
                     with suppress(FileNotFoundError):
                         os.unlink(name, dir_fd=folder)
 
     def append(self, key: str, data: Buffer) -> None:
-        with self._writing("append to", key) as (folder, path):
-            is_new = not _exists(folder, path.name)
+        with self._writing("append to", key) as folder:
+            is_new = not _exists(folder, key.rpartition("/")[2])
             flags = os.O_WRONLY | os.O_APPEND | (os.O_CREAT | os.O_EXCL if is_new else 0)
-            with opened(folder, path, flags, mode=self._file_mode()) as file:
+            with self._files.opened(key, flags, folder=folder) as file:
                 _write(file, data)
                 os.fsync(file)
             if is_new:
                 os.fsync(folder)
 
     def truncate(self, key: str, size_bytes: int) -> None:
-        with self._writing("cut", key) as (folder, path), opened(folder, path, os.O_WRONLY) as file:
+        with self._writing("cut", key) as folder, self._files.opened(key, os.O_WRONLY, folder=folder) as file:
             os.ftruncate(file, size_bytes)
             os.fsync(file)
 
     def delete(self, key: str) -> None:
-        names = archive_key(key, self.url).split("/")
+        *names, name = archive_key(key, self.url).split("/")
         gone = suppress(FileNotFoundError, NotADirectoryError)
-        with wrapped("delete", f"{self.root}/{key}"), gone, folder_of(self.root, names[:-1]) as folder:
-            os.unlink(names[-1], dir_fd=folder)
+        with wrapped("delete", f"{self.root}/{key}"), gone, self._files.folder(names) as folder:
+            os.unlink(name, dir_fd=folder)
 
     @contextmanager
-    def _writing(self, what: str, key: str) -> Iterator[tuple[int, Path]]:
-        """The folder of `key`, made and open, and the path of `key`."""
-        path = self.root / archive_key(key, self.url)
-        with wrapped(what, str(path)), folder_of(self.root, key.split("/")[:-1], make=True) as folder:
-            yield folder, path
+    def _writing(self, what: str, key: str) -> Iterator[int]:
+        """The folder of `key`, made and open."""
+        names = archive_key(key, self.url).split("/")[:-1]
+        with wrapped(what, f"{self.root}/{key}"):
+            make_private_root(self.root)
+            with self._files.folder(names, make=True) as folder:
+                yield folder
 
-    def _file_mode(self) -> int:
-        return mode_for(self.root) & 0o666
+    @property
+    def _files(self) -> PlainFiles:
+        return PlainFiles(root=self.root, refused=DamagedArchive, hint=_HINT)
 
     def _read(self, key: str, start: int, length: int | None) -> bytes | None:
-        path = self.root / archive_key(key, self.url)
-        with wrapped("read", str(path)):
+        names, files = archive_key(key, self.url).split("/")[:-1], self._files
+        with wrapped("read", f"{self.root}/{key}"):
             try:
-                with folder_of(self.root, key.split("/")[:-1]) as folder, opened(folder, path, os.O_RDONLY) as file:
+                with files.folder(names) as folder, files.opened(key, folder=folder) as file:
                     return _read_fully(file, start, os.fstat(file).st_size if length is None else length)
             except OSError as error:
                 if error.errno not in MISSING:
@@ -146,8 +149,7 @@ class ArchiveFolder:
     def _walk(self, prefix: str) -> Iterator[ObjectInfo]:
         """Files below `prefix` in ascending order of keys: a folder sorts with its `/`."""
         try:
-            with folder_of(self.root, prefix.split("/")[:-1]) as folder:
-                entries = plain_entries(folder, self.root / prefix)
+            entries = self._files.entries(prefix.split("/")[:-1])
         except FileNotFoundError:
             return
         for name in sorted(entries):
@@ -155,6 +157,17 @@ class ArchiveFolder:
                 yield from self._walk(prefix + name)
             else:
                 yield _info(prefix + name, entries[name])
+
+
+def _temporary_name(name: str) -> str:
+    """One that nobody can foresee, and no key can have."""
+    return f"{name}{_MARK}-{secrets.token_hex(8)}"
+
+
+def _is_temporary(name: str) -> bool:
+    """Whether it is of this version, or of those whose temporary names were `~offsite` alone."""
+    _, mark, rest = name.rpartition(_MARK)
+    return bool(mark) and (not rest or (rest.startswith("-") and len(rest) == 17))
 
 
 def _info(key: str, status: os.stat_result) -> ObjectInfo:

@@ -2,7 +2,7 @@
 
 A new object is a temporary file, written and fsynced, then hard-linked to its name (which fails if that is taken),
 then the folder is fsynced. Objects are never renamed and never written twice; only hints are replaced. Links below the
-root are not followed, and what is no plain file is not read (see `posix_inside`).
+root are not followed, and what is no plain file is not read (see `plain_files`).
 Source of the rules: link and rename are atomic (POSIX), and durable only after fsync of the folder (Linux fsync(2)).
 """
 
@@ -15,12 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from offsite.log.buffer import Buffer
+from offsite.model.errors import DamagedObject
+from offsite.repository.folder_modes import folder_mode, make_private_root
+from offsite.repository.plain_files import PlainFiles
 from offsite.repository.posix_errors import MISSING, store_error, wrapped
-from offsite.repository.posix_inside import check_folder, check_way, opened, parent_of, status_of
-from offsite.repository.posix_modes import folder_mode, make_private_root
 from offsite.repository.posix_temporaries import Temporaries
 from offsite.repository.posix_writer import PosixWriter
 from offsite.repository.store import ObjectInfo, PutResult, check_key, check_prefix, named_key
+
+_HINT = "offsite writes plain files in plain folders: find out who put it there, and take it away"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +31,11 @@ class PosixStore:
     """Objects as files under `root`. A worker opens its own by unpickling: only the path travels."""
 
     root: Path
-    _synced: set[Path] = field(default_factory=set, repr=False, compare=False)
+    _files: PlainFiles = field(init=False, repr=False, compare=False)
+    _synced: set[Path] = field(default_factory=set, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_files", PlainFiles(root=self.root, refused=DamagedObject, hint=_HINT))
 
     def __reduce__(self) -> tuple[object, tuple[Path]]:
         return open_folder, (self.root,)
@@ -68,7 +75,7 @@ class PosixStore:
             return PosixWriter(
                 temporaries=self._prepared(),
                 target=target,
-                open_target=lambda: opened(self.root, key),
+                open_target=lambda: self._files.opened(key),
                 make_folder=lambda: self._make_folder(target.parent),
                 sync_folder=lambda: sync_folder(target.parent),
             )
@@ -80,27 +87,22 @@ class PosixStore:
         return self._read(key, lambda fd: _read_fully(fd, start, length))
 
     def head(self, key: str) -> ObjectInfo | None:
-        path = self.root / named_key(key)
         try:
-            return _info(key, status_of(self.root, key))
+            return _info(key, self._files.status(named_key(key)))
         except OSError as error:
-            _raise_unless_missing("look at", path, error)
+            self._raise_unless_missing("look at", key, error)
             return None
 
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
         with wrapped("list", str(self.root / check_prefix(prefix))):
             self.root.stat()  # a folder that is not mounted does not tell that there is nothing
             with suppress(FileNotFoundError, NotADirectoryError):
-                check_way(self.root, prefix)
+                self._files.check_way(prefix)
             yield from _walk(self.root / prefix, prefix, start_after)
 
     def delete(self, key: str) -> None:
-        path = self._path(key)
-        with (
-            wrapped("delete", str(path)),
-            suppress(FileNotFoundError),
-            parent_of(self.root, key) as (folder, name),
-        ):
+        *names, name = check_key(key).split("/")
+        with wrapped("delete", f"{self.root}/{key}"), suppress(FileNotFoundError), self._files.folder(names) as folder:
             os.unlink(name, dir_fd=folder)
 
     def now_ms(self) -> int:
@@ -117,22 +119,25 @@ class PosixStore:
 
     def sweep_unfinished(self, *, before_ms: int) -> int:
         with wrapped("sweep", self.url):
-            return Temporaries(self.root).sweep(before_ms=before_ms)
+            return Temporaries(self._files).sweep(before_ms=before_ms)
 
     def _read(self, key: str, read: Callable[[int], bytes]) -> bytes | None:
-        path = self.root / named_key(key)
         try:
-            with opened(self.root, key) as fd:
+            with self._files.opened(named_key(key)) as fd:
                 return read(fd)
         except OSError as error:
-            _raise_unless_missing("read", path, error)
+            self._raise_unless_missing("read", key, error)
             return None
+
+    def _raise_unless_missing(self, what: str, key: str, error: OSError) -> None:
+        if error.errno not in MISSING:
+            raise store_error(what, f"{self.root}/{key}", error) from error
 
     def _path(self, key: str) -> Path:
         return self.root / check_key(key)
 
     def _prepared(self) -> Temporaries:
-        temporaries = Temporaries(self.root)
+        temporaries = Temporaries(self._files)
         with wrapped("write into", self.url):
             if temporaries.folder not in self._synced:
                 temporaries.prepare()
@@ -147,7 +152,7 @@ class PosixStore:
             self._make_folder(folder.parent)
             with suppress(FileExistsError):
                 folder.mkdir(mode=folder_mode(self.root))
-            check_folder(folder)
+            self._files.check_folder(str(folder.relative_to(self.root)))
             sync_folder(folder.parent)
         self._synced.add(folder)
 
@@ -199,8 +204,3 @@ def _stat(key: str, entry: os.DirEntry[str]) -> ObjectInfo | None:
 
 def _info(key: str, status: os.stat_result) -> ObjectInfo:
     return ObjectInfo(key=key, size_bytes=status.st_size, modified_ms=status.st_mtime_ns // 1_000_000)
-
-
-def _raise_unless_missing(what: str, path: Path, error: OSError) -> None:
-    if error.errno not in MISSING:
-        raise store_error(what, str(path), error) from error

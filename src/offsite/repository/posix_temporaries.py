@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from offsite.repository.posix_inside import check_folder
-from offsite.repository.posix_modes import file_mode, folder_mode
+from offsite.repository.folder_modes import file_mode, folder_mode
+from offsite.repository.plain_files import PlainFiles
 
 TEMPORARY_FOLDER = "~tmp"
 
@@ -24,19 +24,19 @@ _NAME = re.compile(r".+-[0-9]+-[0-9a-f]{16}")
 
 @dataclass(frozen=True, slots=True)
 class Temporaries:
-    """Those below `root`, which is never made: a folder that is not mounted must stay missing."""
+    """Those below the root of `files`, which is never made: a folder that is not mounted must stay missing."""
 
-    root: Path
+    files: PlainFiles
 
     @property
     def folder(self) -> Path:
-        return self.root / TEMPORARY_FOLDER
+        return self.files.root / TEMPORARY_FOLDER
 
     def prepare(self) -> None:
         """Raises `OSError`, `DamagedObject`."""
         with suppress(FileExistsError):
-            self.folder.mkdir(mode=folder_mode(self.root))
-        check_folder(self.folder)
+            self.folder.mkdir(mode=folder_mode(self.files.root))
+        self.files.check_folder(TEMPORARY_FOLDER)
 
     def new_path(self) -> Path:
         return self.folder / f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(8)}"
@@ -44,12 +44,12 @@ class Temporaries:
     def create(self, path: Path) -> int:
         """A new file at a `new_path`, open to be written and read. Raises `OSError`."""
         flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.open(path, flags, file_mode(self.root))
+        return os.open(path, flags, file_mode(self.files.root))
 
     def sweep(self, *, before_ms: int) -> int:
         """Delete what was last written before then; how many. Raises `OSError`, `DamagedObject`."""
         try:
-            check_folder(self.folder)
+            self.files.check_folder(TEMPORARY_FOLDER)
             folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             return 0

@@ -108,7 +108,7 @@ def test_deleting_takes_a_link_and_not_what_it_leads_to(tmp_path: Path) -> None:
 def test_a_fifo_is_refused_and_not_waited_for(tmp_path: Path, way: int) -> None:
     (tmp_path / "t").mkdir()
     os.mkfifo(tmp_path / "t/a")
-    with pytest.raises(DamagedArchive, match=f"{tmp_path}/t/a is a FIFO"):
+    with pytest.raises(DamagedArchive, match=f"{tmp_path}/t/a is a pipe"):
         WAYS[way](ArchiveFolder(root=tmp_path))
 
 

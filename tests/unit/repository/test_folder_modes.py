@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.repository.posix_modes import file_mode, folder_mode, make_private_root
+from offsite.repository.folder_modes import file_mode, folder_mode, make_private_root
 from offsite.repository.posix_store import PosixStore, open_folder
 
 
