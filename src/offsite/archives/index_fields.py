@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
+from offsite.model.bounded_json import BadJson, decode_json
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.digest import DIGEST_KEY, DigestState, check_digest, with_digest
 
@@ -62,13 +63,9 @@ def parsed(data: bytes, *, unsealed: frozenset[str]) -> Fields:
 
 def _loaded(data: bytes) -> Fields:
     try:
-        fields = json.loads(data, object_pairs_hook=_unambiguous)
-    except json.JSONDecodeError as error:
-        raise BadIndex(f"not JSON: {error.msg}", position=error.pos) from error
-    except BadIndex:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise BadIndex(f"not JSON: {error}") from error
+        fields = decode_json(data, decoder=_UNAMBIGUOUS)
+    except BadJson as error:
+        raise BadIndex(str(error), position=error.position) from error
     if not isinstance(fields, dict):
         raise BadIndex("not a JSON object")
     return fields
@@ -77,8 +74,11 @@ def _loaded(data: bytes) -> Fields:
 def _unambiguous(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        raise BadIndex("an object names a field twice")
+        raise ValueError("an object names a field twice")
     return fields
+
+
+_UNAMBIGUOUS = json.JSONDecoder(object_pairs_hook=_unambiguous)
 
 
 def text(fields: Fields, name: str) -> str:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from offsite.log.range import TopicPartition
+from offsite.model.bounded_json import BadJson, decode_json
 from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS
 from offsite.model.errors import BadOption
 from offsite.model.names import check_topic_name
@@ -66,9 +67,9 @@ def _line_rows(text: str) -> Iterator[_Row]:
 
 def _json_rows(text: str) -> Iterator[_Row]:
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BadOption(f"the file is not JSON: {error}", hint=_FILE_HINT) from error
+        document = decode_json(text)
+    except BadJson as error:
+        raise BadOption(f"the file cannot be read: {error}", hint=_FILE_HINT) from error
     rows = document.get("partitions") if isinstance(document, dict) else document
     if not isinstance(rows, list):
         raise BadOption("the file has no list of partitions", hint=_FILE_HINT)

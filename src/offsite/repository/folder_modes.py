@@ -10,7 +10,6 @@ import stat
 from pathlib import Path
 
 PRIVATE_FOLDER = 0o700
-PRIVATE_FILE = 0o600
 
 
 def make_private_root(root: Path) -> None:

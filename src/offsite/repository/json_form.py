@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import NoReturn
 
+from offsite.model.bounded_json import STRICT, BadJson, decode_json
 from offsite.model.digest import DigestState, check_digest, with_digest
 from offsite.model.errors import FormatTooNew, OffsiteError
 from offsite.repository.json_object import JsonObject, JsonValue
@@ -111,9 +111,9 @@ def parse_part(data: bytes, *, source: str, damaged: Callable[[str], OffsiteErro
     """Read what `encode_canonical` made; `source` names the object around it. Raises what `damaged` makes, or
     `FormatTooNew`."""
     try:
-        fields = json.loads(data, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise damaged(f"{source}: not JSON: {error}") from error
+        fields = decode_json(data, decoder=STRICT)
+    except BadJson as error:
+        raise damaged(f"{source}: {error}") from error
     if not isinstance(fields, dict):
         raise damaged(f"{source}: not a JSON object")
     parsed = JsonObject(source=source, fields=fields, damaged=damaged)
@@ -122,7 +122,3 @@ def parse_part(data: bytes, *, source: str, damaged: Callable[[str], OffsiteErro
             f"{source} has format {written}; this offsite reads up to {FORMAT}", hint="upgrade offsite and try again"
         )
     return parsed
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")

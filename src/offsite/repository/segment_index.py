@@ -59,11 +59,6 @@ class SegmentIndex:
         """The number of the last frame that begins at or before `offset`; 0 when none does."""
         return max(bisect_right(self.frames, offset, key=lambda frame: frame.first_offset) - 1, 0)
 
-    def first_frame_reaching(self, time_ms: int) -> int:
-        """The number of the first frame with a timestamp of at least `time_ms`; the number of frames if none has."""
-        reaching = (number for number, frame in enumerate(self.frames) if frame.timestamp_max_ms >= time_ms)
-        return next(reaching, len(self.frames))
-
 
 def encode_index(index: SegmentIndex) -> bytes:
     fields: dict[str, JsonValue] = {

@@ -7,13 +7,13 @@ used.
 from __future__ import annotations
 
 import io
-import json
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from offsite.model.bounded_json import BadJson, parse_json
 from offsite.services.schema_book import AVRO, RegisteredSchema, SchemaBook
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _parse(texts: list[str]) -> Schema | None:
     parsed: Schema | None = None
     try:
         for text in texts:
-            parsed = parse_schema(json.loads(text), named_schemas=named)
+            parsed = parse_schema(cast("Schema", parse_json(text.encode())), named_schemas=named)
     except Exception:  # noqa: BLE001  # as above: whatever is wrong with a schema, its records are shown as bytes
         return None
     return parsed
@@ -95,6 +95,6 @@ def _parse(texts: list[str]) -> Schema | None:
 
 def _read_json(schema_id: int, data: bytes) -> Framed | None:
     try:
-        return Framed(kind="json-schema", schema_id=schema_id, value=json.loads(data[_FRAME.size :]))
-    except (ValueError, RecursionError):
+        return Framed(kind="json-schema", schema_id=schema_id, value=parse_json(data[_FRAME.size :]))
+    except BadJson:
         return None

@@ -5,11 +5,11 @@ Pure: takes records, keeps texts. Format of the topic: that of Confluent's regis
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from offsite.log.record import Record
+from offsite.model.bounded_json import BadJson, parse_json
 
 AVRO = "AVRO"
 
@@ -73,7 +73,7 @@ def _references(items: object) -> Iterable[tuple[str, int]]:
 
 def _json_object(data: bytes | None) -> dict[str, object]:
     try:
-        found = json.loads(data or b"")
-    except (ValueError, RecursionError):
+        found = parse_json(data or b"")
+    except BadJson:
         return {}
     return found if isinstance(found, dict) else {}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import cast
 
 from offsite.log.record import LOG_APPEND_TIME, Record
+from offsite.model.bounded_json import STRICT, BadJson, parse_json
 from offsite.pipeline.table.find import FoundRecord
 from offsite.services.framed import FramedReader, framed_id
 
@@ -79,9 +80,9 @@ def _show(data: bytes | None, framed: FramedReader) -> Shown | None:
 def _show_text(text: str) -> Shown:
     """Only objects and lists are taken for JSON: `7` and `null` may well be texts."""
     if text.lstrip()[:1] in {"{", "["}:
-        with suppress(ValueError, RecursionError):
-            if _is_shallow(value := json.loads(text, parse_constant=_refuse)):
-                return Shown(encoding="json", data=value)
+        with suppress(BadJson):
+            if _is_shallow(value := parse_json(text.encode(), decoder=STRICT)):
+                return Shown(encoding="json", data=cast("JsonValue", value))
     return Shown(encoding="text", data=text)
 
 
@@ -99,10 +100,6 @@ def _items(value: object) -> Iterable[object]:
     if isinstance(value, Mapping):
         return value.values()
     return value if isinstance(value, list | tuple) else ()
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def _name(name: str) -> str:

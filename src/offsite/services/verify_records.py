@@ -6,10 +6,10 @@ Objects of earlier versions have no digest: of those is told that nothing vouche
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from offsite.log.offset_map import OffsetMap
+from offsite.model.bounded_json import BadJson, decode_json
 from offsite.model.digest import DigestState, check_digest
 from offsite.model.errors import DamagedObject, OffsiteError
 from offsite.repository.backup import Backup
@@ -100,9 +100,9 @@ def _is_of_earlier_version(key: str, data: bytes) -> bool:
     if "/drills/" not in key:
         return False
     try:
-        fields = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise DamagedObject(f"{key}: not JSON: {error}") from error
+        fields = decode_json(data)
+    except BadJson as error:
+        raise DamagedObject(f"{key}: {error}") from error
     return isinstance(fields, dict) and "format" not in fields and "digest" not in fields
 
 

@@ -13,10 +13,11 @@ from offsite.log.record import Record
 from offsite.log.records import encode
 from offsite.model.errors import BadOption, NoSuchTopic
 from offsite.model.selection import parse_selection
-from offsite.pipeline.table.find import RecordMatch
+from offsite.pipeline.table.find import FoundRecord, RecordMatch
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId
 from offsite.repository.open_store import open_store
+from offsite.services.framed import FramedReader
 from offsite.services.records import (
     RecordsPlan,
     RecordsRequest,
@@ -26,7 +27,8 @@ from offsite.services.records import (
     search_records,
 )
 from offsite.services.restore_request import RestoreRequest
-from offsite.services.shown_record import Shown, ShownRecord
+from offsite.services.schema_book import SchemaBook
+from offsite.services.shown_record import Shown, ShownRecord, show_record
 from tests.batches import FIRST_TIME_MS
 from tests.inline_runner import InlineRunner
 from tests.tables import ORDERS, ORDERS_1, USERS, batch_of, commit_batches, new_table
@@ -223,6 +225,14 @@ def test_json_that_nests_too_deep_to_be_printed_is_shown_as_text(backup: Backup,
     found = value_of(backup, b"[" * depth + b"]" * depth)
     assert found is not None
     assert found.encoding == encoding
+
+
+def test_json_that_would_not_fit_into_memory_is_shown_as_text() -> None:
+    wide = b"[" + b"0," * (9 << 20) + b"0]"
+    found = FoundRecord(partition=ORDERS, record=Record(0, 5, 0, None, wide))
+    value = show_record(found, FramedReader(SchemaBook)).value
+    assert value is not None
+    assert value.encoding == "text"
 
 
 def test_framed_json_that_nests_too_deep_is_shown_as_bytes(registry: Backup) -> None:

@@ -10,10 +10,10 @@ from offsite.archives.avro.container import Block
 from offsite.archives.avro.foreign_decoding import ForeignDecoding
 from offsite.archives.avro.own_decoding import OwnDecoding
 from offsite.archives.avro.schema import PLAIN_SCHEMA, SCHEMA
-from offsite.archives.bounded_json import parse_json
 from offsite.log.buffer import Buffer
 from offsite.log.range import TopicPartition
 from offsite.log.record import Record
+from offsite.model.bounded_json import parse_json
 
 __all__ = ["BadRecords", "BlockDecoding", "block_decoding", "decode_block"]
 

@@ -17,10 +17,10 @@ from json.encoder import encode_basestring
 
 from crc32c import crc32c
 
-from offsite.archives.bounded_json import check_json_size
 from offsite.archives.record_columns import RecordColumns
 from offsite.log.range import TopicPartition
 from offsite.log.record import CREATE_TIME, LOG_APPEND_TIME, Record, RecordHeaders
+from offsite.model.bounded_json import check_json_size
 from offsite.model.size import MIB
 
 __all__ = ["BadLine", "lines_of", "record_of"]

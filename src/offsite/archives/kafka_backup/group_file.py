@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from offsite.archives.bounded_json import BadJson, parse_json
+from offsite.model.bounded_json import BadJson, parse_json
 from offsite.model.bounds import MAX_OFFSET
 
 _FIRST_TABLE_SIZE = 16

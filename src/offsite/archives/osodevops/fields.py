@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from offsite.archives.bounded_json import BadJson, parse_json
+from offsite.model.bounded_json import BadJson, parse_json
 from offsite.model.bounds import MAX_OFFSET
 
 __all__ = ["Fields", "NotTheTools"]

@@ -7,12 +7,12 @@ import re
 from base64 import b64decode
 from collections.abc import Iterator
 
-from offsite.archives.bounded_json import MAX_JSON_BYTES, BadJson, check_json_size
 from offsite.archives.osodevops.fields import Fields, NotTheTools
 from offsite.archives.osodevops.segment import LZ4, NONE, ZSTD
 from offsite.archives.osodevops.segment_body import BodyProblem, OnProblem, plain_parts
 from offsite.archives.osodevops.stored_file import StoredFile
 from offsite.log.record import CREATE_TIME, Record
+from offsite.model.bounded_json import MAX_JSON_BYTES, BadJson, check_json_size
 from offsite.model.bounds import MAX_OFFSET, MAX_RECORD_BYTES
 from offsite.model.size import MIB
 

@@ -13,7 +13,7 @@ import fastavro
 from fastavro.types import Schema
 
 from offsite.archives.avro_claims import Claims, claims_of
-from offsite.archives.bounded_json import BadJson, parse_json
+from offsite.model.bounded_json import BadJson, parse_json
 from offsite.model.bounds import MAX_OFFSET
 
 __all__ = ["BARE_SCHEMAS", "BadRow", "Row", "read_rows", "writer_schema"]

@@ -37,10 +37,6 @@ class ByteSource:
         self._at += size_bytes
         return self._part[self._at - size_bytes : self._at]
 
-    def take_part(self) -> bytes:
-        """Whatever is at hand; empty at the end."""
-        return b"" if self.at_end() else self.take(len(self._part) - self._at)
-
     def read(self, size_bytes: int) -> bytes:
         """The next bytes, at most so many; empty at the end."""
         return b"" if self.at_end() else self.take(min(size_bytes, len(self._part) - self._at))

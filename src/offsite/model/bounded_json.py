@@ -1,16 +1,19 @@
-"""JSON that somebody else wrote: parsed only where its objects fit into memory. Pure.
+"""JSON that somebody else wrote: whatever is wrong with it is one error, and what is not bounded by anything else is
+parsed only where its objects fit into memory. Pure.
 
 Three bytes of JSON, such as `[],`, become seventy of Python: what stands outside of text decides, not how long it is.
+Texts may hold halves of surrogate pairs, which JSON can spell: callers decide what they may be.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from typing import NoReturn
 
 from offsite.model.size import MIB
 
-__all__ = ["BadJson", "check_json_size", "parse_json"]
+__all__ = ["ANY_NUMBER", "MAX_JSON_BYTES", "STRICT", "BadJson", "check_json_size", "decode_json", "parse_json"]
 
 MAX_JSON_BYTES = 64 * MIB
 _MAX_OUTSIDE_BYTES = 16 * MIB
@@ -27,16 +30,31 @@ class BadJson(ValueError):
         self.position = position
 
 
-def parse_json(data: bytes, *, max_bytes: int = MAX_JSON_BYTES) -> object:
-    """Raises `BadJson` for bytes that are no JSON, or too large, too deep, or hold a number of thousands of digits."""
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
+STRICT = json.JSONDecoder(parse_constant=_no_constant)
+ANY_NUMBER = json.JSONDecoder()
+"""Also reads NaN and Infinity, which are no JSON and are written all the same."""
+
+
+def parse_json(data: bytes, *, max_bytes: int = MAX_JSON_BYTES, decoder: json.JSONDecoder = ANY_NUMBER) -> object:
+    """Raises `BadJson` for bytes that are too many, and as `decode_json`."""
     if len(data) > max_bytes:
         raise BadJson(f"JSON of {len(data)} bytes, at most {max_bytes} are read")
     check_json_size(data)
+    return decode_json(data, decoder=decoder)
+
+
+def decode_json(data: bytes | str, *, decoder: json.JSONDecoder = ANY_NUMBER) -> object:
+    """Of any size: what something else bounds. Raises `BadJson` for what is no JSON, or nests too deep, or holds a
+    number of thousands of digits."""
     try:
-        text = data.decode()
-        return json.loads(text)
+        text = data if isinstance(data, str) else data.decode()
+        return decoder.decode(text)
     except json.JSONDecodeError as error:
-        raise BadJson(f"not JSON: {error.msg}", len(text[: error.pos].encode())) from error
+        raise BadJson(f"not JSON: {error.msg}", len(text[: error.pos].encode("utf-8", "surrogatepass"))) from error
     except UnicodeDecodeError as error:
         raise BadJson("not UTF-8", error.start) from error
     except RecursionError as error:
