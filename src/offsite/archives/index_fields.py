@@ -9,6 +9,8 @@ from typing import NoReturn
 from offsite.model.bounded_json import BadJson, decode_json
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.digest import DIGEST_KEY, DigestState, check_digest, with_digest
+from offsite.model.errors import BadName
+from offsite.model.names import check_topic_name
 
 __all__ = [
     "MAX_INT",
@@ -23,6 +25,7 @@ __all__ = [
     "rows",
     "text",
     "texts",
+    "topic_name",
 ]
 
 FORMAT = 1
@@ -84,6 +87,14 @@ _UNAMBIGUOUS = json.JSONDecoder(object_pairs_hook=_unambiguous)
 def text(fields: Fields, name: str) -> str:
     value = fields.get(name)
     return value if isinstance(value, str) else _wrong(name, "text")
+
+
+def topic_name(topic: str) -> str:
+    """`topic`, which must be a name that Kafka accepts."""
+    try:
+        return check_topic_name(topic)
+    except BadName as error:
+        raise BadIndex(error.message) from error
 
 
 def integer(fields: Fields, name: str, *, least: int = 0, most: int = MAX_OFFSET) -> int:

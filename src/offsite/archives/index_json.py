@@ -6,32 +6,28 @@ count, and which are removed.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from itertools import pairwise
 
 from offsite.archives.archive import ArchiveTopic, FileReceipt
 from offsite.archives.archive_layout import ArchiveLayout
+from offsite.archives.group_fields import group_fields, group_of
 from offsite.archives.index import ArchiveManifest, TopicIndex
 from offsite.archives.index_fields import (
-    MAX_INT,
     BadIndex,
     Fields,
     encoded,
     integer,
-    integers,
     object_of,
     objects,
     parsed,
     rows,
     text,
     texts,
+    topic_name,
 )
-from offsite.log.group_offsets import NO_EPOCH, GroupOffsets, TopicOffsets
 from offsite.log.range import LogRange
 from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS
-from offsite.model.errors import BadName
-from offsite.model.names import check_topic_name
 
 __all__ = ["BadIndex", "encode_index", "encode_manifest", "parse_index", "parse_manifest"]
 
@@ -43,7 +39,7 @@ _MAX_REPLICATION_FACTOR = (1 << 15) - 1
 
 
 def encode_manifest(manifest: ArchiveManifest) -> bytes:
-    groups = [_group_fields(manifest.groups[name]) for name in sorted(manifest.groups)]
+    groups = [group_fields(manifest.groups[name]) for name in sorted(manifest.groups)]
     return encoded(
         {
             "archive": manifest.kind,
@@ -57,8 +53,8 @@ def encode_manifest(manifest: ArchiveManifest) -> bytes:
 def parse_manifest(data: bytes) -> ArchiveManifest:
     """Raises `BadIndex`."""
     fields = parsed(data, unsealed=_UNSEALED_MANIFEST)
-    groups = [_group(each) for each in objects(fields, "groups")]
-    topics = tuple(_checked(topic) for topic in texts(fields, "topics"))
+    groups = [group_of(each) for each in objects(fields, "groups")]
+    topics = tuple(topic_name(topic) for topic in texts(fields, "topics"))
     by_name = {each.group: each for each in groups}
     if len(set(topics)) != len(topics) or len(by_name) != len(groups):
         raise BadIndex("a topic or a group is named twice")
@@ -182,55 +178,7 @@ def _check_names(files: Sequence[FileReceipt], layout: ArchiveLayout) -> None:
             raise BadIndex(f"{file.name!r} is no name of a file for {file.range}")
 
 
-def _group_fields(group: GroupOffsets) -> Fields:
-    topics = [
-        {
-            "topic": each.topic,
-            "topic_id": each.topic_id,
-            "partitions": list(each.partitions),
-            "offsets": list(each.offsets),
-            "leader_epochs": list(each.leader_epochs),
-            "metadata": list(each.metadata),
-        }
-        for each in group.topics
-    ]
-    return {"group": group.group, "kind": group.kind, "state": group.state, "topics": topics}
-
-
-def _group(fields: Fields) -> GroupOffsets:
-    return GroupOffsets(
-        group=text(fields, "group"),
-        kind=text(fields, "kind"),
-        state=text(fields, "state"),
-        topics=tuple(_topic_offsets(each) for each in objects(fields, "topics")),
-    )
-
-
-def _topic_offsets(fields: Fields) -> TopicOffsets:
-    partitions = integers(fields, "partitions", most=MAX_PARTITIONS - 1)
-    offsets = integers(fields, "offsets", least=-1)
-    epochs = integers(fields, "leader_epochs", least=NO_EPOCH, most=MAX_INT)
-    metadata = texts(fields, "metadata")
-    if not len(partitions) == len(offsets) == len(epochs) == len(metadata):
-        raise BadIndex("columns of group offsets differ in length")
-    return TopicOffsets(
-        topic=_checked(text(fields, "topic")),
-        topic_id=text(fields, "topic_id"),
-        partitions=array("i", partitions),
-        offsets=array("q", offsets),
-        leader_epochs=array("i", epochs),
-        metadata=tuple(metadata),
-    )
-
-
 def _range(topic: str, row: Sequence[int]) -> LogRange:
     if len(row) != 3 or not (row[0] < MAX_PARTITIONS and row[1] <= row[2]):
         raise BadIndex(f"{list(row)[:3]} is no range")
     return LogRange(topic=topic, partition=row[0], start=row[1], end=row[2])
-
-
-def _checked(topic: str) -> str:
-    try:
-        return check_topic_name(topic)
-    except BadName as error:
-        raise BadIndex(error.message) from error

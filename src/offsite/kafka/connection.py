@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from offsite.kafka.broker_errors import error_name
 from offsite.kafka.config import Address, KafkaConfig
+from offsite.kafka.connected_socket import TIMEOUT_HINT, connected_socket
 from offsite.kafka.receive_buffer import MAX_RESPONSE_BYTES, ReceiveBuffer
 from offsite.kafka.releases import api_name, release_of
 from offsite.kafka.request import Api, Request, request_header
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Buffer = bytes | bytearray | memoryview
 
-CONNECT_TIMEOUT_S = 10.0  # a broker that needs longer to accept is as good as down; the router tries another
-SOCKET_BUFFER_BYTES = 4 * MIB  # the kernel clamps it to its own limit; more lets the broker run ahead of us
-KEEPALIVE_IDLE_S = 60  # load balancers drop silent connections after minutes
 PROGRESS_BYTES = 1 * MIB
 """An answer has `request.timeout.ms` from the first look for it until it is whole, and as much again for each of these
 many bytes that came: a slow line is no dead broker, a byte now and then is."""
@@ -75,7 +73,7 @@ class Connection:
     def open(cls, config: KafkaConfig, address: Address) -> Self:
         """Connect, shake hands, authenticate. Raises `KafkaUnreachable`, `KafkaTimeout`, `KafkaAuthenticationFailed` or
         `BadKafkaConfig`; nothing is left open."""
-        sock = _connect(config, address)
+        sock = connected_socket(config, address)
         connection = cls(sock, config, address)
         connection._is_greeted = False
         try:
@@ -283,54 +281,12 @@ class Connection:
     def _lost(self, error: OSError) -> KafkaTimeout | KafkaUnreachable:
         self.close()
         if isinstance(error, TimeoutError):
-            return KafkaTimeout(f"{self.address} did not answer within {self._timeout_s:.0f} s", hint=_TIMEOUT_HINT)
+            return KafkaTimeout(f"{self.address} did not answer within {self._timeout_s:.0f} s", hint=TIMEOUT_HINT)
         hint = "" if self._welcome else "is security.protocol right for this listener?"
         return KafkaUnreachable(f"connection to {self.address} lost: {error}", hint=hint)
 
 
 _GARBLED_HINT = "is it a Kafka broker, and is nothing in between that changes what it says? Run the command again"
-_TIMEOUT_HINT = "check the network, or raise request.timeout.ms"
-
-
-def _connect(config: KafkaConfig, address: Address) -> socket.socket:
-    try:
-        sock = socket.create_connection((address.host, address.port), timeout=CONNECT_TIMEOUT_S)
-    except socket.gaierror as error:
-        raise KafkaUnreachable(f"no such host: {address.host}", hint="check --bootstrap") from error
-    except TimeoutError as error:
-        raise KafkaTimeout(f"{address} did not accept a connection", hint=_TIMEOUT_HINT) from error
-    except (ValueError, OverflowError) as error:  # a name or a port that brokers told and nobody can have
-        raise KafkaUnreachable(f"no such address: {address}", hint="check advertised.listeners") from error
-    except OSError as error:
-        raise KafkaUnreachable(
-            f"cannot connect to {address}: {error.strerror or error}", hint="is it running?"
-        ) from error
-    try:
-        _tune(sock)
-        return _wrapped(sock, config, address)
-    except BaseException:
-        sock.close()
-        raise
-
-
-def _wrapped(sock: socket.socket, config: KafkaConfig, address: Address) -> socket.socket:
-    if config.tls is None:
-        return sock
-    from offsite.kafka.tls import wrap_tls
-
-    try:
-        return wrap_tls(sock, config.tls, address)
-    except TimeoutError as error:
-        raise KafkaTimeout(f"{address} did not answer the TLS handshake", hint=_TIMEOUT_HINT) from error
-
-
-def _tune(sock: socket.socket) -> None:
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER_BYTES)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
-    if hasattr(socket, "TCP_KEEPIDLE"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
 
 
 def _api_versions() -> Request[dict[int, tuple[int, int]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,15 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from offsite.cli.app import app
-from offsite.cli.verify import _render
+from offsite.cli.output import OutputFormat, emit
+from offsite.cli.verify_view import render_verification
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, Position
 from offsite.repository.group_snapshot import put_group_snapshot
 from offsite.repository.posix_store import PosixStore, open_folder
 from offsite.services.compare import CompareResult
 from offsite.services.verify import VerifyResult, verify_quick
+from offsite.services.verify_history import CommitDamage, ObjectDamage
 from tests.backups import PARTITIONS, append_unchecked, new_backup, run_once
 
 DAMAGED = 13
@@ -117,5 +120,22 @@ def compared(verified: bool | None) -> CompareResult:
 
 def first_line(result: VerifyResult) -> str:
     console = Console(width=140, record=True)
-    _render(console, result, listed=False)
+    render_verification(console, result, listed=False)
     return console.export_text().splitlines()[0]
+
+
+def test_what_damage_means_has_a_line_of_its_own(store: PosixStore, capsys: pytest.CaptureFixture[str]) -> None:
+    backup = new_backup(store)
+    run_once(backup)
+    result = replace(
+        verify_quick(backup),
+        damaged_commits=(CommitDamage(first_commit=1, last_commit=2, problem="not JSON"),),
+        damaged_objects=(ObjectDamage(key="backups/b/drills/1/report.json", problem="cut"),),
+    )
+    emit(result, output=OutputFormat.TABLE, render=partial(render_verification, listed=False))
+    lines = capsys.readouterr().out.splitlines()
+    for first, second in (
+        ("  DAMAGED commit: not JSON", "    restore points 1 to 2 cannot be used"),
+        ("  DAMAGED object: cut", "    backups/b/drills/1/report.json"),
+    ):
+        assert lines[lines.index(first) + 1] == second
