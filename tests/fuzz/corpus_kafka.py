@@ -168,4 +168,5 @@ def unopened(parts: list[bytes]) -> Connection:
     made._sock, made._timeout_s, made._set_s = _Socket(parts), 5.0, 5.0
     made._unanswered, made._buffer, made._versions = deque(), ReceiveBuffer(1024), {}
     made._client_id, made._correlation, made._gathers = "c", 0, False
+    made._is_greeted = True
     return made  # type: ignore[no-any-return]

@@ -78,7 +78,11 @@ def commits(*, trust: Trust) -> Target:
         return renewed(files, key, data) if trust is Trust.RENEWED else {**files, key: data}
 
     return Target(
-        files=chain, read=lambda files: read_repository({**rest, **files}), trust=trust, seal=seal, layers=layers_of
+        files=chain,
+        read=lambda files: read_repository({**rest, **files}),
+        trust=trust,
+        seal=seal,
+        layers=layers_of if trust is Trust.RENEWED else lambda _key, _data: (),
     )
 
 

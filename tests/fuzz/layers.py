@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import re
 import struct
 import zlib
@@ -21,7 +22,7 @@ _CODEC_MASK = 0x07
 _HUGE = 1 << 28
 _LINE_CHECKSUM = re.compile(rb',"crc32c":"[0-9a-f]{8}"\}')
 _KBAK, _KBAK_HEAD_BYTES, _KBAK_TAIL = b"KBAK", 32, struct.Struct("<I4s")
-_MAP_HEAD = struct.Struct("<4sBI")
+_MAP_HEAD, _MAP_VERSION, _MAP_DIGEST_BYTES = struct.Struct("<4sBI"), 2, 32
 
 
 def _unzstd(data: bytes) -> bytes:
@@ -70,7 +71,14 @@ def with_codec_body(batch: bytes, stored: bytes) -> bytes:
 
 def mapped(stored: bytes) -> bytes:
     """An offset map of one chunk, from its payload as it is stored."""
-    return _MAP_HEAD.pack(b"OFMP", 1, len(stored)) + stored
+    head = _MAP_HEAD.pack(b"OFMP", _MAP_VERSION, len(stored))
+    return head + hashlib.sha256(head + stored).digest() + stored
+
+
+def _map_payload(data: bytes) -> bytes:
+    """That of the only chunk, of whatever version."""
+    _, version, _ = _MAP_HEAD.unpack_from(data)
+    return data[_MAP_HEAD.size + (_MAP_DIGEST_BYTES if version == _MAP_VERSION else 0) :]
 
 
 DIGEST = Layer(open=undigested, close=with_digest)
@@ -79,7 +87,7 @@ GZIP = Layer(open=gzip.decompress, close=lambda data: gzip.compress(data, mtime=
 CRCS = Layer(open=lambda data: data, close=with_crcs)
 ZSTD_CRCS = Layer(open=_unzstd, close=lambda data: _zstd(with_crcs(data)))
 BATCH = Layer(open=plain_batch, close=batch_of)
-OFFSET_MAP = Layer(open=lambda data: _unzstd(data[_MAP_HEAD.size :]), close=lambda data: mapped(_zstd(data)))
+OFFSET_MAP = Layer(open=lambda data: _unzstd(_map_payload(data)), close=lambda data: mapped(_zstd(data)))
 
 
 def in_segment(data: bytes) -> Layer:
