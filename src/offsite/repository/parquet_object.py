@@ -17,5 +17,8 @@ def read_parquet(data: bytes) -> pa.Table:
     import pyarrow as pa
     from pyarrow import parquet
 
-    with parquet.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, pre_buffer=False) as file:
-        return file.read(use_threads=False)
+    try:
+        with parquet.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, pre_buffer=False) as file:
+            return file.read(use_threads=False)
+    except UnicodeError as error:  # names of columns that are no text
+        raise pa.ArrowInvalid(str(error)) from error
