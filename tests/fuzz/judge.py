@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -45,10 +46,10 @@ def judge(target: Target, truth: Reading, files: Files) -> Verdict:
         found = target.read(files)
     except Exception as error:  # noqa: BLE001  (which ones come is the question)
         return Verdict(outcome=Outcome.RAW, cause=_cause(error), trace=traceback.format_exc(limit=-12))
-    return _compared(target, truth, found, _kinds_changed(target.files, files))
+    return _compared(target, truth, found, [key for key in sorted(target.files) if target.files[key] != files.get(key)])
 
 
-def _compared(target: Target, truth: Reading, found: Reading, changed: str) -> Verdict:
+def _compared(target: Target, truth: Reading, found: Reading, changed: Sequence[str]) -> Verdict:
     if named := [each for each in found.named if each not in truth.named]:
         return Verdict(outcome=Outcome.NAMED, cause=named[0][:200])
     others = sorted(part for part in truth.data if found.data.get(part) != truth.data[part])
@@ -56,14 +57,14 @@ def _compared(target: Target, truth: Reading, found: Reading, changed: str) -> V
         return Verdict(outcome=Outcome.RIGHT)
     if target.trust in {Trust.RENEWED, Trust.WIRE}:
         return Verdict(outcome=Outcome.OTHER)
-    if found.unvouched:
+    if found.unvouched and all(map(target.doubted, changed)):
         return Verdict(outcome=Outcome.VOUCHLESS)
-    return Verdict(outcome=Outcome.SILENT, cause=f"silent change of {changed}", trace=_differences(truth, found))
+    cause = f"silent change of {_kinds(changed)}"
+    return Verdict(outcome=Outcome.SILENT, cause=cause, trace=_differences(truth, found))
 
 
-def _kinds_changed(before: Files, after: Files) -> str:
+def _kinds(changed: Sequence[str]) -> str:
     """Files without what is a number in their names: the kind is what a fault depends on."""
-    changed = sorted(key for key in before if before[key] != after.get(key))
     return ", ".join(dict.fromkeys(re.sub(r"[0-9a-f]{8}(?=\.)|\d+", "#", key) for key in changed))
 
 

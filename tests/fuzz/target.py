@@ -32,8 +32,8 @@ class Layer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """`layers`: those of a file, by key and bytes, behind which a change may be made. `seal` puts a changed file among
-    the
-    others, with new hashes where `trust` says so. `donors` are more bytes to take pieces of."""
+    the others, with new hashes where `trust` says so. `donors` are more bytes to take pieces of. `doubted`: whether a
+    result may say that nothing vouches for that file."""
 
     files: Files
     read: Callable[[Files], Reading]
@@ -41,3 +41,4 @@ class Target:
     seal: Callable[[Files, str, bytes], Files] = lambda files, key, data: {**files, key: data}
     layers: Callable[[str, bytes], Sequence[Layer]] = lambda _key, _data: ()
     donors: Sequence[bytes] = field(default=())
+    doubted: Callable[[str], bool] = lambda _key: True

@@ -28,6 +28,7 @@ from offsite.archives.index_fields import (
 )
 from offsite.log.range import LogRange
 from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS
+from offsite.model.digest import DIGEST_KEY
 
 __all__ = ["BadIndex", "encode_index", "encode_manifest", "parse_index", "parse_manifest"]
 
@@ -64,6 +65,7 @@ def parse_manifest(data: bytes) -> ArchiveManifest:
         topics=topics,
         groups=by_name,
         generations={topic: integer(counted, topic) for topic in sorted(counted)},
+        is_sealed=DIGEST_KEY in fields,
     )
 
 
@@ -102,6 +104,7 @@ def parse_index(data: bytes, *, topic: str, layout: ArchiveLayout) -> TopicIndex
         files=tuple(files),
         losses=tuple((what, integer(losses, what)) for what in sorted(losses)),
         generation=integer(fields, "generation") if "generation" in fields else 0,
+        is_sealed=DIGEST_KEY in fields,
     )
 
 

@@ -25,6 +25,7 @@ from offsite.archives.archive import (
 from offsite.archives.archive_layout import MANIFEST_KEY, ArchiveLayout
 from offsite.archives.files import Files
 from offsite.archives.index import ArchiveManifest, TopicIndex
+from offsite.archives.index_doubts import unvouched
 from offsite.archives.index_json import BadIndex, encode_index, encode_manifest, parse_index, parse_manifest
 from offsite.log.group_offsets import GroupOffsets
 from offsite.log.range import TopicPartition
@@ -68,7 +69,7 @@ class IndexedArchive:
             topics=tuple(sorted([*(index.topic for index in known), *(topic for topic, _ in unknown)], key=_name)),
             pieces=tuple(piece for index in known for piece in index.pieces())
             + tuple(piece for _, pieces in unknown for piece in pieces),
-            fidelity=(*self.kinds[kind], *_loss_sentences(known)),
+            fidelity=(*self.kinds[kind], *_loss_sentences(known), *unvouched(manifest, indexes)),
             groups=manifest.groups if manifest else {},
             holes=tuple(hole for index in known for hole in index.holes()),
         )

@@ -279,6 +279,18 @@ def test_an_index_without_a_manifest_still_counts(form: Format, files: ArchiveFo
     assert read_all(form.reader(files)) == plain_records(0, 50)
 
 
+def test_what_no_index_lists_is_said_to_have_nothing_that_vouches_for_it(form: Format, files: ArchiveFolder) -> None:
+    for topic in ("orders", "users"):
+        export(form.writer(files=files), plain_records(0, 5), start=0, end=5, topic=topic)
+    assert not [each for each in form.reader(files).contents().fidelity if "vouches" in each]
+    for key in ("_archive.json", form.index("orders"), form.index("users")):
+        files.delete(key)
+    assert form.reader(files).contents().fidelity[-2:] == (
+        "no _archive.json can be read: nothing vouches for the list of topics, and groups are unknown",
+        "no index lists the files of orders and 1 more: nothing vouches for them but checksums inside of them",
+    )
+
+
 def _changed(data: bytes, change: Mapping[str, object]) -> bytes:
     """As an offsite would have written it that knew no digest yet."""
     fields = {**json.loads(data), **change}
@@ -414,6 +426,10 @@ def test_indexes_of_before_there_was_a_digest_are_read(form: Format, files: Arch
     del fields["topic_id"]
     files.put(form.index(), json.dumps(fields).encode())
     assert read_all(form.reader(files)) == plain_records(0, 50)
+    assert form.reader(files).contents().fidelity[-2:] == (
+        "_archive.json has no digest: nothing vouches for its topics and groups",
+        "the index of orders has no digest: nothing vouches for what it says",
+    )
     export(writer, plain_records(50, 80), start=50, end=80)
     assert b'"digest":"sha256:' in (files.get(form.index()) or b"")
     assert b'"digest":"sha256:' in (files.get("_archive.json") or b"")

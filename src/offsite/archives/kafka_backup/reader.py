@@ -22,7 +22,7 @@ from offsite.model.errors import ArchiveNotFound
 FIDELITY = (
     "kafka-backup keeps no topic settings, replication factor or topic id",
     "kafka-backup keeps no leader epochs, producer ids, transactions or batches",
-    "kafka-backup keeps no checksums: a flipped byte inside a key, a value, a header or a time goes unnoticed",
+    "kafka-backup keeps no checksums: nothing vouches for what its records, indexes and group files say",
     "kafka-backup keeps committed offsets of groups without their metadata and leader epoch",
 )
 _SMALL_BYTES = 64 << 10

@@ -19,6 +19,7 @@ ALWAYS = (
     "leader epochs, producer ids, batch boundaries, transactions and topic ids are not kept",
     "header names were passed through UTF-8",
     "committed offsets of groups are kept without metadata and leader epochs, and not at one moment with the records",
+    "the tool keeps no checksum of its manifest, group snapshot and JSON segments: nothing vouches for what they say",
     "up to version 0.23 of the tool, headers of one name were reduced to the last, and their order may have changed",
     "up to version 0.24 of the tool, records of aborted transactions and transaction markers may be among the records",
     "up to version 0.24 of the tool, its checkpoint could pass records that it had not stored",

@@ -32,6 +32,7 @@ FIDELITY = (
     "header values went through Connect's guess of a type: a number may be spelt otherwise",
     "leader epochs, producer ids, batch boundaries, transactions and topic ids are not kept",
     "configurations, replication factors and partitions without records are not kept",
+    "the tool keeps no hashes: nothing vouches for its objects but checksums inside of gzip and snappy",
 )
 
 
