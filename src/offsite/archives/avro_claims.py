@@ -1,8 +1,9 @@
 """What Avro that somebody else wrote may claim, before fastavro reads it, which recurses and loops without limits.
 
 A schema may nest, refer to itself, or double with every type; an array may have 2^40 items of no bytes; and two bytes
-may become a dict. So fastavro gets a copy of the schema that is a tree of few types, whose items cost bytes; and what
-the items of a large block come to is counted before they are made.
+may become a dict. So fastavro gets a copy of the schema that comes to a tree of few types when every name in it stands
+for what it names, and whose items cost bytes; and what the items of a large block come to is counted before they are
+made.
 """
 
 from __future__ import annotations
@@ -24,22 +25,24 @@ MAX_FIXED_BYTES = MIB
 _SMALL_BYTES = 2 * MIB
 """In blocks up to this size nothing is counted: even a dict for every two bytes comes to some 300 MiB."""
 _LEAST_BYTES = {"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8, "bytes": 1, "string": 1}
-_KEPT = ("name", "namespace", "aliases")
 
 
 class Claims(NamedTuple):
-    """`schema` is the copy. `types`: what one value goes through at most; `least_bytes`: what it has at least."""
+    """`schema` is the copy. `types`: what one value goes through at most, `height` of them at once; `least_bytes`: what
+    it has at least. `named`: what the copy refers to by name, known for a whole schema."""
 
     schema: object
     types: int
     least_bytes: int
+    height: int = 0
+    named: Mapping[str, object] = {}
 
     def check_block(self, data: Buffer, records: int) -> None:
         """Raises `ValueError` for a block whose records might not fit into memory."""
         if records > MAX_BLOCK_RECORDS:
             raise ValueError(f"a block of {records} records, at most {MAX_BLOCK_RECORDS} are read")
         if len(data) > _SMALL_BYTES:
-            check_items(self.schema, data, records)
+            check_items(self.schema, data, records, self.named)
 
     def of_many(self) -> Claims:
         if self.types > MAX_TYPES_PER_BYTE * self.least_bytes:
@@ -47,60 +50,118 @@ class Claims(NamedTuple):
         return self
 
 
-def claims_of(schema: object, depth: int = 0) -> Claims:
-    """Of a schema as parsed from JSON. Raises `ValueError` for one that might not be survived. Types that are referred
-    to by name are not read: nobody who writes such records needs them."""
-    if depth > MAX_DEPTH:
-        raise ValueError(f"its schema nests deeper than {MAX_DEPTH}")
-    if isinstance(schema, str):
-        if schema not in _LEAST_BYTES:
-            raise ValueError(f"its schema refers to a type {schema[:100]!r}")
-        return Claims(schema, 1, _LEAST_BYTES[schema])
-    if isinstance(schema, list):
-        return _union([claims_of(each, depth + 1) for each in schema])
-    if isinstance(schema, Mapping):
-        return _of_object(schema, depth)
-    raise ValueError("its schema holds what is no type")
+def claims_of(schema: object) -> Claims:
+    """Of a schema as parsed from JSON. Raises `ValueError` for one that might not be survived: also for a type that
+    refers to itself, which nobody needs who writes such records."""
+    reader = _SchemaReader()
+    claims = reader.claims(schema, _Place(0, ""))
+    return claims._replace(named={name: each.schema for name, each in reader.named.items()})
 
 
-def _of_object(schema: Mapping[str, object], depth: int) -> Claims:
-    kind = schema.get("type")
-    named = {name: schema[name] for name in _KEPT if name in schema}
-    if kind in ("record", "error"):
-        return _record(schema, {**named, "type": "record"}, depth)
-    if kind == "array":
-        items = claims_of(schema.get("items"), depth + 1).of_many()
-        return Claims({"type": "array", "items": items.schema}, 1 + items.types, 1)
-    if kind == "map":
-        values = claims_of(schema.get("values"), depth + 1)
-        return Claims({"type": "map", "values": values.schema}, 1 + values._replace(least_bytes=1).of_many().types, 1)
-    if kind == "enum":
-        return Claims({**named, "type": "enum", "symbols": schema.get("symbols")}, 1, 1)
-    if kind == "fixed":
-        size = schema.get("size")
-        if type(size) is not int or not 0 <= size <= MAX_FIXED_BYTES:
-            raise ValueError("its schema has a fixed type of a size that cannot be")
-        return Claims({**named, "type": "fixed", "size": size}, 1, size)
-    return claims_of(kind, depth + 1)
+class _Place(NamedTuple):
+    """How deep a type lies, and the namespace around it."""
+
+    depth: int
+    space: str
+
+    @property
+    def below(self) -> _Place:
+        return self._replace(depth=self.depth + 1)
+
+    def full_name(self, name: str) -> str:
+        return name if "." in name or not self.space else f"{self.space}.{name}"
+
+    def inside(self, schema: Mapping[str, object]) -> _Place:
+        """Of a record's fields."""
+        name, space = schema.get("name"), schema.get("namespace", self.space)
+        if isinstance(name, str) and "." in name:
+            space = name.rpartition(".")[0]
+        return _Place(self.depth, space if isinstance(space, str) else "")
+
+
+class _SchemaReader:
+    """`named`: the types that are complete, by full name, which what comes behind them may refer to."""
+
+    def __init__(self) -> None:
+        self.named: dict[str, Claims] = {}
+
+    def claims(self, schema: object, place: _Place) -> Claims:
+        if place.depth > MAX_DEPTH:
+            raise ValueError(f"its schema nests deeper than {MAX_DEPTH}")
+        if isinstance(schema, str):
+            return Claims(schema, 1, _LEAST_BYTES[schema]) if schema in _LEAST_BYTES else self._referred(schema, place)
+        if isinstance(schema, list):
+            return _union([self.claims(each, place.below) for each in schema])
+        if isinstance(schema, Mapping):
+            return self._of_object(schema, place)
+        raise ValueError("its schema holds what is no type")
+
+    def _referred(self, name: str, place: _Place) -> Claims:
+        full_name = place.full_name(name)
+        if (known := self.named.get(full_name)) is None:
+            raise ValueError(f"its schema refers to a type {name[:100]!r}")
+        if place.depth + known.height > MAX_DEPTH:
+            raise ValueError(f"its schema nests deeper than {MAX_DEPTH}")
+        return known._replace(schema=full_name)
+
+    def _of_object(self, schema: Mapping[str, object], place: _Place) -> Claims:
+        kind = schema.get("type")
+        if kind == "array":
+            items = self.claims(schema.get("items"), place.below).of_many()
+            return Claims({"type": "array", "items": items.schema}, 1 + items.types, 1, 1 + items.height)
+        if kind == "map":
+            values = self.claims(schema.get("values"), place.below)
+            types = 1 + values._replace(least_bytes=1).of_many().types
+            return Claims({"type": "map", "values": values.schema}, types, 1, 1 + values.height)
+        if kind not in ("record", "error", "enum", "fixed"):
+            return self.claims(kind, place.below)
+        inside = place.inside(schema)
+        found = self._record(schema, inside) if kind in ("record", "error") else _leaf(schema)
+        self._name(schema, found, inside)
+        return found
+
+    def _record(self, schema: Mapping[str, object], place: _Place) -> Claims:
+        rows = schema.get("fields")
+        if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+            raise ValueError("its schema has a record without fields")
+        fields = [self.claims(row.get("type"), place.below) for row in rows]
+        types = 1 + sum(each.types for each in fields)
+        if types > MAX_TYPES:
+            raise ValueError(f"its schema has more than {MAX_TYPES} types")
+        copies = [
+            {**{name: row[name] for name in ("name", "aliases") if name in row}, "type": each.schema}
+            for row, each in zip(rows, fields, strict=True)
+        ]
+        copy = {**_names_of(schema), "type": "record", "fields": copies}
+        height = 1 + max((each.height for each in fields), default=0)
+        return Claims(copy, types, sum(each.least_bytes for each in fields), height)
+
+    def _name(self, schema: Mapping[str, object], claims: Claims, place: _Place) -> None:
+        name = schema.get("name")
+        if not isinstance(name, str):
+            raise ValueError("its schema has a type without the name that it must have")  # noqa: TRY004
+        full_name = place.full_name(name)
+        if full_name in self.named:
+            raise ValueError(f"its schema has two types {name[:100]!r}")
+        self.named[full_name] = claims
+
+
+def _names_of(schema: Mapping[str, object]) -> dict[str, object]:
+    return {name: schema[name] for name in ("name", "namespace", "aliases") if name in schema}
+
+
+def _leaf(schema: Mapping[str, object]) -> Claims:
+    """An enum or a fixed type."""
+    if schema["type"] == "enum":
+        return Claims({**_names_of(schema), "type": "enum", "symbols": schema.get("symbols")}, 1, 1)
+    size = schema.get("size")
+    if type(size) is not int or not 0 <= size <= MAX_FIXED_BYTES:
+        raise ValueError("its schema has a fixed type of a size that cannot be")
+    return Claims({**_names_of(schema), "type": "fixed", "size": size}, 1, size)
 
 
 def _union(branches: list[Claims]) -> Claims:
     if not branches:
         raise ValueError("its schema has a union of nothing")
-    least_bytes = 1 + min(each.least_bytes for each in branches)
-    return Claims([each.schema for each in branches], 1 + max(each.types for each in branches), least_bytes)
-
-
-def _record(schema: Mapping[str, object], copy: dict[str, object], depth: int) -> Claims:
-    rows = schema.get("fields")
-    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-        raise ValueError("its schema has a record without fields")
-    fields = [claims_of(row.get("type"), depth + 1) for row in rows]
-    types = 1 + sum(each.types for each in fields)
-    if types > MAX_TYPES:
-        raise ValueError(f"its schema has more than {MAX_TYPES} types")
-    copy["fields"] = [
-        {**{name: row[name] for name in ("name", "aliases") if name in row}, "type": each.schema}
-        for row, each in zip(rows, fields, strict=True)
-    ]
-    return Claims(copy, types, sum(each.least_bytes for each in fields))
+    least_bytes, types = 1 + min(each.least_bytes for each in branches), 1 + max(each.types for each in branches)
+    return Claims([each.schema for each in branches], types, least_bytes, 1 + max(each.height for each in branches))

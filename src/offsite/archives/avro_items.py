@@ -5,6 +5,7 @@ Format: Avro 1.11 specification, binary encoding.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast
 
 from offsite.log.buffer import Buffer
@@ -18,17 +19,18 @@ _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _Object = dict[str, object]
 
 
-def check_items(schema: object, data: Buffer, records: int) -> None:
-    """`schema` is a tree without names, of little depth. Raises `ValueError` for more than `MAX_ITEMS`, and for bytes
-    that are not these records."""
-    _Walk(data).values(schema, 0, records)
+def check_items(schema: object, data: Buffer, records: int, named: Mapping[str, object]) -> None:
+    """`schema` is of little depth, and refers to types in `named`, none of which refers to itself. Raises `ValueError`
+    for more than `MAX_ITEMS`, and for bytes that are not these records."""
+    _Walk(data, named).values(schema, 0, records)
 
 
 class _Walk:
-    def __init__(self, data: Buffer) -> None:
+    def __init__(self, data: Buffer, named: Mapping[str, object]) -> None:
         self._data, self._size = b"".join((data, PADDING)), len(data)
         self._long = varint_reader()
         self._room = MAX_ITEMS
+        self._named = named
 
     def values(self, schema: object, at: int, count: int) -> int:
         for _ in range(count):
@@ -47,7 +49,10 @@ class _Walk:
             return self._object(schema, at)
         if schema in ("bytes", "string"):
             return self._blob(at)
-        return at + _SIZES[schema] if schema in _SIZES else self._long(self._data, at)[1]
+        name = cast("str", schema)
+        if name in self._named:
+            return self._value(self._named[name], at)
+        return at + _SIZES[name] if name in _SIZES else self._long(self._data, at)[1]
 
     def _object(self, schema: _Object, at: int) -> int:
         kind = schema["type"]

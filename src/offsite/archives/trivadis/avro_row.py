@@ -55,10 +55,18 @@ def writer_schema(text: bytes) -> WriterSchema:
     if sorted(str(field.get("name")) for field in named) != sorted(FIELDS):
         raise BadRow(f"the schema lacks one of the fields {', '.join(FIELDS)}, or has others")
     try:
-        claims = claims_of({"type": "record", "name": "AvroKafkaRecord", "fields": named}).of_many()
+        claims = claims_of(
+            {**_space_of(declared), "type": "record", "name": "AvroKafkaRecord", "fields": named}
+        ).of_many()
     except ValueError as error:
         raise BadRow(str(error)) from error
     return WriterSchema(claims, _parsed(claims.schema))
+
+
+def _space_of(declared: object) -> dict[str, str]:
+    """The namespace, which full names in it begin with."""
+    space = declared.get("namespace") if isinstance(declared, dict) else None
+    return {"namespace": space} if isinstance(space, str) else {}
 
 
 def read_rows(data: bytes, schema: WriterSchema, count: int) -> list[Row]:
