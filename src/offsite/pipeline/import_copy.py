@@ -14,13 +14,12 @@ from offsite.log.codec import ZSTD
 from offsite.log.range import LogRange
 from offsite.log.record import Record
 from offsite.log.record_batches import batches_of
+from offsite.model.bounds import MAX_OFFSET
 from offsite.pipeline import meter
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segment import Segment
 from offsite.repository.segment_writer import SegmentWriter
 from offsite.repository.store import Store
-
-OFFSET_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +148,7 @@ class _Copy:
             self.start = first
         begin = self.lost[-1].end if self.lost else self.start
         piece = self._task.piece
-        end = OFFSET_MAX if piece.end is None else piece.end
+        end = MAX_OFFSET if piece.end is None else piece.end
         return SegmentWriter(
             store=self._ends.store,
             layout=self._ends.layout,

@@ -21,6 +21,7 @@ from offsite.archives.record_columns import RecordColumns
 from offsite.log.range import TopicPartition
 from offsite.log.record import CREATE_TIME, LOG_APPEND_TIME, Record, RecordHeaders
 from offsite.model.bounded_json import check_json_size
+from offsite.model.bounds import MAX_OFFSET
 from offsite.model.size import MIB
 
 __all__ = ["BadLine", "lines_of", "record_of"]
@@ -28,7 +29,6 @@ __all__ = ["BadLine", "lines_of", "record_of"]
 _CHECKSUM = b',"crc32c":"%08x"}'
 _CHECKSUM_BEGIN = _CHECKSUM[:10]
 _CHECKSUM_BYTES = len(_CHECKSUM % 0)
-_MAX_LONG = (1 << 63) - 1
 _LARGE_BYTES = 1 * MIB
 MAX_WIDE_BYTES = 64 * MIB
 
@@ -149,7 +149,7 @@ def _decoded(fields: Fields, name: str, name64: str) -> bytes:
 
 
 def _integer(name: str, value: object) -> int:
-    if type(value) is not int or not -_MAX_LONG - 1 <= value <= _MAX_LONG:
+    if type(value) is not int or not -MAX_OFFSET - 1 <= value <= MAX_OFFSET:
         raise BadLine(f"field {name!r} is not an integer of 64 bits")
     return value
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from offsite.log.record_arrow import ArrowColumns, time_us
-from offsite.pipeline.table.row_filter import MAX_OFFSET, RowFilter
+from offsite.model.bounds import MAX_OFFSET
+from offsite.pipeline.table.row_filter import RowFilter
 from offsite.pipeline.table.scan import scan_batches
 from offsite.pipeline.table.scan_plan import ScanTask
 from offsite.repository.store import Store

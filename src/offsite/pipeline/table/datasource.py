@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
+from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import BadOption
 from offsite.pipeline.table.arrow_scan import scan_arrow
 from offsite.pipeline.table.as_of import (
@@ -23,7 +24,7 @@ from offsite.pipeline.table.as_of import (
 )
 from offsite.pipeline.table.options import STREAM_OPTIONS, TableOptions, read_options
 from offsite.pipeline.table.pushdown import narrowed
-from offsite.pipeline.table.row_filter import MAX_OFFSET, RowFilter
+from offsite.pipeline.table.row_filter import RowFilter
 from offsite.pipeline.table.scan_plan import ScanTask, plan_scan, with_commits
 from offsite.repository.backup import Backup
 from offsite.repository.store import Store

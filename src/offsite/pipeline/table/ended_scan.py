@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from offsite.log.batch import BatchHeader
 from offsite.log.markers import Marker
 from offsite.log.record_arrow import ArrowColumns
+from offsite.model.bounds import MAX_OFFSET
 from offsite.pipeline import meter
 from offsite.pipeline.cutoff import Cutoff
 from offsite.pipeline.source_view import VisibleBatch
-from offsite.pipeline.table.row_filter import MAX_OFFSET
 from offsite.pipeline.table.scan_plan import scans_of
 from offsite.pipeline.table.stream_plan import EndedTask
 from offsite.repository.commit_log import CommitLog

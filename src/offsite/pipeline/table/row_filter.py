@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-MAX_OFFSET = (1 << 63) - 1
+from offsite.model.bounds import MAX_OFFSET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
