@@ -90,7 +90,7 @@ def fold(state: BackupState, commits: Iterable[StoredCommit]) -> BackupState:
     """`state` after `commits`, in order.
 
     Raises `DamagedCommit` when one does not follow: wrong number, wrong previous hash, time going back, a segment
-    listed twice or over another one, a removed segment that is not there.
+    listed twice, over another one or without a position of its partition, a removed segment that is not there.
     """
     folding = Folding(state)
     for stored in commits:
@@ -162,6 +162,8 @@ class Folding:
 
     def _add(self, segment: Segment, commit: Commit) -> None:
         partition_id = segment_partition(segment)
+        if partition_id not in self._positions:
+            raise damaged_commit(f"commit {commit.seq} of {commit.backup}: no position for {segment.key}")
         found = self._segments.get(partition_id, SegmentList())
         if segment.start >= found.end:
             self._segments[partition_id] = found.appended(segment)

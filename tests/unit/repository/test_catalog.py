@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from offsite.model.errors import DamagedObject
+from offsite.model.errors import DamagedCommit, DamagedObject
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.catalog import Catalog
@@ -117,3 +118,11 @@ def test_a_catalog_of_another_history_is_not_used(store: PosixStore, backup: Bac
     for key in (backup.layout.catalog_key(20), backup.layout.history_key(20), backup.layout.seal_key(20)):
         (store.root / key).write_bytes((other_store.root / key).read_bytes())
     assert backup.state() == folded(backup)
+
+
+def test_a_segment_of_a_partition_without_a_position_is_damage(backup: Backup) -> None:
+    """Nobody could say how far it may be read."""
+    first, *_ = backup.log.read(after=0, upto=1)
+    bare = replace(first, commit=replace(first.commit, changes=replace(first.commit.changes, positions=())))
+    with pytest.raises(DamagedCommit, match="no position for backups/b/topics/"):
+        fold(BackupState(backup="b"), [bare])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, cast
 
+from offsite.archives.parquet.levels import check_levels
 from offsite.archives.parquet.thrift import I32, LIST, STRUCT, BadThrift, Fields, read_struct
 
 __all__ = ["Page", "check_footer", "pages_of", "window_bytes"]
@@ -51,6 +52,7 @@ def check_footer(fetch: Fetch, size_bytes: int) -> None:
             if open_groups[-1]:
                 break
             open_groups.pop()
+    check_levels(footer)
 
 
 def pages_of(fetch: Fetch, start: int, size_bytes: int) -> Iterator[Page]:

@@ -6,10 +6,10 @@ Format: Thrift compact protocol specification; parquet.thrift.
 
 from __future__ import annotations
 
-__all__ = ["I32", "LIST", "STRUCT", "BadThrift", "Fields", "read_struct"]
+__all__ = ["I32", "I64", "LIST", "STRUCT", "BadThrift", "Fields", "read_struct"]
 
-I32, BINARY, LIST, SET, MAP, STRUCT = 5, 8, 9, 10, 11, 12
-_TRUE, _FALSE, _BYTE, _I16, _I64, _DOUBLE = 1, 2, 3, 4, 6, 7
+I32, I64, BINARY, LIST, SET, MAP, STRUCT = 5, 6, 8, 9, 10, 11, 12
+_TRUE, _FALSE, _BYTE, _I16, _DOUBLE = 1, 2, 3, 4, 7
 _MAX_DEPTH = 12
 
 Fields = dict[tuple[int, int], object]
@@ -52,7 +52,7 @@ class _Reader:
     def _value(self, kind: int, at: int, depth: int) -> tuple[object, int]:
         if kind in (_TRUE, _FALSE, _BYTE):
             return self._data[at], at + 1
-        if kind in (_I16, I32, _I64):
+        if kind in (_I16, I32, I64):
             return self._long(at)
         if kind == _DOUBLE:
             return None, at + 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -9,7 +10,9 @@ import pytest
 from pyarrow import parquet  # type: ignore[import-untyped]
 
 from offsite.archives.formats import open_reader
-from offsite.archives.parquet.pages import Page, window_bytes
+from offsite.archives.parquet.levels import check_levels
+from offsite.archives.parquet.pages import Page, check_footer, window_bytes
+from offsite.archives.parquet.thrift import I32, I64, LIST, STRUCT
 from offsite.log.record import Record
 from offsite.model.errors import DamagedArchive
 from offsite.repository.archive_folder import ArchiveFolder
@@ -62,3 +65,33 @@ def test_the_window_is_the_most_that_rows_in_a_row_may_touch() -> None:
 
     pages = [page(10, 5), page(20, 5), page(40, 1), page(80, 5)]
     assert [window_bytes(pages, values) for values in (1, 2, 3, 7, 8, 100)] == [80, 120, 140, 140, 150, 150]
+
+
+def _nested() -> bytes:
+    sink = io.BytesIO()
+    headers = pa.array([[{"key": "a", "value": b"1"}, {"key": "b", "value": None}], None])
+    parquet.write_table(pa.table({"text": pa.array([b"k", None]), "n": [1, None], "headers": headers}), sink)
+    return sink.getvalue()
+
+
+def _footer_checked(data: bytes) -> None:
+    check_footer(lambda start, length: data[start : start + length], len(data))
+
+
+@pytest.mark.parametrize("name", [b"\x04text", b"\x01n"])
+def test_levels_that_are_not_those_of_the_schema_do_not_reach_pyarrow_which_would_end_the_process(name: bytes) -> None:
+    data = _nested()
+    _footer_checked(data)
+    optional, required = b"\x25\x02\x18" + name, b"\x25\x00\x18" + name
+    assert data.count(optional) == 1
+    with pytest.raises(ValueError, match="other levels"):
+        _footer_checked(data.replace(optional, required))
+
+
+def test_columns_that_the_schema_does_not_have_do_not_either() -> None:
+    group = {(2, LIST): [{(5, I32): 1}, {(1, I32): 2, (3, I32): 1}]}
+    for chunks, problem in (([{}, {}], "of 2 columns, of 1"), ([{(3, STRUCT): {(16, STRUCT): {(1, I64): 5}}}], "none")):
+        with pytest.raises(ValueError, match=problem):
+            check_levels({**group, (4, LIST): [{(1, LIST): chunks}]})
+    with pytest.raises(ValueError, match="cut"):
+        check_levels({(2, LIST): [{(5, I32): 2}, {(1, I32): 2}]})
