@@ -12,6 +12,7 @@ from offsite.cli.option_group import takes
 from offsite.cli.options import BackupName, Output, Repo, SparkMaster
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit
 from offsite.cli.wiring import open_repository, spark
+from offsite.model.head import Head
 from offsite.model.size import format_size
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def import_(options: ImportOptions, spark_master: SparkMaster = None, output: Ou
     unless --skip-damaged. Exit code 3: imported, but the archive has holes or damage.
     """
     from offsite.cli.progress import progress
+    from offsite.services.heads import SeenHead
     from offsite.services.import_archive import ImportRequest, plan_import, run_import
 
     repository = open_repository(options.repo)
@@ -57,12 +59,16 @@ def import_(options: ImportOptions, spark_master: SparkMaster = None, output: Ou
         selection=_selection(options),
         skip_damaged=options.skip_damaged,
     )
+    seen = SeenHead(repository=repository, backup=options.backup)
     with spark(spark_master, preload="offsite.pipeline.import_copy") as runner:
         plan = plan_import(repository, source.reader, request)
+        if plan.base.seq:
+            seen.check(repository.backup(options.backup), plan.base)
         with progress(f"import {options.backup}", total_bytes=plan.estimated_bytes) as on_progress:
             result = run_import(
                 plan, repository=repository, reader=source.reader, runner=runner, on_progress=on_progress
             )
+    seen.remember(Head(commit=result.commit, hash=result.head_hash))
     emit(result, output=output, render=_render_result)
     if not result.complete:
         raise typer.Exit(EXIT_PARTIAL)

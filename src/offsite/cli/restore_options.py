@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from offsite.cli.damage import tell_damage
 from offsite.cli.option_group import words_of
 from offsite.cli.options import Bootstrap, KafkaConfigFile, OptionalBackup, OptionalRepo
 from offsite.cli.wiring import open_repository
@@ -158,7 +159,13 @@ def named_backup(repo: str | None, backup: str | None, *, otherwise: str) -> Bac
     """Raises `BadOption` when it is not named, `RepositoryNotFound`, `BackupNotFound`."""
     if repo is None or backup is None:
         raise BadOption("no backup is named", hint=f"name it with --repo and --backup{otherwise}")
-    return open_repository(repo).backup(backup)
+    from offsite.services.heads import SeenHead
+
+    repository = open_repository(repo)
+    opened = repository.backup(backup)
+    if gone := SeenHead(repository=repository, backup=backup).problem(opened, opened.sound_state()):
+        tell_damage(gone)  # what is there can be restored all the same
+    return opened
 
 
 def restore_request(options: RestoreOptions) -> RestoreRequest:

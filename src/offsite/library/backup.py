@@ -41,7 +41,7 @@ class Backup:
 
     def restore_points(self) -> tuple[CommitSummary, ...]:
         """All commits that can be restored to, the oldest first. Raises `DamagedCommit`."""
-        return tuple(self._backup.sound_state().history)
+        return tuple(self._backup.state().history)
 
     def detail(self, *, commit: int | None = None) -> BackupDetail:
         """Topics, partitions with their offsets, holes, as `offsite show` shows them. Raises `NoSuchRestorePoint`."""
@@ -51,7 +51,7 @@ class Backup:
 
     def verify(self, *, deep: bool = False, on_progress: OnProgress | None = None) -> VerifyResult:
         """Whether all that the backup lists is there; `deep`: every byte is read and compared. Damage is a result, not
-        an error. Raises `DamagedCommit` when the chain of commits itself is broken."""
+        an error."""
         from offsite.services.verify import verify_deep, verify_quick
 
         if not deep:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from offsite.model.errors import Bug, DamagedCommit, DamagedObject, NoSuchRestorePoint, OffsiteError
+from offsite.model.errors import Bug, DamagedObject, NoSuchRestorePoint, OffsiteError
 from offsite.model.journal import decided, warned
 from offsite.model.time import format_time
 from offsite.repository.catalog import Catalog
@@ -79,17 +79,9 @@ class Backup:
         point = self.catalog.state(upto=seq)
         if point.seq != seq:
             raise damaged_commit(f"{self.layout.commit_key(point.seq + 1)} is missing")
-        if self._previous_named_by(seq + 1) not in {None, point.head_hash}:
+        if self.log.previous_named_by(seq + 1) not in {None, point.head_hash}:
             raise damaged_commit(f"commit {seq} of {point.backup} is not the one that commit {seq + 1} names")
         return replace(point.served_by(head), holes=(*point.holes, *removed_since(point, head)))
-
-    def _previous_named_by(self, seq: int) -> str | None:
-        """The hash by which commit `seq` names the one before it; None when that cannot be known."""
-        try:
-            stored = self.log.get(seq)
-        except DamagedCommit:
-            return None
-        return None if stored is None else stored.commit.previous
 
     def state_at_time(self, time_ms: int, *, head: BackupState | None = None) -> BackupState:
         """The newest restore point committed at or before `time_ms` (store's clock). Raises `NoSuchRestorePoint`."""

@@ -16,7 +16,7 @@ from offsite.model.errors import Damaged, DamagedCommit, OffsiteError
 from offsite.model.journal import warned
 from offsite.repository.catalog_table import damaged_catalog, decode_history, decode_state, encode_history, encode_state
 from offsite.repository.commit import StoredCommit
-from offsite.repository.commit_json import commit_hash
+from offsite.repository.commit_json import commit_hash, damaged_commit
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.layout import parse_catalog_key
@@ -48,8 +48,19 @@ class Catalog:
         except DamagedCommit as error:
             if followed.seq < FIRST_SEQ:
                 raise
-            sound = fold(base.state, self.log.read(after=base.state.seq, upto=followed.seq))
+            sound = self._vouched_for(base.state, followed.seq)
             return replace(sound, unreadable=error.message)
+
+    def _vouched_for(self, base: BackupState, upto: int) -> BackupState:
+        """The state after commit `upto`; after the one before it where the next commit names another one: whoever wrote
+        that, it is not what was there first."""
+        state = fold(base, self.log.read(after=base.seq, upto=upto))
+        named = self.log.previous_named_by(upto + 1)
+        if named in {None, state.head_hash} or upto == base.seq:
+            return state
+        if upto - 1 < FIRST_SEQ:
+            raise damaged_commit(f"commit {upto} of {state.backup} is not the one that commit {upto + 1} names")
+        return fold(base, self.log.read(after=base.seq, upto=upto - 1))
 
     def write(self, state: BackupState) -> str:
         """Keep `state`; the hash of the seal, for the next commit to name. Where another writer left other objects, it
@@ -74,7 +85,7 @@ class Catalog:
     def read(self, seq: int) -> BackupState:
         """The catalog of commit `seq`. Raises `DamagedObject` when it is missing, not whole, or not of this log.
 
-        Whether the next commit names it is not looked at: see `check_named`."""
+        Whether the next commit names it is not looked at: see `is_named`."""
         layout = self.log.layout
         seal = parse_json_object(self._get(layout.seal_key(seq)), source=layout.seal_key(seq), damaged=damaged_catalog)
         history = self._get(layout.history_key(seq), content=seal.text("history"))
@@ -86,15 +97,17 @@ class Catalog:
             raise damaged_catalog(f"{layout.catalog_key(seq)} does not belong to this commit log")
         return found
 
-    def check_named(self, seq: int, following: StoredCommit | None) -> None:
-        """Raises `DamagedObject` when the catalog of commit `seq` is not the one that `following`, the next commit,
-        whose writer made it, names. Before that commit is there, nothing says whose it is."""
+    def is_named(self, seq: int, following: StoredCommit | None) -> bool:
+        """Whether `following`, the next commit, whose writer made it, stands for the catalog of commit `seq`. Where
+        that commit is not there, or its writer kept none, nothing says whose it is: a killed run leaves one. Raises
+        `DamagedObject` when the next commit names another one."""
         key = self.log.layout.seal_key(seq)
-        if following is None:
-            raise damaged_catalog(f"{key}: commit {seq + 1}, which names it, is not there")
+        if following is None or following.commit.catalog == "":
+            return False
         named = following.commit.catalog
         if named is not None and named != commit_hash(self._get(key)):
             raise damaged_catalog(f"{key} is not the one that commit {seq + 1} names")
+        return True
 
     def _get(self, key: str, *, content: str | None = None) -> bytes:
         """The object `key`, with the hash `content` where one is known."""
@@ -108,17 +121,19 @@ class Catalog:
     def _newest(self, upto: int | None) -> _Base:
         for seq in self._candidates(upto):
             try:
-                return self._base(seq, upto)
+                if (base := self._base(seq, upto)) is not None:
+                    return base
             except Damaged as error:
                 warned("catalog_unusable", backup=self.log.layout.backup, commit=seq, why=error.message)
         return _Base(state=BackupState(backup=self.log.layout.backup), following=self.log.read(after=0, upto=upto))
 
-    def _base(self, seq: int, upto: int | None) -> _Base:
-        """The first commit after it says whether it is to be used, and is not read twice."""
+    def _base(self, seq: int, upto: int | None) -> _Base | None:
+        """None where nothing stands for the catalog. The first commit after it says so, and is not read twice."""
         state = self.read(seq)
         following = self.log.read(after=seq, upto=max(upto, seq + 1) if upto is not None else None)
         first = next(following, None)
-        self.check_named(seq, first)
+        if not self.is_named(seq, first):
+            return None
         return _Base(state=state, following=chain([first] if first and seq != upto else [], following))
 
     def _candidates(self, upto: int | None) -> Iterator[int]:

@@ -25,7 +25,10 @@ from offsite.repository.json_object import JsonObject, JsonValue
 from offsite.repository.layout import BackupLayout, lies_below
 from offsite.repository.segment import segment_from_json, segment_to_json
 
-_HINT = "run: offsite verify, to see which restore points are left"
+_HINT = (
+    "run: offsite verify, to see which restore points are left; bring the object back from the store's versions or "
+    "from a copy, or go on under another backup name"
+)
 
 
 def encode_commit(commit: Commit) -> bytes:

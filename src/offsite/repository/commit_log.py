@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from offsite.model.check import check
-from offsite.model.errors import CommitLost, DamagedCommit
+from offsite.model.errors import CommitLost, DamagedCommit, DamagedObject
 from offsite.repository.commit import Commit, StoredCommit
 from offsite.repository.commit_json import commit_hash, damaged_commit, decode_commit, encode_commit
 from offsite.repository.layout import BackupLayout, parse_commit_key
@@ -56,8 +56,16 @@ class CommitLog:
     def get(self, seq: int) -> StoredCommit | None:
         """Commit `seq`, or None when there is none."""
         key = self.layout.commit_key(seq)
-        data = self.store.get(key)
+        data = self._bytes(key)
         return None if data is None else self._decoded(key, data)
+
+    def previous_named_by(self, seq: int) -> str | None:
+        """The hash by which commit `seq` names the one before it; None when that cannot be known."""
+        try:
+            stored = self.get(seq)
+        except DamagedCommit:
+            return None
+        return None if stored is None else stored.commit.previous
 
     def read(self, *, after: int, upto: int | None = None) -> Iterator[StoredCommit]:
         """The commits `after` < number <= `upto` in order. Raises `DamagedCommit` at a missing or unreadable one, after
@@ -97,8 +105,17 @@ class CommitLog:
                 return
             yield seq, info.key
             expected = seq + 1
+        if upto is None:
+            yield from self._unlisted(expected)
         if foreign is not None:
             yield expected, damaged_commit(f"{foreign} does not belong into a commit log")
+
+    def _unlisted(self, seq: int) -> Iterator[_Numbered]:
+        """A link or a folder in the place of the next commit is in no list: the history must not seem to end there."""
+        try:
+            self.store.head(self.layout.commit_key(seq))
+        except DamagedObject as error:
+            yield seq, damaged_commit(error.message)
 
     def _tried(self, known: _Numbered) -> tuple[int, StoredCommit | DamagedCommit]:
         seq, key = known
@@ -107,8 +124,14 @@ class CommitLog:
         except DamagedCommit as error:
             return seq, error
 
+    def _bytes(self, key: str) -> bytes | None:
+        try:
+            return self.store.get(key)
+        except DamagedObject as error:  # something else lies in its place
+            raise damaged_commit(error.message) from error
+
     def _existing(self, key: str) -> StoredCommit:
-        data = self.store.get(key)
+        data = self._bytes(key)
         if data is None:
             raise damaged_commit(f"{key} was listed and cannot be read")
         return self._decoded(key, data)

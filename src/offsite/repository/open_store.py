@@ -97,7 +97,7 @@ def _folder(path: str) -> PosixStore:
         raise BadRepositoryUrl("an empty name is not a place for a repository", hint=URL_HINT)
     try:
         return open_folder(Path(path).expanduser())
-    except RuntimeError as error:  # there is no such user, or this one has no home
+    except (RuntimeError, FileNotFoundError) as error:  # there is no such user, this one has no home, or we are nowhere
         raise BadRepositoryUrl(f"{path!r}: {error}", hint="write the folder in full, or set HOME") from error
 
 

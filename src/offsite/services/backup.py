@@ -116,8 +116,8 @@ def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequ
     history = decide_history(asked=request.group_history, known=known.descriptor if known else None)
     groups = read_groups(admin.groups, request.groups)  # before the end offsets: no commit lies beyond the cut
     base = known.state() if known else BackupState(backup=BackupLayout(backup=request.backup).backup)
-    if known is not None:
-        SeenHead(repository=repository, backup=request.backup).check(known, base)
+    seen = SeenHead(repository=repository, backup=request.backup)
+    seen.check_absent() if known is None else seen.check(known, base)
     source = read_source(
         admin,
         selection,

@@ -33,12 +33,12 @@ def head_of(state: BackupState) -> Head:
 
 
 def missing(backup: Backup, state: BackupState, seen: Head) -> str:
-    """Why `seen` is not part of the history that ends with `state`; empty when it is, or when a damaged commit keeps
-    from looking, which is told by itself."""
+    """Why `seen` is not part of the history that ends with `state`; empty when it is, or when that cannot be told: the
+    next look will."""
     name = state.backup
     if seen.commit > state.seq:
-        if state.unreadable and backup.store.head(backup.layout.commit_key(seen.commit)) is not None:
-            return ""
+        if backup.store.head(backup.layout.commit_key(seen.commit)) is not None:
+            return ""  # damaged, which is told by itself, or made since the state was read
         return f"commit {seen.commit} ({seen.short}) of {name} was there and is gone: its newest is {state.seq}"
     try:
         found = state.head_hash if seen.commit == state.seq else _hash_of(backup, seen.commit)
@@ -69,9 +69,12 @@ class SeenHead:
             return None
 
     def remember(self, head: Head) -> None:
-        """From now on `head` must be part of the backup."""
+        """From now on `head` must be part of the backup; nothing, if it is that of a backup without commits."""
         try:
             path = self._path()
+            if not head.commit:
+                path.unlink(missing_ok=True)
+                return
             for folder in reversed(path.parents[:_OWN_FOLDERS]):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             fresh = path.with_name(f"{path.name}.{random_attempt()}")
@@ -92,6 +95,14 @@ class SeenHead:
             self.remember(head_of(state))
         return found
 
+    def check_absent(self) -> None:
+        """Raises `CommitsGone` when the backup is not there, and this machine saw it here before."""
+        if (seen := self.get()) is not None:
+            raise CommitsGone(
+                f"backup {self.backup} was there, with head {seen.short}, and is gone",
+                hint=f"bring it back, or choose another name; if it was removed on purpose, delete {self._path()}",
+            )
+
     def check(self, backup: Backup, state: BackupState) -> None:
         """Raises `CommitsGone` when the backup is not what it was when this machine saw it last."""
         if found := self.problem(backup, state):
@@ -104,7 +115,7 @@ class SeenHead:
     def _path(self) -> Path:
         """Raises `RuntimeError` where there is no home."""
         base = os.environ.get("XDG_STATE_HOME")
-        states = Path(base) if base else Path.home() / ".local" / "state"
+        states = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "state"
         store = self.repository.store
         place = hashlib.sha256(f"{self.repository.descriptor.repository_id} {store.url}".encode()).hexdigest()[:16]
         return states / "offsite" / "heads" / place / f"{self.backup}.json"

@@ -93,6 +93,7 @@ class ImportResult:
     fidelity: tuple[str, ...]
     damaged: tuple[Damage, ...]
     groups: GroupsSaved | None
+    head_hash: str = ""
 
     @property
     def complete(self) -> bool:
@@ -319,6 +320,7 @@ def _result(  # noqa: PLR0913, PLR0917  # what a run came to
     return ImportResult(
         backup=backup.descriptor.name,
         commit=state.seq,
+        head_hash=state.head_hash,
         format=plan.request.format,
         archive=plan.request.place,
         topics=len(plan.shapes),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 
+from offsite.model.errors import Damaged
 from offsite.pipeline.runner import OnProgress, Runner
 from offsite.pipeline.verify_copy import SegmentFinding, verify_segment
 from offsite.repository.backup import Backup
@@ -148,6 +149,8 @@ def verify_deep(backup: Backup, runner: Runner, *, on_progress: OnProgress | Non
 
 
 def _verdict(result: VerifyResult) -> Verdict:
+    if result.missing_head:
+        return Verdict.DAMAGED
     if result.against is None:
         return Verdict.OK if result.ok else Verdict.DAMAGED
     if result.against.verified is None:
@@ -156,6 +159,13 @@ def _verdict(result: VerifyResult) -> Verdict:
 
 
 def _look_up(store: Store, segment: Segment) -> str:
+    try:
+        return _missing(store, segment)
+    except Damaged as error:  # something else lies in its place
+        return error.message
+
+
+def _missing(store: Store, segment: Segment) -> str:
     info = store.head(segment.key)
     if info is None:
         return "the object is missing"

@@ -13,7 +13,7 @@ from offsite.model.errors import Damaged, DamagedCommit
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Commit, SnapshotRef, StoredCommit
 from offsite.repository.commit_json import damaged_commit
-from offsite.repository.state import FIRST_SEQ, BackupState, Folding
+from offsite.repository.state import FIRST_SEQ, BackupState, Folding, fold
 from offsite.services.verify_coverage import Coverage, PassedOver
 
 _LOST_CATALOG = "nothing is lost: the commits say the same. Delete it; it is not needed"
@@ -59,9 +59,10 @@ def check_history(backup: Backup) -> CheckedHistory:
 
 @dataclass(slots=True, kw_only=True)
 class _Walk:
-    """`folding` is None behind a damaged commit, until a catalog says how the history goes on."""
+    """`folding` began with `base`; it is None behind a damaged commit, until a catalog says how the history goes on."""
 
     backup: Backup
+    base: BackupState = field(init=False)
     folding: Folding | None = field(init=False)
     sound: BackupState = field(init=False)
     coverage: Coverage = field(default_factory=Coverage)
@@ -73,7 +74,7 @@ class _Walk:
 
     def __post_init__(self) -> None:
         self.sound = BackupState(backup=self.backup.layout.backup)
-        self.folding = Folding(self.sound)
+        self.base, self.folding = self.sound, Folding(self.sound)
         self.sealed = frozenset(self.backup.catalog.sealed())
 
     def take(self, seq: int, found: StoredCommit | DamagedCommit) -> None:
@@ -138,8 +139,8 @@ class _Walk:
         )
 
     def _before(self, seq: int) -> BackupState:
-        """A folding that met a damaged commit may have taken in a part of it."""
-        return self.backup.catalog.state(upto=seq - 1) if seq > FIRST_SEQ else self.sound
+        """A folding that met a damaged commit may have taken in a part of it: those before it were applied once."""
+        return fold(self.base, self.backup.log.read(after=self.base.seq, upto=seq - 1))
 
     def _look_at_catalog(self, seq: int, following: StoredCommit) -> None:
         """Compare the catalog of commit `seq` with the commits up to there; or go on from it."""
@@ -147,14 +148,15 @@ class _Walk:
             return
         catalog = self.backup.catalog
         try:
+            if not catalog.is_named(seq, following):
+                return
             state = catalog.read(seq)
-            catalog.check_named(seq, following)
         except Damaged as error:
             self.catalogs.append(ObjectDamage(key=self.backup.layout.seal_key(seq), problem=_told(error.message)))
             return
         if self.folding is None:
             self._lose_upto(seq - 1)  # the catalog is a restore point, too
-            self.folding = Folding(state)
+            self.base, self.folding = state, Folding(state)
             self.coverage.go_on_from(state)
         elif self.folding.state() != state:
             problem = "it does not say what the commits say"

@@ -89,6 +89,27 @@ def test_a_damaged_commit_is_not_said_to_be_gone(store: PosixStore, backup: Back
     assert seen.get() == Head(commit=4, hash=seen.get().hash)  # type: ignore[union-attr]
 
 
+def test_a_commit_made_since_the_state_was_read_is_not_gone(backup: Backup, seen: SeenHead) -> None:
+    before = backup.state()
+    run_once(backup)
+    seen.remember(head_of(backup.state()))
+    assert seen.problem(backup, before) == ""
+
+
+def test_a_backup_that_is_gone_as_a_whole_is_noticed(backup: Backup, seen: SeenHead) -> None:
+    seen.check_absent()
+    seen.check(backup, backup.state())
+    with pytest.raises(CommitsGone, match="is gone"):
+        seen.check_absent()
+
+
+def test_nothing_is_remembered_of_a_backup_without_commits(store: PosixStore, backup: Backup, seen: SeenHead) -> None:
+    seen.check(backup, backup.state())
+    seen.remember(Head(commit=0, hash=""))
+    assert seen.get() is None
+    seen.check(backup, backup.state())
+
+
 def test_another_place_is_another_memory(tmp_path: Path, store: PosixStore, backup: Backup, seen: SeenHead) -> None:
     seen.check(backup, backup.state())
     (tmp_path / "copy").symlink_to(store.root)

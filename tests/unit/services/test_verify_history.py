@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,58 @@ def test_what_can_be_opened_ends_before_the_first_damaged_commit(store: PosixSto
     damage(store, backup.layout.commit_key(bad))
     state = backup.sound_state()
     assert (state.seq, bool(state.unreadable)) == (bad - 1, True)
+
+
+def test_a_commit_that_the_next_one_disowns_is_not_used(store: PosixStore, backup: Backup) -> None:
+    """Such as one of an earlier version, without a digest, in which a bit flipped."""
+    fields = _fields((store.root / backup.layout.commit_key(22)).read_bytes())
+    damage(store, backup.layout.commit_key(22), encode_object(fields | {"writer": "another"}))
+    assert backup.sound_state().seq == 21
+    with pytest.raises(DamagedCommit):
+        backup.state_at(22)
+    found = check_history(backup)
+    assert (found.head.seq, [(each.first_commit, each.last_commit) for each in found.commits]) == (21, [(22, 23)])
+
+
+def test_two_damaged_places_are_told_of_at_once(store: PosixStore, backup: Backup) -> None:
+    damage(store, backup.layout.commit_key(5))
+    fields = _fields((store.root / backup.layout.commit_key(11)).read_bytes())
+    damage(store, backup.layout.commit_key(11), encode_object(fields | {"previous": "0" * 64}))
+    found = check_history(backup)
+    assert [(each.first_commit, each.last_commit) for each in found.commits] == [(5, 9), (10, 19)]
+    assert found.head == backup.state()
+
+
+def test_a_catalog_that_the_next_commit_does_without_is_nobody_s(store: PosixStore, backup: Backup) -> None:
+    """A killed run left it, and another version of what writes Parquet makes other bytes."""
+    whole = backup.state()
+    for seq in (21, 22, 23):
+        damage(store, backup.layout.commit_key(seq), None)
+    for key in (backup.layout.history_key(20), backup.layout.catalog_key(20), backup.layout.seal_key(20)):
+        damage(store, key, b"of another version")
+    for _ in range(3):
+        run_once(backup)
+    assert backup.state().positions == whole.positions
+    found = check_history(backup)
+    assert (found.commits, found.catalogs) == ((), ())
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
+def test_what_is_no_file_in_the_place_of_a_commit_is_a_damaged_commit(
+    store: PosixStore, backup: Backup, kind: str, tmp_path: Path
+) -> None:
+    path = store.root / backup.layout.commit_key(COMMITS)
+    path.rename(tmp_path / "kept")
+    {"pipe": os.mkfifo, "link": lambda at: at.symlink_to(tmp_path / "kept"), "folder": Path.mkdir}[kind](path)
+    assert backup.sound_state().seq == COMMITS - 1
+    assert [each.first_commit for each in check_history(backup).commits] == [COMMITS]
+
+
+def test_what_is_no_file_in_the_place_of_a_segment_is_damage_that_is_told(store: PosixStore, backup: Backup) -> None:
+    (segment, *_) = backup.state().all_segments()
+    (store.root / segment.key).unlink()
+    os.mkfifo(store.root / segment.key)
+    assert [each.key for each in verify_quick(backup).damaged] == [segment.key]
 
 
 def test_without_a_sound_commit_nothing_can_be_opened(store: PosixStore, backup: Backup) -> None:

@@ -14,6 +14,7 @@ from offsite.pipeline.point_in_time import PointInTime, point_in_time
 from offsite.pipeline.table.options import TableOptions
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Checkpoint
+from offsite.repository.commit_json import damaged_commit
 from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
@@ -41,7 +42,7 @@ def find_table_point(options: TableOptions, backup: Backup) -> TablePoint:
     """
     now_ms = backup.store.now_ms()
     return TablePoint(
-        commit=_commit(options, backup, backup.sound_state()).seq,
+        commit=_commit(options, backup, _newest(options, backup)).seq,
         checkpoint=options.checkpoint,
         since_ms=None if options.since is None else parse_time(options.since, now_ms=now_ms),
         until_ms=None if options.at is None else parse_time(options.at, now_ms=now_ms),
@@ -90,6 +91,14 @@ def commits_of(backup: Backup, keys: Collection[str], *, upto: int) -> Mapping[s
         if len(found) == len(wanted):
             break
     return found
+
+
+def _newest(options: TableOptions, backup: Backup) -> BackupState:
+    """Nobody sees a warning in a query: damage behind what is read is passed over only where a commit is named."""
+    state = backup.sound_state()
+    if state.unreadable and options.commit is None:
+        raise damaged_commit(f"{state.unreadable}; option commit reads up to {state.seq}")
+    return state
 
 
 def _commit(options: TableOptions, backup: Backup, head: BackupState) -> BackupState:

@@ -90,7 +90,7 @@ class TableStream(DataSourceStreamReader):
     def _newest_commit(self) -> int:
         """Asked again and again: only what came since the last time is read."""
         if self._newest is None:
-            self._newest = self._backup.sound_state().seq
+            self._newest = self._backup.state().seq
         for stored in self._backup.log.read(after=self._newest):
             self._newest = stored.commit.seq
         return self._newest
