@@ -22,6 +22,8 @@ MAX_TYPES_PER_BYTE = 16
 """Of a record or item, by the fewest bytes that it can have: so many steps a byte may cost."""
 MAX_BLOCK_RECORDS = 250_000
 MAX_FIXED_BYTES = MIB
+MAX_EMPTY_BLOCKS = 100_000
+"""Of one file: they hold nothing, and each takes its time."""
 _SMALL_BYTES = 2 * MIB
 """In blocks up to this size nothing is counted: even a dict for every two bytes comes to some 300 MiB."""
 _LEAST_BYTES = {"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8, "bytes": 1, "string": 1}

@@ -55,6 +55,9 @@ def test_named_types_that_come_twice_are_read(monkeypatch: pytest.MonkeyPatch, c
     block = written(schema, {**ROW, **VALUES})
     (found,) = ForeignDecoding(ORDERS, schema).decode(block, 1)
     assert (found.offset, found.key, found.value) == (7, b"k", b"v")
+    assert ForeignDecoding(ORDERS, schema).decode(b"", 0) == []
+    with pytest.raises(ValueError, match="exactly 0 records"):
+        ForeignDecoding(ORDERS, schema).decode(b"x", 0)
 
 
 def test_so_are_those_of_trivadis() -> None:

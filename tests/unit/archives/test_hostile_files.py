@@ -72,6 +72,10 @@ def extra(kind: object) -> list[dict[str, object]]:
     return [{"name": "extra", "type": kind}, *_FIELDS]
 
 
+def empty_blocks(count: int) -> bytes:
+    return avro(_FIELDS, b"", records=0) + (b"\0\0" + b"m" * 16) * count
+
+
 def zstd_avro() -> bytes:
     return avro(_FIELDS, zstandard.ZstdCompressor().compress(bytes(20 << 20)), codec="zstandard")
 
@@ -93,6 +97,8 @@ def heads(count: int) -> bytes:
 
 
 BOUNDS = {
+    "avro.container.MAX_EMPTY_BLOCKS": 1_000,
+    "trivadis.container.MAX_EMPTY_BLOCKS": 1_000,
     "avro.block_codec.MAX_BLOCK_BYTES": 9 * MIB,
     "jsonl.compression.MAX_LINE_BYTES": 9 * MIB,
     "jsonl.reader.MAX_BLANK_LINES": 50_000,
@@ -115,6 +121,8 @@ CASES: dict[str, tuple[str, str, Callable[[], bytes]]] = {
         _AVRO,
         lambda: avro(extra({"type": "array", "items": "null"}), long_of(1 << 40) + b"\0"),
     ),
+    "blocks of nothing": ("avro", _AVRO, lambda: empty_blocks(3_000)),
+    "blocks of nothing of trivadis": ("trivadis", _CONTAINER, lambda: empty_blocks(3_000)),
     "metadata without end": ("avro", _AVRO, lambda: b"Obj\x01" + long_of(4 << 20) + b"\0\0" * (4 << 20)),
     "a type in itself of trivadis": (
         "trivadis",

@@ -15,6 +15,7 @@ from blake3 import blake3
 from offsite.archives.archive import Damage, OnDamage
 from offsite.archives.avro.block_codec import MAX_BLOCK_BYTES, BadBlock, compressor, plain_block
 from offsite.archives.avro.varints import LENGTHS, zigzag
+from offsite.archives.avro_claims import MAX_EMPTY_BLOCKS
 from offsite.archives.file_window import FileWindow, SourceFile
 from offsite.log.buffer import Buffer
 from offsite.model.bounds import MAX_EXPANDED_BYTES, MAX_RATIO
@@ -121,8 +122,8 @@ class ContainerReader:
         self._header, self._on_damage = header, on_damage
 
     def blocks(self) -> Iterator[Block]:
-        """All whole ones, in order; the others are reported."""
-        grown = 0
+        """All whole ones that hold something, in order; the others are reported."""
+        grown = empty = 0
         while not self._is_at_end():
             position = self._window.position
             try:
@@ -142,6 +143,12 @@ class ContainerReader:
             if grown > max(MAX_EXPANDED_BYTES, self._promised_bytes, MAX_RATIO * self._window.position):
                 self._report(position, f"all before here decompresses to {grown} bytes: the rest is left out")
                 return
+            if not records and not len(plain):
+                empty += 1
+                if empty > MAX_EMPTY_BLOCKS:
+                    self._report(position, f"more than {MAX_EMPTY_BLOCKS:,} empty blocks: the rest is left out")
+                    return
+                continue
             yield Block(position, records, plain)
 
     def _read_block(self) -> tuple[int, bytes]:

@@ -43,7 +43,7 @@ class ForeignDecoding:
         """The block as the one array that it nearly is: fastavro reads that in one call."""
         import fastavro
 
-        array = b"".join((zigzag(records), block, b"\x00"))
+        array = b"".join((zigzag(records), block, b"\x00")) if records else b"".join((b"\x00", block))
         stream = io.BytesIO(array)
         try:
             rows = fastavro.schemaless_reader(stream, self._written, self._ours)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from offsite.archives.archive import Damage, OnDamage
+from offsite.archives.avro_claims import MAX_EMPTY_BLOCKS
 from offsite.archives.files import Files
 from offsite.archives.trivadis.byte_source import ByteSource, FileEnds
 from offsite.model.bounds import MAX_EXPANDED_BYTES, MAX_RATIO, MAX_RECORD_BYTES
@@ -72,7 +73,7 @@ class Container:
         return container
 
     def blocks(self, on_damage: OnDamage) -> Iterator[Block]:
-        source, grown = self._source, 0
+        source, grown, empty = self._source, 0, 0
         while not source.at_end():
             start = source.position
             try:
@@ -82,7 +83,14 @@ class Container:
                     problem = f"all before here decompresses to {grown} bytes: the rest is left out"
                     on_damage(Damage(file=self._key, position=start, problem=problem))
                     return
-                yield block
+                if block.count or block.data:
+                    yield block
+                    continue
+                empty += 1
+                if empty > MAX_EMPTY_BLOCKS:
+                    problem = f"more than {MAX_EMPTY_BLOCKS:,} empty blocks: the rest is left out"
+                    on_damage(Damage(file=self._key, position=start, problem=problem))
+                    return
             except (BadContainer, FileEnds) as error:
                 on_damage(Damage(file=self._key, position=start, problem=f"a block is damaged: {error}"))
                 source.seek(start)
