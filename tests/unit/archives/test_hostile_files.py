@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from offsite.archives import inflate
 from offsite.archives.archive import Damage
 from offsite.archives.formats import open_reader
-from offsite.archives import inflate
 from offsite.model import bounded_json
 from offsite.model.size import MIB
 from offsite.repository.archive_folder import ArchiveFolder
