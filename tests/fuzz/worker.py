@@ -57,8 +57,7 @@ def _judged(name: str, seed: int, index: int, limits: Limits) -> dict[str, objec
     faulthandler.dump_traceback_later(limits.patience_s * _TRACE_AT)
     verdict = judge(target, truth, files)
     faulthandler.cancel_dump_traceback_later()
-    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT
-    return {**asdict(verdict), "seconds": process_time() - started_s, "peak_bytes": peak_bytes}
+    return {**asdict(verdict), "seconds": process_time() - started_s, "peak_bytes": _peak_bytes()}
 
 
 @cache
@@ -69,8 +68,19 @@ def _limit_memory(memory_bytes: int) -> None:
 
 
 def _data_bytes() -> int:
+    return _status_bytes("VmData")
+
+
+def _peak_bytes() -> int:
+    """Of this program alone: on Linux what a process was before it became another counts in its resource usage."""
+    if sys.platform == "linux":
+        return _status_bytes("VmHWM")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT
+
+
+def _status_bytes(name: str) -> int:
     with open("/proc/self/status", encoding="ascii") as status:  # noqa: PTH123  (no path of a file)
-        (line,) = (line for line in status if line.startswith("VmData:"))
+        (line,) = (line for line in status if line.startswith(f"{name}:"))
     return int(line.split()[1]) * 1024
 
 

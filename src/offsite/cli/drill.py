@@ -112,20 +112,18 @@ def _cluster(options: DrillOptions, *, in_sandbox: bool) -> Iterator[Cluster]:
 
 def _keep(report: DrillReport, backup: Backup, folder: Path | None) -> None:
     """Beside the backup, and where it was asked for."""
-    import json
-
     from offsite.repository.drill_record import put_drill_report
     from offsite.repository.folder_modes import file_mode
     from offsite.services.drill_page import drill_page
 
-    document, page = cast("dict[str, JsonValue]", plain(report)), drill_page(report)
-    put_drill_report(backup.store, backup.layout, report.drill, document, page)
+    document = cast("dict[str, JsonValue]", plain(report))
+    kept = put_drill_report(backup.store, backup.layout, report.drill, document, drill_page(report))
     if folder is None:
         return
-    for suffix, text in (("json", json.dumps(document, indent=2) + "\n"), ("html", page)):
+    for suffix, data in kept.items():
         path = folder / f"{report.drill}.{suffix}"
         path.touch(mode=file_mode(folder))
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(data)
 
 
 def _check_folder(folder: Path | None) -> None:

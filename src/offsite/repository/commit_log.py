@@ -99,7 +99,7 @@ class CommitLog:
             if (seq := parse_commit_key(info.key)) is None:
                 foreign = info.key
                 continue
-            for missing in range(expected, min(seq, (upto or seq) + 1, expected + _MISSING_MAX)):
+            for missing in range(expected, min(seq, (seq if upto is None else upto) + 1, expected + _MISSING_MAX)):
                 yield missing, damaged_commit(f"{self.layout.commit_key(missing)} is missing, {info.key} is there")
             if upto is not None and seq > upto:
                 return

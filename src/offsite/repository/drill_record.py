@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
-from offsite.repository.json_form import FORMAT, encode_object
+from offsite.model.digest import with_digest
+from offsite.repository.json_form import FORMAT
 from offsite.repository.json_object import JsonValue
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segment_body import content_hash
@@ -13,9 +15,11 @@ from offsite.repository.store import Store
 
 def put_drill_report(
     store: Store, layout: BackupLayout, drill: str, document: Mapping[str, JsonValue], page: str
-) -> None:
-    """Keep both, the page first: the document names its hash."""
+) -> dict[str, bytes]:
+    """Keep both, the page first: the document names its hash. Returns what is kept, by suffix."""
     shown = page.encode()
-    store.put_if_absent(layout.drill_key(drill, "html"), shown)
     fields = {**document, "format": FORMAT, "page_hash": content_hash(shown)}
-    store.put_if_absent(layout.drill_key(drill, "json"), encode_object(fields))
+    kept = {"html": shown, "json": with_digest((json.dumps(fields, indent=2) + "\n").encode("ascii"))}
+    for suffix, data in kept.items():
+        store.put_if_absent(layout.drill_key(drill, suffix), data)
+    return kept

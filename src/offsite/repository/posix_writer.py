@@ -65,11 +65,11 @@ class PosixWriter:
 
     def abort(self) -> None:
         """Drop the temporary file; its loss or its staying changes nothing, so errors are not ours to report."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        fd, self._fd = self._fd, -1  # a signal may interrupt this, and then it is called once more
+        if fd >= 0:
             with contextlib.suppress(OSError):
                 self._temporary.unlink()
+            os.close(fd)
 
     def _link(self) -> PutResult:
         try:

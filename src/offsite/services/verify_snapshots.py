@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 
 from offsite.model.errors import DamagedObject
 from offsite.repository.backup import Backup
@@ -13,9 +11,6 @@ from offsite.repository.cluster_snapshot import get_cluster_snapshot
 from offsite.repository.group_snapshot import get_group_snapshot
 from offsite.repository.store import Store
 from offsite.services.verify_history import CheckedHistory
-
-_AT_ONCE = 16
-"""Parallel look-ups: hides the latency of an object store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,15 +23,11 @@ class SnapshotDamage:
 
 
 def look_up_snapshots(backup: Backup, history: CheckedHistory) -> tuple[SnapshotDamage, ...]:
-    """Whether all that commits name exist."""
-    named = {**history.groups, **{ref.key: seq for ref, seq in history.settings.items()}}
-    with ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="snapshots") as pool:
-        problems = pool.map(partial(_problem, backup.store), named)
-        return tuple(
-            SnapshotDamage(key=key, problem=why, first_commit=seq)
-            for (key, seq), why in zip(named.items(), problems, strict=True)
-            if why
-        )
+    """Whether those of the newest commit exist."""
+    head = history.head
+    keys = [head.groups, head.metadata.key if head.metadata else None]
+    problems = {key: _problem(backup.store, key) for key in keys if key is not None}
+    return tuple(SnapshotDamage(key=key, problem=why, first_commit=head.seq) for key, why in problems.items() if why)
 
 
 def read_snapshots(backup: Backup, history: CheckedHistory) -> tuple[SnapshotDamage, ...]:

@@ -20,7 +20,18 @@ HOW_TOS = (
     *("bad-deploy", "cluster-gone", "move", "deleted-topic", "groups"),
 )
 """In an order in which no page spoils the cluster for the next one."""
-LONG = ("prove", "table", "choose", "settings", "cluster-gone", "move", "deleted-topic", "groups", "other-tools")
+LONG = (
+    "bad-deploy",
+    "prove",
+    "table",
+    "choose",
+    "settings",
+    "cluster-gone",
+    "move",
+    "deleted-topic",
+    "groups",
+    "other-tools",
+)
 """With the long tests."""
 
 pytestmark = pytest.mark.timeout(600)  # up to four JVMs a page

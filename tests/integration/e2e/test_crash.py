@@ -25,7 +25,7 @@ from tests.processes import processes_with, wait_until
 
 MARK = "OFFSITE_CRASH_TEST"
 RUN_S = 8.0  # about what a whole run takes: kills fall everywhere in it
-ROUNDS, SOAK_ROUNDS = 4, 100
+ROUNDS, SOAK_ROUNDS = 2, 100
 RESTORE_ROUNDS, RESTORE_SOAK_ROUNDS = 2, 40
 
 rounds = pytest.mark.parametrize("count", [ROUNDS, pytest.param(SOAK_ROUNDS, marks=pytest.mark.soak)])
