@@ -1,6 +1,7 @@
 """A buffer that responses are received into, again and again, so that the hot path allocates nothing.
 
-What a broker says of the size of its answer is not believed: room is made for what has arrived, and as much again.
+What a broker says of the size of its answer is believed up to `_FIRST_BYTES`, so that usual answers are received at
+once; beyond that room is made for what has arrived, and as much again.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from offsite.model.size import MIB
 # beyond this would not fit a worker's memory several times over.
 MAX_RESPONSE_BYTES = 512 * MIB
 
-_FIRST_BYTES = 1 * MIB
+_FIRST_BYTES = 32 * MIB
 
 
 class ReceiveBuffer:
