@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from unittest import mock
 
 from offsite.kafka.admin import ClusterAdmin
@@ -29,6 +30,7 @@ from tests.schedules.world import World
 
 BACKUP = "nightly"
 _TASK_BYTES = 12_000
+_PATIENT_MS = 15_000
 _TOPICS_MAX = 3
 _BEGUN = 0.5
 _SLOTS = 2
@@ -49,7 +51,8 @@ def play_backup(world: World, brokers: MisbehavingBrokers, seed: int) -> Played:
         hits = len(brokers.hits)
         problems += _judged(world, repository, whole=False)
         behave(brokers)
-        still, crashed = attempt(lambda: back_up(repository, config, topics).failed, times_as_fast=1)
+        patient = replace(config, request_timeout_ms=_PATIENT_MS)  # a busy machine is no fault
+        still, crashed = attempt(lambda: back_up(repository, patient, topics).failed, times_as_fast=1)
     problems += [f"stuck: {each}" for each in still] + crashed + _judged(world, repository, whole=True)
     return Played(
         seed=seed,
