@@ -31,20 +31,16 @@ def batch(codec: int, *, trust: Trust) -> Target:
         "odd": bytes(encode(odd[:5], codec=codec)),
         "binary-header": bytes(encode([binary_header(5)], codec=codec)),
     }
-    known = {each[_UNDER_CRC:] for each in files.values()}
-    return Target(
-        files=files,
-        read=partial(read_batches, known=known),
-        trust=trust,
-        seal=lambda _files, key, data: {key: data},
-        layers=(lambda _key, _data: _LAYERS) if trust is Trust.RENEWED else lambda _key, _data: (),
-        donors=_bombs(codec) if trust is Trust.RENEWED else (),
-    )
+    return _of_batches(files, trust, donors=_bombs(codec) if trust is Trust.RENEWED else ())
 
 
 def control(*, trust: Trust) -> Target:
     """Markers and commits of groups, whose records have a format of their own."""
     files = {"marker": make_control_batch(5, producer_id=7, committed=True), "groups": _group_batch()}
+    return _of_batches(files, trust)
+
+
+def _of_batches(files: dict[str, bytes], trust: Trust, donors: tuple[bytes, ...] = ()) -> Target:
     known = {each[_UNDER_CRC:] for each in files.values()}
     return Target(
         files=files,
@@ -52,6 +48,7 @@ def control(*, trust: Trust) -> Target:
         trust=trust,
         seal=lambda _files, key, data: {key: data},
         layers=(lambda _key, _data: _LAYERS) if trust is Trust.RENEWED else lambda _key, _data: (),
+        donors=donors,
     )
 
 
