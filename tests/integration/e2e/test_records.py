@@ -149,7 +149,7 @@ def test_a_batch_at_the_limit_comes_back_though_nobody_compresses_it_so_well_aga
     noise = random.Random(4)
     words = [noise.randbytes(noise.randrange(2, 9)).hex().encode() for _ in range(3000)]
     values = (b" ".join(noise.choices(words, k=60)) for _ in range(4000))
-    dense = {"compression_type": "lz4", "compression_level": 12, "linger_ms": 500, "batch_size": LARGE}
+    dense = {"compression_type": "lz4", "compression_level": 12, "linger_ms": 60_000, "batch_size": LARGE}
     messages = [Message(key=None, value=value, timestamp_ms=BASE_MS) for value in values]
     site.produce(topic, messages, message_max_bytes=LARGE, **dense)
     largest_bytes = max(batch.header.size_bytes for batch in site.cluster.read(site.cluster.whole(topic)))
