@@ -15,7 +15,7 @@ from offsite.repository.commit_json import damaged_commit
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.coverage import unaccounted
 from offsite.repository.descriptor import BackupDescriptor
-from offsite.repository.layout import BackupLayout, parse_catalog_key
+from offsite.repository.layout import BackupLayout
 from offsite.repository.removed import removed_since
 from offsite.repository.segment import Segment
 from offsite.repository.state import BackupState, fold
@@ -127,9 +127,7 @@ class Backup:
     def lost_commit(self, head: BackupState) -> int | None:
         """The newest commit behind `head`, where the log ends, that is known to have been there: it has a sealed
         catalog. The end of the log does not tell by itself that there was more. None too if the log has gone on."""
-        listed = self.store.list(self.layout.catalog_prefix, start_after=self.layout.seal_key(head.seq))
-        known = [seq for info in listed if (seq := parse_catalog_key(info.key)) is not None]
-        lost = max((seq for seq in known if seq > head.seq), default=None)
+        lost = max(self.catalog.sealed(after=head.seq), default=None)
         return None if lost is None or self.store.head(self.layout.commit_key(head.seq + 1)) else lost
 
     def _sweep(self, *, before_ms: int) -> None:

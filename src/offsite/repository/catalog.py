@@ -85,29 +85,32 @@ class Catalog:
     def read(self, seq: int) -> BackupState:
         """The catalog of commit `seq`. Raises `DamagedObject` when it is missing, not whole, or not of this log.
 
-        Whether the next commit names it is not looked at: see `is_named`."""
+        Whether the next commit names it is not looked at: see `read_named`."""
+        return self._sealed_by(self._get(self.log.layout.seal_key(seq)), seq)
+
+    def read_named(self, seq: int, following: StoredCommit | None) -> BackupState | None:
+        """The catalog of commit `seq`, if `following`, the next commit, whose writer made it, stands for it. None where
+        that commit is not there, or its writer kept none: nothing says whose it is, a killed run leaves one. Raises
+        `DamagedObject` as `read` does, and when the next commit names another one."""
+        if following is None or following.commit.catalog == "":
+            return None
+        key = self.log.layout.seal_key(seq)
+        seal, named = self._get(key), following.commit.catalog
+        if named is not None and named != commit_hash(seal):
+            raise damaged_catalog(f"{key} is not the one that commit {seq + 1} names")
+        return self._sealed_by(seal, seq)
+
+    def _sealed_by(self, seal: bytes, seq: int) -> BackupState:
         layout = self.log.layout
-        seal = parse_json_object(self._get(layout.seal_key(seq)), source=layout.seal_key(seq), damaged=damaged_catalog)
-        history = self._get(layout.history_key(seq), content=seal.text("history"))
-        segments = self._get(layout.catalog_key(seq), content=seal.text("segments"))
+        hashes = parse_json_object(seal, source=layout.seal_key(seq), damaged=damaged_catalog)
+        history = self._get(layout.history_key(seq), content=hashes.text("history"))
+        segments = self._get(layout.catalog_key(seq), content=hashes.text("segments"))
         lines = decode_history(history, key=layout.history_key(seq))
         found = decode_state(segments, key=layout.catalog_key(seq), history=lines)
         commit = self.log.get(seq)
         if commit is None or (found.backup, found.seq, found.head_hash) != (layout.backup, seq, commit.hash):
             raise damaged_catalog(f"{layout.catalog_key(seq)} does not belong to this commit log")
         return found
-
-    def is_named(self, seq: int, following: StoredCommit | None) -> bool:
-        """Whether `following`, the next commit, whose writer made it, stands for the catalog of commit `seq`. Where
-        that commit is not there, or its writer kept none, nothing says whose it is: a killed run leaves one. Raises
-        `DamagedObject` when the next commit names another one."""
-        key = self.log.layout.seal_key(seq)
-        if following is None or following.commit.catalog == "":
-            return False
-        named = following.commit.catalog
-        if named is not None and named != commit_hash(self._get(key)):
-            raise damaged_catalog(f"{key} is not the one that commit {seq + 1} names")
-        return True
 
     def _get(self, key: str, *, content: str | None = None) -> bytes:
         """The object `key`, with the hash `content` where one is known."""
@@ -129,10 +132,10 @@ class Catalog:
 
     def _base(self, seq: int, upto: int | None) -> _Base | None:
         """None where nothing stands for the catalog. The first commit after it says so, and is not read twice."""
-        state = self.read(seq)
         following = self.log.read(after=seq, upto=max(upto, seq + 1) if upto is not None else None)
         first = next(following, None)
-        if not self.is_named(seq, first):
+        state = self.read_named(seq, first)
+        if state is None:
             return None
         return _Base(state=state, following=chain([first] if first and seq != upto else [], following))
 
@@ -143,10 +146,11 @@ class Catalog:
             yield tried
         yield from (seq for seq in reversed(self.sealed()) if seq != tried and (upto is None or seq <= upto))
 
-    def sealed(self) -> tuple[int, ...]:
-        """The numbers of all catalogs that have a seal, ascending."""
-        listed = self.log.store.list(self.log.layout.catalog_prefix)
-        return tuple(seq for info in listed if (seq := parse_catalog_key(info.key)) is not None)
+    def sealed(self, *, after: int = 0) -> tuple[int, ...]:
+        """The numbers of all catalogs behind commit `after` that have a seal, ascending."""
+        layout = self.log.layout
+        listed = self.log.store.list(layout.catalog_prefix, start_after=layout.seal_key(after))
+        return tuple(seq for info in listed if (seq := parse_catalog_key(info.key)) is not None and seq > after)
 
     def hinted(self) -> int | None:
         """The number that the hint names. Raises `DamagedObject`, `FormatTooNew`."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,13 +96,19 @@ class SeenHead:
             self.remember(head_of(state))
         return found
 
+    def absent(self) -> str:
+        """Why it is wrong that the backup is not there: this machine saw it here before. Else empty."""
+        seen = self.get()
+        return "" if seen is None else f"backup {self.backup} was there, with head {seen.short}, and is gone"
+
+    def forgotten_by(self) -> str:
+        """What to do when the backup was removed on purpose."""
+        return f"if it was removed on purpose, delete {self._path()}"
+
     def check_absent(self) -> None:
         """Raises `CommitsGone` when the backup is not there, and this machine saw it here before."""
-        if (seen := self.get()) is not None:
-            raise CommitsGone(
-                f"backup {self.backup} was there, with head {seen.short}, and is gone",
-                hint=f"bring it back, or choose another name; if it was removed on purpose, delete {self._path()}",
-            )
+        if gone := self.absent():
+            raise CommitsGone(gone, hint=f"bring it back, or choose another name; {self.forgotten_by()}")
 
     def check(self, backup: Backup, state: BackupState) -> None:
         """Raises `CommitsGone` when the backup is not what it was when this machine saw it last."""
@@ -114,11 +121,26 @@ class SeenHead:
 
     def _path(self) -> Path:
         """Raises `RuntimeError` where there is no home."""
-        base = os.environ.get("XDG_STATE_HOME")
-        states = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "state"
-        store = self.repository.store
-        place = hashlib.sha256(f"{self.repository.descriptor.repository_id} {store.url}".encode()).hexdigest()[:16]
-        return states / "offsite" / "heads" / place / f"{self.backup}.json"
+        return _folder(self.repository) / f"{self.backup}.json"
+
+
+def vanished(repository: Repository, there: Collection[str]) -> tuple[SeenHead, ...]:
+    """What this machine remembers of backups of `repository` that are not among those that are `there`, by name."""
+    try:
+        names = sorted(path.stem for path in _folder(repository).glob("*.json"))
+    except (OSError, RuntimeError) as error:
+        noted("no_memory", what="the backups that were seen", why=error)
+        return ()
+    absent = (SeenHead(repository=repository, backup=name) for name in names if name not in there)
+    return tuple(each for each in absent if each.absent())
+
+
+def _folder(repository: Repository) -> Path:
+    """Raises `RuntimeError` where there is no home."""
+    base = os.environ.get("XDG_STATE_HOME")
+    states = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "state"
+    place = hashlib.sha256(f"{repository.descriptor.repository_id} {repository.store.url}".encode()).hexdigest()[:16]
+    return states / "offsite" / "heads" / place
 
 
 def _hash_of(backup: Backup, commit: int) -> str:

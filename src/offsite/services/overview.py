@@ -14,7 +14,7 @@ from offsite.repository.commit import PartitionId, TopicShape
 from offsite.repository.history import CommitSummary
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
-from offsite.services.heads import SeenHead
+from offsite.services.heads import SeenHead, vanished
 from offsite.services.hole_report import HoleReport, hole_reports
 from offsite.services.import_origin import import_origin
 from offsite.services.set_aside import unfinished_asides
@@ -156,9 +156,11 @@ def show_backup(backup: Backup, *, commit: int | None = None, with_settings: boo
 
 
 def read_status(repository: Repository, *, stale_after_s: int = STALE_AFTER_S) -> Status:
-    """Is each backup safe to rely on? A backup that cannot be read is a problem, not an error."""
-    now_ms = repository.store.now_ms()
-    backups = tuple(_status(repository, name, now_ms, stale_after_s) for name in repository.backups())
+    """Is each backup safe to rely on? A backup that cannot be read is a problem, not an error; so is one that this
+    machine saw here before, and that is gone."""
+    now_ms, names = repository.store.now_ms(), repository.backups()
+    there = (_status(repository, name, now_ms, stale_after_s) for name in names)
+    backups = (*there, *(_gone(seen, now_ms) for seen in vanished(repository, names)))
     safe = bool(backups) and all(backup.safe for backup in backups)
     return Status(repository=repository.store.url, safe=safe, backups=backups)
 
@@ -174,6 +176,11 @@ def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int) 
     damage = list(_damage(repository, backup, state))
     found = _judged(name, [*damage, *_problems(state, now_ms, fresh_for_s)], state, now_ms)
     return replace(found, notes=tuple(_notes(backup)), damaged=bool(damage))
+
+
+def _gone(seen: SeenHead, now_ms: int) -> BackupStatus:
+    problems = [seen.absent(), seen.forgotten_by()]
+    return replace(_judged(seen.backup, problems, BackupState(backup=seen.backup), now_ms), damaged=True)
 
 
 def _damage(repository: Repository, backup: Backup, state: BackupState) -> Iterable[str]:

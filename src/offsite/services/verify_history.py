@@ -91,9 +91,7 @@ class _Walk:
     def checked(self) -> CheckedHistory:
         if self.folding is not None:
             self.sound = self.folding.state()
-        if lost := self.backup.lost_commit(self.sound):
-            problem = f"commits {self.sound.seq + 1} to {lost} are missing, a catalog of them is there"
-            self.commits.append(CommitDamage(first_commit=self.sound.seq + 1, last_commit=lost, problem=problem))
+            self._look_behind(self.sound)
         return CheckedHistory(
             head=self.sound,
             groups=self.groups,
@@ -102,6 +100,13 @@ class _Walk:
             catalogs=(*self.catalogs, *self._hint()),
             passed_over=tuple(self.coverage.found),
         )
+
+    def _look_behind(self, head: BackupState) -> None:
+        """A sealed catalog of a later commit shows that the log was longer. Behind damage that is told it is not
+        asked for: there the end of what can be used is not the end of the log."""
+        if lost := self.backup.lost_commit(head):
+            problem = f"commits {head.seq + 1} to {lost} are missing, a catalog of them is there"
+            self.commits.append(CommitDamage(first_commit=head.seq + 1, last_commit=lost, problem=problem))
 
     def _note_snapshots(self, commit: Commit) -> None:
         if commit.changes.groups is not None:
@@ -148,11 +153,11 @@ class _Walk:
             return
         catalog = self.backup.catalog
         try:
-            if not catalog.is_named(seq, following):
-                return
-            state = catalog.read(seq)
+            state = catalog.read_named(seq, following)
         except Damaged as error:
             self.catalogs.append(ObjectDamage(key=self.backup.layout.seal_key(seq), problem=_told(error.message)))
+            return
+        if state is None:
             return
         if self.folding is None:
             self._lose_upto(seq - 1)  # the catalog is a restore point, too

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.posix_store import PosixStore, open_folder
 from offsite.repository.repository import Repository
 from offsite.services.heads import SeenHead, head_of, missing
+from offsite.services.overview import read_status
 from tests.backups import new_backup, run_once
 
 
@@ -101,6 +103,20 @@ def test_a_backup_that_is_gone_as_a_whole_is_noticed(backup: Backup, seen: SeenH
     seen.check(backup, backup.state())
     with pytest.raises(CommitsGone, match="is gone"):
         seen.check_absent()
+
+
+def test_the_status_tells_of_a_backup_that_is_gone_as_a_whole(
+    store: PosixStore, backup: Backup, seen: SeenHead
+) -> None:
+    seen.check(backup, backup.state())
+    assert len(read_status(seen.repository).backups) == 1
+    shutil.rmtree(store.root / "backups" / "b")
+    status = read_status(seen.repository)
+    (gone,) = status.backups
+    assert (status.safe, gone.backup, gone.safe, gone.damaged) == (False, "b", False, True)
+    assert "is gone" in gone.problems[0]
+    Path(gone.problems[1].rpartition("delete ")[2]).unlink()
+    assert read_status(seen.repository).backups == ()
 
 
 def test_nothing_is_remembered_of_a_backup_without_commits(store: PosixStore, backup: Backup, seen: SeenHead) -> None:

@@ -168,6 +168,15 @@ def test_two_damaged_places_are_told_of_at_once(store: PosixStore, backup: Backu
     assert found.head == backup.state()
 
 
+def test_behind_damage_that_is_told_nothing_else_is_called_missing(store: PosixStore, backup: Backup) -> None:
+    damage(store, backup.layout.commit_key(5), None)
+    for seq in (10, 20):
+        damage(store, backup.layout.seal_key(seq))
+    found = check_history(backup)
+    assert [(each.first_commit, each.last_commit) for each in found.commits] == [(5, COMMITS)]
+    assert backup.layout.commit_key(5) in found.commits[0].problem
+
+
 def test_a_catalog_that_the_next_commit_does_without_is_nobody_s(store: PosixStore, backup: Backup) -> None:
     """A killed run left it, and another version of what writes Parquet makes other bytes."""
     whole = backup.state()
