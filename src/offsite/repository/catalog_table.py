@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from offsite.model.errors import DamagedObject
+from offsite.model.errors import DamagedObject, OffsiteError
 from offsite.repository.commit import PartitionId
 from offsite.repository.commit_json import (
     checkpoint_from_json,
@@ -81,7 +81,8 @@ def encode_state(state: BackupState) -> bytes:
 
 
 def decode_state(data: bytes, *, key: str, history: History) -> BackupState:
-    """Read the catalog object `key`; segments stay in columns until they are looked at. Raises `DamagedObject`."""
+    """Read the catalog object `key`; segments stay in columns until they are looked at, and
+    raise then if they are none. Raises `DamagedObject`."""
     table = _from_parquet(data, key)
     if table.schema != _schema():
         raise damaged_catalog(f"{key}: its columns are not those of segments")
@@ -156,8 +157,12 @@ def _cell(value: object) -> object:
 
 
 def _segments(rows: pa.Table) -> tuple[Segment, ...]:
-    columns = rows.to_pydict()
-    return tuple(_segment(values) for values in zip(*(columns[name] for name in _SEGMENT_FIELDS), strict=True))
+    """Raises `DamagedObject` for rows that are no segments: whoever forges a catalog can seal it, too."""
+    try:
+        columns = rows.to_pydict()
+        return tuple(_segment(values) for values in zip(*(columns[name] for name in _SEGMENT_FIELDS), strict=True))
+    except (ValueError, TypeError, OffsiteError) as error:
+        raise damaged_catalog(f"a row of the catalog is no segment: {error}") from error
 
 
 def _segment(values: Sequence[Any]) -> Segment:

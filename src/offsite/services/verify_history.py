@@ -6,6 +6,7 @@ there on the history can be read again. Reads only.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -151,9 +152,8 @@ class _Walk:
         """Compare the catalog of commit `seq` with the commits up to there; or go on from it."""
         if seq not in self.sealed:
             return
-        catalog = self.backup.catalog
         try:
-            state = catalog.read_named(seq, following)
+            state = self._read_whole(seq, following)
         except Damaged as error:
             self.catalogs.append(ObjectDamage(key=self.backup.layout.seal_key(seq), problem=_told(error.message)))
             return
@@ -166,6 +166,13 @@ class _Walk:
         elif self.folding.state() != state:
             problem = "it does not say what the commits say"
             self.catalogs.append(ObjectDamage(key=self.backup.layout.catalog_key(seq), problem=_told(problem)))
+
+    def _read_whole(self, seq: int, following: StoredCommit) -> BackupState | None:
+        """The catalog with all its rows, which others read when they need them."""
+        state = self.backup.catalog.read_named(seq, following)
+        if state is not None:
+            deque(state.all_segments(), maxlen=0)
+        return state
 
     def _hint(self) -> Iterator[ObjectDamage]:
         """The hint names a catalog that is there; at worst its reader takes another."""

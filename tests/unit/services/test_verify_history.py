@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
-from offsite.model.errors import DamagedCommit, NoSuchRestorePoint
+from offsite.model.errors import DamagedCommit, DamagedObject, NoSuchRestorePoint
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.catalog_table import encode_history, encode_state
 from offsite.repository.json_form import encode_object
+from offsite.repository.parquet_object import read_parquet
 from offsite.repository.posix_store import PosixStore, open_folder
 from offsite.repository.repository import Repository
 from offsite.repository.segment_body import content_hash
@@ -121,6 +125,33 @@ def test_a_catalog_that_says_something_else_than_the_commits_is_found(store: Pos
         damage(store, backup.layout.commit_key(seq), None)
     damage(store, backup.layout.commit_key(21), encode_object(renamed))
     assert [each.key for each in check_history(backup).catalogs] == [backup.layout.catalog_key(20)]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("compression", "none\0"), ("start", 1 << 60), ("timestamp_types", None), ("hash", b"\xff")]
+)
+def test_a_forged_catalog_whose_rows_are_no_segments_is_damage(
+    store: PosixStore, backup: Backup, column: str, value: object
+) -> None:
+    """Its seal and the commit that names it are as good as any."""
+    key = backup.layout.catalog_key(20)
+    table = read_parquet((store.root / key).read_bytes())
+    at = table.schema.get_field_index(column)
+    cells = pa.array([value] * table.num_rows, type=pa.binary() if isinstance(value, bytes) else table.field(at).type)
+    forged = table.set_column(at, table.field(at), pa.chunked_array([cells.view(table.field(at).type)]))
+    sink = io.BytesIO()
+    parquet.write_table(forged, sink)
+    damage(store, key, sink.getvalue())
+    seal = _fields((store.root / backup.layout.seal_key(20)).read_bytes())
+    sealed = encode_object(seal | {"segments": content_hash(sink.getvalue())})
+    damage(store, backup.layout.seal_key(20), sealed)
+    renamed = _fields((store.root / backup.layout.commit_key(21)).read_bytes())
+    damage(store, backup.layout.commit_key(21), encode_object(renamed | {"catalog": catalog.commit_hash(sealed)}))
+    for seq in (22, 23):
+        damage(store, backup.layout.commit_key(seq), None)
+    assert [each.key for each in check_history(backup).catalogs] == [backup.layout.seal_key(20)]
+    with pytest.raises(DamagedObject):
+        tuple(backup.state().all_segments())
 
 
 def test_damage_to_the_newest_commit_leaves_those_before_it(store: PosixStore, backup: Backup) -> None:
