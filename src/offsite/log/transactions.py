@@ -1,23 +1,21 @@
-"""Transactions in one partition's log: where each ended, how, and so which batches a read_committed consumer sees.
+"""Transactions in one partition's log: where each began, where its marker is, and which are still open.
 
-Owns no log: markers are collected while batches pass, visibility is decided from markers alone, so that nobody has to
-look ahead in data. Rule (KIP-98): a transactional batch belongs to the next marker of its producer id in the same
-partition. Epochs play no part in it: a fenced producer's data is ended by a marker of a higher epoch. Memory grows with
-the transactions that are open and with `Outcomes`, not with the log.
+Owns no log: markers are collected while batches pass. What they decide, and by which rule, is in `committed_view`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from offsite.log.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from offsite.log.buffer import Buffer
+from offsite.log.chunk import Chunk, Gap, Hole
 from offsite.log.control import control_type
 from offsite.log.markers import Marker, Markers
-from offsite.log.outcomes import Outcomes
+from offsite.log.range import LogRange
 
-__all__ = ["CommittedView", "Marker", "OpenTransaction", "TransactionIndexer", "Undecided"]
+__all__ = ["Marker", "OpenTransaction", "TransactionIndexer", "Undecided", "log_markers"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +24,12 @@ class Undecided:
 
     producer_id: int
     first_offset: int
+
+    @staticmethod
+    def of(first_offsets: Mapping[int, int]) -> list[Undecided]:
+        """The transactions of producer ids, each with its first offset, in the order of these."""
+        by_offset = sorted((first_offset, producer_id) for producer_id, first_offset in first_offsets.items())
+        return [Undecided(producer_id=producer_id, first_offset=first) for first, producer_id in by_offset]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +62,7 @@ class TransactionIndexer:
     @property
     def undecided(self) -> list[Undecided]:
         """The transactions still open after the last batch, by first offset."""
-        return _undecided(self._first_offsets)
+        return Undecided.of(self._first_offsets)
 
     @property
     def open_transactions(self) -> list[OpenTransaction]:
@@ -71,6 +75,10 @@ class TransactionIndexer:
             )
             for each in self.undecided
         ]
+
+    def is_open(self, *, before: int) -> bool:
+        """Whether a transaction with data at an offset less than `before` is still open after the last batch."""
+        return any(first_offset < before for first_offset in self._first_offsets.values())
 
     def feed(self, data: Buffer, headers: Iterable[BatchHeader]) -> None:
         """Take in the next batches. Raises `DamagedBatch` if a control batch cannot be read."""
@@ -97,44 +105,29 @@ class TransactionIndexer:
         )
 
 
-class CommittedView:
-    """What a read_committed consumer sees of a partition that ends at `end_offset` (exclusive).
+def log_markers(
+    read: Callable[[LogRange], Iterable[Chunk | Hole | Gap]], log_range: LogRange, *, behind_to: int = 0
+) -> Iterator[Markers]:
+    """The markers of a live log, chunk by chunk: of all of `log_range`, and behind it, up to the offset `behind_to`,
+    for as long as a transaction that began in the range is open.
 
-    `markers`: all of the partition by offset, or the first of them, and `take` brings the others before they are
-    needed. Those at or after the end do not count, so that a transaction which is decided only later is undecided here,
-    and invisible.
+    Markers come after the data they decide on, so the log is read once for them alone, ahead of whoever reads the data.
+    Each call of `read` is a reader of its own. A range that begins with the first transactional batch is enough:
+    partitions without transactions cost nothing. Raises what `read` raises, and `DamagedBatch`.
     """
-
-    def __init__(self, markers: Iterable[Marker] = (), *, end_offset: int) -> None:
-        self._outcomes = Outcomes(end_offset=end_offset)
-        self._first_undecided: dict[int, int] = {}
-        self.take(markers)
-
-    def take(self, markers: Iterable[Marker]) -> None:
-        """Go on with the next markers."""
-        self._outcomes.take(markers)
-
-    @property
-    def undecided(self) -> list[Undecided]:
-        """Of the batches asked about: the transactions left out because they have no marker before the end."""
-        return _undecided(self._first_undecided)
-
-    def is_visible(self, header: BatchHeader) -> bool:
-        """Whether the batch's records reach a read_committed consumer; a control batch never does."""
-        kind = header.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT)
-        if kind != TRANSACTIONAL_BIT:
-            return not kind
-        outcome = self._outcomes.of(header.producer_id, header.base_offset)
-        if outcome is None:
-            first = self._first_undecided.get(header.producer_id, header.base_offset)
-            self._first_undecided[header.producer_id] = min(first, header.base_offset)
-        return outcome is True
-
-    def outcome(self, header: BatchHeader) -> bool | None:
-        """Whether the transactional batch was committed, by its producer id's next marker; None: there is none."""
-        return self._outcomes.of(header.producer_id, header.base_offset)
+    indexer = TransactionIndexer()
+    yield from _drained(indexer, read(log_range))
+    behind = replace(log_range, start=log_range.end, end=max(log_range.end, behind_to))
+    if len(behind) == 0 or not indexer.is_open(before=behind.start):
+        return
+    for markers in _drained(indexer, read(behind)):
+        yield markers
+        if not indexer.is_open(before=behind.start):
+            return
 
 
-def _undecided(first_offsets: dict[int, int]) -> list[Undecided]:
-    by_offset = sorted((first_offset, producer_id) for producer_id, first_offset in first_offsets.items())
-    return [Undecided(producer_id=pid, first_offset=first) for first, pid in by_offset]
+def _drained(indexer: TransactionIndexer, items: Iterable[Chunk | Hole | Gap]) -> Iterator[Markers]:
+    for item in items:
+        if isinstance(item, Chunk):
+            indexer.feed(item.data, item.batches)
+            yield indexer.drain()

@@ -16,7 +16,7 @@ from offsite.log.rewrite import needs_reencode, split_runs
 from offsite.pipeline import meter
 from offsite.pipeline.cutoff import Cutoff
 from offsite.pipeline.restore_plan import PartitionRestore
-from offsite.pipeline.source_view import committed_view
+from offsite.pipeline.source_view import committed_view, undecided_batches
 from offsite.repository.segment import Segment
 from offsite.repository.segment_reader import SegmentReader
 from offsite.repository.store import Store
@@ -113,7 +113,7 @@ class SourcePieces:
                 yield Outcome(offset, offset + 1, header.producer_id, committed=marker.kind == "commit")
             return
         self._count(data, header, low)
-        if header.is_transactional and self._committed.outcome(header) is None:
+        if self._committed.is_undecided(header):
             yield from self._undecided(data, header, low)
         else:
             yield from self._data(data, header, low, self._partition.end)
@@ -137,14 +137,8 @@ class SourcePieces:
 
     def _find_last_undecided(self, start: int) -> dict[int, int]:
         """Producer id → last offset of its undecided data: one more look at the rest of the log, where there is any."""
-        last: dict[int, int] = {}
-        for segment in self._partition.segments:
-            low, end = max(start, segment.lowest_offset), min(segment.end, self._partition.end)
-            for chunk in SegmentReader(store=self._store, segment=segment).chunks(start=low, end=end):
-                for header in chunk.batches:
-                    if header.is_transactional and not header.is_control and self._committed.outcome(header) is None:
-                        last[header.producer_id] = min(header.last_offset, self._partition.end - 1)
-        return last
+        undecided = undecided_batches(self._partition, self._store, self._committed, start=start)
+        return {header.producer_id: min(header.last_offset, self._partition.end - 1) for header in undecided}
 
     def _count(self, data: memoryview, header: BatchHeader, low: int) -> None:
         cutoff = Cutoff(max(self._start, low), self._partition.end)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 from uuid import UUID
 
@@ -18,15 +19,15 @@ from offsite.kafka.reader import PartitionReader
 from offsite.kafka.routing import shared_router
 from offsite.log.batch import TRANSACTIONAL_BIT
 from offsite.log.chunk import Chunk, Gap, Hole
+from offsite.log.committed_view import CommittedView, sees_uncommitted
 from offsite.log.range import LogRange
 from offsite.log.record import Record
 from offsite.log.records import decode
-from offsite.log.transactions import CommittedView, TransactionIndexer
+from offsite.log.transactions import log_markers
 from offsite.model.errors import Bug
 from offsite.pipeline import meter
 from offsite.pipeline.restore_plan import PartitionRestore
-from offsite.pipeline.source_view import SourceView, committed_view
-from offsite.repository.segment_reader import SegmentReader
+from offsite.pipeline.source_view import SourceView, committed_view, undecided_batches
 from offsite.repository.store import Store
 
 
@@ -61,16 +62,10 @@ class BackupRecords:
 
     def stable_range(self, task: ExportTask) -> LogRange:
         chain = _chain(task)
-        transactional = [segment for segment in chain.segments if segment.has_transactions]
-        if not self.read_committed or not transactional:
-            return task.range
-        view = committed_view(chain, self.store)
-        for segment in transactional:
-            for chunk in SegmentReader(store=self.store, segment=segment).chunks():
-                for header in chunk.batches:
-                    undecided = header.is_transactional and not header.is_control and view.outcome(header) is None
-                    if undecided and header.last_offset >= task.range.start:
-                        return _ended(task.range, header.base_offset)
+        if self.read_committed:
+            for header in undecided_batches(chain, self.store, committed_view(chain, self.store)):
+                if header.last_offset >= task.range.start:
+                    return _ended(task.range, header.base_offset)
         return task.range
 
     def records(self, task: ExportTask, log_range: LogRange) -> Iterator[Sequence[Record]]:
@@ -92,39 +87,25 @@ class ClusterRecords:
         return task.range
 
     def records(self, task: ExportTask, log_range: LogRange) -> Iterator[Sequence[Record] | Hole]:
-        outcomes: CommittedView | None = None
+        view: CommittedView | None = None
         for item in self._read(task, log_range):
             if isinstance(item, Hole):
                 log_range = replace(log_range, start=item.end)  # of a batch cut there, only the rest counts
                 yield item
             if isinstance(item, Hole | Gap):
                 continue
-            if outcomes is None and self.read_committed and _has_transactions(item):
-                outcomes = self._outcomes(task, replace(log_range, start=max(log_range.start, _first(item))))
+            if view is None and self.read_committed and _has_transactions(item):
+                view = self._view(task, replace(log_range, start=max(log_range.start, item.batches[0].base_offset)))
+            is_visible = view.is_visible if view else sees_uncommitted
             for header in item.batches:
-                is_visible = not header.is_control if outcomes is None else outcomes.is_visible(header)
-                if is_visible and header.record_count:
+                if is_visible(header) and header.record_count:
                     yield _within(decode(header.view(item.data), header), log_range)
             meter.count(moved_bytes=len(item.data), records=sum(h.record_count for h in item.batches))
 
-    def _outcomes(self, task: ExportTask, log_range: LogRange) -> CommittedView:
-        """Read ahead for the markers, on a line of its own: through the range, and behind it for as long as one of its
-        transactions has none."""
-        indexer = TransactionIndexer()
-        behind = replace(log_range, start=log_range.end, end=max(task.high_watermark, log_range.end))
-        view = CommittedView(end_offset=behind.end)
-        for item in self._read(task, log_range):
-            if isinstance(item, Chunk):
-                indexer.feed(item.data, item.batches)
-                view.take(indexer.drain())
-        if _is_open(indexer, log_range.end):
-            for item in self._read(task, behind):
-                if isinstance(item, Chunk):
-                    indexer.feed(item.data, item.batches)
-                    view.take(indexer.drain())
-                if not _is_open(indexer, log_range.end):
-                    break
-        return view
+    def _view(self, task: ExportTask, log_range: LogRange) -> CommittedView:
+        """Of the range, whose transactions may end behind it: its end is stable, the log's end was the planned one."""
+        end = max(task.high_watermark, log_range.end)
+        return CommittedView(log_markers(partial(self._read, task), log_range, behind_to=end), end_offset=end)
 
     def _read(self, task: ExportTask, log_range: LogRange) -> Iterator[Chunk | Hole | Gap]:
         reader = PartitionReader(shared_router(self.kafka), on_throttle=meter.throttle)
@@ -157,12 +138,3 @@ def _within(records: Sequence[Record], log_range: LogRange) -> Sequence[Record]:
 
 def _has_transactions(chunk: Chunk) -> bool:
     return any(header.attributes & TRANSACTIONAL_BIT for header in chunk.batches)
-
-
-def _is_open(indexer: TransactionIndexer, end: int) -> bool:
-    """Whether a transaction that began before `end` has no outcome yet."""
-    return any(undecided.first_offset < end for undecided in indexer.undecided)
-
-
-def _first(chunk: Chunk) -> int:
-    return chunk.batches[0].base_offset

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from offsite.log.batch import BatchHeader
+from offsite.log.committed_view import CommittedView, sees_uncommitted
 from offsite.log.record import Record
 from offsite.log.records import decode, iterate
-from offsite.log.transactions import CommittedView
 from offsite.pipeline import meter
 from offsite.pipeline.cutoff import Cutoff
 from offsite.pipeline.restore_plan import PartitionRestore
 from offsite.repository.segment import Segment
-from offsite.repository.segment_reader import SegmentReader
+from offsite.repository.segment_reader import SegmentReader, stored_markers
 from offsite.repository.store import Store
 
 
@@ -46,6 +46,7 @@ class SourceView:
         self._partition = partition
         self._store = store
         self._committed = committed_view(partition, store) if read_committed else None
+        self._sees = self._committed.is_visible if self._committed else sees_uncommitted
         self._taken_to = 0
         self.invisible_records = 0
         """How many were left out so far, as aborted or undecided at the restore point."""
@@ -75,17 +76,25 @@ class SourceView:
             meter.count(moved_bytes=len(chunk.data), records=sum(h.record_count for h in chunk.batches))
 
     def _is_visible(self, header: BatchHeader) -> bool:
-        if self._committed is None or self._committed.is_visible(header):
-            return not header.is_control
+        if self._sees(header):
+            return True
         self.invisible_records += 0 if header.is_control else header.record_count
         return False
 
 
 def committed_view(partition: PartitionRestore, store: Store) -> CommittedView:
-    """The outcomes of the partition's transactions as they were at its end."""
-    view = CommittedView(end_offset=partition.end)
+    """The partition as a read_committed consumer saw it at its end. Raises `DamagedObject`, and what the store raises,
+    before any data is read."""
+    return CommittedView(stored_markers(partition.segments, store), end_offset=partition.end)
+
+
+def undecided_batches(
+    partition: PartitionRestore, store: Store, view: CommittedView, *, start: int = 0
+) -> Iterator[BatchHeader]:
+    """The batches of transactions without a marker before the partition's end, with a base offset of `start` or more:
+    only segments with transactions are read. Raises `DamagedObject`, and what the store raises."""
     for segment in partition.segments:
         if segment.has_transactions:
-            for markers in SegmentReader(store=store, segment=segment).markers():
-                view.take(markers)
-    return view
+            low, high = max(start, segment.lowest_offset), min(segment.end, partition.end)
+            for chunk in SegmentReader(store=store, segment=segment).chunks(start=low, end=high):
+                yield from filter(view.is_undecided, chunk.batches)

@@ -6,11 +6,13 @@ Never takes silence for emptiness: what the reader does not give, it names (a ho
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
 
 from offsite.log.batch import BatchHeader
 from offsite.log.chunk import Chunk, Gap, Hole
+from offsite.log.committed_view import CommittedView, sees_uncommitted
 from offsite.log.range import LogRange
-from offsite.log.transactions import CommittedView, TransactionIndexer
+from offsite.log.transactions import log_markers
 from offsite.pipeline.cutoff import Cutoff
 from offsite.pipeline.source_view import VisibleBatch
 
@@ -60,22 +62,11 @@ class TargetView:
         if self._whole_log:
             return True
         if header.is_control or not (self._read_committed and header.is_transactional):
-            return not header.is_control
+            return sees_uncommitted(header)
         if self._committed is None:
-            self._committed = self._read_markers(header.base_offset)
+            rest = replace(self._range, start=header.base_offset)
+            self._committed = CommittedView(log_markers(self._read, rest), end_offset=rest.end)
         return self._committed.is_visible(header)
-
-    def _read_markers(self, start: int) -> CommittedView:
-        """Outcomes come after the data they decide on, so what is left of the range is read once for them alone: only
-        partitions with transactions pay for it."""
-        indexer = TransactionIndexer()
-        rest = LogRange(topic=self._range.topic, partition=self._range.partition, start=start, end=self._range.end)
-        view = CommittedView(end_offset=self._range.end)
-        for item in self._read(rest):
-            if isinstance(item, Chunk):
-                indexer.feed(item.data, item.batches)
-                view.take(indexer.drain())
-        return view
 
 
 def _without(log_range: LogRange, ignored: Sequence[LogRange]) -> Iterator[Cutoff]:

@@ -6,7 +6,7 @@ segment that is read as a whole its hash. Memory: a few pieces of about 4 MiB, o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -95,6 +95,14 @@ class SegmentReader:
             warned("index_unusable", key=self.segment.index_key, why=error.message)
             return None
         return index if index.frames else None
+
+
+def stored_markers(segments: Iterable[Segment], store: Store) -> Iterator[Markers]:
+    """The transaction markers of segments that follow each other, in parts: from the indexes, without reading data.
+    Segments without transactions cost nothing. Raises as `SegmentReader.markers`."""
+    for segment in segments:
+        if segment.has_transactions:
+            yield from SegmentReader(store=store, segment=segment).markers()
 
 
 def _plan(segment: Segment, index: SegmentIndex | None, low: int, high: int) -> list[Piece]:

@@ -15,12 +15,13 @@ from offsite.kafka.writer import PartitionWriter
 from offsite.log.batch import BatchHeader, scan
 from offsite.log.chunk import Chunk
 from offsite.log.codec import CODEC_NAMES
+from offsite.log.committed_view import CommittedView
 from offsite.log.range import LogRange
 from offsite.log.range import TopicPartition as Partition
 from offsite.log.record import Record
 from offsite.log.records import decode, encode
 from offsite.log.rewrite import split_oversized
-from offsite.log.transactions import CommittedView, TransactionIndexer
+from offsite.log.transactions import TransactionIndexer
 from offsite.sandbox import SandboxInfo
 from offsite.sandbox.tools import PRODUCER_PERFORMANCE, run_tool
 
@@ -154,7 +155,7 @@ def test_the_committed_view_is_what_a_read_committed_consumer_sees(broker: Sandb
     indexer = TransactionIndexer()
     for batch, _ in batches:
         indexer.feed(batch, scan(batch))
-    view = CommittedView(indexer.markers, end_offset=batches[-1][1].next_offset)
+    view = CommittedView([indexer.markers], end_offset=batches[-1][1].next_offset)
     visible = [record for batch, header in batches if view.is_visible(header) for record in decode(batch, header)]
     assert len(indexer.markers) == 12
     assert visible == consume(broker, topic, isolation="read_committed")

@@ -12,11 +12,12 @@ import pytest
 
 from offsite.log.batch import BatchHeader, scan, verify_crc
 from offsite.log.codec import CODEC_NAMES
+from offsite.log.committed_view import CommittedView
 from offsite.log.record import Record
 from offsite.log.records import decode
 from offsite.log.rewrite import for_produce, needs_reencode, reencode_dense
 from offsite.log.stats import LogStats
-from offsite.log.transactions import CommittedView, TransactionIndexer, Undecided
+from offsite.log.transactions import TransactionIndexer, Undecided
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -78,7 +79,7 @@ def test_visible_records_are_those_whose_producers_committed() -> None:
     data, headers = log("transactions")
     indexer = TransactionIndexer()
     indexer.feed(data, headers)
-    view = CommittedView(indexer.markers, end_offset=headers[-1].next_offset)
+    view = CommittedView([indexer.markers], end_offset=headers[-1].next_offset)
     visible = {record.value for h in headers if view.is_visible(h) for record in decode(h.view(data), h)}
     assert len(visible) == 52
     assert indexer.undecided == view.undecided == [

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.log import outcomes as outcomes_module
+from offsite.log import committed_view as outcomes_module
+from offsite.log.committed_view import Outcomes
 from offsite.log.markers import Marker, Markers
-from offsite.log.outcomes import Outcomes
 
 SPAN = 1 << 32
 

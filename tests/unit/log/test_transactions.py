@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.log.batch import CONTROL_BIT, BatchHeader, scan
+from offsite.log.committed_view import CommittedView
 from offsite.log.record import Record
 from offsite.log.records import encode
-from offsite.log.transactions import CommittedView, Marker, TransactionIndexer, Undecided
+from offsite.log.transactions import Marker, TransactionIndexer, Undecided
 
 Step = tuple[int, Literal["data", "commit", "abort", "plain"]]
 
@@ -52,7 +53,7 @@ def marker(offset: int, producer_id: int, *, committed: bool, first_offset: int 
 
 
 def visible_offsets(steps: list[Step], *, end_offset: int) -> list[int]:
-    view = CommittedView(indexed(steps).markers, end_offset=end_offset)
+    view = CommittedView([indexed(steps).markers], end_offset=end_offset)
     return [header.base_offset for header in log_of(steps)[1] if view.is_visible(header)]
 
 
@@ -95,7 +96,7 @@ def test_markers_at_or_after_the_end_do_not_count(end_offset: int, visible: list
 
 def test_undecided_transactions_are_reported_with_their_first_offset() -> None:
     headers = log_of(INTERLEAVED)[1]
-    view = CommittedView(indexed(INTERLEAVED).markers, end_offset=6)
+    view = CommittedView([indexed(INTERLEAVED).markers], end_offset=6)
     for header in reversed(headers[:6]):
         view.is_visible(header)
     assert view.undecided == [
@@ -106,7 +107,7 @@ def test_undecided_transactions_are_reported_with_their_first_offset() -> None:
 
 def test_a_fenced_producer_is_ended_by_a_marker_of_a_higher_epoch() -> None:
     fencing = Marker(offset=5, producer_id=1, producer_epoch=3, committed=False, first_offset=0)
-    view = CommittedView([fencing, marker(9, 1, committed=True)], end_offset=10)
+    view = CommittedView([[fencing, marker(9, 1, committed=True)]], end_offset=10)
     first, second = (log_of([(1, "data")], start=offset)[1][0] for offset in (2, 7))
     assert (view.is_visible(first), view.is_visible(second)) == (False, True)
 

@@ -11,15 +11,15 @@ from itertools import pairwise
 
 from offsite.log.batch import BatchHeader
 from offsite.log.chunk import Chunk
+from offsite.log.committed_view import CommittedView, sees_uncommitted
 from offsite.model.errors import DamagedObject
 from offsite.pipeline import meter
 from offsite.pipeline.cutoff import Cutoff
 from offsite.pipeline.source_view import VisibleBatch
-from offsite.pipeline.table.outcomes import Outcomes
 from offsite.pipeline.table.row_filter import RowFilter
 from offsite.pipeline.table.scan_plan import ScanTask, SegmentScan
 from offsite.repository.segment_index import SegmentIndex
-from offsite.repository.segment_reader import SegmentReader
+from offsite.repository.segment_reader import SegmentReader, stored_markers
 from offsite.repository.store import Store
 
 
@@ -28,17 +28,23 @@ def scan_batches(task: ScanTask, store: Store) -> Iterator[tuple[SegmentScan, Vi
 
     Raises `DamagedObject` naming object, topic and range, and what the store raises.
     """
-    segments = (*(scan.segment for scan in task.segments), *task.later)
-    outcomes = Outcomes(segments, store=store, end=task.partition_end) if task.read_committed else None
+    is_visible = _committed_view(task, store).is_visible if task.read_committed else sees_uncommitted
     for scan in task.segments:
         for chunk in _chunks(scan, task.rows, store):
             for header in chunk.batches:
                 cutoff = Cutoff(scan.start, scan.end, task.point_until_ms)
                 if cutoff.takes_none(header) or _holds_none(header, task.rows):
                     continue
-                if not header.is_control if outcomes is None else outcomes.is_visible(header):
+                if is_visible(header):
                     yield scan, VisibleBatch(chunk.data, header, cutoff)
             meter.count(moved_bytes=len(chunk.data), records=sum(h.record_count for h in chunk.batches))
+
+
+def _committed_view(task: ScanTask, store: Store) -> CommittedView:
+    """As needed: the outcome of what a task reads may stand far behind it, but usually in the same segment or the
+    next."""
+    segments = (*(scan.segment for scan in task.segments), *task.later)
+    return CommittedView(stored_markers(segments, store), end_offset=task.partition_end, as_needed=True)
 
 
 def frame_ranges(index: SegmentIndex, scan: SegmentScan, rows: RowFilter) -> list[tuple[int, int]]:

@@ -1,12 +1,23 @@
-"""How the transactions of a partition ended, whatever their number: what of millions of markers decides on data.
+"""What a read_committed consumer sees of a log. The one place that decides it, for backups and live logs alike.
 
-Of each producer only its last marker is kept, and where its outcomes changed from commit to abort or back: everything
-between two changes ended alike. A batch ends as its producer's next marker says (KIP-98), so it ends as the last marker
-does, turned once for each change behind the batch.
+Kafka writes the records of a transaction into the log at once, among those of others. Only when the transaction ends, a
+marker follows in each partition of it: a control batch that says commit or abort (KIP-98). So what decides whether a
+batch is seen stands behind the batch, maybe far behind. Brokers help consumers: with each fetch they tell the aborted
+transactions (producer id and first offset), and they give nothing from the last stable offset on, where the first open
+transaction begins. A backup has no broker, and reads raw batches as read_uncommitted. So here the markers decide alone:
 
-Bound, with 20 million markers of few producers: 82 MB if every one differs from the one before of its producer, 8 MB
-if one in twenty is an abort among commits, nothing if all are alike. A producer takes 16 bytes, about 190 more when its
-outcomes ever changed. No marker is kept as an object.
+- A transactional batch belongs to the next marker of its producer id in the same partition: a producer has one
+  transaction at a time. A marker without data before it decides nothing: the data was deleted or compacted, or lies
+  before what is read, or there was none.
+- Producer epochs play no part. A producer that was fenced or timed out is ended by a marker of a higher epoch than its
+  data has, and since KIP-890 any transaction may be. What follows with the same producer id is another transaction.
+- A view ends where its restore point or range ends. Markers at or after the end do not count: what they decide is
+  undecided, and left out like what was aborted. What others committed behind it is seen all the same, though a consumer
+  at that time had to wait at the last stable offset: nothing decides that transaction any more.
+- An export that goes on later must wait there as well (`is_undecided`), or it would miss what is decided after it.
+- Control batches are never seen, whatever the isolation level and whatever they hold.
+
+Offsets that were committed in a transaction (KIP-447 has consumers wait for them) are folded in `group_fold`.
 """
 
 from __future__ import annotations
@@ -15,7 +26,11 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
+from offsite.log.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from offsite.log.markers import Marker
+from offsite.log.transactions import Undecided
+
+__all__ = ["CommittedView", "Outcomes", "sees_uncommitted"]
 
 _RECENT_MIN = 32_768
 """Producers kept in a dictionary, about 100 bytes each, before they move to the sorted arrays."""
@@ -27,8 +42,77 @@ _KNOWN_MAX = 4_096
 """Producers whose last answer is remembered: readers ask about one transaction after the other."""
 
 
+def sees_uncommitted(header: BatchHeader) -> bool:
+    """Whether the batch's records reach a read_uncommitted consumer: those of all batches but control batches do."""
+    return not header.attributes & CONTROL_BIT
+
+
+class CommittedView:
+    """What a read_committed consumer sees of a partition that ends at `end_offset` (exclusive).
+
+    `markers`: those from the first batch on that will be asked about, by offset, in parts, as `stored_markers` reads
+    them from segments and `log_markers` from a live log. The constructor reads them all, so that a damaged index shows
+    before anything is written, and markers are known before retention deletes them from a live log. `as_needed`: a part
+    is read only when a batch has no outcome yet. That is for a task that reads a small piece of a stored log, which
+    would otherwise read the indexes of all that follows.
+    """
+
+    def __init__(self, markers: Iterable[Iterable[Marker]], *, end_offset: int, as_needed: bool = False) -> None:
+        self._outcomes = Outcomes(end_offset=end_offset)
+        self._first_undecided: dict[int, int] = {}
+        self._unread = iter(markers)
+        if not as_needed:
+            for part in self._unread:
+                self._outcomes.take(part)
+
+    @property
+    def undecided(self) -> list[Undecided]:
+        """The transactions without a marker before the end, of the batches that `is_visible` was asked about."""
+        return Undecided.of(self._first_undecided)
+
+    def is_visible(self, header: BatchHeader) -> bool:
+        """Whether the batch's records reach the consumer; those of a control batch never do. `as_needed`: raises what
+        reading markers raises."""
+        kind = header.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT)
+        if kind != TRANSACTIONAL_BIT:
+            return not kind
+        outcome = self._outcomes.of(header.producer_id, header.base_offset)
+        if outcome is None and (outcome := self._read_on(header)) is None:
+            first = self._first_undecided.get(header.producer_id, header.base_offset)
+            self._first_undecided[header.producer_id] = min(first, header.base_offset)
+        return outcome is True
+
+    def is_undecided(self, header: BatchHeader) -> bool:
+        """Whether the batch holds data of a transaction that has no marker before the end. Raises as `is_visible`."""
+        kind = header.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT)
+        return kind == TRANSACTIONAL_BIT and self.outcome(header) is None
+
+    def outcome(self, header: BatchHeader) -> bool | None:
+        """Whether the transactional batch was committed, by its producer id's next marker; None: there is none. Raises
+        as `is_visible`."""
+        outcome = self._outcomes.of(header.producer_id, header.base_offset)
+        return self._read_on(header) if outcome is None else outcome
+
+    def _read_on(self, header: BatchHeader) -> bool | None:
+        """Read parts until one has the outcome; None: none has."""
+        for part in self._unread:
+            self._outcomes.take(part)
+            if (outcome := self._outcomes.of(header.producer_id, header.base_offset)) is not None:
+                return outcome
+        return None
+
+
 class Outcomes:
-    """Of the markers below `end_offset`, which come by offset."""
+    """How the transactions of a partition ended, by its markers below `end_offset`: a table for any number of them.
+
+    Of each producer only its last marker is kept, and where its outcomes changed from commit to abort or back:
+    everything between two changes ended alike. So a batch ends as the last marker does, turned once for each change
+    behind the batch.
+
+    Bound, with 20 million markers of few producers: 82 MB if every one differs from the one before of its producer,
+    8 MB if one in twenty is an abort among commits, nothing if all are alike. A producer takes 16 bytes, about 190 more
+    when its outcomes ever changed. No marker is kept as an object.
+    """
 
     def __init__(self, *, end_offset: int) -> None:
         self._end_offset = end_offset
