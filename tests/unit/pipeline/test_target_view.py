@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from offsite.log.chunk import Hole
+from offsite.log.chunk import Chunk, Hole
 from offsite.log.range import LogRange
 from offsite.pipeline.target_view import TargetView
 from tests.batches import chunk_of, make_control_batch, make_log
+from tests.tables import transactional
 
 
 class ProvenGap:
@@ -55,3 +56,29 @@ def test_markers_are_shown_of_the_whole_log_only() -> None:
     log = make_log(0, 10) + make_control_batch(10, producer_id=7, committed=True)
     assert offsets(view(chunk_of(log))) == [*range(10)]
     assert offsets(view(chunk_of(log), whole_log=True)) == [*range(11)]
+
+
+def test_the_rest_of_the_range_is_read_once_for_markers_from_the_first_transactional_batch_on() -> None:
+    batches = [
+        make_log(0, 20),
+        transactional(20, 2, producer_id=1, sequence=0),
+        transactional(22, 2, producer_id=2, sequence=0),
+        make_control_batch(24, producer_id=2, committed=False),
+        transactional(25, 2, producer_id=2, sequence=2),
+        make_control_batch(27, producer_id=1, committed=True),
+        make_control_batch(28, producer_id=2, committed=True),
+    ]
+    reads: list[LogRange] = []
+
+    def read(log_range: LogRange) -> Iterator[Chunk]:
+        reads.append(log_range)
+        for chunk in map(chunk_of, batches):
+            if log_range.start <= chunk.batches[0].base_offset < log_range.end:
+                yield chunk
+
+    assert offsets(TargetView(read, part(0, 28), read_committed=True)) == [*range(22)]
+    assert reads == [part(0, 28), part(20, 28)]
+    assert offsets(TargetView(read, part(0, 29), read_committed=True)) == [*range(22), 25, 26]
+    reads.clear()
+    assert offsets(TargetView(read, part(0, 20), read_committed=True)) == [*range(20)]
+    assert reads == [part(0, 20)]
