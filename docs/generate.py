@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import typer
 
@@ -88,12 +89,12 @@ def _callable(path: str, function: Callable[..., object]) -> str:
 
 
 def _fields(kind: type) -> str:
-    rows = ((f"`{name}`", f"`{_type(text)}`") for name, text in kind.__annotations__.items())
+    rows = ((f"`{name}`", f"`{_type(hint)}`") for name, hint in get_type_hints(kind).items())
     return f"## words: `{kind.__name__}`\n\n{inspect.cleandoc(kind.__doc__ or '')}\n\n{_table(('word', 'type'), rows)}"
 
 
-def _type(annotation: Any) -> str:  # noqa: ANN401  # a string, or what typing makes of one
-    return str(getattr(annotation, "__forward_arg__", annotation))
+def _type(hint: Any) -> str:  # noqa: ANN401  # whatever typing makes of an annotation
+    return re.sub(r"\b[a-z.]+\.(?=[A-Z])", "", inspect.formatannotation(hint))
 
 
 def _exit_codes() -> Iterator[tuple[object, ...]]:

@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import LogRange
+from offsite.model.choices import CompressionChoice
 from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, QuotaEntity, ScramUser
 from offsite.model.selection import TopicSelection
 from offsite.repository import catalog
@@ -21,7 +22,7 @@ from offsite.repository.group_snapshot import put_group_snapshot
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.segment import Segment
-from offsite.repository.segment_writer import CompressionChoice, SegmentWriter
+from offsite.repository.segment_writer import SegmentWriter
 from offsite.repository.store import Store
 from tests.batches import chunk_of, make_batch, make_control_batch, make_log
 from tests.fuzz.layers import layers_of

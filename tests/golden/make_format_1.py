@@ -9,6 +9,7 @@ from pathlib import Path
 
 from offsite.log.group_offsets import GroupOffsets, TopicOffsets
 from offsite.log.range import LogRange
+from offsite.model.choices import CompressionChoice
 from offsite.model.selection import TopicSelection
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
@@ -17,7 +18,7 @@ from offsite.repository.group_snapshot import put_group_snapshot
 from offsite.repository.posix_store import open_folder
 from offsite.repository.repository import Repository
 from offsite.repository.segment import Segment
-from offsite.repository.segment_writer import CompressionChoice, SegmentWriter
+from offsite.repository.segment_writer import SegmentWriter
 from offsite.repository.state import BackupState
 from tests.batches import chunk_of, make_batch, make_control_batch, make_log
 

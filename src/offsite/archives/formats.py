@@ -10,9 +10,8 @@ from typing import TypeVar
 
 from offsite.archives.archive import ArchiveReader, ArchiveWriter
 from offsite.archives.files import AppendableFiles, Files
+from offsite.model.choices import EmptyAs
 from offsite.model.errors import BadOption
-
-EMPTY_AS_NULL = "null"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +21,7 @@ class ReadOptions:
     `drop_control_like` to leave out what looks like transaction markers. `own_group` (kafka-backup): the group of the
     tool's own connector, which is left out."""
 
-    empty_as: str | None = None
+    empty_as: EmptyAs | None = None
     adopt_orphans: bool = False
     backup_id: str = ""
     drop_control_like: bool = False
@@ -130,7 +129,7 @@ def _avro_writer(files: Files, options: WriteOptions) -> ArchiveWriter:
 def _kafka_backup_reader(files: Files, options: ReadOptions) -> ArchiveReader:
     from offsite.archives.kafka_backup import KafkaBackupReader
 
-    return KafkaBackupReader(files=files, empty_as_null=options.empty_as == EMPTY_AS_NULL, own_group=options.own_group)
+    return KafkaBackupReader(files=files, empty_as_null=options.empty_as == EmptyAs.NULL, own_group=options.own_group)
 
 
 def _kafka_backup_writer(files: AppendableFiles, options: WriteOptions) -> ArchiveWriter:
@@ -196,7 +195,7 @@ def _jsonl_writer(files: Files, options: WriteOptions) -> ArchiveWriter:
 def _trivadis_reader(files: Files, options: ReadOptions) -> ArchiveReader:
     from offsite.archives.trivadis import TrivadisReader
 
-    return TrivadisReader(files=files, empty_as=options.empty_as or EMPTY_AS_NULL)
+    return TrivadisReader(files=files, empty_as=options.empty_as or EmptyAs.NULL)
 
 
 def _check_compression(name: str, known: Sequence[str]) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from offsite.model.choices import EmptyAs
 
 if TYPE_CHECKING:
     from offsite.services.archive_place import ArchiveSource
@@ -25,13 +26,8 @@ SkipDamaged = Annotated[
 ]
 
 
-class EmptyAsOption(StrEnum):
-    NULL = "null"
-    EMPTY = "empty"
-
-
-EmptyAs = Annotated[
-    EmptyAsOption | None,
+EmptyBlobsAs = Annotated[
+    EmptyAs | None,
     typer.Option(
         "--empty-as",
         help="trivadis, kafka-backup: what an empty key or value was, where the archive does not tell "
@@ -56,7 +52,7 @@ class ArchiveReadOptions:
 
     path: ArchivePlace
     format: FormatToRead
-    empty_as: EmptyAs = None
+    empty_as: EmptyBlobsAs = None
     adopt_orphans: AdoptOrphans = False
     backup_id: BackupId = ""
     drop_control_like: DropControlLike = False
@@ -69,7 +65,7 @@ def archive_source(options: ArchiveReadOptions) -> ArchiveSource:
     from offsite.services.archive_place import open_source
 
     read = ReadOptions(
-        empty_as=options.empty_as.value if options.empty_as else None,
+        empty_as=options.empty_as,
         adopt_orphans=options.adopt_orphans,
         backup_id=options.backup_id,
         drop_control_like=options.drop_control_like,

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from offsite.cli.backup_options import BackupOptions, Compress, CompressionOption, backup_request
+from offsite.cli.backup_options import BackupOptions, Compress, backup_request
 from offsite.cli.option_group import takes
 from offsite.cli.options import Output, SparkMaster
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note
 from offsite.cli.wiring import connect, open_repository, spark
+from offsite.model.choices import CompressionChoice
 from offsite.model.head import Head
 from offsite.model.size import format_size
 from offsite.model.time import format_time
@@ -34,7 +35,7 @@ app = typer.Typer(help="Back up topics into the repository.", no_args_is_help=Tr
 @takes(BackupOptions)
 def run(
     options: BackupOptions,
-    compression: Compress = CompressionOption.AUTO,
+    compression: Compress = CompressionChoice.DEFAULT,
     spark_master: SparkMaster = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
@@ -71,7 +72,7 @@ def plan(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
     from offsite.pipeline.master import slots
     from offsite.services.backup import plan_backup
 
-    request = backup_request(options, CompressionOption.AUTO)
+    request = backup_request(options, CompressionChoice.DEFAULT)
     cluster = connect(options.bootstrap, options.kafka_config)
     planned = plan_backup(open_repository(options.repo), cluster.admin, request, slots=slots(None))
     _note_vanished(planned.vanished)

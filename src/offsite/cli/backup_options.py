@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Repo
+from offsite.model.choices import CompressionChoice, MissingTopics
 
 if TYPE_CHECKING:
     from offsite.services.backup import BackupRequest
@@ -24,22 +24,11 @@ Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Topics to 
 Internal = Annotated[bool, typer.Option("--internal", help="Let patterns match Kafka's internal topics too.")]
 
 
-class MissingTopicsOption(StrEnum):
-    FAIL = "fail"
-    WARN = "warn"
-
-
-class CompressionOption(StrEnum):
-    AUTO = "auto"
-    NONE = "none"
-    ZSTD = "zstd"
-
-
 Missing = Annotated[
-    MissingTopicsOption, typer.Option("--missing-topics", help="What to do when a topic named in full does not exist.")
+    MissingTopics, typer.Option("--missing-topics", help="What to do when a topic named in full does not exist.")
 ]
 Compress = Annotated[
-    CompressionOption,
+    CompressionChoice,
     typer.Option("--compression", help="How objects are stored; auto compresses what producers left uncompressed."),
 ]
 
@@ -74,7 +63,7 @@ class BackupOptions:
     topics: Topics = None
     exclude: Exclude = None
     internal: Internal = False
-    missing_topics: Missing = MissingTopicsOption.FAIL
+    missing_topics: Missing = MissingTopics.DEFAULT
     schemas_topic: SchemasTopic = None
     groups: Groups = None
     group_history: GroupHistory = False
@@ -82,10 +71,10 @@ class BackupOptions:
     kafka_config: KafkaConfigFile = None
 
 
-def backup_request(options: BackupOptions, compression: CompressionOption) -> BackupRequest:
+def backup_request(options: BackupOptions, compression: CompressionChoice) -> BackupRequest:
     """Raises `BadOption` for what cannot be read."""
     from offsite.services.backup_words import BackupWords, parse_backup
 
     words = {name: getattr(options, name) for name in BackupWords.__annotations__ if hasattr(options, name)}
-    words |= {"missing_topics": options.missing_topics.value, "compression": compression.value}
+    words |= {"compression": compression}
     return parse_backup(options.backup, cast("BackupWords", words))

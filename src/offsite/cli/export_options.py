@@ -18,13 +18,13 @@ from offsite.cli.restore_options import (
     Commit,
     CommittedAt,
     Incarnation,
-    Isolation,
-    IsolationOption,
+    IsolationLevel,
     OffsetsFile,
     Partitions,
     named_backup,
 )
 from offsite.cli.wiring import connect
+from offsite.model.choices import Isolation
 from offsite.model.errors import BadOption
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class ExportOptions:
     offsets_file: OffsetsFile = None
     before: Before = None
     incarnation: Incarnation = None
-    isolation: Isolation = IsolationOption.READ_COMMITTED
+    isolation: IsolationLevel = Isolation.DEFAULT
     lossy: Lossy = False
     plain: Plain = False
     segment_bytes: SegmentBytes = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from offsite.model.choices import OffsetsMode
 from offsite.model.time import format_duration
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ LINES_MAX = 12
 
 def describe_mode(offsets: OffsetsReport) -> str:
     """For the plan's table."""
-    if offsets.mode == "translate":
+    if offsets.mode == OffsetsMode.TRANSLATE:
         return "new, with a map"
     return f"kept, +{format_duration(offsets.extra_s)}" if offsets.extra_s >= 1 else "kept"
 
@@ -26,7 +27,7 @@ def describe_mode(offsets: OffsetsReport) -> str:
 def render_offsets(console: Console, report: RestorePlanReport) -> None:
     """What has to be filled in and replayed, partition by partition, of the topics that keep their offsets."""
     for topic in report.topics:
-        partitions = topic.offsets.partitions if topic.offsets.mode == "preserve" else ()
+        partitions = topic.offsets.partitions if topic.offsets.mode == OffsetsMode.PRESERVE else ()
         for each in partitions[:LINES_MAX]:
             console.print(f"  {topic.target}/{each.partition}: {_describe(each)}")
         if len(partitions) > LINES_MAX:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, fields
-from enum import StrEnum
 from functools import wraps
 from typing import Any, TypeVar, get_type_hints
 
@@ -37,9 +36,8 @@ def takes(group: type[T]) -> Callable[[Callable[..., None]], Callable[..., None]
 
 
 def words_of(options: object, kind: type) -> dict[str, object]:
-    """The options that a service's words (a `TypedDict`) name, as plain text where they are choices."""
-    given = {name: getattr(options, name) for name in kind.__annotations__}
-    return {name: value.value if isinstance(value, StrEnum) else value for name, value in given.items()}
+    """The options that a service's words (a `TypedDict`) name."""
+    return {name: getattr(options, name) for name in kind.__annotations__}
 
 
 def _parameters(group: type) -> list[inspect.Parameter]:

@@ -9,8 +9,9 @@ import typer
 
 from offsite.cli.options import BackupName, Repo
 from offsite.cli.output import note
-from offsite.cli.restore_options import At, Checkpoint, Commit, CommittedAt, Incarnation, IsolationOption
+from offsite.cli.restore_options import At, Checkpoint, Commit, CommittedAt, Incarnation
 from offsite.model.bounds import MAX_OFFSET
+from offsite.model.choices import Isolation
 from offsite.model.errors import BadOption
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ From = Annotated[
     typer.Option("--from", help="Begin at this offset, or with records of this time (2026-11-20T14:00Z, 2h-ago)."),
 ]
 To = Annotated[str | None, typer.Option("--to", help="End before this offset, or before this time.")]
-Isolation = Annotated[
-    IsolationOption, typer.Option("--isolation", help="Whether records of aborted transactions are shown.")
+IsolationLevel = Annotated[
+    Isolation, typer.Option("--isolation", help="Whether records of aborted transactions are shown.")
 ]
 
 
@@ -40,7 +41,7 @@ class RecordOptions:
     checkpoint: Checkpoint = None
     at: At = None
     incarnation: Incarnation = None
-    isolation: Isolation = IsolationOption.READ_COMMITTED
+    isolation: IsolationLevel = Isolation.DEFAULT
 
 
 def record_point(

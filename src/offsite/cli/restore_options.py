@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -13,32 +12,12 @@ from offsite.cli.damage import tell_damage
 from offsite.cli.option_group import words_of
 from offsite.cli.options import Bootstrap, KafkaConfigFile, OptionalBackup, OptionalRepo
 from offsite.cli.wiring import open_repository
+from offsite.model.choices import Isolation, Keyless, OffsetsMode, RetentionMode
 from offsite.model.errors import BadOption
 
 if TYPE_CHECKING:
     from offsite.repository.backup import Backup
     from offsite.services.restore_request import RestoreRequest
-
-
-class IsolationOption(StrEnum):
-    READ_COMMITTED = "read_committed"
-    READ_UNCOMMITTED = "read_uncommitted"
-
-
-class RetentionOption(StrEnum):
-    HOLD = "hold"
-    OVERRIDE = "override"
-
-
-class KeylessOption(StrEnum):
-    REFUSE = "refuse"
-    IN_TURN = "in-turn"
-
-
-class OffsetsOption(StrEnum):
-    AUTO = "auto"
-    PRESERVE = "preserve"
-    TRANSLATE = "translate"
 
 
 Topics = Annotated[list[str] | None, typer.Option("--topics", help="Topics to restore [default: all of the backup].")]
@@ -58,8 +37,8 @@ Repartition = Annotated[
         "--repartition", help="orders=12, or 12: restore into that many partitions, by key; order is kept for each key."
     ),
 ]
-Keyless = Annotated[
-    KeylessOption,
+KeylessRecords = Annotated[
+    Keyless,
     typer.Option(
         "--keyless", help="Records without a key in a topic that is repartitioned: in-turn loses their order."
     ),
@@ -91,11 +70,11 @@ Incarnation = Annotated[
         "anew, this one [default: the one of --at, else the newest].",
     ),
 ]
-Isolation = Annotated[
-    IsolationOption, typer.Option("--isolation", help="Whether records of aborted transactions come back.")
+IsolationLevel = Annotated[
+    Isolation, typer.Option("--isolation", help="Whether records of aborted transactions come back.")
 ]
 Offsets = Annotated[
-    OffsetsOption,
+    OffsetsMode,
     typer.Option(
         "--offsets",
         help="preserve: every record at its old offset, transactions replayed. translate: gap-free from the target's "
@@ -111,7 +90,7 @@ Metadata = Annotated[
     ),
 ]
 Retention = Annotated[
-    RetentionOption,
+    RetentionMode,
     typer.Option(
         "--retention",
         help="A retention that would delete restored records at once: hold = a created topic goes without it until you "
@@ -138,7 +117,7 @@ class RestoreOptions:
     partitions: Partitions = None
     rename: Rename = None
     repartition: Repartition = None
-    keyless: Keyless = KeylessOption.REFUSE
+    keyless: KeylessRecords = Keyless.DEFAULT
     commit: Commit = None
     committed_at: CommittedAt = None
     checkpoint: Checkpoint = None
@@ -146,10 +125,10 @@ class RestoreOptions:
     offsets_file: OffsetsFile = None
     before: Before = None
     incarnation: Incarnation = None
-    isolation: Isolation = IsolationOption.READ_COMMITTED
-    offsets: Offsets = OffsetsOption.AUTO
+    isolation: IsolationLevel = Isolation.DEFAULT
+    offsets: Offsets = OffsetsMode.DEFAULT
     metadata: Metadata = "none"
-    retention: Retention = RetentionOption.HOLD
+    retention: Retention = RetentionMode.DEFAULT
     groups: Groups = None
     bootstrap: Bootstrap = None
     kafka_config: KafkaConfigFile = None

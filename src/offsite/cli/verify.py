@@ -11,9 +11,9 @@ import typer
 from offsite.cli.option_group import takes
 from offsite.cli.options import BackupName, KafkaConfigFile, Output, Repo, SparkMaster
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit
-from offsite.cli.restore_options import IsolationOption
 from offsite.cli.verify_view import render_verification
 from offsite.cli.wiring import connect, open_repository, spark
+from offsite.model.choices import Isolation
 from offsite.model.errors import BadOption, Damaged, DamagedCommit
 from offsite.model.head import Head, parse_head
 
@@ -36,8 +36,8 @@ Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="With --aga
 Commit = Annotated[
     int | None, typer.Option("--commit", help="With --against: as of this commit [default: the newest].")
 ]
-Isolation = Annotated[
-    IsolationOption, typer.Option("--isolation", help="With --against: whether records of aborted transactions count.")
+IsolationLevel = Annotated[
+    Isolation, typer.Option("--isolation", help="With --against: whether records of aborted transactions count.")
 ]
 Exact = Annotated[
     bool,
@@ -75,7 +75,7 @@ class VerifyOptions:
     topics: Topics = None
     exclude: Exclude = None
     commit: Commit = None
-    isolation: Isolation = IsolationOption.READ_COMMITTED
+    isolation: IsolationLevel = Isolation.DEFAULT
     exact: Exact = False
     kafka_config: KafkaConfigFile = None
     leftovers: ListLeftovers = False
@@ -118,7 +118,7 @@ def _request(options: VerifyOptions) -> CompareRequest | None:
         selection=parse_selection(options.topics or ["*"], options.exclude or ()),
         restore=options.restore,
         commit=options.commit,
-        read_committed=options.isolation is IsolationOption.READ_COMMITTED,
+        read_committed=options.isolation == Isolation.READ_COMMITTED,
         exact=options.exact,
     )
 

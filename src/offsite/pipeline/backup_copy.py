@@ -12,12 +12,13 @@ from offsite.kafka.reader import PartitionReader
 from offsite.kafka.routing import shared_router
 from offsite.log.chunk import Chunk, Gap, Hole
 from offsite.log.last_batch import LastBatch
+from offsite.model.choices import CompressionChoice
 from offsite.pipeline import meter
 from offsite.pipeline.border import check_border
 from offsite.pipeline.plan import CopyTask
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segment import Segment
-from offsite.repository.segment_writer import CompressionChoice, SegmentWriter
+from offsite.repository.segment_writer import SegmentWriter
 from offsite.repository.store import Store
 
 

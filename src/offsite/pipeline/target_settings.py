@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
+from offsite.model.choices import RetentionMode
 from offsite.model.size import KIB
 from offsite.model.whole_number import setting_number
 from offsite.pipeline.restore_plan import TopicRestore
@@ -35,13 +35,6 @@ _MIN_IN_SYNC = "min.insync.replicas"
 _OF_THE_SOURCE = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
 
 
-class RetentionMode(StrEnum):
-    """What becomes of a retention that would delete restored records at once."""
-
-    HOLD = "hold"
-    OVERRIDE = "override"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerDefaults:
     """What a topic has from the target's brokers where it has nothing of its own. A negative retention is none."""
@@ -60,7 +53,7 @@ class Circumstances:
 
     brokers: int
     now_ms: int
-    retention: RetentionMode = RetentionMode.HOLD
+    retention: RetentionMode = RetentionMode.DEFAULT
     defaults: BrokerDefaults = BrokerDefaults()
 
 
@@ -141,7 +134,7 @@ def _obstacles(topic: TopicRestore, target: TargetTopic, given: Circumstances) -
             yield from _OLD_TIMES.items()
         if topic.timestamp_max_ms > target.newest_taken_ms:
             yield from _NEW_TIMES.items()
-    if given.retention is RetentionMode.OVERRIDE:
+    if given.retention == RetentionMode.OVERRIDE:
         if is_too_old(target, topic):
             yield "retention.ms", "-1"
         if is_too_much(target, topic):
@@ -155,7 +148,7 @@ def _left_out(topic: TopicRestore, replicas: int, given: Circumstances) -> Itera
     if setting_number(source, _MIN_IN_SYNC, 1) > replicas:
         reason = f"the target has {given.brokers} brokers: it is {replicas} there"
         yield LeftOut(setting=_MIN_IN_SYNC, value=source[_MIN_IN_SYNC], reason=reason)
-    if given.retention is RetentionMode.HOLD:
+    if given.retention == RetentionMode.HOLD:
         for name in _deleting(topic, source, given):
             yield LeftOut(setting=name, value=source.get(name, ""), reason=AT_ONCE)
 

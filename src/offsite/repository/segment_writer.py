@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 from offsite.log.batch import CODEC_MASK
 from offsite.log.chunk import Chunk
 from offsite.log.range import LogRange
 from offsite.model.check import check
+from offsite.model.choices import CompressionChoice
 from offsite.model.size import MIB
 from offsite.repository.attempt import random_attempt
 from offsite.repository.layout import BackupLayout
@@ -20,8 +21,6 @@ from offsite.repository.open_segment import OpenSegment
 from offsite.repository.segment import Compression, Segment
 from offsite.repository.segment_body import pays_off
 from offsite.repository.store import Store
-
-CompressionChoice = Literal["auto", "none", "zstd"]
 
 TARGET_SEGMENT_BYTES = 128 * MIB
 
@@ -41,7 +40,7 @@ class SegmentWriter:
         layout: BackupLayout,
         log_range: LogRange,
         topic_id: str,
-        compression: CompressionChoice = "auto",
+        compression: CompressionChoice = CompressionChoice.DEFAULT,
         target_bytes: int = TARGET_SEGMENT_BYTES,
         attempts: Callable[[], str] = random_attempt,
     ) -> None:
@@ -125,7 +124,7 @@ class SegmentWriter:
         self._start = end
 
     def _choose(self, chunk: Chunk) -> Compression:
-        if self._choice != "auto":
+        if self._choice != CompressionChoice.AUTO:
             return Compression(self._choice)
         uncompressed = sum([h.size_bytes for h in chunk.batches if not h.attributes & CODEC_MASK])
         mostly = 2 * uncompressed > sum([h.size_bytes for h in chunk.batches])

@@ -12,6 +12,7 @@ from functools import partial
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config import KafkaConfig
 from offsite.kafka.groups import FetchedGroups
+from offsite.model.choices import CompressionChoice, MissingTopics
 from offsite.model.errors import BackupExists, BackupNotFound, BadOption, OtherCluster
 from offsite.model.group_patterns import ALL_GROUPS, GroupPatterns
 from offsite.model.selection import TopicSelection
@@ -24,7 +25,6 @@ from offsite.repository.cluster_snapshot import put_cluster_snapshot
 from offsite.repository.commit import Changes, LeftBehind, PartitionId
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
-from offsite.repository.segment_writer import CompressionChoice
 from offsite.repository.state import BackupState
 from offsite.services.border import made_anew
 from offsite.services.group_history import decide_history, history_options
@@ -36,7 +36,7 @@ from offsite.services.lineage import cut_back
 from offsite.services.metadata import FoundSettings, read_cluster_settings
 from offsite.services.schemas_topic import decide_schemas_topic, schemas_options
 from offsite.services.settlement import PartitionFailure, Settlement, settle
-from offsite.services.source import MissingTopics, Source, read_source
+from offsite.services.source import Source, read_source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +46,8 @@ class BackupRequest:
 
     backup: str
     selection: TopicSelection | None
-    missing_topics: MissingTopics = MissingTopics.FAIL
-    compression: CompressionChoice = "auto"
+    missing_topics: MissingTopics = MissingTopics.DEFAULT
+    compression: CompressionChoice = CompressionChoice.DEFAULT
     schemas_topic: str | None = None
     groups: GroupPatterns = ALL_GROUPS
     group_history: bool = False

@@ -6,12 +6,12 @@ Read here for the command line and for Python alike.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypedDict
+from typing import TypedDict
 
+from offsite.model.choices import CompressionChoice, CompressionText, MissingTopics, MissingTopicsText, chosen
 from offsite.model.group_patterns import parse_groups
 from offsite.model.selection import parse_selection
 from offsite.services.backup import BackupRequest
-from offsite.services.source import MissingTopics
 
 
 class BackupWords(TypedDict, total=False):
@@ -23,8 +23,8 @@ class BackupWords(TypedDict, total=False):
     topics: Sequence[str] | None
     exclude: Sequence[str] | None
     internal: bool
-    missing_topics: Literal["fail", "warn"]
-    compression: Literal["auto", "none", "zstd"]
+    missing_topics: MissingTopicsText
+    compression: CompressionText
     schemas_topic: str | None
     groups: Sequence[str] | None
     group_history: bool
@@ -36,9 +36,9 @@ def parse_backup(backup: str, words: BackupWords) -> BackupRequest:
     return BackupRequest(
         backup=backup,
         selection=parse_selection(topics, exclude, internal=words.get("internal", False)) if topics else None,
-        missing_topics=MissingTopics(words.get("missing_topics", "fail")),
+        missing_topics=chosen(MissingTopics, words.get("missing_topics", MissingTopics.DEFAULT)),
         schemas_topic=words.get("schemas_topic"),
         groups=parse_groups(words.get("groups") or ()),
         group_history=words.get("group_history", False),
-        compression=words.get("compression", "auto"),
+        compression=chosen(CompressionChoice, words.get("compression", CompressionChoice.DEFAULT)),
     )

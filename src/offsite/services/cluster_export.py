@@ -11,13 +11,14 @@ from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.list_offsets import READ_COMMITTED
 from offsite.log.group_offsets import on_topics
 from offsite.log.range import TopicPartition
+from offsite.model.choices import MissingTopics
 from offsite.model.errors import SourceTruncated
 from offsite.pipeline.plan import CopyTask, PartitionBounds, SickPartition, plan_copy
 from offsite.pipeline.record_source import ExportTask
 from offsite.services.export_plan import Ends, ExportPlan, ExportRequest, archive_topic, check_same_topics, in_turn
 from offsite.services.group_snapshots import read_groups
 from offsite.services.hole_report import HoleReport
-from offsite.services.source import MissingTopics, read_source
+from offsite.services.source import read_source
 
 
 def plan_cluster_export(

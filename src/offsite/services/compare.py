@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config import KafkaConfig
 from offsite.log.range import TopicPartition
+from offsite.model.choices import Isolation
 from offsite.model.cleanup_policy import is_compacted
 from offsite.model.errors import BadOption, NoSuchRestore
 from offsite.model.names import PROTECTED_TOPICS
@@ -249,7 +250,7 @@ def _restored_topics(
                 partitions=sum(each.topic == target for each in starts),
                 chains=chains,
                 starts={each.partition: start for each, start in starts.items() if each.topic == target},
-                read_committed=record.isolation == "read_committed",
+                read_committed=record.isolation == Isolation.READ_COMMITTED,
                 same_offsets=kept,
                 same_bounds=kept,
                 extents=kept_extents(chains) if kept else None,

@@ -13,6 +13,7 @@ from hashlib import sha256
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config import KafkaConfig
+from offsite.model.choices import OffsetsMode
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.model.rename import Rename, Renames
@@ -124,7 +125,7 @@ class Drill:
             selection=self._request.selection,
             commit=self._request.commit,
             renames=Renames() if self._request.in_sandbox else scratch_names(self._attempt, self._topics()),
-            offsets="auto",
+            offsets=OffsetsMode.DEFAULT,
         )
 
     def _topics(self) -> set[str]:

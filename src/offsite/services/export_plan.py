@@ -13,6 +13,7 @@ from itertools import chain, zip_longest
 from offsite.archives.archive import ArchiveTopic, ArchiveWriter
 from offsite.log.group_offsets import GroupOffsets, on_topics
 from offsite.log.range import LogRange, TopicPartition
+from offsite.model.choices import Isolation
 from offsite.model.errors import TopicReplaced
 from offsite.model.group_patterns import ALL_GROUPS, GroupPatterns
 from offsite.model.rename import Renames
@@ -31,8 +32,6 @@ from offsite.services.point_report import incarnations_of
 from offsite.services.restore_point import find_point
 from offsite.services.restore_request import RestoreRequest
 
-COMMITTED = "read_committed"
-
 Ends = Mapping[TopicPartition, int]
 
 
@@ -46,7 +45,7 @@ class ExportRequest:
 
     @property
     def read_committed(self) -> bool:
-        return self.point.isolation == COMMITTED
+        return self.point.isolation == Isolation.READ_COMMITTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

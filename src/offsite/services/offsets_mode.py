@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from offsite.log.range import TopicPartition
+from offsite.model.choices import Isolation, OffsetsMode
 from offsite.model.cleanup_policy import is_compacted
 from offsite.model.errors import RestoreRefused
 from offsite.model.journal import decided
@@ -30,8 +31,6 @@ from offsite.repository.restore_record import RestoreRecord, RestoreTargets
 from offsite.services.restore_request import RestoreRequest
 
 FindSlow = Callable[[PartitionRestore], SlowTransaction | None]
-
-AUTO, PRESERVE, TRANSLATE = "auto", "preserve", "translate"
 
 
 def decide_offsets(  # noqa: PLR0913  # what to decide on, and whom to ask
@@ -60,15 +59,15 @@ def decide_offsets(  # noqa: PLR0913  # what to decide on, and whom to ask
     if unfinished is not None:
         return tuple(replace(each, preserve=each.target in unfinished.preserved) for each in judged)
     judged = [_checked_for_slow(each, request, find_slow) if each.preserve else each for each in judged]
-    if request.offsets == PRESERVE and (refused := [each for each in judged if not each.preserve]):
+    if request.offsets == OffsetsMode.PRESERVE and (refused := [each for each in judged if not each.preserve]):
         raise RestoreRefused(
             "; ".join(f"{each.source} cannot keep its offsets: {each.reason}" for each in refused),
             hint="use --offsets auto, which keeps them where it can and stores a map from old to new offsets elsewhere",
         )
-    if request.offsets == AUTO:
+    if request.offsets == OffsetsMode.AUTO:
         for each in judged:
             if not each.preserve:
-                decided("fall_back", to=TRANSLATE, topic=each.source, target=each.target, why=each.reason)
+                decided("fall_back", to=OffsetsMode.TRANSLATE, topic=each.source, target=each.target, why=each.reason)
     return tuple(judged)
 
 
@@ -104,17 +103,17 @@ def _judge(
         source=topic.source.topic,
         target=topic.target,
         preserve=False,
-        reason=_reason(topic, point, request) if request.offsets != TRANSLATE else "",
+        reason=_reason(topic, point, request) if request.offsets != OffsetsMode.TRANSLATE else "",
         partitions=(),
     )
-    if request.offsets == TRANSLATE or offsets.reason:
+    if request.offsets == OffsetsMode.TRANSLATE or offsets.reason:
         return offsets
     # Only who asks for it gets records that the source did not have.
-    tombstones = request.offsets == PRESERVE and is_compacted(dict(topic.source.configs))
+    tombstones = request.offsets == OffsetsMode.PRESERVE and is_compacted(dict(topic.source.configs))
     every = tuple(_chains(topic, chains, point, request))
     offsets = replace(offsets, partitions=tuple(_partitions(every, target, tombstones=tombstones)))
     reason = obstacle(offsets.partitions, target)
-    if not reason and request.offsets == AUTO and offsets.extra_s > AUTO_EXTRA_MAX_S:
+    if not reason and request.offsets == OffsetsMode.AUTO and offsets.extra_s > AUTO_EXTRA_MAX_S:
         reason = f"it would take about {format_duration(offsets.extra_s)} longer; --offsets preserve does it"
     return replace(offsets, preserve=not reason, reason=reason)
 
@@ -122,7 +121,7 @@ def _judge(
 def _checked_for_slow(offsets: TopicOffsets, request: RestoreRequest, find_slow: FindSlow) -> TopicOffsets:
     """Who asked for the source's offsets gets them, with a warning: how long it takes is an estimate."""
     partitions = tuple(replace(each, slow=find_slow(each.chain)) for each in offsets.partitions)
-    reason = too_slow(partitions) if request.offsets == AUTO else ""
+    reason = too_slow(partitions) if request.offsets == OffsetsMode.AUTO else ""
     return replace(offsets, partitions=partitions, preserve=not reason, reason=reason)
 
 
@@ -145,7 +144,7 @@ def _partitions(
 
 def _reason(topic: TopicRestore, point: PointInTime, request: RestoreRequest) -> str:
     """Why what is asked for cannot be had at the source's offsets, whatever the log is."""
-    if request.isolation != "read_committed":
+    if request.isolation != Isolation.READ_COMMITTED:
         return "records of aborted transactions are to come back as plain ones"
     if topic.repartition is not None:
         return "its records go to other partitions"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from offsite.model.choices import OffsetsMode
 from offsite.pipeline.preserve_plan import Filler, PreservedPartition, TopicOffsets, too_slow
 
 
@@ -26,7 +27,7 @@ class OffsetsReport:
     """`mode` is preserve or translate; `reason` says why offsets that might be kept are not. `partitions` are those
     whose offsets cost anything, `extra_s` is how much longer the topic takes for them."""
 
-    mode: str
+    mode: OffsetsMode
     reason: str
     extra_s: float
     partitions: tuple[PartitionOffsetsReport, ...]
@@ -35,7 +36,7 @@ class OffsetsReport:
 def report_offsets(offsets: TopicOffsets) -> OffsetsReport:
     costs_any = (each for each in offsets.partitions if each.head_offsets or each.gap_offsets or each.outcomes)
     return OffsetsReport(
-        mode="preserve" if offsets.preserve else "translate",
+        mode=OffsetsMode.PRESERVE if offsets.preserve else OffsetsMode.TRANSLATE,
         reason=offsets.reason,
         extra_s=round(offsets.extra_s, 1),
         partitions=tuple(map(_partition, costs_any)),

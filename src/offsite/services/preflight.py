@@ -12,11 +12,11 @@ from itertools import zip_longest
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.broker_errors import INVALID_CONFIG, POLICY_VIOLATION, broker_error
 from offsite.kafka.topic_changes import NewTopic
+from offsite.model.choices import RetentionMode
 from offsite.model.errors import KafkaNotAuthorized, OffsiteError, RestoreRefused
 from offsite.pipeline.restore_plan import TopicRestore
 from offsite.pipeline.target_settings import (
     Circumstances,
-    RetentionMode,
     batch_limit_bytes,
     decide_settings,
     without,
@@ -44,7 +44,7 @@ def check_targets(
 ) -> Preflight:
     """Judge every target topic, those that exist and those to be made. Changes nothing."""
     found = {target.topic: target for target in existing}
-    may_override = given.retention is RetentionMode.OVERRIDE
+    may_override = given.retention == RetentionMode.OVERRIDE
     problems = [
         problem
         for topic in topics
@@ -66,7 +66,7 @@ def circumstances(admin: ClusterAdmin, request: RestoreRequest, *, now_ms: int) 
     return Circumstances(
         brokers=len(admin.cluster().brokers),
         now_ms=now_ms,
-        retention=RetentionMode(request.retention),
+        retention=request.retention,
         defaults=read_broker_defaults(admin),
     )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
+from offsite.model.choices import Isolation
 from offsite.model.errors import NoSuchTopic
 from offsite.model.names import PROTECTED_TOPICS
 from offsite.model.selection import TopicSelection
@@ -74,7 +75,7 @@ def plan_records(backup: Backup, request: RecordsRequest) -> RecordsPlan:
             point,
             _topics(point.state, request.point.selection),
             rows,
-            read_committed=request.point.isolation == "read_committed",
+            read_committed=request.point.isolation == Isolation.READ_COMMITTED,
         ),
         match=request.match,
         limit=request.limit,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config import KafkaConfig
+from offsite.model.choices import Isolation
 from offsite.pipeline.incarnations import KnownIncarnation
 from offsite.pipeline.proof import ProofEnds
 from offsite.pipeline.repartition import RepartitionReceipt
@@ -114,7 +115,9 @@ def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is to
     written: the others are complete then, and the same command continues with the rest.
     """
     store, layout, record = prepared.backup.store, prepared.layout, prepared.record
-    ends = RestoreEnds(kafka=kafka, store=store, layout=layout, read_committed=record.isolation == "read_committed")
+    ends = RestoreEnds(
+        kafka=kafka, store=store, layout=layout, read_committed=record.isolation == Isolation.READ_COMMITTED
+    )
     if not prepared.resumes:
         refuse_keyless(prepared.plan.repartitions, ends=ends, runner=runner)
     with held_restore(prepared.backup, record, take_over=take_over) as held:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from offsite.log.offset_vector import OffsetVector
+from offsite.model.choices import Isolation, OffsetsMode, RetentionMode
 from offsite.model.group_patterns import NO_GROUPS, GroupPatterns
 from offsite.model.partition_counts import PartitionCounts
 from offsite.model.partition_selection import PartitionSelection
@@ -38,10 +39,10 @@ class RestoreRequest:
     ends: OffsetVector = field(default_factory=dict)
     before: OffsetVector = field(default_factory=dict)
     incarnations: Mapping[str, str] = field(default_factory=dict)
-    isolation: str = "read_committed"
-    offsets: str = "translate"
+    isolation: Isolation = Isolation.DEFAULT
+    offsets: OffsetsMode = OffsetsMode.TRANSLATE  # not what people get: it asks nothing of log and target
     metadata: tuple[str, ...] = ()
-    retention: str = "hold"
+    retention: RetentionMode = RetentionMode.DEFAULT
     groups: GroupPatterns = NO_GROUPS
 
 

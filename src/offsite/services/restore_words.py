@@ -7,9 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import TypedDict
 
 from offsite.log.offset_vector import parse_before, parse_offsets
+from offsite.model.choices import (
+    Isolation,
+    IsolationText,
+    Keyless,
+    KeylessText,
+    OffsetsMode,
+    OffsetsText,
+    RetentionMode,
+    RetentionText,
+    chosen,
+)
 from offsite.model.errors import BadOption
 from offsite.model.group_patterns import NONE, parse_groups
 from offsite.model.incarnation_choice import parse_incarnations
@@ -39,7 +50,7 @@ class PointWords(TypedDict, total=False):
     offsets_file: Path | None
     before: Sequence[str] | None
     incarnation: Sequence[str] | None
-    isolation: Literal["read_committed", "read_uncommitted"]
+    isolation: IsolationText
 
 
 class RestoreWords(PointWords, total=False):
@@ -49,10 +60,10 @@ class RestoreWords(PointWords, total=False):
 
     rename: Sequence[str] | None
     repartition: Sequence[str] | None
-    keyless: Literal["refuse", "in-turn"]
-    offsets: Literal["auto", "preserve", "translate"]
+    keyless: KeylessText
+    offsets: OffsetsText
     metadata: str
-    retention: Literal["hold", "override"]
+    retention: RetentionText
     groups: Sequence[str] | None
 
 
@@ -66,8 +77,10 @@ _CONTRADICTIONS = (
 
 def parse_restore(words: RestoreWords) -> RestoreRequest:
     """Raises `BadOption` for what cannot be read or contradicts itself."""
-    isolation, offsets = words.get("isolation", "read_committed"), words.get("offsets", "auto")
-    if (offsets, isolation) == ("preserve", "read_uncommitted"):
+    isolation = chosen(Isolation, words.get("isolation", Isolation.DEFAULT))
+    offsets = chosen(OffsetsMode, words.get("offsets", OffsetsMode.DEFAULT))
+    keyless = chosen(Keyless, words.get("keyless", Keyless.DEFAULT))
+    if (offsets, isolation) == (OffsetsMode.PRESERVE, Isolation.READ_UNCOMMITTED):
         raise BadOption(
             "--offsets preserve replays transactions: aborted records stay aborted",
             hint="leave --isolation out; consumers of both isolation levels see what they saw at the source",
@@ -79,9 +92,7 @@ def parse_restore(words: RestoreWords) -> RestoreRequest:
         selection=parse_selection(words.get("topics") or [*partitions.chosen] or ["*"], words.get("exclude") or ()),
         partitions=partitions,
         renames=parse_renames(words.get("rename") or ()),
-        repartition=parse_partition_counts(
-            words.get("repartition") or (), keyless_in_turn=words.get("keyless") == "in-turn"
-        ),
+        repartition=parse_partition_counts(words.get("repartition") or (), keyless_in_turn=keyless == Keyless.IN_TURN),
         commit=words.get("commit"),
         committed_at=words.get("committed_at"),
         checkpoint=words.get("checkpoint"),
@@ -92,7 +103,7 @@ def parse_restore(words: RestoreWords) -> RestoreRequest:
         isolation=isolation,
         offsets=offsets,
         metadata=parse_metadata(words.get("metadata", "none")),
-        retention=words.get("retention", "hold"),
+        retention=chosen(RetentionMode, words.get("retention", RetentionMode.DEFAULT)),
         groups=parse_groups(words.get("groups") or [NONE]),
     )
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.log_bounds import FoundBounds
 from offsite.kafka.metadata import TopicMetadata
 from offsite.log.range import TopicPartition
+from offsite.model.choices import MissingTopics
 from offsite.model.cleanup_policy import is_compacted
 from offsite.model.errors import NoSuchTopic
 from offsite.model.selection import TopicSelection, no_topics
@@ -17,13 +17,6 @@ from offsite.pipeline.plan import PartitionBounds, SickPartition
 from offsite.repository.commit import TopicIncarnation, TopicShape
 from offsite.services.group_history import with_history
 from offsite.services.schemas_topic import with_schemas
-
-
-class MissingTopics(StrEnum):
-    """What to do when a topic named literally does not exist."""
-
-    FAIL = "fail"
-    WARN = "warn"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

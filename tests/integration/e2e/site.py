@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from confluent_kafka import Producer
 
 from offsite.log.range import TopicPartition
+from offsite.model.choices import MissingTopics
 from offsite.model.rename import parse_renames
 from offsite.model.selection import parse_selection
 from offsite.pipeline.runner import Runner
@@ -22,7 +23,6 @@ from offsite.services.demo.truth import Reading, compare, read_topic
 from offsite.services.planned_restore import PlannedRestore, prepare_restore
 from offsite.services.restore import RestoreResult, run_restore
 from offsite.services.restore_request import RestoreRequest
-from offsite.services.source import MissingTopics
 from offsite.services.verify import verify_deep
 from tests.integration.kafka.cluster import Cluster
 

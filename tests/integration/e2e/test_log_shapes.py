@@ -10,12 +10,12 @@ from confluent_kafka.cimpl import NewPartitions
 
 from offsite.kafka.topic_changes import NewTopic
 from offsite.log.range import TopicPartition
+from offsite.model.choices import MissingTopics
 from offsite.model.errors import NoSuchTopic
 from offsite.model.selection import parse_selection
 from offsite.services.backup import BackupRequest, plan_backup, run_backup
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.overview import show_backup
-from offsite.services.source import MissingTopics
 from tests.integration.e2e.site import BACKUP, SLOTS, Site, new_name, values
 from tests.integration.e2e.transactions import begun, with_transaction
 from tests.integration.kafka.cluster import wait_until

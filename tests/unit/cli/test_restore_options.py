@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from offsite.cli.restore_options import KeylessOption, RestoreOptions, restore_request
+from offsite.cli.restore_options import RestoreOptions, restore_request
 from offsite.log.range import TopicPartition
+from offsite.model.choices import Keyless
 from offsite.model.errors import BadOption
 from offsite.services.restore_request import RestoreRequest, remembered
 
@@ -74,7 +75,7 @@ def test_requests_are_equal_when_they_say_the_same_and_differ_when_they_do_not(c
         {"partitions": ["orders:0"]},
         {"rename": ["*=*-x"]},
         {"repartition": ["orders=3"]},
-        {"repartition": ["orders=3"], "keyless": KeylessOption.IN_TURN},
+        {"repartition": ["orders=3"], "keyless": Keyless.IN_TURN},
     ]
     texts = [remembered(requested(**each)) for each in said]
     assert texts == [remembered(requested(**each)) for each in said]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from offsite.model.choices import RetentionMode
 from offsite.model.errors import OffsiteError, TargetMismatch, TargetNotEmpty
 from offsite.pipeline.restore_plan import TopicRestore
 from offsite.pipeline.target_settings import (
@@ -13,7 +14,6 @@ from offsite.pipeline.target_settings import (
     WHILE_RESTORING,
     BrokerDefaults,
     Circumstances,
-    RetentionMode,
     decide_settings,
     without,
 )

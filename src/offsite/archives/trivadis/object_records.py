@@ -14,6 +14,7 @@ from offsite.archives.trivadis.line_file import line_rows
 from offsite.archives.trivadis.object_key import ArchiveObject
 from offsite.archives.trivadis.restored import Restorer, is_wrapped
 from offsite.log.record import Record
+from offsite.model.choices import EmptyAs
 
 __all__ = ["read_object"]
 
@@ -21,7 +22,7 @@ Rows = Iterator[tuple[int, list[Row]]]
 
 
 def read_object(
-    files: Files, archived: ArchiveObject, *, empty_as: str, on_damage: OnDamage
+    files: Files, archived: ArchiveObject, *, empty_as: EmptyAs, on_damage: OnDamage
 ) -> Iterator[Sequence[Record]]:
     """Raises what `on_damage` raises; when it returns, what is whole follows."""
 
@@ -35,7 +36,7 @@ def read_object(
 class _Reading:
     files: Files
     archived: ArchiveObject
-    empty_as: str
+    empty_as: EmptyAs
     on_damage: OnDamage
 
     def records(self) -> Iterator[Sequence[Record]]:

@@ -16,11 +16,11 @@ from offsite.archives.overlap import Run, clipped, merged
 from offsite.archives.trivadis.group_table import OFFSETS_TOPIC, GroupTable
 from offsite.archives.trivadis.object_key import ArchiveObject, parse_key
 from offsite.archives.trivadis.object_records import read_object
-from offsite.archives.trivadis.restored import EMPTY, NULL
 from offsite.archives.trivadis.trees import choose_trees
 from offsite.log.group_offsets import GroupOffsets, on_topics
 from offsite.log.range import TopicPartition
 from offsite.log.record import Record
+from offsite.model.choices import EmptyAs
 from offsite.model.errors import ArchiveNotFound, BadOption, DamagedBatch
 
 __all__ = ["FIDELITY", "TrivadisReader"]
@@ -41,11 +41,11 @@ class TrivadisReader:
     """`empty_as`: what a key or value of no bytes was, `null` (as the tool's own restore takes it) or `empty`."""
 
     files: Files
-    empty_as: str = NULL
+    empty_as: EmptyAs = EmptyAs.NULL
 
     def __post_init__(self) -> None:
-        if self.empty_as not in (NULL, EMPTY):
-            raise BadOption(f"empty keys and values can be taken as {NULL} or {EMPTY}, not as {self.empty_as!r}")
+        if self.empty_as not in tuple(EmptyAs):
+            raise BadOption(f"empty keys and values can be taken as {' or '.join(EmptyAs)}, not as {self.empty_as!r}")
 
     def contents(self, on_damage: OnDamage = refuse_damage) -> ArchiveContents:
         """Reads `__consumer_offsets` if the archive has it, and the last object of each tree where there are two."""

@@ -12,10 +12,11 @@ from typing import NamedTuple
 from offsite.archives.trivadis.avro_row import Row
 from offsite.archives.trivadis.java_value import BYTES_PREFIX, plain_bytes
 from offsite.log.record import CREATE_TIME, Record, RecordHeaders
+from offsite.model.choices import EmptyAs
 
-__all__ = ["EMPTY", "NULL", "Restorer", "is_wrapped"]
+__all__ = ["Restorer", "is_wrapped"]
 
-NULL, EMPTY = "null", "empty"
+_NULL = EmptyAs.NULL
 RESTORE_HEADERS = ("x-old-offset", "x-restored")
 
 
@@ -33,7 +34,7 @@ class Restorer(NamedTuple):
     """For the rows of one file. `empty_as` says what bytes of length 0 stand for; it does not hold for wrapped ones,
     among which nothing was null."""
 
-    empty_as: str
+    empty_as: EmptyAs
     is_wrapped: bool
 
     def record(self, row: Row) -> tuple[Record, list[str]]:
@@ -47,7 +48,7 @@ class Restorer(NamedTuple):
         if blob and self.is_wrapped:
             plain = plain_bytes(blob)
             return blob if plain is None else plain
-        return None if not blob and self.empty_as == NULL else blob
+        return None if not blob and self.empty_as == _NULL else blob
 
 
 def _headers(row: Row, unknown: list[str]) -> RecordHeaders:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from offsite.model.choices import Isolation
 from offsite.model.errors import BadOption
 from offsite.model.incarnation_choice import parse_incarnations
 from offsite.model.partition_selection import PartitionSelection, parse_partitions
@@ -27,7 +28,6 @@ _SHARED_OPTIONS = ("repo", "backup", "topics", "exclude", "partitions", "isolati
 ALL_OPTIONS = (*_SHARED_OPTIONS, *BATCH_OPTIONS, *STREAM_OPTIONS)
 
 EARLIEST, LATEST = "earliest", "latest"
-_ISOLATION = ("read_committed", "read_uncommitted")
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -91,7 +91,7 @@ def read_options(given: Mapping[str, str]) -> TableOptions:
         at=found.get("at"),
         incarnations=parse_incarnations([found.get("incarnation", "")]),
         pushdown=_BOOLEANS[_choice(found, "pushdown", ("false", "true"))],
-        read_committed=_choice(found, "isolation", _ISOLATION) == _ISOLATION[0],
+        read_committed=_choice(found, "isolation", tuple(Isolation)) == Isolation.READ_COMMITTED,
         with_commit=_BOOLEANS[_choice(found, "withCommit", tuple(_BOOLEANS))],
         starting_commit=_starting_commit(found),
         given=frozenset(found),

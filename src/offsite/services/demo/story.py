@@ -13,6 +13,7 @@ from typing import TypeVar
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config import KafkaConfig, parse_bootstrap
 from offsite.kafka.routing import shared_router
+from offsite.model.choices import OffsetsMode
 from offsite.model.clock import Clock
 from offsite.model.group_patterns import parse_groups
 from offsite.model.selection import parse_selection
@@ -24,7 +25,6 @@ from offsite.services.backup import BackupRequest, BackupResult, plan_backup, ru
 from offsite.services.demo.data import ORDERS, TOPICS, write_demo_data
 from offsite.services.demo.group import commit_half_way, committed_offsets
 from offsite.services.demo.truth import Reading, compare, read_topic
-from offsite.services.offsets_mode import PRESERVE
 from offsite.services.planned_restore import prepare_restore
 from offsite.services.restore import RestoreResult, run_restore
 from offsite.services.restore_request import RestoreRequest
@@ -120,7 +120,9 @@ class Demo:
         return verify_deep(repository.backup(BACKUP), self._runner)
 
     def _restore(self, repository: Repository) -> RestoreResult:
-        request = RestoreRequest(selection=parse_selection(["*"]), offsets=PRESERVE, groups=parse_groups(["all"]))
+        request = RestoreRequest(
+            selection=parse_selection(["*"]), offsets=OffsetsMode.PRESERVE, groups=parse_groups(["all"])
+        )
         prepared = prepare_restore(repository.backup(BACKUP), self._admin, request)
         return run_restore(prepared, admin=self._admin, kafka=self._kafka, runner=self._runner)
 

@@ -8,6 +8,7 @@ from typing import cast
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from offsite.model.choices import Isolation
 from offsite.model.errors import KafkaTimeout
 
 POLL_S = 1.0
@@ -49,7 +50,7 @@ class Comparison:
         return not self.difference
 
 
-def read_topic(bootstrap: str, topic: str, *, isolation: str = "read_committed") -> Reading:
+def read_topic(bootstrap: str, topic: str, *, isolation: str = Isolation.READ_COMMITTED) -> Reading:
     """All records a consumer of `isolation` can see now. Raises `KafkaTimeout` when the broker falls silent."""
     consumer = Consumer(
         {
