@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import typer
 
@@ -18,6 +18,7 @@ from offsite.cli.interruption import EXIT_INTERRUPTED
 from offsite.cli.output import EXIT_PARTIAL
 from offsite.model import errors
 from offsite.model.errors import OffsiteError
+from offsite.model.option import declared
 from offsite.services.backup_words import BackupWords
 from offsite.services.restore_words import PointWords, RestoreWords
 
@@ -89,7 +90,7 @@ def _callable(path: str, function: Callable[..., object]) -> str:
 
 
 def _fields(kind: type) -> str:
-    rows = ((f"`{name}`", f"`{_type(hint)}`") for name, hint in get_type_hints(kind).items())
+    rows = ((f"`{each.name}`", f"`{_type(each.type)}`") for each in declared(kind))
     return f"## words: `{kind.__name__}`\n\n{inspect.cleandoc(kind.__doc__ or '')}\n\n{_table(('word', 'type'), rows)}"
 
 

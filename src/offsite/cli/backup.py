@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from offsite.cli.backup_options import BackupOptions, Compress, backup_request
+from offsite.cli.backup_options import BackupOptions, BackupRunOptions
 from offsite.cli.option_group import takes
 from offsite.cli.options import Output, SparkMaster
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note
 from offsite.cli.wiring import connect, open_repository, spark
-from offsite.model.choices import CompressionChoice
 from offsite.model.head import Head
 from offsite.model.size import format_size
 from offsite.model.time import format_time
+from offsite.services.backup_words import parse_backup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,13 +32,8 @@ app = typer.Typer(help="Back up topics into the repository.", no_args_is_help=Tr
 
 
 @app.command()
-@takes(BackupOptions)
-def run(
-    options: BackupOptions,
-    compression: Compress = CompressionChoice.DEFAULT,
-    spark_master: SparkMaster = None,
-    output: Output = OutputFormat.TABLE,
-) -> None:
+@takes(BackupRunOptions)
+def run(options: BackupRunOptions, spark_master: SparkMaster = None, output: Output = OutputFormat.TABLE) -> None:
     """Copy what is new since the last run, and commit it as one restore point.
 
     Exit code 3: committed, but the source had lost records (holes), or some partitions or groups could not be read.
@@ -47,7 +42,7 @@ def run(
     from offsite.pipeline.master import slots
     from offsite.services.backup import plan_backup, run_backup
 
-    request = backup_request(options, compression)
+    request = parse_backup(options.backup, options.words)
     cluster, repository = connect(options.bootstrap, options.kafka_config), open_repository(options.repo)
     with spark(spark_master, preload="offsite.pipeline.backup_copy") as runner:
         plan = plan_backup(repository, cluster.admin, request, slots=slots(spark_master))
@@ -72,7 +67,7 @@ def plan(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
     from offsite.pipeline.master import slots
     from offsite.services.backup import plan_backup
 
-    request = backup_request(options, CompressionChoice.DEFAULT)
+    request = parse_backup(options.backup, options.words)
     cluster = connect(options.bootstrap, options.kafka_config)
     planned = plan_backup(open_repository(options.repo), cluster.admin, request, slots=slots(None))
     _note_vanished(planned.vanished)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from offsite.cli.option_group import takes
+from offsite.cli.option_group import Taken, takes
 from offsite.cli.options import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, SparkMaster
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note, plain
 from offsite.cli.proof_view import render_lacking
-from offsite.cli.restore_options import Commit, Exclude, Topics
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.errors import BadOption, Damaged
 from offsite.model.size import format_size
 from offsite.model.time import format_duration
+from offsite.services.restore_words import PointWords
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,9 +38,7 @@ class DrillOptions:
 
     repo: Repo
     backup: BackupName
-    topics: Topics = None
-    exclude: Exclude = None
-    commit: Commit = None
+    words: Annotated[PointWords, Taken(only=("topics", "exclude", "commit"))] = field(default_factory=PointWords)
     bootstrap: Bootstrap = None
     kafka_config: KafkaConfigFile = None
     sandbox: Annotated[
@@ -69,8 +67,8 @@ def drill(options: DrillOptions, spark_master: SparkMaster = None, output: Outpu
     opened = open_repository(options.repo).backup(options.backup)
     in_sandbox = options.sandbox or not (options.bootstrap or options.kafka_config)
     request = DrillRequest(
-        selection=parse_selection(options.topics or ["*"], options.exclude or ()),
-        commit=options.commit,
+        selection=parse_selection(options.words.get("topics") or ["*"], options.words.get("exclude") or ()),
+        commit=options.words.get("commit"),
         in_sandbox=in_sandbox,
         by=_who(),
         versions=_versions(),

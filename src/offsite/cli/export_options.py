@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from offsite.cli.archive_options import ArchivePlace, FormatToWrite
-from offsite.cli.option_group import words_of
+from offsite.cli.option_group import Taken
 from offsite.cli.options import Bootstrap, KafkaConfigFile, OptionalBackup, OptionalRepo
-from offsite.cli.restore_options import (
-    At,
-    Before,
-    Checkpoint,
-    Commit,
-    CommittedAt,
-    Incarnation,
-    IsolationLevel,
-    OffsetsFile,
-    Partitions,
-    named_backup,
-)
+from offsite.cli.restore_options import named_backup
 from offsite.cli.wiring import connect
-from offsite.model.choices import Isolation
 from offsite.model.errors import BadOption
+from offsite.services.restore_words import PointWords, parse_restore
 
 if TYPE_CHECKING:
     from offsite.services.export import ExportTarget
     from offsite.services.export_job import ExportJob
     from offsite.services.export_plan import ExportRequest
-    from offsite.services.restore_words import RestoreWords
 
 
 class SourceOption(StrEnum):
@@ -42,8 +30,7 @@ class SourceOption(StrEnum):
 From = Annotated[
     SourceOption, typer.Option("--from", help="kafka: straight from the cluster at --bootstrap, without a repository.")
 ]
-Topics = Annotated[list[str] | None, typer.Option("--topics", help="Topics to export [default: all].")]
-Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Topics to leave out, same syntax.")]
+Words = Annotated[PointWords, Taken(help={"topics": "Topics to export [default: all]."})]
 Groups = Annotated[
     list[str] | None,
     typer.Option("--groups", help="Consumer groups whose offsets go along: all, none, or patterns [default: all]."),
@@ -76,18 +63,8 @@ class ExportOptions:
     repo: OptionalRepo = None
     backup: OptionalBackup = None
     source: From = SourceOption.BACKUP
-    topics: Topics = None
-    exclude: Exclude = None
-    partitions: Partitions = None
+    words: Words = field(default_factory=PointWords)
     groups: Groups = None
-    commit: Commit = None
-    committed_at: CommittedAt = None
-    checkpoint: Checkpoint = None
-    at: At = None
-    offsets_file: OffsetsFile = None
-    before: Before = None
-    incarnation: Incarnation = None
-    isolation: IsolationLevel = Isolation.DEFAULT
     lossy: Lossy = False
     plain: Plain = False
     segment_bytes: SegmentBytes = None
@@ -99,8 +76,8 @@ class ExportOptions:
 
     @property
     def point_is_fixed(self) -> bool:
-        points = (self.commit, self.committed_at, self.checkpoint, self.at, self.offsets_file)
-        return bool(self.before) or any(each is not None for each in points)
+        points = ("commit", "committed_at", "checkpoint", "at", "offsets_file", "before")
+        return any(self.words.get(each) not in (None, []) for each in points)
 
 
 def export_job(options: ExportOptions, spark_master: str | None) -> ExportJob:
@@ -140,7 +117,5 @@ def _target(options: ExportOptions, cluster_id: str) -> ExportTarget:
 def _request(options: ExportOptions) -> ExportRequest:
     from offsite.model.group_patterns import parse_groups
     from offsite.services.export_plan import ExportRequest
-    from offsite.services.restore_words import PointWords, parse_restore
 
-    words = cast("RestoreWords", words_of(options, PointWords))
-    return ExportRequest(point=parse_restore(words), groups=parse_groups(options.groups or ()))
+    return ExportRequest(point=parse_restore(options.words), groups=parse_groups(options.groups or ()))

@@ -1,31 +1,52 @@
-"""Options that belong together, written once as the fields of a dataclass, taken by several commands as one value."""
+"""Options that belong together, written once as the fields of a dataclass, taken by several commands as one value.
+
+A field may also hold the words of a service (a `TypedDict`, see `model/option.py`): each word is an option then.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import MISSING, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, fields
+from enum import StrEnum
 from functools import wraps
-from typing import Any, TypeVar, get_type_hints
+from itertools import chain
+from types import MappingProxyType
+from typing import Annotated, Any, NamedTuple, get_type_hints, is_typeddict
 
-T = TypeVar("T")
+import typer
+
+from offsite.model.option import Declared, declared
 
 
-def takes(group: type[T]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+class Taken(NamedTuple):
+    """Which of a service's words a command takes, in `Annotated[…]`: all, or `only` some, or all `but` some. `help` is
+    what it says of a word where the service's own text does not fit."""
+
+    only: tuple[str, ...] = ()
+    but: tuple[str, ...] = ()
+    help: Mapping[str, str] = MappingProxyType({})
+
+
+def takes(group: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorator: the command's first parameter is an instance of `group`, whose fields become options of the command.
 
-    The fields are annotated as typer wants parameters to be. They come before the command's own options in its help.
+    The fields are annotated as typer wants parameters to be, or hold words. They come before the command's own options
+    in its help.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        options = _parameters(group)
+        hints = get_type_hints(group, include_extras=True)
+        options = {each.name: _parameters(each, hints[each.name]) for each in fields(group)}
         own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
 
         @wraps(command)
         def run(**given: Any) -> None:  # noqa: ANN401  # whatever typer parsed
-            command(group(**{each.name: given.pop(each.name) for each in options}), **given)
+            found = {name: {each.name: given.pop(each.name) for each in held} for name, held in options.items()}
+            values = {name: held if _words(hints[name]) else held[name] for name, held in found.items()}
+            command(group(**values), **given)
 
-        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*options, *own)]
+        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*chain(*options.values()), *own)]
         parameters.sort(key=lambda each: each.default is not inspect.Parameter.empty)
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect
         run.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -35,19 +56,37 @@ def takes(group: type[T]) -> Callable[[Callable[..., None]], Callable[..., None]
     return decorate
 
 
-def words_of(options: object, kind: type) -> dict[str, object]:
-    """The options that a service's words (a `TypedDict`) name."""
-    return {name: getattr(options, name) for name in kind.__annotations__}
-
-
-def _parameters(group: type) -> list[inspect.Parameter]:
-    hints = get_type_hints(group, include_extras=True)
+def _parameters(of: Field[Any], hint: Any) -> list[inspect.Parameter]:  # noqa: ANN401  # whatever is annotated
+    """What typer reads of one field: of words one parameter each, else one."""
+    if (words := _words(hint)) is None:
+        return [_parameter(of.name, hint, inspect.Parameter.empty if of.default is MISSING else of.default)]
+    taken = next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Taken)), Taken())
     return [
-        inspect.Parameter(
-            each.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if each.default is MISSING else each.default,
-            annotation=hints[each.name],
-        )
-        for each in fields(group)
+        _parameter(each.name, Annotated[_type(each), _option(each, taken)], each.option.default)
+        for each in declared(words)
+        if each.name not in taken.but and (not taken.only or each.name in taken.only)
     ]
+
+
+def _parameter(name: str, annotation: object, default: object) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _words(hint: Any) -> type | None:  # noqa: ANN401  # the same
+    kind = getattr(hint, "__origin__", hint)
+    return kind if is_typeddict(kind) else None
+
+
+def _type(word: Declared) -> object:
+    """As typer wants it: a choice is its enumeration, many values are a list."""
+    if isinstance(word.option.default, StrEnum):
+        return type(word.option.default)
+    return list[str] | None if word.type == Sequence[str] | None else word.type
+
+
+def _option(word: Declared, taken: Taken) -> Any:  # noqa: ANN401  # typer names no type for it
+    return typer.Option(
+        f"--{word.name.replace('_', '-')}",
+        help=taken.help.get(word.name, word.option.help),
+        show_default=word.option.shown_default or True,
+    )

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from offsite.cli.option_group import Taken
 from offsite.cli.options import BackupName, Repo
 from offsite.cli.output import note
-from offsite.cli.restore_options import At, Checkpoint, Commit, CommittedAt, Incarnation
 from offsite.model.bounds import MAX_OFFSET
-from offsite.model.choices import Isolation
 from offsite.model.errors import BadOption
+from offsite.services.restore_words import PointWords, parse_restore
 
 if TYPE_CHECKING:
     from offsite.services.records import RecordsPlan
@@ -23,8 +23,12 @@ From = Annotated[
     typer.Option("--from", help="Begin at this offset, or with records of this time (2026-11-20T14:00Z, 2h-ago)."),
 ]
 To = Annotated[str | None, typer.Option("--to", help="End before this offset, or before this time.")]
-IsolationLevel = Annotated[
-    Isolation, typer.Option("--isolation", help="Whether records of aborted transactions are shown.")
+Words = Annotated[
+    PointWords,
+    Taken(
+        but=("topics", "exclude", "partitions", "offsets_file", "before"),
+        help={"isolation": "Whether records of aborted transactions are shown."},
+    ),
 ]
 
 
@@ -36,32 +40,14 @@ class RecordOptions:
     backup: BackupName
     start: From = None
     end: To = None
-    commit: Commit = None
-    committed_at: CommittedAt = None
-    checkpoint: Checkpoint = None
-    at: At = None
-    incarnation: Incarnation = None
-    isolation: IsolationLevel = Isolation.DEFAULT
+    words: Words = field(default_factory=PointWords)
 
 
 def record_point(
     options: RecordOptions, *, topics: list[str] | None, partitions: list[str] | None = None
 ) -> RestoreRequest:
     """The restore point, and what of it. Raises `BadOption`, `BadName`."""
-    from offsite.services.restore_words import parse_restore
-
-    return parse_restore(
-        {
-            "topics": topics,
-            "partitions": partitions,
-            "commit": options.commit,
-            "committed_at": options.committed_at,
-            "checkpoint": options.checkpoint,
-            "at": options.at,
-            "incarnation": options.incarnation,
-            "isolation": options.isolation.value,
-        }
-    )
+    return parse_restore({**options.words, "topics": topics, "partitions": partitions})
 
 
 def note_incarnations(plan: RecordsPlan) -> None:

@@ -16,12 +16,13 @@ from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, emit_n
 from offsite.cli.output import note as tell
 from offsite.cli.proof_view import render_lacking, render_open
 from offsite.cli.restore_map import map_
-from offsite.cli.restore_options import RestoreOptions, named_backup, restore_request
+from offsite.cli.restore_options import RestoreOptions, named_backup
 from offsite.cli.restore_source import RestoreRunOptions, backup_to_restore
 from offsite.cli.settings_view import render_applied, render_metadata_plan, render_topic_diffs
 from offsite.cli.wiring import connect, spark
 from offsite.model.errors import Damaged
 from offsite.model.size import format_size
+from offsite.services.restore_words import parse_restore
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -102,7 +103,7 @@ def run(
 def _prepared(options: RestoreOptions, backup: Backup, cluster: Cluster) -> PlannedRestore:
     from offsite.services.planned_restore import prepare_restore
 
-    return prepare_restore(backup, cluster.admin, restore_request(options))
+    return prepare_restore(backup, cluster.admin, parse_restore(options.words))
 
 
 def _restored(

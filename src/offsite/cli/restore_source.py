@@ -12,8 +12,9 @@ import typer
 
 from offsite.cli.archive_options import SkipDamaged
 from offsite.cli.output import emit_notice, note
-from offsite.cli.restore_options import RestoreOptions, named_backup, restore_request
+from offsite.cli.restore_options import RestoreOptions, named_backup
 from offsite.model.errors import BadOption
+from offsite.services.restore_words import parse_restore
 
 if TYPE_CHECKING:
     from offsite.pipeline.runner import Runner
@@ -56,7 +57,7 @@ class RestoreRunOptions(RestoreOptions):
     @property
     def keeps_backup(self) -> bool:
         """Whether what is restored, and what is known of the restore, stays; the way back for groups is in it."""
-        return self.archive is None or self.keep_staging or bool(self.groups)
+        return self.archive is None or self.keep_staging or bool(self.words.get("groups"))
 
 
 @contextmanager
@@ -81,7 +82,7 @@ def _purpose(options: RestoreRunOptions, cluster_id: Callable[[], str]) -> str:
     """What tells this command from other restores of the same archive."""
     from offsite.services.restore_request import remembered
 
-    return json.dumps([remembered(restore_request(options)), options.skip_damaged, cluster_id()])
+    return json.dumps([remembered(parse_restore(options.words)), options.skip_damaged, cluster_id()])
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack, cast
+from typing import TYPE_CHECKING, Unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -125,7 +125,7 @@ class Backup:
 
         cluster_id = self._backup.descriptor.cluster_id
         write = WriteOptions(lossy=lossy, plain=plain, segment_bytes=segment_bytes, cluster_id=cluster_id)
-        request = ExportRequest(point=parse_restore(cast("RestoreWords", words)), groups=parse_groups(groups or ()))
+        request = ExportRequest(point=parse_restore(words), groups=parse_groups(groups or ()))
         job = export_of_backup(self._backup, open_target(format, place, write), request)
         with job.alone(), self._engine.runner() as runner:
             return job.run(job.plan(), runner, on_progress=on_progress)

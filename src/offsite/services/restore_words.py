@@ -1,15 +1,15 @@
-"""What to restore, as a person writes it: a field for each option of `offsite restore`.
+"""What to restore, as a person writes it: the options of `offsite restore`, which are keywords of Python as well.
 
-Read here for the command line and for Python alike.
+Declared and read here for the command line and for Python alike. Every command imports the declaration, whatever it
+does: so the readers are imported where they read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
-from offsite.log.offset_vector import parse_before, parse_offsets
 from offsite.model.choices import (
     Isolation,
     IsolationText,
@@ -22,14 +22,10 @@ from offsite.model.choices import (
     chosen,
 )
 from offsite.model.errors import BadOption
-from offsite.model.group_patterns import NONE, parse_groups
-from offsite.model.incarnation_choice import parse_incarnations
-from offsite.model.partition_counts import parse_partition_counts
-from offsite.model.partition_selection import parse_partitions
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
-from offsite.services.metadata_restore import parse_metadata
-from offsite.services.restore_request import RestoreRequest
+from offsite.model.option import Option, filled
+
+if TYPE_CHECKING:
+    from offsite.services.restore_request import RestoreRequest
 
 
 class PointWords(TypedDict, total=False):
@@ -40,17 +36,30 @@ class PointWords(TypedDict, total=False):
     begins. Times: ISO 8601, or `2h-ago`.
     """
 
-    topics: Sequence[str] | None
-    exclude: Sequence[str] | None
-    partitions: Sequence[str] | None
-    commit: int | None
-    committed_at: str | None
-    checkpoint: int | None
-    at: str | None
-    offsets_file: Path | None
-    before: Sequence[str] | None
-    incarnation: Sequence[str] | None
-    isolation: IsolationText
+    topics: Annotated[Sequence[str] | None, Option("Topics to restore [default: all of the backup].")]
+    exclude: Annotated[Sequence[str] | None, Option("Topics to leave out, same syntax.")]
+    partitions: Annotated[Sequence[str] | None, Option("orders:0,2-5: of that topic, only these partitions.")]
+    commit: Annotated[int | None, Option("Restore point: a commit number [default: the newest].")]
+    committed_at: Annotated[str | None, Option("Restore point: the newest commit at or before this time.")]
+    checkpoint: Annotated[int | None, Option("Restore point: a checkpoint number.")]
+    at: Annotated[
+        str | None,
+        Option("Of the restore point, only records dated at or before this time: theirs, not the log's."),
+    ]
+    offsets_file: Annotated[
+        Path | None, Option("Of the restore point, each partition up to its topic,partition,offset there.")
+    ]
+    before: Annotated[
+        Sequence[str] | None, Option("topic=…,partition=…,offset=…: of that partition, only what lies before.")
+    ]
+    incarnation: Annotated[
+        Sequence[str] | None,
+        Option(
+            "orders=1, orders=oldest, or orders= and how its topic id begins: of a topic that was deleted and made "
+            "anew, this one [default: the one of --at, else the newest]."
+        ),
+    ]
+    isolation: Annotated[IsolationText, Option("Whether records of aborted transactions come back.", Isolation.DEFAULT)]
 
 
 class RestoreWords(PointWords, total=False):
@@ -58,13 +67,47 @@ class RestoreWords(PointWords, total=False):
     `none`, `acls`, `quotas`. `groups`: `all`, `none`, or patterns.
     """
 
-    rename: Sequence[str] | None
-    repartition: Sequence[str] | None
-    keyless: KeylessText
-    offsets: OffsetsText
-    metadata: str
-    retention: RetentionText
-    groups: Sequence[str] | None
+    rename: Annotated[
+        Sequence[str] | None,
+        Option("old=new, 'orders-*=restored-*' or 'regex:^(.+)-v1$=\\1': restore under other names."),
+    ]
+    repartition: Annotated[
+        Sequence[str] | None,
+        Option("orders=12, or 12: restore into that many partitions, by key; order is kept for each key."),
+    ]
+    keyless: Annotated[
+        KeylessText,
+        Option("Records without a key in a topic that is repartitioned: in-turn loses their order.", Keyless.DEFAULT),
+    ]
+    offsets: Annotated[
+        OffsetsText,
+        Option(
+            "preserve: every record at its old offset, transactions replayed. translate: gap-free from the target's "
+            "end, with a stored map from old to new offsets. auto: preserve, topic by topic, where it can be done "
+            "soon.",
+            OffsetsMode.DEFAULT,
+        ),
+    ]
+    metadata: Annotated[
+        str,
+        Option(
+            "What of the cluster's settings to set at the end: all, none, acls, quotas. Users are only named.", "none"
+        ),
+    ]
+    retention: Annotated[
+        RetentionText,
+        Option(
+            "A retention that would delete restored records at once: hold = a created topic goes without it until you "
+            "set it (the result says how), an existing one is refused; override = it is set, or put back, at the end.",
+            RetentionMode.DEFAULT,
+        ),
+    ]
+    groups: Annotated[
+        Sequence[str] | None,
+        Option(
+            "Consumer groups to put in place at the end: all, none, or patterns [default: none; see: offsite groups]."
+        ),
+    ]
 
 
 _CONTRADICTIONS = (
@@ -75,36 +118,49 @@ _CONTRADICTIONS = (
 """A checkpoint and an offsets file are whole cuts; dates and single offsets take a part of a commit."""
 
 
-def parse_restore(words: RestoreWords) -> RestoreRequest:
-    """Raises `BadOption` for what cannot be read or contradicts itself."""
-    isolation = chosen(Isolation, words.get("isolation", Isolation.DEFAULT))
-    offsets = chosen(OffsetsMode, words.get("offsets", OffsetsMode.DEFAULT))
-    keyless = chosen(Keyless, words.get("keyless", Keyless.DEFAULT))
+def parse_restore(given: PointWords) -> RestoreRequest:
+    """A request from `PointWords`, or from `RestoreWords`, which are more of them.
+
+    Raises `BadOption` for what cannot be read or contradicts itself.
+    """
+    from offsite.log.offset_vector import parse_before, parse_offsets
+    from offsite.model.group_patterns import NONE, parse_groups
+    from offsite.model.incarnation_choice import parse_incarnations
+    from offsite.model.partition_counts import parse_partition_counts
+    from offsite.model.partition_selection import parse_partitions
+    from offsite.model.rename import parse_renames
+    from offsite.model.selection import parse_selection
+    from offsite.services.metadata_restore import parse_metadata
+    from offsite.services.restore_request import RestoreRequest
+
+    words = filled(RestoreWords, given)
+    isolation, offsets = chosen(Isolation, words["isolation"]), chosen(OffsetsMode, words["offsets"])
+    in_turn = chosen(Keyless, words["keyless"]) == Keyless.IN_TURN
     if (offsets, isolation) == (OffsetsMode.PRESERVE, Isolation.READ_UNCOMMITTED):
         raise BadOption(
             "--offsets preserve replays transactions: aborted records stay aborted",
             hint="leave --isolation out; consumers of both isolation levels see what they saw at the source",
         )
     _check_point(words)
-    partitions = parse_partitions(words.get("partitions") or ())
-    offsets_file = words.get("offsets_file")
+    partitions = parse_partitions(words["partitions"] or ())
+    offsets_file = words["offsets_file"]
     return RestoreRequest(
-        selection=parse_selection(words.get("topics") or [*partitions.chosen] or ["*"], words.get("exclude") or ()),
+        selection=parse_selection(words["topics"] or [*partitions.chosen] or ["*"], words["exclude"] or ()),
         partitions=partitions,
-        renames=parse_renames(words.get("rename") or ()),
-        repartition=parse_partition_counts(words.get("repartition") or (), keyless_in_turn=keyless == Keyless.IN_TURN),
-        commit=words.get("commit"),
-        committed_at=words.get("committed_at"),
-        checkpoint=words.get("checkpoint"),
-        at=words.get("at"),
+        renames=parse_renames(words["rename"] or ()),
+        repartition=parse_partition_counts(words["repartition"] or (), keyless_in_turn=in_turn),
+        commit=words["commit"],
+        committed_at=words["committed_at"],
+        checkpoint=words["checkpoint"],
+        at=words["at"],
         ends=parse_offsets(_text(offsets_file)) if offsets_file else {},
-        before=parse_before(words.get("before") or ()),
-        incarnations=parse_incarnations(words.get("incarnation") or ()),
+        before=parse_before(words["before"] or ()),
+        incarnations=parse_incarnations(words["incarnation"] or ()),
         isolation=isolation,
         offsets=offsets,
-        metadata=parse_metadata(words.get("metadata", "none")),
-        retention=chosen(RetentionMode, words.get("retention", RetentionMode.DEFAULT)),
-        groups=parse_groups(words.get("groups") or [NONE]),
+        metadata=parse_metadata(words["metadata"]),
+        retention=chosen(RetentionMode, words["retention"]),
+        groups=parse_groups(words["groups"] or [NONE]),
     )
 
 

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from offsite.cli.restore_options import RestoreOptions, restore_request
 from offsite.log.range import TopicPartition
 from offsite.model.choices import Keyless
 from offsite.model.errors import BadOption
 from offsite.services.restore_request import RestoreRequest, remembered
+from offsite.services.restore_words import RestoreWords, parse_restore
 
 CUT = "topic,partition,offset\norders,0,12\n"
 
 
 def requested(**options: object) -> RestoreRequest:
-    return restore_request(RestoreOptions(repo="r", backup="b", **options))  # type: ignore[arg-type]
+    return parse_restore(RestoreWords(**options))  # type: ignore[typeddict-item]
 
 
 @pytest.fixture

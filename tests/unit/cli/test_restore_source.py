@@ -36,7 +36,7 @@ def test_the_copy_is_kept_while_the_restore_has_not_succeeded_and_then_goes(
 
 def test_two_restores_of_one_archive_do_not_share_a_copy(staging: Path) -> None:
     """The first to succeed took away what the other one was reading."""
-    for other, cluster in ((replace(OPTIONS, topics=["o*"]), "one"), (OPTIONS, "two")):
+    for other, cluster in ((replace(OPTIONS, words={"topics": ["o*"]}), "one"), (OPTIONS, "two")):
         with backup_to_restore(OPTIONS, InlineRunner(), cluster_id=lambda: "one") as backup:
             with backup_to_restore(other, InlineRunner(), cluster_id=lambda: cluster):  # noqa: B023  # called within
                 assert len(list(staging.iterdir())) == 2
@@ -59,7 +59,7 @@ def fail_to_restore(options: RestoreRunOptions) -> None:
         raise TargetNotEmpty("the target is not empty")
 
 
-@pytest.mark.parametrize("options", [replace(OPTIONS, keep_staging=True), replace(OPTIONS, groups=["all"])])
+@pytest.mark.parametrize("options", [replace(OPTIONS, keep_staging=True), replace(OPTIONS, words={"groups": ["all"]})])
 def test_the_copy_is_kept_where_it_is_the_way_back(options: RestoreRunOptions, staging: Path) -> None:
     with backup_to_restore(options, InlineRunner()) as backup:
         assert sum(segment.records for segment in backup.state().all_segments()) == 995
