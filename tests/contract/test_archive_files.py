@@ -108,3 +108,11 @@ def test_names_that_no_archive_can_have_are_left_out(files: AnyFiles, tmp_path: 
         (files.root / "k~offsite").write_bytes(b"left behind by a crash")
     files.put("k", b"x")
     assert [info.key for info in files.list()] == ["k"]
+
+
+def test_every_place_says_what_it_can_do(files: AnyFiles) -> None:
+    is_folder = isinstance(files, ArchiveFolder)
+    assert (files.appendable is not None) is is_folder
+    assert files.has_lock is is_folder
+    with files.exclusive():
+        files.put("k", b"x")

@@ -8,6 +8,7 @@ The adapters are beside the stores of repositories, and like them own all retrie
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from offsite.log.buffer import Buffer
@@ -46,6 +47,18 @@ class Files(Protocol):
     @property
     def url(self) -> str:
         """How a person would name the place; never holds a secret."""
+
+    @property
+    def appendable(self) -> AppendableFiles | None:
+        """The same files where they can grow and be cut in place, as in a folder; None in an object store."""
+
+    @property
+    def has_lock(self) -> bool:
+        """Whether `exclusive` keeps other processes out. Where it does not, who writes looks afterwards whether what it
+        wrote is still there: another one takes it for what a crash left."""
+
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Around all writing: one writing process at a time, where there is a lock. Raises `ArchiveBusy`."""
 
 
 class AppendableFiles(Files, Protocol):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 from offsite.archives.archive import ArchiveReader, ArchiveWriter
-from offsite.archives.files import AppendableFiles, Files
+from offsite.archives.files import Files
 from offsite.model.choices import EmptyAs
 from offsite.model.errors import BadOption
 
@@ -45,19 +45,18 @@ class WriteOptions:
 
 
 MakeReader = Callable[[Files, ReadOptions], ArchiveReader]
-MakeWriter = Callable[[AppendableFiles, WriteOptions], ArchiveWriter]
+MakeWriter = Callable[[Files, WriteOptions], ArchiveWriter]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveFormat:
-    """`writer` is None for a format that is only read. `appends`: writing needs a folder. `reads_with`, `writes_with`:
-    those fields of `ReadOptions` and `WriteOptions` that mean something to it alone."""
+    """`writer` is None for a format that is only read. `reads_with`, `writes_with`: those fields of `ReadOptions` and
+    `WriteOptions` that mean something to it alone."""
 
     name: str
     summary: str
     reader: MakeReader
     writer: MakeWriter | None
-    appends: bool = False
     reads_with: frozenset[str] = frozenset()
     writes_with: frozenset[str] = frozenset()
 
@@ -84,12 +83,7 @@ def open_writer(name: str, files: Files, options: WriteOptions = WriteOptions())
     if found.writer is None:
         known = ", ".join(each.name for each in FORMATS.values() if each.writer is not None)
         raise BadOption(f"{name} archives are only read", hint=f"formats to write: {known}")
-    if found.appends and not hasattr(files, "append"):
-        raise BadOption(
-            f"a {name} archive grows by appending to its files, which {files.url} cannot do",
-            hint="export into a folder, or choose another format",
-        )
-    return found.writer(files, options)  # type: ignore[arg-type]  # appends where it has to: just checked
+    return found.writer(files, options)
 
 
 OptionsT = TypeVar("OptionsT", ReadOptions, WriteOptions)
@@ -132,10 +126,15 @@ def _kafka_backup_reader(files: Files, options: ReadOptions) -> ArchiveReader:
     return KafkaBackupReader(files=files, empty_as_null=options.empty_as == EmptyAs.NULL, own_group=options.own_group)
 
 
-def _kafka_backup_writer(files: AppendableFiles, options: WriteOptions) -> ArchiveWriter:
+def _kafka_backup_writer(files: Files, options: WriteOptions) -> ArchiveWriter:
     from offsite.archives.kafka_backup import KafkaBackupWriter
 
-    writer = KafkaBackupWriter(files=files, lossy=options.lossy)
+    if (folder := files.appendable) is None:
+        raise BadOption(
+            f"a kafka-backup archive grows by appending to its files, which {files.url} cannot do",
+            hint="export into a folder, or choose another format",
+        )
+    writer = KafkaBackupWriter(files=folder, lossy=options.lossy)
     return writer if options.segment_bytes is None else replace(writer, segment_bytes=options.segment_bytes)
 
 
@@ -218,7 +217,6 @@ FORMATS = {
             summary="segments and indexes of itadventurer/kafka-backup",
             reader=_kafka_backup_reader,
             writer=_kafka_backup_writer,
-            appends=True,
             reads_with=frozenset({"empty_as", "own_group"}),
         ),
         ArchiveFormat(

@@ -28,6 +28,14 @@ class ArchiveBucket:
     def url(self) -> str:
         return self.store.url
 
+    @property
+    def appendable(self) -> None:
+        return None
+
+    @property
+    def has_lock(self) -> bool:
+        return False
+
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """Objects whose names no archive can have are left out, as those of a folder are."""
         return (info for info in self.store.list(prefix) if is_key(info.key))
@@ -45,8 +53,7 @@ class ArchiveBucket:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Does nothing: an object store has no lock that ends with its holder. Who writes looks whether it was alone
-        when it has written (`services.export`)."""
+        """Does nothing: an object store has no lock that ends with its holder."""
         yield
 
     def delete(self, key: str) -> None:

@@ -41,6 +41,14 @@ class ArchiveFolder:
     def url(self) -> str:
         return str(self.root)
 
+    @property
+    def appendable(self) -> ArchiveFolder:
+        return self
+
+    @property
+    def has_lock(self) -> bool:
+        return True
+
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         with wrapped("list", f"{self.root}/{check_prefix(prefix)}"):
             if self.root.exists():  # the first write makes it

@@ -12,7 +12,6 @@ from offsite.archives.kafka_backup import InspectedSegment, Reindexed
 from offsite.log.group_offsets import offset_count
 from offsite.model.errors import BadOption
 from offsite.model.printable import printable
-from offsite.repository.archive_bucket import ArchiveBucket
 from offsite.repository.open_archive import open_archive_files
 from offsite.services.archive_place import ArchiveSource
 from offsite.services.hole_report import HoleReport
@@ -129,10 +128,10 @@ def inspect_file(source: ArchiveSource, file: str, *, limit: int) -> RecordLines
 
 def reindex(place: str, topic: str | None = None) -> Reindexed:
     """Make the indexes of a kafka-backup archive anew from its records. Raises `ArchiveNotFound`, `BadOption`."""
-    files = open_archive_files(place)
-    if isinstance(files, ArchiveBucket):
+    folder = open_archive_files(place).appendable
+    if folder is None:
         raise BadOption(f"indexes are mended in folders, and {place} is none", hint="copy the archive into a folder")
-    return kafka_backup.reindex(files, topic)
+    return kafka_backup.reindex(folder, topic)
 
 
 def _real(damages: Sequence[Damage]) -> tuple[Damage, ...]:

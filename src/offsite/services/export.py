@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from offsite.archives.archive import ArchiveWriter, Written
+from offsite.archives.files import Files
 from offsite.log.group_offsets import offset_count
 from offsite.log.range import TopicPartition
 from offsite.model.errors import ArchiveBusy, OffsiteError
@@ -19,8 +20,6 @@ from offsite.model.journal import warned
 from offsite.pipeline.export_copy import ExportEnds, ExportReceipt, export_range
 from offsite.pipeline.record_source import ExportTask, RecordSource
 from offsite.pipeline.runner import OnProgress, Runner, RunProgress
-from offsite.repository.archive_bucket import ArchiveBucket
-from offsite.repository.archive_folder import ArchiveFolder
 from offsite.services.export_plan import ExportPlan
 from offsite.services.hole_report import HoleReport
 
@@ -72,7 +71,7 @@ class ExportTarget:
     format: str
     place: str
     writer: ArchiveWriter
-    files: ArchiveFolder | ArchiveBucket
+    files: Files
 
 
 def run_export(
@@ -121,8 +120,8 @@ def _counting(done: Sequence[ExportReceipt], stopped: dict[TopicPartition, Offsi
 
 
 def _check_alone(target: ExportTarget, written: Sequence[Written]) -> None:
-    """Another export that began meanwhile takes our files for what a crash left. In a folder a lock keeps it out."""
-    if isinstance(target.files, ArchiveFolder):
+    """Another export that began meanwhile takes our files for what a crash left, unless a lock keeps it out."""
+    if target.files.has_lock:
         return
     files = {file.name: file.size_bytes for each in written for file in each.files}
     folders = sorted({f"{name.rpartition('/')[0]}/" for name in files})

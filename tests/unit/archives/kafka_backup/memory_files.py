@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from offsite.log.buffer import Buffer
@@ -31,6 +32,17 @@ class MemoryFiles:
     @property
     def url(self) -> str:
         return "memory"
+
+    @property
+    def appendable(self) -> MemoryFiles:
+        return self
+
+    @property
+    def has_lock(self) -> bool:
+        return True
+
+    def exclusive(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def copy(self, *, lives_bytes: int = 1 << 62) -> MemoryFiles:
         return MemoryFiles(dict(self.contents), lives_bytes)

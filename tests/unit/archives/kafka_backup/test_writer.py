@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from offsite.archives.archive import ArchiveTopic
+from offsite.archives.formats import open_writer
 from offsite.archives.kafka_backup import KafkaBackupReader, KafkaBackupWriter
 from offsite.archives.kafka_backup.group_file import decode_group_file
 from offsite.archives.kafka_backup.partition_index import decode_partition_index
@@ -13,7 +14,9 @@ from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffset
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.record import Record
 from offsite.model.errors import BadOption, Bug, DamagedArchive, NotRepresentable
+from offsite.repository.archive_bucket import ArchiveBucket
 from offsite.repository.archive_folder import ArchiveFolder
+from offsite.repository.object_store import CloudStore
 from tests.unit.archives.kafka_backup.made_archives import (
     INDEX,
     RECORDS,
@@ -289,3 +292,11 @@ def test_an_index_whose_records_were_deleted_is_replaced() -> None:
     files.contents = {INDEX: files.contents[INDEX]}
     write(files, records(3, 9), segment_bytes=1 << 20)
     assert files.contents == one_segment(records(3, 9)).contents
+
+
+def test_an_object_store_cannot_hold_what_grows_by_appending() -> None:
+    bucket = ArchiveBucket(store=CloudStore(url="memory:///bucket"))
+    with pytest.raises(
+        BadOption, match="a kafka-backup archive grows by appending to its files, which memory:///bucket"
+    ):
+        open_writer("kafka-backup", bucket)
