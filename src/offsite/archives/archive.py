@@ -215,10 +215,14 @@ class ArchiveWriter(Protocol):
         tail, files that no index lists. Raises `DamagedArchive` for what it may not touch."""
 
     def topic_ids(self) -> Mapping[str, str]:
-        """Of the topics that the archive holds already: the id each had at the source, where the archive keeps it."""
+        """Of the topics that the archive holds already: the id each had at the source. Empty where the format keeps
+        none."""
+        return {}
 
     def left_alone(self) -> tuple[str, ...]:
-        """Files of others among those of the archive, which it does not count and never removes, a sentence each."""
+        """Files of others among those of the archive, which it does not count and never removes, a sentence each. Empty
+        where names tell nothing of who wrote a file."""
+        return ()
 
     def open(self, log_range: LogRange) -> RangeWriter:
         """Begin to write a range that starts at the partition's end (or, when `divides`, beyond it)."""

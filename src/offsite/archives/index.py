@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from offsite.archives.archive import ArchiveHole, ArchiveTopic, FileReceipt, Piece, Written
+from offsite.archives.archive_layout import MANIFEST_KEY
 from offsite.log.group_offsets import GroupOffsets
 from offsite.log.range import LogRange
 
-__all__ = ["ArchiveManifest", "TopicIndex"]
+__all__ = ["ArchiveManifest", "TopicIndex", "unvouched"]
 
 PIECE_BYTES = 64 << 20
 """Files of one partition are read by one task up to this size: many small exports do not become many small tasks."""
@@ -98,6 +99,21 @@ class TopicIndex:
             )
 
 
+def unvouched(manifest: ArchiveManifest | None, indexes: Mapping[str, TopicIndex | None]) -> Iterable[str]:
+    """What nothing vouches for where the manifest or indexes are not there, or have no digest: a sentence each.
+
+    `indexes` of all topics; None where there is none that counts.
+    """
+    if manifest is None:
+        yield f"no {MANIFEST_KEY} can be read: nothing vouches for the list of topics, and groups are unknown"
+    elif not manifest.is_sealed:
+        yield f"{MANIFEST_KEY} has no digest: nothing vouches for its topics and groups"
+    if bare := [topic for topic, index in indexes.items() if index is None]:
+        yield f"no index lists the files of {_named(bare)}: nothing vouches for them but checksums inside of them"
+    if unsealed := [topic for topic, index in indexes.items() if index is not None and not index.is_sealed]:
+        yield f"the index of {_named(unsealed)} has no digest: nothing vouches for what it says"
+
+
 def _is_inside(inner: LogRange, ranges: Iterable[LogRange]) -> bool:
     return any(
         outer.topic_partition == inner.topic_partition and outer.start <= inner.start and inner.end <= outer.end
@@ -114,3 +130,7 @@ def _union(ranges: Iterable[LogRange]) -> tuple[LogRange, ...]:
         else:
             joined.append(each)
     return tuple(joined)
+
+
+def _named(topics: Sequence[str]) -> str:
+    return topics[0] if len(topics) == 1 else f"{topics[0]} and {len(topics) - 1} more"

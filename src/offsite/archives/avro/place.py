@@ -6,10 +6,10 @@ from offsite.archives.archive_layout import ArchiveLayout
 from offsite.archives.files import Files
 from offsite.archives.indexed_archive import RECORDS_ONLY, IndexedArchive
 
-__all__ = ["AVRO", "AVRO_PLAIN", "LAYOUT", "avro_archive"]
+__all__ = ["AVRO", "AVRO_PLAIN", "avro_archive"]
 
 AVRO, AVRO_PLAIN = "avro", "avro-plain"
-LAYOUT = ArchiveLayout(topics="topics/", suffixes=(".data",))
+_LAYOUT = ArchiveLayout(topics="topics/", suffixes=(".data",))
 _KINDS = {
     AVRO: (RECORDS_ONLY,),
     AVRO_PLAIN: (
@@ -20,4 +20,4 @@ _KINDS = {
 
 
 def avro_archive(files: Files) -> IndexedArchive:
-    return IndexedArchive(files=files, layout=LAYOUT, kinds=_KINDS)
+    return IndexedArchive(files=files, layout=_LAYOUT, kinds=_KINDS)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from offsite.archives.archive import ArchiveTopic, RangeWriter, Written
-from offsite.archives.files import Files
+from offsite.archives.indexed_archive import IndexedArchive
+from offsite.archives.indexed_writing import IndexedWriter, NewFile
 from offsite.archives.jsonl.compression import compressor
 from offsite.archives.jsonl.line import lines_of
-from offsite.archives.jsonl.place import JSONL, jsonl_archive, jsonl_layout
+from offsite.archives.jsonl.place import JSONL, jsonl_archive
 from offsite.archives.losses import Losses
-from offsite.archives.range_files import FILE_BYTES, RangeFiles
 from offsite.archives.record_columns import RecordColumns
 from offsite.log.buffer import Buffer
-from offsite.log.group_offsets import GroupOffsets
-from offsite.log.range import LogRange, TopicPartition
+from offsite.log.range import TopicPartition
 
 __all__ = ["JsonlWriter"]
 
@@ -24,45 +21,25 @@ _PART_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JsonlWriter:
-    """An `ArchiveWriter`. Lines hold all of a record, so `lossy` changes nothing. `compression`: one of `COMPRESSIONS`,
-    else it raises `BadOption`. A file ends near `file_bytes`, and lies in memory until then."""
+class JsonlWriter(IndexedWriter):
+    """Lines hold all of a record, so `lossy` changes nothing. `compression`: one of `COMPRESSIONS`, else it raises
+    `BadOption`."""
 
-    files: Files
-    lossy: bool = False
     compression: str = "none"
-    file_bytes: int = FILE_BYTES
 
     def __post_init__(self) -> None:
         compressor(self.compression)
 
     @property
-    def divides(self) -> bool:
-        return True
+    def _archive(self) -> IndexedArchive:
+        return jsonl_archive(self.files, self.compression)
 
-    def ends(self) -> Mapping[TopicPartition, int]:
-        return jsonl_archive(self.files).ends(JSONL)
+    @property
+    def _kind(self) -> str:
+        return JSONL
 
-    def topic_ids(self) -> Mapping[str, str]:
-        return jsonl_archive(self.files).topic_ids()
-
-    def left_alone(self) -> tuple[str, ...]:
-        return jsonl_archive(self.files).left_alone()
-
-    def open(self, log_range: LogRange) -> RangeWriter:
-        return RangeFiles(
-            files=self.files,
-            layout=jsonl_layout(self.compression),
-            losses=Losses(log_range=log_range, lossy=self.lossy),
-            new_file=lambda _: _LineFile(log_range.topic_partition, self.compression),
-            file_bytes=self.file_bytes,
-        )
-
-    def finish(
-        self, written: Sequence[Written], topics: Sequence[ArchiveTopic], groups: Mapping[str, GroupOffsets]
-    ) -> tuple[str, ...]:
-        jsonl_archive(self.files).finish(JSONL, written, topics, groups)
-        return ()
+    def _new_file(self, losses: Losses) -> NewFile:
+        return lambda _: _LineFile(losses.log_range.topic_partition, self.compression)
 
 
 class _LineFile:

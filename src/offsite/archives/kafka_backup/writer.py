@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from offsite.archives.archive import ArchiveTopic, Written
+from offsite.archives.archive import ArchiveTopic, ArchiveWriter, Written
 from offsite.archives.files import AppendableFiles
 from offsite.archives.kafka_backup import partition_index, segment_index
 from offsite.archives.kafka_backup.group_file import encode_group_file
@@ -29,7 +29,7 @@ SEGMENT_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaBackupWriter:
+class KafkaBackupWriter(ArchiveWriter):
     """`segment_bytes`: the size of a records file beyond which the next record begins a new segment, as the tool's
     max.segment.size.bytes. One writer at a time: nothing in this format could keep a second one out."""
 
@@ -49,13 +49,6 @@ class KafkaBackupWriter:
         """See `ArchiveWriter`; reads the tails of the last segment's files, more only where a crash left work."""
         tails = {each.topic_partition: mended_tail(self.files, each) for each in list_partitions(self.files)}
         return {partition: tail.end for partition, tail in tails.items() if tail.end > 0}
-
-    def topic_ids(self) -> Mapping[str, str]:
-        """The format keeps none."""
-        return {}
-
-    def left_alone(self) -> tuple[str, ...]:
-        return ()
 
     def open(self, log_range: LogRange) -> KafkaBackupRangeWriter:
         """Mends the partition's end, like `ends`: a task that is tried again goes on behind what it flushed before."""

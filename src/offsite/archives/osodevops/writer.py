@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from offsite.archives.archive import ArchiveTopic, Written, refuse_damage
+from offsite.archives.archive import ArchiveTopic, ArchiveWriter, Written, refuse_damage
 from offsite.archives.files import Files
 from offsite.archives.osodevops.group_snapshot import encode_snapshot
 from offsite.archives.osodevops.manifest import Manifest
@@ -31,7 +31,7 @@ MAX_SEGMENT_BYTES = 128 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OsodevopsWriter:
+class OsodevopsWriter(ArchiveWriter):
     """With a `backup_id`, the backup is the folder of that name below the root; without, the root is the backup, and
     its id the last part of the root's name: the tool is given the place above. `offset_headers` appends the tool's
     `x-original-*` headers, which its `header-based` restore of groups needs. `lossy` leaves out what cannot be held.
@@ -57,13 +57,6 @@ class OsodevopsWriter:
     def ends(self) -> Mapping[TopicPartition, int]:
         ends = {of: partition.end for of, partition in self._manifest().partitions()}
         return {of: end for of, end in ends.items() if end is not None}
-
-    def topic_ids(self) -> Mapping[str, str]:
-        """The format keeps none."""
-        return {}
-
-    def left_alone(self) -> tuple[str, ...]:
-        return ()
 
     def open(self, log_range: LogRange) -> SegmentRangeWriter:
         encoder = RecordEncoder(

@@ -6,11 +6,11 @@ from offsite.archives.archive_layout import ArchiveLayout
 from offsite.archives.files import Files
 from offsite.archives.indexed_archive import RECORDS_ONLY, IndexedArchive
 
-__all__ = ["LAYOUT", "PARQUET", "parquet_archive"]
+__all__ = ["PARQUET", "parquet_archive"]
 
 PARQUET = "parquet"
-LAYOUT = ArchiveLayout(topics="topic=", suffixes=(".parquet",), any_name=True)
+_LAYOUT = ArchiveLayout(topics="topic=", suffixes=(".parquet",), any_name=True)
 
 
 def parquet_archive(files: Files) -> IndexedArchive:
-    return IndexedArchive(files=files, layout=LAYOUT, kinds={PARQUET: (RECORDS_ONLY,)})
+    return IndexedArchive(files=files, layout=_LAYOUT, kinds={PARQUET: (RECORDS_ONLY,)})

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from offsite.archives.archive import ArchiveTopic, RangeWriter, Written
-from offsite.archives.files import Files
+from offsite.archives.indexed_archive import IndexedArchive
+from offsite.archives.indexed_writing import IndexedWriter, NewFile
 from offsite.archives.losses import Losses
-from offsite.archives.parquet.place import LAYOUT, PARQUET, parquet_archive
+from offsite.archives.parquet.place import PARQUET, parquet_archive
 from offsite.archives.parquet.table import table_of, table_schema
-from offsite.archives.range_files import FILE_BYTES, RangeFiles
 from offsite.archives.record_columns import RecordColumns
 from offsite.log.buffer import Buffer
-from offsite.log.group_offsets import GroupOffsets
-from offsite.log.range import LogRange, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -30,42 +26,19 @@ _REPEATING = ["timestampType"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParquetWriter:
-    """An `ArchiveWriter`. Refuses header names that are not UTF-8 and times beyond the year 294,246, unless `lossy`. A
-    file ends near `file_bytes`, and lies in memory until then."""
-
-    files: Files
-    lossy: bool = False
-    file_bytes: int = FILE_BYTES
+class ParquetWriter(IndexedWriter):
+    """Refuses header names that are not UTF-8 and times beyond the year 294,246, unless `lossy`."""
 
     @property
-    def divides(self) -> bool:
-        return True
+    def _archive(self) -> IndexedArchive:
+        return parquet_archive(self.files)
 
-    def ends(self) -> Mapping[TopicPartition, int]:
-        return parquet_archive(self.files).ends(PARQUET)
+    @property
+    def _kind(self) -> str:
+        return PARQUET
 
-    def topic_ids(self) -> Mapping[str, str]:
-        return parquet_archive(self.files).topic_ids()
-
-    def left_alone(self) -> tuple[str, ...]:
-        return parquet_archive(self.files).left_alone()
-
-    def open(self, log_range: LogRange) -> RangeWriter:
-        losses = Losses(log_range=log_range, lossy=self.lossy)
-        return RangeFiles(
-            files=self.files,
-            layout=LAYOUT,
-            losses=losses,
-            new_file=lambda _: _ParquetFile(losses),
-            file_bytes=self.file_bytes,
-        )
-
-    def finish(
-        self, written: Sequence[Written], topics: Sequence[ArchiveTopic], groups: Mapping[str, GroupOffsets]
-    ) -> tuple[str, ...]:
-        parquet_archive(self.files).finish(PARQUET, written, topics, groups)
-        return ()
+    def _new_file(self, losses: Losses) -> NewFile:
+        return lambda _: _ParquetFile(losses)
 
 
 class _ParquetFile:

@@ -1,27 +1,30 @@
-"""One range of records into the files of an indexed archive: each is made in memory, written whole, and then counted.
+"""Ranges of records into the files of an indexed archive: each file is made in memory, written whole, and then counted.
 
 Files that are written before an exception stay, and do not count: no index lists them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Protocol, Self
 
 from blake3 import blake3
 
-from offsite.archives.archive import FileReceipt, Written
-from offsite.archives.archive_layout import ArchiveLayout
+from offsite.archives.archive import ArchiveTopic, FileReceipt, RangeWriter, Written
 from offsite.archives.files import Files
+from offsite.archives.indexed_archive import IndexedArchive
 from offsite.archives.losses import Losses
 from offsite.archives.record_columns import RecordColumns, RecordGroups
 from offsite.log.buffer import Buffer
+from offsite.log.group_offsets import GroupOffsets
+from offsite.log.range import LogRange, TopicPartition
 from offsite.log.record import Record
 from offsite.model.check import check
 
-__all__ = ["FILE_BYTES", "FileEncoder", "RangeFiles", "content_hash"]
+__all__ = ["FileEncoder", "IndexedWriter", "NewFile"]
 
 FILE_BYTES = 32 << 20
 """A file ends with the group of records that brings it to this size: it lies in memory until it is written."""
@@ -41,19 +44,66 @@ class FileEncoder(Protocol):
         """The file, and how large its records are without compression."""
 
 
-class RangeFiles:
-    """The `RangeWriter` of indexed archives. `new_file` begins one: it gets the file's key."""
+NewFile = Callable[[str], FileEncoder]
+"""Begins a file, whose key it gets."""
 
-    def __init__(
-        self,
-        *,
-        files: Files,
-        layout: ArchiveLayout,
-        losses: Losses,
-        new_file: Callable[[str], FileEncoder],
-        file_bytes: int,
-    ) -> None:
-        self._files, self._layout, self._losses = files, layout, losses
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedWriter(ABC):
+    """An `ArchiveWriter` of one of the indexed formats: each says what its archive is and how one file is encoded.
+
+    A file ends near `file_bytes`, and lies in memory until then. `lossy`: leave out what the format cannot hold.
+    """
+
+    files: Files
+    lossy: bool = False
+    file_bytes: int = FILE_BYTES
+
+    @property
+    def divides(self) -> bool:
+        return True
+
+    def ends(self) -> Mapping[TopicPartition, int]:
+        return self._archive.ends(self._kind)
+
+    def topic_ids(self) -> Mapping[str, str]:
+        return self._archive.topic_ids()
+
+    def left_alone(self) -> tuple[str, ...]:
+        return self._archive.left_alone()
+
+    def open(self, log_range: LogRange) -> RangeWriter:
+        losses = Losses(log_range=log_range, lossy=self.lossy)
+        return _RangeFiles(
+            archive=self._archive, losses=losses, new_file=self._new_file(losses), file_bytes=self.file_bytes
+        )
+
+    def finish(
+        self, written: Sequence[Written], topics: Sequence[ArchiveTopic], groups: Mapping[str, GroupOffsets]
+    ) -> tuple[str, ...]:
+        """All of topics and groups has its place."""
+        self._archive.finish(self._kind, written, topics, groups)
+        return ()
+
+    @property
+    @abstractmethod
+    def _archive(self) -> IndexedArchive: ...
+
+    @property
+    @abstractmethod
+    def _kind(self) -> str:
+        """The variant that is written, one of the archive's `kinds`."""
+
+    @abstractmethod
+    def _new_file(self, losses: Losses) -> NewFile:
+        """How files of the range `losses.log_range` begin."""
+
+
+class _RangeFiles:
+    """The `RangeWriter` of indexed archives: one file after the other, each from where the one before ends."""
+
+    def __init__(self, *, archive: IndexedArchive, losses: Losses, new_file: NewFile, file_bytes: int) -> None:
+        self._files, self._layout, self._losses = archive.files, archive.layout, losses
         self._new_file, self._file_bytes = new_file, file_bytes
         self._range = losses.log_range
         self._groups = RecordGroups()
@@ -112,7 +162,7 @@ class RangeFiles:
                 plain_bytes=plain_bytes,
                 timestamp_min_ms=bounds.earliest_ms,
                 timestamp_max_ms=bounds.latest_ms,
-                content_hash=content_hash(data),
+                content_hash=f"blake3:{blake3(data).hexdigest()}",
             )
         )
         self._encoder, self._open = None, _Bounds(end)
@@ -136,7 +186,3 @@ class _Bounds:
         self.earliest_ms, self.latest_ms = min(self.earliest_ms, earliest_ms), max(self.latest_ms, latest_ms)
         self.next_offset = group.offsets[-1] + 1
         self.records += len(group.offsets)
-
-
-def content_hash(data: Buffer) -> str:
-    return f"blake3:{blake3(data).hexdigest()}"
