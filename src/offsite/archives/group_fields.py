@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping
 
-from offsite.archives.index_fields import (
-    MAX_INT,
-    BadIndex,
-    Fields,
-    integers,
-    objects,
-    text,
-    texts,
-    topic_name,
-)
+from offsite.archives.index_fields import BadIndex, IndexObject, topic_name
 from offsite.log.group_offsets import NO_EPOCH, GroupOffsets, TopicOffsets
 from offsite.model.bounds import MAX_PARTITIONS
 
 __all__ = ["group_fields", "group_of"]
 
+_MAX_EPOCH = (1 << 31) - 1
 
-def group_fields(group: GroupOffsets) -> Fields:
+
+def group_fields(group: GroupOffsets) -> Mapping[str, object]:
     topics = [
         {
             "topic": each.topic,
@@ -35,27 +29,27 @@ def group_fields(group: GroupOffsets) -> Fields:
     return {"group": group.group, "kind": group.kind, "state": group.state, "topics": topics}
 
 
-def group_of(fields: Fields) -> GroupOffsets:
+def group_of(item: IndexObject) -> GroupOffsets:
     return GroupOffsets(
-        group=text(fields, "group"),
-        kind=text(fields, "kind"),
-        state=text(fields, "state"),
-        topics=tuple(_topic_offsets(each) for each in objects(fields, "topics")),
+        group=item.text("group"),
+        kind=item.text("kind"),
+        state=item.text("state"),
+        topics=tuple(_topic_offsets(each) for each in item.children("topics")),
     )
 
 
-def _topic_offsets(fields: Fields) -> TopicOffsets:
-    partitions = integers(fields, "partitions", most=MAX_PARTITIONS - 1)
-    offsets = integers(fields, "offsets", least=-1)
-    epochs = integers(fields, "leader_epochs", least=NO_EPOCH, most=MAX_INT)
-    metadata = texts(fields, "metadata")
+def _topic_offsets(item: IndexObject) -> TopicOffsets:
+    partitions = item.integers("partitions", most=MAX_PARTITIONS - 1)
+    offsets = item.integers("offsets", least=-1)
+    epochs = item.integers("leader_epochs", least=NO_EPOCH, most=_MAX_EPOCH)
+    metadata = item.texts("metadata")
     if not len(partitions) == len(offsets) == len(epochs) == len(metadata):
         raise BadIndex("columns of group offsets differ in length")
     return TopicOffsets(
-        topic=topic_name(text(fields, "topic")),
-        topic_id=text(fields, "topic_id"),
+        topic=topic_name(item.text("topic")),
+        topic_id=item.text("topic_id"),
         partitions=array("i", partitions),
         offsets=array("q", offsets),
         leader_epochs=array("i", epochs),
-        metadata=tuple(metadata),
+        metadata=metadata,
     )

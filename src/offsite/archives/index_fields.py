@@ -4,36 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import Self
 
-from offsite.model.bounded_json import BadJson, decode_json
+from offsite.model.bounded_json import UNAMBIGUOUS, BadJson, decode_object
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.digest import DIGEST_KEY, DigestState, check_digest, with_digest
 from offsite.model.errors import BadName
+from offsite.model.json_object import JsonObject, JsonValue
 from offsite.model.names import check_topic_name
 
-__all__ = [
-    "MAX_INT",
-    "BadIndex",
-    "Fields",
-    "encoded",
-    "integer",
-    "integers",
-    "object_of",
-    "objects",
-    "parsed",
-    "rows",
-    "text",
-    "texts",
-    "topic_name",
-]
+__all__ = ["BadIndex", "IndexObject", "encoded", "parsed", "topic_name"]
 
 FORMAT = 1
 """The version of both files. Added fields do not change it: readers ignore them where the digest vouches for them."""
-
-MAX_INT = (1 << 31) - 1
-
-Fields = Mapping[str, object]
 
 
 class BadIndex(ValueError):
@@ -44,49 +27,63 @@ class BadIndex(ValueError):
         self.position = position
 
 
-def encoded(fields: Fields) -> bytes:
+class IndexObject(JsonObject):
+    """An object of an index: its lists are never left out, and its errors say the bounds of a number."""
+
+    __slots__ = ()
+    ANY_TEXT = True
+
+    def integers(self, name: str, *, least: int = 0, most: int = MAX_OFFSET) -> tuple[int, ...]:
+        return tuple(self._bounded(name, each, least, most) for each in self._list(name))
+
+    def rows(self, name: str) -> list[list[int]]:
+        """A list of lists of integers that are not below 0."""
+        values = self._list(name)
+        rows = [row for row in values if isinstance(row, list)]
+        if len(rows) != len(values):
+            raise self.wrong(name, "a list of rows")
+        return [[self._bounded(name, each, 0, MAX_OFFSET) for each in row] for row in rows]
+
+    def _bounded(self, name: str, value: JsonValue, least: int, most: int) -> int:
+        if type(value) is not int or not least <= value <= most:
+            raise self._no_integer(name, value, least, most)
+        return value
+
+    def _item(self, name: str, value: JsonValue) -> Self:
+        if not isinstance(value, dict):
+            raise self.wrong(name, "a list of objects")
+        return self._object(name, value)
+
+    def _list(self, name: str) -> Sequence[JsonValue]:
+        if name not in self.fields:
+            raise self.wrong(name, "a list")
+        return super()._list(name)
+
+    def _no_integer(self, name: str, value: JsonValue, least: int, most: int) -> Exception:
+        return self.wrong(name, "an integer" if type(value) is not int else f"from {least} to {most}")
+
+
+def encoded(fields: Mapping[str, object]) -> bytes:
     return with_digest((json.dumps({"format": FORMAT, **fields}, sort_keys=True, indent=1) + "\n").encode("ascii"))
 
 
-def parsed(data: bytes, *, unsealed: frozenset[str]) -> Fields:
+def parsed(data: bytes, *, unsealed: frozenset[str]) -> IndexObject:
     """`unsealed`: all that files had which were written before there was a digest. Any other member says that there was
     one, and that it, or its name, is not as it was. Raises `BadIndex`."""
-    fields = _loaded(data)
+    try:
+        item = IndexObject(fields=decode_object(data, decoder=UNAMBIGUOUS), damaged=BadIndex)
+    except BadJson as error:
+        raise BadIndex(str(error), position=error.position) from error
     match check_digest(data):
         case DigestState.WRONG:
             raise BadIndex("its bytes are not those that its digest is of")
-        case DigestState.ABSENT if other := sorted(fields.keys() - unsealed - {"format"}):
+        case DigestState.ABSENT if other := sorted(item.fields.keys() - unsealed - {"format"}):
             raise BadIndex(f"has {other[0]!r}, and no {DIGEST_KEY} at its end that fits")
         case _:
             pass
-    if (version := integer(fields, "format")) != FORMAT:
+    if (version := item.count("format")) != FORMAT:
         raise BadIndex(f"format {version}; this offsite reads {FORMAT}")
-    return fields
-
-
-def _loaded(data: bytes) -> Fields:
-    try:
-        fields = decode_json(data, decoder=_UNAMBIGUOUS)
-    except BadJson as error:
-        raise BadIndex(str(error), position=error.position) from error
-    if not isinstance(fields, dict):
-        raise BadIndex("not a JSON object")
-    return fields
-
-
-def _unambiguous(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
-        raise ValueError("an object names a field twice")
-    return fields
-
-
-_UNAMBIGUOUS = json.JSONDecoder(object_pairs_hook=_unambiguous)
-
-
-def text(fields: Fields, name: str) -> str:
-    value = fields.get(name)
-    return value if isinstance(value, str) else _wrong(name, "text")
+    return item
 
 
 def topic_name(topic: str) -> str:
@@ -95,46 +92,3 @@ def topic_name(topic: str) -> str:
         return check_topic_name(topic)
     except BadName as error:
         raise BadIndex(error.message) from error
-
-
-def integer(fields: Fields, name: str, *, least: int = 0, most: int = MAX_OFFSET) -> int:
-    return _integer(name, fields.get(name), least, most)
-
-
-def object_of(fields: Fields, name: str) -> Fields:
-    value = fields.get(name)
-    return value if isinstance(value, dict) else _wrong(name, "an object")
-
-
-def objects(fields: Fields, name: str) -> Sequence[Fields]:
-    return [each if isinstance(each, dict) else _wrong(name, "a list of objects") for each in _list(fields, name)]
-
-
-def texts(fields: Fields, name: str) -> Sequence[str]:
-    return [each if isinstance(each, str) else _wrong(name, "a list of texts") for each in _list(fields, name)]
-
-
-def integers(fields: Fields, name: str, *, least: int = 0, most: int = MAX_OFFSET) -> Sequence[int]:
-    return [_integer(name, each, least, most) for each in _list(fields, name)]
-
-
-def rows(fields: Fields, name: str) -> Sequence[Sequence[int]]:
-    lists = [each if isinstance(each, list) else _wrong(name, "a list of rows") for each in _list(fields, name)]
-    return [[_integer(name, each, 0, MAX_OFFSET) for each in row] for row in lists]
-
-
-def _list(fields: Fields, name: str) -> Sequence[object]:
-    value = fields.get(name)
-    return value if isinstance(value, list) else _wrong(name, "a list")
-
-
-def _integer(name: str, value: object, least: int, most: int) -> int:
-    if type(value) is not int:
-        _wrong(name, "an integer")
-    if not least <= value <= most:
-        _wrong(name, f"from {least} to {most}")
-    return value
-
-
-def _wrong(name: str, wanted: str) -> NoReturn:
-    raise BadIndex(f"field {name!r} is not {wanted}")

@@ -6,28 +6,16 @@ count, and which are removed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from offsite.archives.archive import ArchiveTopic, FileReceipt
 from offsite.archives.archive_layout import ArchiveLayout
 from offsite.archives.group_fields import group_fields, group_of
 from offsite.archives.index import ArchiveManifest, TopicIndex
-from offsite.archives.index_fields import (
-    BadIndex,
-    Fields,
-    encoded,
-    integer,
-    object_of,
-    objects,
-    parsed,
-    rows,
-    text,
-    texts,
-    topic_name,
-)
+from offsite.archives.index_fields import BadIndex, IndexObject, encoded, parsed, topic_name
 from offsite.log.range import LogRange
-from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS
+from offsite.model.bounds import MAX_PARTITIONS
 from offsite.model.digest import DIGEST_KEY
 
 __all__ = ["BadIndex", "encode_index", "encode_manifest", "parse_index", "parse_manifest"]
@@ -53,19 +41,18 @@ def encode_manifest(manifest: ArchiveManifest) -> bytes:
 
 def parse_manifest(data: bytes) -> ArchiveManifest:
     """Raises `BadIndex`."""
-    fields = parsed(data, unsealed=_UNSEALED_MANIFEST)
-    groups = [group_of(each) for each in objects(fields, "groups")]
-    topics = tuple(topic_name(topic) for topic in texts(fields, "topics"))
+    item = parsed(data, unsealed=_UNSEALED_MANIFEST)
+    groups = [group_of(each) for each in item.children("groups")]
+    topics = tuple(topic_name(topic) for topic in item.texts("topics"))
     by_name = {each.group: each for each in groups}
     if len(set(topics)) != len(topics) or len(by_name) != len(groups):
         raise BadIndex("a topic or a group is named twice")
-    counted = object_of(fields, "generations") if "generations" in fields else {}
     return ArchiveManifest(
-        kind=text(fields, "archive"),
+        kind=item.text("archive"),
         topics=topics,
         groups=by_name,
-        generations={topic: integer(counted, topic) for topic in sorted(counted)},
-        is_sealed=DIGEST_KEY in fields,
+        generations=dict(_counts(item, "generations")) if "generations" in item.fields else {},
+        is_sealed=DIGEST_KEY in item.fields,
     )
 
 
@@ -88,38 +75,42 @@ def encode_index(index: TopicIndex) -> bytes:
 
 def parse_index(data: bytes, *, topic: str, layout: ArchiveLayout) -> TopicIndex:
     """Raises `BadIndex`, also when it is another topic's, or lists files of names that offsite does not give."""
-    fields = parsed(data, unsealed=_UNSEALED_INDEX)
-    if text(fields, "topic") != topic:
-        raise BadIndex(f"it is of topic {text(fields, 'topic')!r}")
-    covered = [_range(topic, row) for row in rows(fields, "covered")]
-    files = sorted((_file(topic, each) for each in objects(fields, "files")), key=lambda each: each.range)
+    item = parsed(data, unsealed=_UNSEALED_INDEX)
+    if (named := item.text("topic")) != topic:
+        raise BadIndex(f"it is of topic {named!r}")
+    covered = [_range(topic, row) for row in item.rows("covered")]
+    files = sorted((_file(topic, each) for each in item.children("files")), key=lambda each: each.range)
     _check_disjoint(covered, "field 'covered' is not in order")
     _check_disjoint([each.range for each in files], "files overlap")
     _check_places(files, covered)
     _check_names(files, layout)
-    losses = object_of(fields, "losses")
     return TopicIndex(
-        topic=_topic(topic, fields),
+        topic=_topic(topic, item),
         covered=tuple(covered),
         files=tuple(files),
-        losses=tuple((what, integer(losses, what)) for what in sorted(losses)),
-        generation=integer(fields, "generation") if "generation" in fields else 0,
-        is_sealed=DIGEST_KEY in fields,
+        losses=_counts(item, "losses"),
+        generation=item.count("generation") if "generation" in item.fields else 0,
+        is_sealed=DIGEST_KEY in item.fields,
     )
 
 
-def _topic(topic: str, fields: Fields) -> ArchiveTopic:
-    configs = object_of(fields, "configs")
+def _topic(topic: str, item: IndexObject) -> ArchiveTopic:
     return ArchiveTopic(
         topic=topic,
-        partitions=integer(fields, "partitions", most=MAX_PARTITIONS),
-        replication_factor=integer(fields, "replication_factor", least=-1, most=_MAX_REPLICATION_FACTOR),
-        configs=tuple((name, text(configs, name)) for name in sorted(configs)),
-        topic_id=text(fields, "topic_id") if "topic_id" in fields else "",
+        partitions=item.integer("partitions", least=0, most=MAX_PARTITIONS),
+        replication_factor=item.integer("replication_factor", least=-1, most=_MAX_REPLICATION_FACTOR),
+        configs=item.text_map("configs"),
+        topic_id=item.text("topic_id") if "topic_id" in item.fields else "",
     )
 
 
-def _file_fields(receipt: FileReceipt) -> Fields:
+def _counts(item: IndexObject, name: str) -> tuple[tuple[str, int], ...]:
+    """An object of numbers as sorted pairs."""
+    child = item.child(name)
+    return tuple((key, child.count(key)) for key in sorted(child.fields))
+
+
+def _file_fields(receipt: FileReceipt) -> Mapping[str, object]:
     return {
         "name": receipt.name,
         "partition": receipt.range.partition,
@@ -136,18 +127,18 @@ def _file_fields(receipt: FileReceipt) -> Fields:
     }
 
 
-def _file(topic: str, fields: Fields) -> FileReceipt:
+def _file(topic: str, item: IndexObject) -> FileReceipt:
     return FileReceipt(
-        name=text(fields, "name"),
-        range=_range(topic, [integer(fields, name) for name in ("partition", "start", "end")]),
-        first_offset=integer(fields, "first_offset"),
-        last_offset=integer(fields, "last_offset"),
-        records=integer(fields, "records"),
-        size_bytes=integer(fields, "size_bytes"),
-        plain_bytes=integer(fields, "plain_bytes"),
-        timestamp_min_ms=integer(fields, "timestamp_min_ms", least=-MAX_OFFSET - 1),
-        timestamp_max_ms=integer(fields, "timestamp_max_ms", least=-MAX_OFFSET - 1),
-        content_hash=text(fields, "hash"),
+        name=item.text("name"),
+        range=_range(topic, [item.count(name) for name in ("partition", "start", "end")]),
+        first_offset=item.count("first_offset"),
+        last_offset=item.count("last_offset"),
+        records=item.count("records"),
+        size_bytes=item.count("size_bytes"),
+        plain_bytes=item.count("plain_bytes"),
+        timestamp_min_ms=item.integer("timestamp_min_ms"),
+        timestamp_max_ms=item.integer("timestamp_max_ms"),
+        content_hash=item.text("hash"),
     )
 
 

@@ -23,8 +23,8 @@ from offsite.services.restore_words import PointWords
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from offsite.model.json_object import JsonValue
     from offsite.repository.backup import Backup
-    from offsite.repository.json_object import JsonValue
     from offsite.services.cluster import Cluster
     from offsite.services.drill_report import DrillReport
 

@@ -9,11 +9,23 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import NoReturn
 
+from offsite.model.json_object import JsonValue
 from offsite.model.size import MIB
 
-__all__ = ["ANY_NUMBER", "MAX_JSON_BYTES", "STRICT", "BadJson", "check_json_size", "decode_json", "parse_json"]
+__all__ = [
+    "ANY_NUMBER",
+    "MAX_JSON_BYTES",
+    "STRICT",
+    "UNAMBIGUOUS",
+    "BadJson",
+    "check_json_size",
+    "decode_json",
+    "decode_object",
+    "parse_json",
+]
 
 MAX_JSON_BYTES = 64 * MIB
 _MAX_OUTSIDE_BYTES = 16 * MIB
@@ -39,6 +51,17 @@ ANY_NUMBER = json.JSONDecoder()
 """Also reads NaN and Infinity, which are no JSON and are written all the same."""
 
 
+def _unambiguous(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise ValueError("an object names a field twice")
+    return fields
+
+
+UNAMBIGUOUS = json.JSONDecoder(object_pairs_hook=_unambiguous)
+"""Refuses an object that names a field twice, of which others may read the first and Python reads the last."""
+
+
 def parse_json(data: bytes, *, max_bytes: int = MAX_JSON_BYTES, decoder: json.JSONDecoder = ANY_NUMBER) -> object:
     """Raises `BadJson` for bytes that are too many, and as `decode_json`."""
     if len(data) > max_bytes:
@@ -61,6 +84,14 @@ def decode_json(data: bytes | str, *, decoder: json.JSONDecoder = ANY_NUMBER) ->
         raise BadJson("JSON that nests too deep") from error
     except ValueError as error:
         raise BadJson(f"not JSON: {error}") from error
+
+
+def decode_object(data: bytes, *, decoder: json.JSONDecoder) -> dict[str, JsonValue]:
+    """The members of a JSON object, as `decode_json`. Raises `BadJson` for any other value, too."""
+    fields = decode_json(data, decoder=decoder)
+    if not isinstance(fields, dict):
+        raise BadJson("not a JSON object")
+    return fields
 
 
 def check_json_size(data: bytes, *, small_bytes: int = _SMALL_BYTES, max_outside: int = _MAX_OUTSIDE_BYTES) -> None:

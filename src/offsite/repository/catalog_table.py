@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from offsite.model.errors import DamagedObject, OffsiteError
+from offsite.model.json_object import JsonObject, JsonValue
 from offsite.repository.commit import PartitionId
 from offsite.repository.commit_json import (
     checkpoint_from_json,
@@ -30,7 +31,6 @@ from offsite.repository.commit_json import (
 )
 from offsite.repository.history import COLUMNS, History
 from offsite.repository.json_form import FORMAT, encode_canonical, parse_part
-from offsite.repository.json_object import JsonObject, JsonValue
 from offsite.repository.parquet_object import read_parquet
 from offsite.repository.segment import Compression, Segment
 from offsite.repository.segment_list import SegmentList
@@ -211,7 +211,7 @@ def _segment_lists(item: JsonObject, table: pa.Table) -> dict[PartitionId, Segme
         lists[known] = SegmentList(stored=TableSlice(table=table, low=low, high=high, end=part.integer("end")))
         low = high
     if low != table.num_rows:
-        raise damaged_catalog(f"{item.source}: {table.num_rows} rows for {low} segments")
+        raise item.damaged(f"{table.num_rows} rows for {low} segments")
     return lists
 
 

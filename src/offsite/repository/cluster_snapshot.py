@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, QuotaEntity, ScramUser
 from offsite.model.errors import DamagedObject
+from offsite.model.json_object import JsonObject, JsonValue
 from offsite.repository.attempt import random_attempt
 from offsite.repository.commit import SnapshotRef
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.repository.json_object import JsonObject, JsonValue
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segment_body import content_hash
 from offsite.repository.state import BackupState

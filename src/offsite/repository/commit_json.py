@@ -7,6 +7,7 @@ import hashlib
 from offsite.log.last_batch import LastBatch
 from offsite.model.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.errors import DamagedCommit, OffsiteError
+from offsite.model.json_object import JsonObject, JsonValue
 from offsite.repository.commit import (
     NO_EPOCH,
     Changes,
@@ -21,7 +22,6 @@ from offsite.repository.commit import (
     TopicShape,
 )
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.repository.json_object import JsonObject, JsonValue
 from offsite.repository.layout import BackupLayout, lies_below
 from offsite.repository.segment import segment_from_json, segment_to_json
 
@@ -125,12 +125,11 @@ def position_to_json(position: Position) -> dict[str, JsonValue]:
 
 
 def position_from_json(item: JsonObject) -> Position:
-    epoch = item.optional_integer("leader_epoch")
     return Position(
         partition_id=_partition_from_json(item),
         log_start=item.count("log_start"),
         end=item.count("end"),
-        leader_epoch=NO_EPOCH if epoch is None else epoch,
+        leader_epoch=item.integer_or("leader_epoch", NO_EPOCH),
         last_batch=_batch_from_json(item.optional_child("last_batch")),
     )
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offsite.model.errors import DamagedObject
+from offsite.model.json_object import JsonValue
 from offsite.model.selection import TopicSelection
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.repository.json_object import JsonValue
 
 IMPORTED_FROM = "import.from"
 """The option of an imported backup that names its archive."""

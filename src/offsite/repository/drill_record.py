@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 
 from offsite.model.digest import with_digest
+from offsite.model.json_object import JsonValue
 from offsite.repository.json_form import FORMAT
-from offsite.repository.json_object import JsonValue
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segment_body import content_hash
 from offsite.repository.store import Store

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from offsite.log.group_offsets import GroupOffsets, GroupTable
 from offsite.model.errors import DamagedObject
+from offsite.model.json_object import JsonValue
 from offsite.repository.group_snapshot import decode_groups, encode_groups
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.repository.json_object import JsonValue
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segment_body import content_hash
 from offsite.repository.store import Store

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
-from offsite.model.bounded_json import STRICT, BadJson, decode_json
+from offsite.model.bounded_json import STRICT, BadJson, decode_object
 from offsite.model.digest import DigestState, check_digest, with_digest
 from offsite.model.errors import FormatTooNew, OffsiteError
-from offsite.repository.json_object import JsonObject, JsonValue
+from offsite.model.json_object import JsonObject, JsonValue
 
 FORMAT = 1
 """The major format version of every JSON object of a repository. Added keys do not change it: readers ignore them."""
@@ -111,12 +111,10 @@ def parse_part(data: bytes, *, source: str, damaged: Callable[[str], OffsiteErro
     """Read what `encode_canonical` made; `source` names the object around it. Raises what `damaged` makes, or
     `FormatTooNew`."""
     try:
-        fields = decode_json(data, decoder=STRICT)
+        fields = decode_object(data, decoder=STRICT)
     except BadJson as error:
         raise damaged(f"{source}: {error}") from error
-    if not isinstance(fields, dict):
-        raise damaged(f"{source}: not a JSON object")
-    parsed = JsonObject(source=source, fields=fields, damaged=damaged)
+    parsed = JsonObject(fields=fields, damaged=lambda problem: damaged(f"{source}: {problem}"))
     if (written := parsed.integer("format")) > FORMAT:
         raise FormatTooNew(
             f"{source} has format {written}; this offsite reads up to {FORMAT}", hint="upgrade offsite and try again"

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from offsite.model.errors import DamagedObject, RestoreRunning, RestoreTakenOver
 from offsite.model.journal import decided, warned
+from offsite.model.json_object import JsonObject, JsonValue
 from offsite.model.time import format_time
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.repository.json_object import JsonObject, JsonValue
 from offsite.repository.process_identity import ProcessIdentity
 from offsite.repository.restore_layout import LeaseLayout
 from offsite.repository.store import PutResult, Store

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from offsite.log.range import TopicPartition
 from offsite.model.errors import DamagedObject
+from offsite.model.json_object import JsonObject, JsonValue
 from offsite.repository.commit import PartitionId
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.repository.json_object import JsonObject, JsonValue
 from offsite.repository.restore_layout import RestoreLayout
 from offsite.repository.store import Store
 

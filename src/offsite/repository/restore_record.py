@@ -13,8 +13,8 @@ from itertools import count
 
 from offsite.log.range import TopicPartition
 from offsite.model.errors import DamagedObject, RestoreTakenOver
+from offsite.model.json_object import JsonObject, JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.repository.json_object import JsonObject, JsonValue
 from offsite.repository.layout import BackupLayout
 from offsite.repository.restore_layout import RestoreLayout
 from offsite.repository.store import PutResult, Store

@@ -8,7 +8,7 @@ from enum import Enum
 from offsite.log.range import LogRange
 from offsite.model.check import check
 from offsite.model.errors import OffsiteError
-from offsite.repository.json_object import JsonObject, JsonValue
+from offsite.model.json_object import JsonObject, JsonValue
 from offsite.repository.layout import index_key, parse_segment_key
 
 NO_TIMESTAMP_MS = -1
@@ -99,7 +99,7 @@ def segment_from_json(item: JsonObject) -> Segment:
     try:
         return _from_fields(item)
     except (ValueError, OffsiteError) as error:
-        raise item.damaged(f"{item.source}: segment {item.text('key')}: {error}") from error
+        raise item.damaged(f"segment {item.text('key')}: {error}") from error
 
 
 def _from_fields(item: JsonObject) -> Segment:

@@ -20,9 +20,9 @@ from offsite.log.markers import Marker, Markers
 from offsite.log.transactions import OpenTransaction
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import DamagedObject
+from offsite.model.json_object import JsonObject, JsonValue
 from offsite.model.size import KIB, MIB
 from offsite.repository.json_form import FORMAT, encode_canonical, parse_part
-from offsite.repository.json_object import JsonObject, JsonValue
 from offsite.repository.marker_text import MarkerText, insert_markers
 
 _MAX_INDEX_BYTES = 256 * MIB

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import count
 
 from offsite.model.errors import DamagedObject
+from offsite.model.json_object import JsonObject, JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.repository.json_object import JsonObject, JsonValue
 from offsite.repository.restore_layout import RestoreLayout
 from offsite.repository.store import Store
 

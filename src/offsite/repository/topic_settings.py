@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offsite.repository.json_object import JsonObject, JsonValue
+from offsite.model.json_object import JsonObject, JsonValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,9 @@ import zstandard
 
 from offsite.log.markers import Marker, Markers
 from offsite.model.errors import DamagedObject
+from offsite.model.json_object import JsonValue
 from offsite.model.size import MIB
 from offsite.repository.json_form import encode_canonical
-from offsite.repository.json_object import JsonValue
 from offsite.repository.posix_store import PosixStore, open_folder
 from offsite.repository.segment import Segment
 from offsite.repository.segment_body import content_hash

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Self
 
 from offsite.model.bounded_json import BadJson, parse_json
-from offsite.model.bounds import MAX_OFFSET
+from offsite.model.json_object import JsonObject, JsonValue
 
-__all__ = ["Fields", "NotTheTools"]
+__all__ = ["NotTheTools", "ToolObject"]
 
 
 class NotTheTools(Exception):
@@ -19,62 +19,41 @@ class NotTheTools(Exception):
         self.position = position
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fields:
-    """`values` of one object; every method raises `NotTheTools` for a field of another type, or a missing one that
-    has no default."""
+class ToolObject(JsonObject):
+    """Null is as good as a missing field, and a missing object or list is empty: the tool leaves such out."""
 
-    values: Mapping[str, object]
+    __slots__ = ()
+    ANY_TEXT = True
 
     @classmethod
-    def parse(cls, data: bytes) -> Fields:
+    def parse(cls, data: bytes) -> Self:
+        """The object that a whole file is. Raises `NotTheTools`, as all methods do."""
         try:
             return cls.of(parse_json(data), "the file")
         except BadJson as error:
             raise NotTheTools(str(error), error.position) from error
 
     @classmethod
-    def of(cls, value: object, name: str) -> Fields:
-        if not isinstance(value, Mapping):
+    def of(cls, value: object, name: str) -> Self:
+        if not isinstance(value, dict):
             raise NotTheTools(f"{name} is not an object")
-        return cls(values=value)
+        return cls(fields=value, damaged=NotTheTools)
 
-    def integer(self, name: str, default: int | None = None) -> int:
-        value = self.values.get(name)
-        value = default if value is None else value
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise NotTheTools(f"field {name!r} is not an integer")
-        if not -MAX_OFFSET - 1 <= value <= MAX_OFFSET:
-            raise NotTheTools(f"field {name!r} is not an integer of 64 bits")
-        return value
+    def child(self, name: str) -> Self:
+        return self.optional_child(name) or self.of({}, name)
 
-    def text(self, name: str, default: str | None = None) -> str:
-        value = self.values.get(name)
-        value = default if value is None else value
-        if not isinstance(value, str):
-            raise NotTheTools(f"field {name!r} is not text")
-        return value
-
-    def child(self, name: str) -> Fields:
-        """An object; a missing one is empty."""
-        value = self.values.get(name)
-        return Fields.of({} if value is None else value, f"field {name!r}")
-
-    def children(self, name: str) -> tuple[Fields, ...]:
-        """A list of objects; a missing one is empty, for the tool leaves such out."""
-        value = self.values.get(name)
-        value = () if value is None else value
-        if isinstance(value, str) or not isinstance(value, Sequence):
-            raise NotTheTools(f"field {name!r} is not a list")
-        return tuple(Fields.of(item, f"an item of {name!r}") for item in value)
-
-    def texts(self) -> tuple[tuple[str, str], ...]:
-        """The whole object as pairs of text, by name."""
-        return tuple((name, self.text(name)) for name in sorted(self.values))
-
-    def integers(self) -> tuple[tuple[int, int], ...]:
+    def numbered(self) -> tuple[tuple[int, int], ...]:
         """The whole object as pairs of integers; the names are decimal text."""
         try:
-            return tuple((int(name), self.integer(name)) for name in self.values)
+            return tuple((int(name), self.integer(name)) for name in self.fields)
         except ValueError as error:
             raise NotTheTools(f"not a number: {error}") from error
+
+    def _item(self, name: str, value: JsonValue) -> Self:
+        return self.of(value, f"an item of {name!r}")
+
+    def _list(self, name: str) -> Sequence[JsonValue]:
+        return () if self.fields.get(name) is None else super()._list(name)
+
+    def _no_integer(self, name: str, value: JsonValue, least: int, most: int) -> Exception:  # noqa: ARG002
+        return self.wrong(name, "an integer" if type(value) is not int else "an integer of 64 bits")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from offsite.archives.osodevops.fields import Fields, NotTheTools
+from offsite.archives.osodevops.fields import NotTheTools, ToolObject
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import TopicPartition
 from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS
@@ -20,7 +20,7 @@ Groups = dict[str, GroupOffsets]
 
 def parse_snapshot(data: bytes) -> Groups:
     """The groups by name. Raises `NotTheTools`."""
-    groups = (_group(each) for each in Fields.parse(data).children("groups"))
+    groups = (_group(each) for each in ToolObject.parse(data).children("groups"))
     return {group.group: group for group in sorted(groups, key=lambda group: group.group) if group.topics}
 
 
@@ -55,14 +55,14 @@ def _within(row: CommittedOffset, end: int | None) -> CommittedOffset:
     return row if end is None or row.offset <= end else row._replace(offset=end)
 
 
-def _group(fields: Fields) -> GroupOffsets:
+def _group(fields: ToolObject) -> GroupOffsets:
     topics = fields.child("offsets")
     return GroupOffsets(
         group=fields.text("group_id"),
         topics=tuple(
             TopicOffsets.of(topic, rows)
-            for topic in sorted(topics.values)
-            if (rows := [_row(*pair) for pair in topics.child(topic).integers()])
+            for topic in sorted(topics.fields)
+            if (rows := [_row(*pair) for pair in topics.child(topic).numbered()])
         ),
     )
 

@@ -7,7 +7,7 @@ import re
 from base64 import b64decode
 from collections.abc import Iterator
 
-from offsite.archives.osodevops.fields import Fields, NotTheTools
+from offsite.archives.osodevops.fields import NotTheTools, ToolObject
 from offsite.archives.osodevops.segment import LZ4, NONE, ZSTD
 from offsite.archives.osodevops.segment_body import BodyProblem, OnProblem, plain_parts
 from offsite.archives.osodevops.stored_file import StoredFile
@@ -53,7 +53,7 @@ def json_records(stored: StoredFile, on_problem: OnProblem) -> Iterator[list[Rec
             break
         try:
             value, end = decoder.raw_decode(text, position)
-            records.append(_record(Fields.of(value, "a record")))
+            records.append(_record(ToolObject.of(value, "a record")))
             if len(records) == BATCH_RECORDS:
                 yield records
                 records = []
@@ -90,7 +90,7 @@ def _plain(stored: StoredFile) -> Iterator[bytes]:
     return plain_parts({"zst": ZSTD, "lz4": LZ4}.get(suffix, NONE), stored.parts())
 
 
-def _record(fields: Fields) -> Record:
+def _record(fields: ToolObject) -> Record:
     headers = tuple((header.text("key"), _bytes(header, "value")) for header in fields.children("headers"))
     offset, timestamp_ms = fields.integer("offset"), fields.integer("timestamp")
     if not 0 <= offset < MAX_OFFSET:
@@ -98,8 +98,8 @@ def _record(fields: Fields) -> Record:
     return Record(offset, timestamp_ms, CREATE_TIME, _bytes(fields, "key"), _bytes(fields, "value"), headers)
 
 
-def _bytes(fields: Fields, name: str) -> bytes | None:
-    if fields.values.get(name) is None:
+def _bytes(fields: ToolObject, name: str) -> bytes | None:
+    if fields.fields.get(name) is None:
         return None
     try:
         return b64decode(fields.text(name), validate=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from offsite.archives.archive import ArchiveHole
 from offsite.archives.claims import is_partition
-from offsite.archives.osodevops.fields import Fields, NotTheTools
+from offsite.archives.osodevops.fields import NotTheTools, ToolObject
 from offsite.log.range import LogRange, TopicPartition
 from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS
 
@@ -85,20 +85,20 @@ class Manifest:
     backup_id: str = ""
     cluster_id: str = ""
     topics: tuple[ManifestTopic, ...] = ()
-    fields: Fields = field(default_factory=lambda: Fields(values={}))
+    document: ToolObject = field(default_factory=lambda: ToolObject.of({}, "the file"))
     """All of the file, with what is not understood here."""
 
     @classmethod
     def parse(cls, data: bytes, *, prefix: str) -> Manifest:
         """Raises `NotTheTools`."""
-        fields = Fields.parse(data)
-        backup_id = fields.text("backup_id")
+        document = ToolObject.parse(data)
+        backup_id = document.text("backup_id")
         return cls(
             prefix=prefix,
             backup_id=backup_id,
-            cluster_id=fields.text("source_cluster_id", ""),
-            topics=tuple(_topic(topic, f"{backup_id}/", prefix) for topic in fields.children("topics")),
-            fields=fields,
+            cluster_id=document.optional_text("source_cluster_id") or "",
+            topics=tuple(_topic(topic, f"{backup_id}/", prefix) for topic in document.children("topics")),
+            document=document,
         )
 
     def partitions(self) -> Iterator[tuple[TopicPartition, ManifestPartition]]:
@@ -111,24 +111,24 @@ class Manifest:
             yield from partition.segments
 
 
-def _topic(fields: Fields, stored_prefix: str, prefix: str) -> ManifestTopic:
+def _topic(fields: ToolObject, stored_prefix: str, prefix: str) -> ManifestTopic:
     topic = fields.text("name")
     partitions = [_partition(each, topic, stored_prefix, prefix) for each in fields.children("partitions")]
     partitions.sort(key=lambda each: each.partition)
     seen = max((each.partition for each in partitions), default=-1) + 1
-    count = max(seen, fields.integer("original_partition_count", 0))
+    count = max(seen, fields.integer_or("original_partition_count", 0))
     if count > MAX_PARTITIONS:
         raise NotTheTools(f"{count} partitions of topic {topic!r} are none")
     return ManifestTopic(
         topic=topic,
         partition_count=count,
-        replication_factor=fields.integer("source_replication_factor", -1),
-        configs=fields.child("configurations").texts(),
+        replication_factor=fields.integer_or("source_replication_factor", -1),
+        configs=fields.text_map("configurations"),
         partitions=tuple(partitions),
     )
 
 
-def _partition(fields: Fields, topic: str, stored_prefix: str, prefix: str) -> ManifestPartition:
+def _partition(fields: ToolObject, topic: str, stored_prefix: str, prefix: str) -> ManifestPartition:
     partition = fields.integer("partition_id")
     if not is_partition(partition):
         raise NotTheTools(f"partition {partition} of topic {topic!r} is none")
@@ -141,23 +141,23 @@ def _partition(fields: Fields, topic: str, stored_prefix: str, prefix: str) -> M
     )
 
 
-def _segment(fields: Fields, stored_prefix: str, prefix: str) -> Segment:
+def _segment(fields: ToolObject, stored_prefix: str, prefix: str) -> Segment:
     start, end = _range(fields, last_is_inside=1)
     return Segment(
         key=prefix + fields.text("key").removeprefix(stored_prefix),
         start=start,
         end=end,
-        size_bytes=fields.integer("compressed_size", 0),
-        records=fields.integer("record_count", -1),
-        sha256=fields.text("sha256", "").lower(),
+        size_bytes=fields.integer_or("compressed_size", 0),
+        records=fields.integer_or("record_count", -1),
+        sha256=(fields.optional_text("sha256") or "").lower(),
     )
 
 
-def _ranges(fields: Fields, name: str, *, last_is_inside: int) -> list[tuple[int, int]]:
+def _ranges(fields: ToolObject, name: str, *, last_is_inside: int) -> list[tuple[int, int]]:
     return [_range(each, last_is_inside=last_is_inside) for each in fields.children(name)]
 
 
-def _range(fields: Fields, *, last_is_inside: int) -> tuple[int, int]:
+def _range(fields: ToolObject, *, last_is_inside: int) -> tuple[int, int]:
     start, end = fields.integer("start_offset"), fields.integer("end_offset") + last_is_inside
     if not 0 <= start <= end <= MAX_OFFSET:
         raise NotTheTools(f"offsets from {start} to {end} are none")

@@ -28,7 +28,7 @@ class ManifestUpdate:
 
     def with_files(self, files: Sequence[FileReceipt], topics: Sequence[ArchiveTopic]) -> bytes:
         """The new `manifest.json`. A file that it lists already takes the place of the old entry."""
-        known: Mapping[str, object] = self.manifest.fields.values
+        known: Mapping[str, object] = self.manifest.document.fields
         fields: JsonObject = {**self._beginning(), **known}
         rows = _Rows(_objects(known, "topics"), "name")
         described = {topic.topic: topic for topic in topics}

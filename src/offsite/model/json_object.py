@@ -1,15 +1,21 @@
-"""A JSON object read strictly: every field has the type it must have, or the reader says which one has not."""
+"""A JSON object read strictly: every field has the type it must have, or the reader says which one has not. Pure.
+
+The one reader of fields: of a repository's objects, of the indexes of archives, of another tool's manifests. Whoever
+reads names the error (`damaged`). Where a format differs in what may be missing, or its errors in their words, it
+overrides the methods at the end.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeGuard
+from typing import ClassVar, Self, TypeAlias, TypeGuard
 
 from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS
-from offsite.model.errors import OffsiteError
 from offsite.model.names import is_topic_name
+
+__all__ = ["JsonObject", "JsonValue"]
 
 JsonValue: TypeAlias = "bool | int | float | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
 
@@ -20,32 +26,36 @@ _MAX_NUMBER = sys.float_info.max
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonObject:
-    """`fields` of the object that `source` names; `damaged` makes the error for one that is wrong."""
+    """`fields` of one object; `damaged` makes the error for one that is wrong, from the sentence that says so."""
 
-    source: str
     fields: Mapping[str, JsonValue]
-    damaged: Callable[[str], OffsiteError]
+    damaged: Callable[[str], Exception]
+
+    ANY_TEXT: ClassVar[bool] = False
+    """Whether texts may hold halves of surrogate pairs: JSON can spell them, but they are no characters, and can be
+    written nowhere but in JSON."""
 
     def text(self, name: str) -> str:
         value = self.fields.get(name)
-        if not isinstance(value, str) or not (value.isascii() or _is_utf8(value)):
+        if not isinstance(value, str) or not (value.isascii() or self._may_be_text(value)):
             raise self.wrong(name, "text")
         return value
 
     def optional_text(self, name: str) -> str | None:
         return None if self.fields.get(name) is None else self.text(name)
 
-    def integer(self, name: str) -> int:
+    def integer(self, name: str, *, least: int = _LEAST, most: int = MAX_OFFSET) -> int:
+        """An integer from `least` to `most`, both inclusive."""
         value = self.fields.get(name)
-        if type(value) is not int or not _LEAST <= value <= MAX_OFFSET:
-            raise self.wrong(name, "an integer of 64 bits")
+        if type(value) is not int or not least <= value <= most:
+            raise self._no_integer(name, value, least, most)
         return value
 
     def count(self, name: str) -> int:
         """An offset, a number of things, or a size: not below 0."""
         value = self.fields.get(name)
         if type(value) is not int or not 0 <= value <= MAX_OFFSET:
-            raise self.wrong(name, "an integer of 64 bits, from 0 on")
+            raise self._no_integer(name, value, 0, MAX_OFFSET)
         return value
 
     def partition(self, name: str = "partition") -> int:
@@ -63,6 +73,10 @@ class JsonObject:
     def optional_integer(self, name: str) -> int | None:
         return None if self.fields.get(name) is None else self.integer(name)
 
+    def integer_or(self, name: str, default: int) -> int:
+        """`default` for a missing field, and for null."""
+        return default if self.fields.get(name) is None else self.integer(name)
+
     def number(self, name: str) -> float:
         value = self.fields.get(name)
         if not isinstance(value, int | float) or isinstance(value, bool) or abs(value) > _MAX_NUMBER:
@@ -76,52 +90,66 @@ class JsonObject:
         return value
 
     def integers(self, name: str) -> tuple[int, ...]:
-        values = tuple(value for value in self._sequence(name) if _is_integer(value))
-        if len(values) != len(self._sequence(name)):
+        values = self._list(name)
+        found = tuple(value for value in values if _is_integer(value))
+        if len(found) != len(values):
             raise self.wrong(name, "a list of integers")
-        return values
+        return found
 
     def integer_rows(self, name: str, *, width: int) -> tuple[tuple[int, ...], ...]:
         """A list of lists of `width` integers each."""
-        rows = tuple(tuple(row) for row in self._sequence(name) if isinstance(row, list | tuple))
-        if len(rows) != len(self._sequence(name)) or not all(_is_row(row, width) for row in rows):
+        values = self._list(name)
+        rows = tuple(tuple(row) for row in values if isinstance(row, list | tuple))
+        if len(rows) != len(values) or not all(_is_row(row, width) for row in rows):
             raise self.wrong(name, f"a list of rows of {width} integers")
         return rows
 
     def texts(self, name: str) -> tuple[str, ...]:
-        values = tuple(v for v in self._sequence(name) if isinstance(v, str) and _is_utf8(v))
-        if len(values) != len(self._sequence(name)):
+        values = self._list(name)
+        found = tuple(value for value in values if isinstance(value, str) and self._may_be_text(value))
+        if len(found) != len(values):
             raise self.wrong(name, "a list of texts")
-        return values
+        return found
 
     def text_map(self, name: str) -> tuple[tuple[str, str], ...]:
         """An object of texts as sorted pairs."""
         child = self.child(name)
         return tuple((key, child.text(key)) for key in sorted(child.fields))
 
-    def child(self, name: str) -> JsonObject:
+    def child(self, name: str) -> Self:
         return self._object(name, self.fields.get(name))
 
-    def optional_child(self, name: str) -> JsonObject | None:
-        return None if self.fields.get(name) is None else self.child(name)
+    def optional_child(self, name: str) -> Self | None:
+        return None if self.fields.get(name) is None else self._object(name, self.fields[name])
 
-    def children(self, name: str) -> tuple[JsonObject, ...]:
-        """A list of objects; a missing one is empty, because writers leave out empty lists."""
-        return tuple(self._object(name, value) for value in self._sequence(name))
+    def children(self, name: str) -> tuple[Self, ...]:
+        """A list of objects."""
+        return tuple(self._item(name, value) for value in self._list(name))
 
-    def wrong(self, name: str, wanted: str) -> OffsiteError:
-        return self.damaged(f"{self.source}: field {name!r} is not {wanted}")
+    def wrong(self, name: str, wanted: str) -> Exception:
+        return self.damaged(f"field {name!r} is not {wanted}")
 
-    def _sequence(self, name: str) -> Sequence[JsonValue]:
+    def _may_be_text(self, value: str) -> bool:
+        return self.ANY_TEXT or _is_utf8(value)
+
+    def _object(self, name: str, value: JsonValue) -> Self:
+        if not isinstance(value, dict):
+            raise self.wrong(name, "an object")
+        return type(self)(fields=value, damaged=self.damaged)
+
+    def _item(self, name: str, value: JsonValue) -> Self:
+        """One of the list of objects `name`."""
+        return self._object(name, value)
+
+    def _list(self, name: str) -> Sequence[JsonValue]:
+        """A list; a missing one is empty, because writers leave out empty lists."""
         value = self.fields.get(name, ())
         if not isinstance(value, list | tuple):
             raise self.wrong(name, "a list")
         return value
 
-    def _object(self, name: str, value: JsonValue) -> JsonObject:
-        if not isinstance(value, dict):
-            raise self.wrong(name, "an object")
-        return JsonObject(source=self.source, fields=value, damaged=self.damaged)
+    def _no_integer(self, name: str, value: JsonValue, least: int, most: int) -> Exception:  # noqa: ARG002 - for others
+        return self.wrong(name, "an integer of 64 bits" if least else "an integer of 64 bits, from 0 on")
 
 
 def _is_integer(value: object) -> TypeGuard[int]:
@@ -133,7 +161,6 @@ def _is_row(row: Sequence[JsonValue], width: int) -> bool:
 
 
 def _is_utf8(text: str) -> bool:
-    """JSON can spell halves of surrogate pairs, which are no characters and can be written nowhere."""
     try:
         text.encode()
     except UnicodeEncodeError:
