@@ -15,9 +15,10 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import accumulate, chain
 from operator import add, sub
-from typing import NamedTuple
+from typing import Self
 
 import zstandard
 
@@ -27,7 +28,7 @@ from offsite.log.room import TooLargeError
 from offsite.model.bounds import MAX_EXPANDED_BYTES, MAX_OFFSET
 from offsite.model.errors import DamagedObject, FormatTooNew
 
-__all__ = ["MAX_MAP_BYTES", "MapChunk", "read_chunks"]
+__all__ = ["MAX_MAP_BYTES", "MapChunk"]
 
 MAX_MAP_BYTES = MAX_EXPANDED_BYTES
 """Plain bytes of all chunks of a map together: 22 million runs."""
@@ -40,7 +41,8 @@ _NUMBER_BYTES = 8
 _ZSTD_LEVEL = 3
 
 
-class MapChunk(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapChunk:
     """Runs in rising order, in arrays of one number each, and the offsets that they lie in."""
 
     source_start: int
@@ -52,6 +54,7 @@ class MapChunk(NamedTuple):
     counts: array[int]
 
     def to_bytes(self) -> bytes:
+        """One chunk as it is stored."""
         bounds = (self.source_start, self.source_end, self.target_start, self.target_end, len(self.counts))
         source_gaps = _gaps(self.source_start, self.source_starts, self.counts)
         target_gaps = _gaps(self.target_start, self.target_starts, self.counts)
@@ -60,15 +63,40 @@ class MapChunk(NamedTuple):
         head = _HEAD.pack(_MAGIC, _VERSION, len(payload))
         return head + _digest(head, payload) + payload
 
+    @classmethod
+    def read_all(cls, data: Buffer, *, max_bytes: int = MAX_MAP_BYTES) -> Iterator[Self]:
+        """All chunks in `data`, one at least. Raises `DamagedObject`, or `FormatTooNew` for a newer version."""
+        rest, left = memoryview(data), max_bytes
+        while rest or left == max_bytes:
+            payload, rest = _payload(rest)
+            chunk, size_bytes = cls._read(payload, left)
+            left -= size_bytes
+            yield chunk
 
-def read_chunks(data: Buffer, *, max_bytes: int = MAX_MAP_BYTES) -> Iterator[MapChunk]:
-    """All chunks, one at least. Raises `DamagedObject`, or `FormatTooNew` for a newer version."""
-    rest, left = memoryview(data), max_bytes
-    while rest or left == max_bytes:
-        payload, rest = _payload(rest)
-        chunk, size_bytes = _chunk(payload, left)
-        left -= size_bytes
-        yield chunk
+    @classmethod
+    def _read(cls, payload: memoryview, max_bytes: int) -> tuple[Self, int]:
+        """The chunk, and how many bytes it is when expanded. They are given back while the arrays are made."""
+        plain = _expanded(payload, max_bytes)
+        size_bytes = len(plain)
+        if size_bytes < _BOUNDS * _NUMBER_BYTES or size_bytes % _NUMBER_BYTES:
+            raise DamagedObject("the offset map does not hold the runs it promises")
+        source_start, source_end, target_start, target_end, runs = _numbers(plain[: _BOUNDS * _NUMBER_BYTES])
+        if size_bytes != (_BOUNDS + 3 * runs) * _NUMBER_BYTES:
+            raise DamagedObject("the offset map does not hold the runs it promises")
+        counts = _taken(plain, runs)
+        if min(counts, default=1) < 1:
+            raise DamagedObject("a run of the offset map holds nothing")
+        target_starts = _starts(target_start, _taken(plain, runs), counts, target_end)
+        chunk = cls(
+            source_start=source_start,
+            source_end=source_end,
+            target_start=target_start,
+            target_end=target_end,
+            source_starts=_starts(source_start, _taken(plain, runs), counts, source_end),
+            target_starts=target_starts,
+            counts=counts,
+        )
+        return chunk, size_bytes
 
 
 def _payload(data: memoryview) -> tuple[memoryview, memoryview]:
@@ -87,24 +115,6 @@ def _payload(data: memoryview) -> tuple[memoryview, memoryview]:
     if version != _VERSION_WITHOUT_DIGEST and _digest(data[: _HEAD.size], payload) != data[_HEAD.size : start]:
         raise DamagedObject("the offset map does not have its recorded digest")
     return payload, rest
-
-
-def _chunk(payload: memoryview, max_bytes: int) -> tuple[MapChunk, int]:
-    """The chunk, and how many bytes it is when expanded. They are given back while the arrays are made."""
-    plain = _expanded(payload, max_bytes)
-    size_bytes = len(plain)
-    if size_bytes < _BOUNDS * _NUMBER_BYTES or size_bytes % _NUMBER_BYTES:
-        raise DamagedObject("the offset map does not hold the runs it promises")
-    source_start, source_end, target_start, target_end, runs = _numbers(plain[: _BOUNDS * _NUMBER_BYTES])
-    if size_bytes != (_BOUNDS + 3 * runs) * _NUMBER_BYTES:
-        raise DamagedObject("the offset map does not hold the runs it promises")
-    counts = _taken(plain, runs)
-    if min(counts, default=1) < 1:
-        raise DamagedObject("a run of the offset map holds nothing")
-    target_starts = _starts(target_start, _taken(plain, runs), counts, target_end)
-    source_starts = _starts(source_start, _taken(plain, runs), counts, source_end)
-    chunk = MapChunk(source_start, source_end, target_start, target_end, source_starts, target_starts, counts)
-    return chunk, size_bytes
 
 
 def _expanded(payload: memoryview, max_bytes: int) -> bytearray:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 from offsite.log.buffer import Buffer
-from offsite.log.map_chunk import MapChunk, read_chunks
+from offsite.log.map_chunk import MapChunk
 from offsite.model.check import check
 from offsite.model.errors import DamagedObject
 
@@ -39,19 +39,11 @@ class MappedOffset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetMap:
+class OffsetMap(MapChunk):
     """Source offsets `[source_start, source_end)` of a partition to offsets in `[target_start, target_end)`.
 
     Made by `OffsetMapBuilder`, `concat` or `from_bytes`, which see to it that runs rise on both sides and never touch.
     """
-
-    source_start: int
-    source_end: int
-    target_start: int
-    target_end: int
-    source_starts: array[int]
-    target_starts: array[int]
-    counts: array[int]
 
     def __len__(self) -> int:
         """The number of runs."""
@@ -69,15 +61,10 @@ class OffsetMap:
         """All `(source_start, target_start, count)` in order."""
         return zip(self.source_starts, self.target_starts, self.counts, strict=True)
 
-    def to_bytes(self) -> bytes:
-        """One chunk."""
-        bounds = (self.source_start, self.source_end, self.target_start, self.target_end)
-        return MapChunk(*bounds, self.source_starts, self.target_starts, self.counts).to_bytes()
-
     @classmethod
     def from_bytes(cls, data: Buffer) -> OffsetMap:
         """The map of one or more chunks. Raises `DamagedObject`, or `FormatTooNew` for a newer version."""
-        pieces = (cls(**chunk._asdict()) for chunk in read_chunks(data))
+        pieces = cls.read_all(data)
         last = first = next(pieces)
         builder: OffsetMapBuilder | None = None
         for last in pieces:

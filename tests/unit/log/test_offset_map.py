@@ -12,7 +12,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.log.map_chunk import read_chunks
+from offsite.log.map_chunk import MapChunk
 from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
 from offsite.model.errors import Bug, DamagedObject, FormatTooNew
 
@@ -245,10 +245,10 @@ def test_a_map_grows_no_larger_than_it_may(version: int) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(DamagedObject, match="more than 1000000 bytes"):
-            list(read_chunks(nothing, max_bytes=1_000_000))
+            list(MapChunk.read_all(nothing, max_bytes=1_000_000))
         assert tracemalloc.get_traced_memory()[1] < 40 << 20
     finally:
         tracemalloc.stop()
     one, two = packed(0, 9, 0, 9, version=version, runs=0), packed(9, 9, 9, 9, version=version, runs=0)
     with pytest.raises(DamagedObject, match="more than 39 bytes"):
-        list(read_chunks(one + two, max_bytes=79))
+        list(MapChunk.read_all(one + two, max_bytes=79))

@@ -16,13 +16,10 @@ from dataclasses import dataclass
 from offsite.log.record import CREATE_TIME, LOG_APPEND_TIME, Record, RecordHeaders
 from offsite.model.errors import NotRepresentable
 
-MIN_RECORD_BYTES = 24
 NO_TIME_TYPE, NULL_TIME_TYPE = -1, -2
 
 _UNTIMED = struct.Struct(">qii")
 _TIMED = struct.Struct(">qiqi")
-_HEAD = struct.Struct(">qi")
-_TIME = struct.Struct(">q")
 _LENGTH = struct.Struct(">i")
 LEAST_HEADER_BYTES = 2 * _LENGTH.size
 MAX_HEADERS = 1_000_000
@@ -37,14 +34,6 @@ class Malformed(Exception):
 
 class Torn(Malformed):
     """It begins as a record does, and goes on beyond where the bytes end."""
-
-
-class Short(Exception):
-    """The record, if it is one, goes on for at least `needed_bytes` from its start."""
-
-    def __init__(self, needed_bytes: int) -> None:
-        super().__init__(needed_bytes)
-        self.needed_bytes = needed_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +64,7 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_run(data: bytes, at: int = 0) -> Run:
-    """As many whole records as lie back to back from `at`; what stopped it is for `decode_record` to say.
+    """As many whole records as lie back to back from `at`; what stopped it is for `shape_at` to say.
 
     The hot path: one pass, written out, and every length is checked against the bytes that are there.
     """
@@ -111,78 +100,20 @@ def decode_run(data: bytes, at: int = 0) -> Run:
                 break
             add_record(new(kind, (offset, timestamp_ms, time_type, key, value, headers)))
             add_end(at)
-    except (struct.error, Malformed, Short):
+    except (struct.error, Malformed):
         pass  # the caller sees that the run ends early
     return Run(records, ends)
-
-
-def decode_record(data: bytes, at: int = 0) -> tuple[Record, int]:
-    """The record at `at` and where it ends. Raises `Malformed` or `Short`: it says what `decode_run` met."""
-    end = _record_end(data, at)
-    return decode_run(data[at:end]).records[0], end
-
-
-def has_valid_names(record: Record) -> bool:
-    """Whether the names of its headers are UTF-8, as those of all clients are."""
-    return all(_is_utf8(name) for name, _ in record.headers)
 
 
 def offsets_of(records: Sequence[Record]) -> list[int]:
     return [record[0] for record in records]
 
 
-@dataclass(slots=True)
-class _Cursor:
-    """Steps over what may be a record, and says when bytes lack or cannot be right."""
-
-    data: bytes
-    start: int
-    at: int
-
-    def take(self, layout: struct.Struct) -> tuple[int, ...]:
-        self.need(layout.size)
-        self.at += layout.size
-        return layout.unpack_from(self.data, self.at - layout.size)
-
-    def skip(self, what: str, *, lowest: int = -1) -> None:
-        """A length and that many bytes."""
-        (size_bytes,) = self.take(_LENGTH)
-        if size_bytes < lowest:
-            raise Malformed(f"a {what} of {size_bytes} bytes")
-        self.need(max(size_bytes, 0))
-        self.at += max(size_bytes, 0)
-
-    def need(self, size_bytes: int) -> None:
-        if self.at + size_bytes > len(self.data):
-            raise Short(max(self.at + size_bytes - self.start, MIN_RECORD_BYTES))
-
-
-def _record_end(data: bytes, at: int) -> int:
-    cursor = _Cursor(data, at, at)
-    offset, time_type = cursor.take(_HEAD)
-    if offset < 0:
-        raise Malformed(f"offset {offset}")
-    if not NULL_TIME_TYPE <= time_type <= LOG_APPEND_TIME:
-        raise Malformed(f"timestamp type {time_type}")
-    if time_type >= CREATE_TIME:
-        cursor.take(_TIME)
-    cursor.skip("key")
-    cursor.skip("value")
-    (header_count,) = cursor.take(_LENGTH)
-    if not 0 <= header_count <= MAX_HEADERS:
-        raise Malformed(f"{header_count} headers")
-    cursor.need(LEAST_HEADER_BYTES * header_count)
-    for _ in range(header_count):
-        cursor.skip("header name", lowest=0)
-        cursor.skip("header value")
-    return cursor.at
-
-
 def _headers_at(data: bytes, at: int, count: int) -> tuple[RecordHeaders, int]:
     if not 0 <= count <= MAX_HEADERS:
         raise Malformed
     if LEAST_HEADER_BYTES * count > len(data) - at:
-        raise Short(LEAST_HEADER_BYTES * count)
+        raise Torn
     headers = []
     for _ in range(count):
         (name_bytes,) = _LENGTH.unpack_from(data, at)
@@ -196,7 +127,7 @@ def _headers_at(data: bytes, at: int, count: int) -> tuple[RecordHeaders, int]:
         value = None if value_bytes == -1 else data[at : at + value_bytes]
         at += max(value_bytes, 0)
         if at > len(data):
-            raise Short(at)
+            raise Torn
         headers.append((name, value))
     return tuple(headers), at
 
@@ -216,11 +147,3 @@ def _encode_headers(headers: RecordHeaders) -> bytes:
         parts += (_LENGTH.pack(len(encoded)), encoded)
         parts += (_NULL,) if value is None else (_LENGTH.pack(len(value)), value)
     return b"".join(parts)
-
-
-def _is_utf8(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from offsite.archives.kafka_backup.record_codec import Malformed, Run, Short, decode_record, decode_run, encode_record
+from offsite.archives.kafka_backup.record_codec import Malformed, Run, decode_run, encode_record
 from offsite.log.record import Record
 from offsite.model.errors import NotRepresentable
+from tests.unit.archives.kafka_backup.careful_decoder import Short, decode_record
 
 KEY_AND_VALUE = "000000000000007bffffffff00000008746573742d6b65790000000a746573742d76616c756500000000"
 NULLS = "000000000000007bffffffffffffffffffffffff00000000"
