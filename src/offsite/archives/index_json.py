@@ -6,14 +6,15 @@ count, and which are removed.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from offsite.archives.archive import ArchiveTopic, FileReceipt
 from offsite.archives.archive_layout import ArchiveLayout
-from offsite.archives.group_fields import group_fields, group_of
 from offsite.archives.index import ArchiveManifest, TopicIndex
 from offsite.archives.index_fields import BadIndex, IndexObject, encoded, parsed, topic_name
+from offsite.log.group_offsets import NO_EPOCH, GroupOffsets, TopicOffsets
 from offsite.log.range import LogRange
 from offsite.model.bounds import MAX_PARTITIONS
 from offsite.model.digest import DIGEST_KEY
@@ -25,10 +26,11 @@ _UNSEALED_INDEX = frozenset(
     {"topic", "topic_id", "partitions", "replication_factor", "configs", "covered", "losses", "files"}
 )
 _MAX_REPLICATION_FACTOR = (1 << 15) - 1
+_MAX_EPOCH = (1 << 31) - 1
 
 
 def encode_manifest(manifest: ArchiveManifest) -> bytes:
-    groups = [group_fields(manifest.groups[name]) for name in sorted(manifest.groups)]
+    groups = [_group_fields(manifest.groups[name]) for name in sorted(manifest.groups)]
     return encoded(
         {
             "archive": manifest.kind,
@@ -42,7 +44,7 @@ def encode_manifest(manifest: ArchiveManifest) -> bytes:
 def parse_manifest(data: bytes) -> ArchiveManifest:
     """Raises `BadIndex`."""
     item = parsed(data, unsealed=_UNSEALED_MANIFEST)
-    groups = [group_of(each) for each in item.children("groups")]
+    groups = [_group(each) for each in item.children("groups")]
     topics = tuple(topic_name(topic) for topic in item.texts("topics"))
     by_name = {each.group: each for each in groups}
     if len(set(topics)) != len(topics) or len(by_name) != len(groups):
@@ -53,6 +55,48 @@ def parse_manifest(data: bytes) -> ArchiveManifest:
         groups=by_name,
         generations=dict(_counts(item, "generations")) if "generations" in item.fields else {},
         is_sealed=DIGEST_KEY in item.fields,
+    )
+
+
+def _group_fields(group: GroupOffsets) -> Mapping[str, object]:
+    """Columns for each topic, as `GroupOffsets` holds them."""
+    topics = [
+        {
+            "topic": each.topic,
+            "topic_id": each.topic_id,
+            "partitions": list(each.partitions),
+            "offsets": list(each.offsets),
+            "leader_epochs": list(each.leader_epochs),
+            "metadata": list(each.metadata),
+        }
+        for each in group.topics
+    ]
+    return {"group": group.group, "kind": group.kind, "state": group.state, "topics": topics}
+
+
+def _group(item: IndexObject) -> GroupOffsets:
+    return GroupOffsets(
+        group=item.text("group"),
+        kind=item.text("kind"),
+        state=item.text("state"),
+        topics=tuple(_topic_offsets(each) for each in item.children("topics")),
+    )
+
+
+def _topic_offsets(item: IndexObject) -> TopicOffsets:
+    partitions = item.integers("partitions", most=MAX_PARTITIONS - 1)
+    offsets = item.integers("offsets", least=-1)
+    epochs = item.integers("leader_epochs", least=NO_EPOCH, most=_MAX_EPOCH)
+    metadata = item.texts("metadata")
+    if not len(partitions) == len(offsets) == len(epochs) == len(metadata):
+        raise BadIndex("columns of group offsets differ in length")
+    return TopicOffsets(
+        topic=topic_name(item.text("topic")),
+        topic_id=item.text("topic_id"),
+        partitions=array("i", partitions),
+        offsets=array("q", offsets),
+        leader_epochs=array("i", epochs),
+        metadata=metadata,
     )
 
 

@@ -21,7 +21,7 @@ from offsite.log.range import TopicPartition
 from offsite.log.record import Record
 from offsite.model.bounds import MAX_OFFSET
 
-__all__ = ["FileFormat", "IndexedReader", "IndexedReading"]
+__all__ = ["FileFormat", "IndexedReader"]
 
 Batches = Iterator[Sequence[Record]]
 
@@ -37,15 +37,16 @@ class FileFormat(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IndexedReading:
-    archive: IndexedArchive
-    format: FileFormat
+class IndexedReader(ABC):
+    """An `ArchiveReader` of one of the indexed formats: each says what its archive is and how its files are read."""
 
-    def contents(self, on_damage: OnDamage) -> ArchiveContents:
-        return self.archive.contents(self._first_offset, on_damage)
+    files: Files
 
-    def read(self, piece: Piece, on_damage: OnDamage) -> Batches:
-        listed = self.archive.listed(piece)
+    def contents(self, on_damage: OnDamage = refuse_damage) -> ArchiveContents:
+        return self._archive.contents(self._first_offset, on_damage)
+
+    def read(self, piece: Piece, on_damage: OnDamage = refuse_damage) -> Batches:
+        listed = self._archive.listed(piece)
         of = TopicPartition(topic=piece.topic, partition=piece.partition)
         runs = [
             Run(
@@ -56,20 +57,28 @@ class IndexedReading:
         ]
         return clipped(piece, merged(runs))
 
+    @property
+    @abstractmethod
+    def _archive(self) -> IndexedArchive: ...
+
+    @property
+    @abstractmethod
+    def _format(self) -> FileFormat: ...
+
     def _file(self, key: str, listed: FileReceipt | None, of: TopicPartition, on_damage: OnDamage) -> Batches:
-        source = open_file(self.archive.files, key, listed, on_damage)
+        source = open_file(self.files, key, listed, on_damage)
         if source is None:
             return
         if source.intact is not False:
             yield from self._rising(source, of, on_damage)
-        elif self.format.checks_parts(source):
+        elif self._format.checks_parts(source):
             yield from self._whole_parts(source, of, on_damage)
         else:
             on_damage(_distrust(source))
 
     def _rising(self, source: SourceFile, of: TopicPartition, on_damage: OnDamage) -> Batches:
         next_offset = 0
-        for batch in self.format.records(source, of, on_damage):
+        for batch in self._format.records(source, of, on_damage):
             if batch and batch[0].offset < next_offset:
                 problem = f"offset {batch[0].offset} before here, after {next_offset - 1}: offsets go backwards"
                 on_damage(Damage(file=source.key, position=source.window.position, problem=problem))
@@ -97,34 +106,17 @@ class IndexedReading:
         if listed is not None:
             return listed.first_offset
         first = self._first_offset(key)
-        name = self.archive.layout.parse_file(key)
+        name = self._archive.layout.parse_file(key)
         return first if first is not None else name.start if name else 0
 
     def _first_offset(self, key: str) -> int | None:
-        name = self.archive.layout.parse_file(key)
-        source = open_file(self.archive.files, key, None, _pass_over)
+        name = self._archive.layout.parse_file(key)
+        source = open_file(self.files, key, None, _pass_over)
         if name is None or source is None:
             return None
         of = TopicPartition(topic=name.topic, partition=name.partition)
-        batches = while_usable(partial(self.format.records, source, of), key, _pass_over)
+        batches = while_usable(partial(self._format.records, source, of), key, _pass_over)
         return next((batch[0].offset for batch in batches if batch), None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexedReader(ABC):
-    """An `ArchiveReader` of one of the indexed formats: each says what its archive is and how its files are read."""
-
-    files: Files
-
-    def contents(self, on_damage: OnDamage = refuse_damage) -> ArchiveContents:
-        return self._reading.contents(on_damage)
-
-    def read(self, piece: Piece, on_damage: OnDamage = refuse_damage) -> Batches:
-        return self._reading.read(piece, on_damage)
-
-    @property
-    @abstractmethod
-    def _reading(self) -> IndexedReading: ...
 
 
 def _distrust(source: SourceFile) -> Damage:

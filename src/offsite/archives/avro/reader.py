@@ -11,7 +11,8 @@ from offsite.archives.avro.container import ContainerReader, read_header
 from offsite.archives.avro.decoding import BadRecords, block_decoding, decode_block
 from offsite.archives.avro.place import avro_archive
 from offsite.archives.file_window import SourceFile
-from offsite.archives.indexed_reading import IndexedReader, IndexedReading
+from offsite.archives.indexed_archive import IndexedArchive
+from offsite.archives.indexed_reading import FileFormat, IndexedReader
 from offsite.log.range import TopicPartition
 from offsite.log.record import Record
 
@@ -21,8 +22,12 @@ __all__ = ["AvroReader"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvroReader(IndexedReader):
     @property
-    def _reading(self) -> IndexedReading:
-        return IndexedReading(archive=avro_archive(self.files), format=_AvroFiles())
+    def _archive(self) -> IndexedArchive:
+        return avro_archive(self.files)
+
+    @property
+    def _format(self) -> FileFormat:
+        return _AvroFiles()
 
 
 class _AvroFiles:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from offsite.archives.archive import Damage, OnDamage
 from offsite.archives.file_window import SourceFile
-from offsite.archives.indexed_reading import IndexedReader, IndexedReading
+from offsite.archives.indexed_archive import IndexedArchive
+from offsite.archives.indexed_reading import FileFormat, IndexedReader
 from offsite.archives.inflate import BadStream
 from offsite.archives.jsonl.compression import Lines, lines_in
 from offsite.archives.jsonl.line import BadLine, record_of
@@ -25,8 +26,12 @@ MAX_BLANK_LINES = 1_000_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonlReader(IndexedReader):
     @property
-    def _reading(self) -> IndexedReading:
-        return IndexedReading(archive=jsonl_archive(self.files), format=_LineFiles())
+    def _archive(self) -> IndexedArchive:
+        return jsonl_archive(self.files)
+
+    @property
+    def _format(self) -> FileFormat:
+        return _LineFiles()
 
 
 class _LineFiles:

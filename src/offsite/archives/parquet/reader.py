@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from offsite.archives.archive import Damage, OnDamage
 from offsite.archives.file_window import SourceFile
 from offsite.archives.files import Files
-from offsite.archives.indexed_reading import IndexedReader, IndexedReading
+from offsite.archives.indexed_archive import IndexedArchive
+from offsite.archives.indexed_reading import FileFormat, IndexedReader
 from offsite.archives.parquet.claims import COLUMNS, FileClaims, named_columns
 from offsite.archives.parquet.pages import check_footer
 from offsite.archives.parquet.place import parquet_archive
@@ -41,8 +42,12 @@ _WHOLE_BYTES = 64 << 20
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetReader(IndexedReader):
     @property
-    def _reading(self) -> IndexedReading:
-        return IndexedReading(archive=parquet_archive(self.files), format=_ParquetFiles(files=self.files))
+    def _archive(self) -> IndexedArchive:
+        return parquet_archive(self.files)
+
+    @property
+    def _format(self) -> FileFormat:
+        return _ParquetFiles(files=self.files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
