@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from offsite.log.buffer import Buffer
 from offsite.model.errors import ArchiveBusy, DamagedArchive
+from offsite.model.ids import random_id
 from offsite.repository.archive_key import archive_key
 from offsite.repository.folder_modes import make_private_root
 from offsite.repository.plain_files import PlainFiles
@@ -169,7 +169,7 @@ class ArchiveFolder:
 
 def _temporary_name(name: str) -> str:
     """One that nobody can foresee, and no key can have."""
-    return f"{name}{_MARK}-{secrets.token_hex(8)}"
+    return f"{name}{_MARK}-{random_id(16)}"
 
 
 def _is_temporary(name: str) -> bool:

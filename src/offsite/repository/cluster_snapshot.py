@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, QuotaEntity, ScramUser
 from offsite.model.errors import DamagedObject
+from offsite.model.ids import random_id
 from offsite.model.json_object import JsonObject, JsonValue
-from offsite.repository.attempt import random_attempt
 from offsite.repository.commit import SnapshotRef
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.layout import BackupLayout
@@ -31,7 +31,7 @@ def put_cluster_snapshot(store: Store, base: BackupState, settings: ClusterSetti
     digest = content_hash(data)
     if base.metadata is not None and base.metadata.hash == digest:
         return base.metadata
-    key = BackupLayout(backup=base.backup).metadata_key(base.seq + 1, random_attempt())
+    key = BackupLayout(backup=base.backup).metadata_key(base.seq + 1, random_id())
     store.put_if_absent(key, data)
     return SnapshotRef(key=key, hash=digest)
 

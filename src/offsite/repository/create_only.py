@@ -7,7 +7,7 @@ of the first, and a name that was ever used would lose what it held.
 from __future__ import annotations
 
 from offsite.model.errors import OverwritingStore
-from offsite.repository.attempt import random_attempt
+from offsite.model.ids import random_id
 from offsite.repository.json_form import FORMAT, encode_object
 from offsite.repository.layout import PROBE_KEY
 from offsite.repository.store import PutResult, Store
@@ -20,7 +20,7 @@ def check_create_only(store: Store) -> None:
     writers at once do not disturb each other. Raises `OverwritingStore`, and what the store raises.
     """
     for _ in range(2):
-        content = encode_object({"format": FORMAT, "word": random_attempt() + random_attempt()})
+        content = encode_object({"format": FORMAT, "word": random_id(16)})
         if store.put_if_absent(PROBE_KEY, content) is PutResult.OTHER:
             return
     raise OverwritingStore(

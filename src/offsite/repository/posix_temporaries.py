@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import socket
 import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from offsite.model.ids import random_id
 from offsite.repository.folder_modes import file_mode, folder_mode
 from offsite.repository.plain_files import PlainFiles
 
@@ -39,7 +39,7 @@ class Temporaries:
         self.files.check_folder(TEMPORARY_FOLDER)
 
     def new_path(self) -> Path:
-        return self.folder / f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(8)}"
+        return self.folder / f"{socket.gethostname()}-{os.getpid()}-{random_id(16)}"
 
     def create(self, path: Path) -> int:
         """A new file at a `new_path`, open to be written and read. Raises `OSError`."""

@@ -14,11 +14,11 @@ from offsite.model.errors import (
     RepositoryNotFound,
     StoreDenied,
 )
+from offsite.model.ids import random_uuid
 from offsite.model.journal import warned
 from offsite.model.names import check_backup_name
 from offsite.model.selection import TopicSelection
 from offsite.model.version import __version__
-from offsite.repository.attempt import random_repository_id
 from offsite.repository.backup import Backup, OnDamage, tell_journal
 from offsite.repository.create_only import check_create_only
 from offsite.repository.descriptor import (
@@ -50,7 +50,7 @@ class Repository:
             raise _exists(store)
         check_create_only(store)
         descriptor = RepositoryDescriptor(
-            repository_id=repository_id or random_repository_id(), created_at_ms=store.now_ms(), created_by=__version__
+            repository_id=repository_id or random_uuid(), created_at_ms=store.now_ms(), created_by=__version__
         )
         if store.put_if_absent(ROOT_KEY, encode_repository(descriptor)) is PutResult.OTHER:
             raise _exists(store)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from offsite.log.range import TopicPartition
 from offsite.model.errors import DamagedObject, WriterFenced
-from offsite.repository.attempt import random_attempt
+from offsite.model.ids import random_id
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.restore_layout import RestoreLayout
 from offsite.repository.store import PutResult, Store
@@ -52,7 +52,7 @@ class PartitionFence:
 
     def _create(self, number: int, by: str) -> bool:
         """The random word tells our own lost answer from another's object."""
-        data = encode_object({"format": FORMAT, "by": by, "word": random_attempt()})
+        data = encode_object({"format": FORMAT, "by": by, "word": random_id()})
         return self.store.put_if_absent(self.layout.attempt_key(self.target, number), data) is not PutResult.OTHER
 
 

@@ -14,8 +14,8 @@ from offsite.log.chunk import Chunk
 from offsite.log.range import LogRange
 from offsite.model.check import check
 from offsite.model.choices import CompressionChoice
+from offsite.model.ids import random_id
 from offsite.model.size import MIB
-from offsite.repository.attempt import random_attempt
 from offsite.repository.layout import BackupLayout
 from offsite.repository.open_segment import OpenSegment
 from offsite.repository.segment import Compression, Segment
@@ -42,7 +42,7 @@ class SegmentWriter:
         topic_id: str,
         compression: CompressionChoice = CompressionChoice.DEFAULT,
         target_bytes: int = TARGET_SEGMENT_BYTES,
-        attempts: Callable[[], str] = random_attempt,
+        attempts: Callable[[], str] = random_id,
     ) -> None:
         self._store = store
         self._layout = layout

@@ -15,11 +15,11 @@ from offsite.kafka.groups import FetchedGroups
 from offsite.model.choices import CompressionChoice, MissingTopics
 from offsite.model.errors import BackupExists, BackupNotFound, BadOption, OtherCluster
 from offsite.model.group_patterns import ALL_GROUPS, GroupPatterns
+from offsite.model.ids import random_id
 from offsite.model.selection import TopicSelection
 from offsite.pipeline.backup_copy import BackupEnds, copy_range
 from offsite.pipeline.plan import CopyPlan, plan_copy, without
 from offsite.pipeline.runner import OnProgress, Runner, RunProgress
-from offsite.repository.attempt import random_attempt
 from offsite.repository.backup import Backup
 from offsite.repository.cluster_snapshot import put_cluster_snapshot
 from offsite.repository.commit import Changes, LeftBehind, PartitionId
@@ -199,7 +199,7 @@ def _commit(backup: Backup, plan: BackupPlan, settlement: Settlement, group_snap
         groups=group_snapshot,
         metadata=put_cluster_snapshot(backup.store, plan.base, plan.settings.settings),
     )
-    return backup.commit(changes, base=plan.base, writer=random_attempt() + random_attempt())
+    return backup.commit(changes, base=plan.base, writer=random_id(16))
 
 
 def _left_behind(plan: BackupPlan, settlement: Settlement) -> Iterator[LeftBehind]:

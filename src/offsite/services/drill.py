@@ -16,11 +16,11 @@ from offsite.kafka.config import KafkaConfig
 from offsite.model.choices import OffsetsMode
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
+from offsite.model.ids import dated_id, random_id
 from offsite.model.rename import Rename, Renames
 from offsite.model.selection import TopicSelection
 from offsite.model.time import format_time
 from offsite.pipeline.runner import OnProgress, Runner, RunProgress
-from offsite.repository.attempt import random_attempt
 from offsite.repository.backup import Backup
 from offsite.repository.process_identity import ProcessIdentity
 from offsite.repository.restore_layout import RestoreLayout
@@ -76,7 +76,7 @@ class Drill:
         self._cluster = cluster
         self._clock = clock
         self._on_report = on_report
-        self._attempt = random_attempt()
+        self._attempt = random_id()
         self._report = self._opened()
 
     def run(self, *, on_progress: OnProgress | None = None, on_proof: OnProgress | None = None) -> DrillReport:
@@ -159,9 +159,8 @@ class Drill:
 
     def _opened(self) -> DrillReport:
         now_ms = self._backup.store.now_ms()
-        stamp = format_time(now_ms)[:19].replace("-", "").replace(":", "").replace("T", "-")
         return DrillReport(
-            drill=f"{stamp}-{self._attempt}",
+            drill=dated_id(now_ms, self._attempt),
             backup=self._backup.descriptor.name,
             repository=self._backup.store.url,
             by=self._request.by,

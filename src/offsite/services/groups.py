@@ -15,9 +15,9 @@ from offsite.log.group_offsets import GroupOffsets, GroupTable, TopicOffsets, of
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BadOption, NoSuchRestore, OtherCluster
 from offsite.model.group_patterns import ALL_GROUPS, GroupPatterns
+from offsite.model.ids import dated_id
 from offsite.model.rename import Renames
-from offsite.model.time import format_time, parse_time
-from offsite.repository.attempt import random_attempt
+from offsite.model.time import parse_time
 from offsite.repository.backup import Backup
 from offsite.repository.commit import TopicIncarnation
 from offsite.repository.group_change import GroupChange, get_before, open_changes, put_group_change, put_undone
@@ -215,9 +215,8 @@ def _same_offsets(admin: ClusterAdmin, groups: GroupTable, renames: Renames, top
 
 def _new_change(backup: Backup, request: GroupsRequest, cluster_id: str, commit: int) -> GroupChange:
     now_ms = backup.store.now_ms()
-    stamp = format_time(now_ms)[:19].replace("-", "").replace(":", "").replace("T", "-")
     return GroupChange(
-        change=f"{stamp}-{random_attempt()}",
+        change=dated_id(now_ms),
         cluster_id=cluster_id,
         restore=request.restore or "",
         commit=commit,

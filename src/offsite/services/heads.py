@@ -18,8 +18,8 @@ from pathlib import Path
 
 from offsite.model.errors import CommitsGone, DamagedCommit, DamagedObject, OffsiteError
 from offsite.model.head import Head
+from offsite.model.ids import random_id
 from offsite.model.journal import noted, warned
-from offsite.repository.attempt import random_attempt
 from offsite.repository.backup import Backup
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.repository import Repository
@@ -78,7 +78,7 @@ class SeenHead:
                 return
             for folder in reversed(path.parents[:_OWN_FOLDERS]):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            fresh = path.with_name(f"{path.name}.{random_attempt()}")
+            fresh = path.with_name(f"{path.name}.{random_id()}")
             fresh.touch(mode=0o600)
             fresh.write_bytes(encode_object({"format": FORMAT, "commit": head.commit, "hash": head.hash}))
             fresh.replace(path)

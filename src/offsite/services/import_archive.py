@@ -22,10 +22,10 @@ from offsite.kafka.groups import FetchedGroups
 from offsite.log.chunk import Evidence
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BackupExists, BackupNotFound, NoSuchTopic
+from offsite.model.ids import random_id
 from offsite.model.selection import TopicSelection
 from offsite.pipeline.import_copy import ImportEnds, ImportReceipt, ImportTask, import_piece
 from offsite.pipeline.runner import OnProgress, Runner
-from offsite.repository.attempt import random_attempt
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, PartitionId, Position, ProvenGap, RecordedHole, TopicShape
 from offsite.repository.coverage import Unaccounted, unaccounted
@@ -148,7 +148,7 @@ def run_import(
     snapshot, saved = save_groups(backup, plan.base, fetched, plan.shapes)
     changes = _changes(plan, receipts, snapshot)
     is_news = bool(changes.segments or changes.holes or snapshot or not plan.base.seq)
-    state = backup.commit(changes, base=plan.base, writer=random_attempt() * 2) if is_news else plan.base
+    state = backup.commit(changes, base=plan.base, writer=random_id(16)) if is_news else plan.base
     return _result(plan, backup, state, changes, receipts, saved)
 
 

@@ -8,13 +8,12 @@ from functools import partial
 from offsite.kafka.admin import ClusterAdmin
 from offsite.model.errors import OffsiteError
 from offsite.model.group_patterns import GroupPatterns
+from offsite.model.ids import dated_id
 from offsite.model.journal import decided, warned
-from offsite.model.time import format_time
 from offsite.pipeline.point_in_time import PointInTime
 from offsite.pipeline.preserve_plan import TRANSACTION_OPEN_MAX_S, TopicOffsets
 from offsite.pipeline.restore_plan import RestorePlan, plan_restore, target_names
 from offsite.pipeline.slow_transaction import slow_transaction
-from offsite.repository.attempt import random_attempt
 from offsite.repository.backup import Backup
 from offsite.repository.process_identity import ProcessIdentity
 from offsite.repository.restore_layout import RestoreLayout
@@ -153,9 +152,8 @@ def _new_record(
     backup: Backup, request: RestoreRequest, plan: RestorePlan, cluster_id: str, *, until_ms: int | None
 ) -> RestoreRecord:
     now_ms = backup.store.now_ms()
-    stamp = format_time(now_ms)[:19].replace("-", "").replace(":", "").replace("T", "-")
     return RestoreRecord(
-        restore=f"{stamp}-{random_attempt()}",
+        restore=dated_id(now_ms),
         commit=plan.commit,
         cluster_id=cluster_id,
         request=remembered(request),

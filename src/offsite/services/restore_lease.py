@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from offsite.model.errors import OffsiteError, RestoreTakenOver, StoreUnavailable
+from offsite.model.ids import random_id
 from offsite.pipeline.runner import OnProgress, RunProgress
-from offsite.repository.attempt import random_attempt
 from offsite.repository.backup import Backup
 from offsite.repository.process_identity import ProcessIdentity
 from offsite.repository.restore_layout import RestoreLayout
@@ -83,7 +83,7 @@ def held_restore(backup: Backup, record: RestoreRecord, *, take_over: bool) -> I
     """
     mine, layout = ProcessIdentity.mine(), RestoreLayout(backup=backup.layout, restore=record.restore)
     terms = LeaseTerms(store=backup.store, lease=layout.lease)
-    held = HeldRestore(terms, terms.claim(mine, random_attempt(), take_over=take_over))
+    held = HeldRestore(terms, terms.claim(mine, random_id(), take_over=take_over))
     try:
         _record_alone(backup, record, layout, mine)
         yield held

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from offsite.model.errors import BadOption, Denied, OffsiteError, RepositoryExists, RepositoryNotFound, StoreUnavailable
+from offsite.model.ids import random_id
 from offsite.model.journal import decided
-from offsite.repository.attempt import random_attempt
 from offsite.repository.layout import BackupLayout
 from offsite.repository.leftovers import LEFT_AFTER_MS, Folder, folder_of, store_time_ms
 from offsite.repository.open_store import open_store
@@ -57,7 +57,7 @@ class Staging:
     def in_hand(self, *, take_over: bool = False) -> Iterator[HeldRestore]:
         """Nobody else imports into it, restores from it or removes it within the block. Raises `RestoreRunning` when
         another process has it in hand, unless `take_over`."""
-        claim = self.terms.claim(ProcessIdentity.mine(), random_attempt(), take_over=take_over)
+        claim = self.terms.claim(ProcessIdentity.mine(), random_id(), take_over=take_over)
         held = HeldRestore(self.terms, claim)
         try:
             yield held
@@ -115,7 +115,7 @@ def _sweep(folder: Path) -> None:
 
 def _remove(folder: Path) -> None:
     """Gone at once under its name, so that whoever wants it next begins anew."""
-    going = folder.with_name(f"{folder.name}-{random_attempt()}{_GOING}")
+    going = folder.with_name(f"{folder.name}-{random_id()}{_GOING}")
     folder.rename(going)
     shutil.rmtree(going, ignore_errors=True)
 
