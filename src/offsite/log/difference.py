@@ -14,13 +14,14 @@ from offsite.log.record import Record
 from offsite.model.check import check
 from offsite.model.time import format_time
 
-__all__ = ["AGREE_RECORDS", "Difference", "first_difference", "index_of_difference"]
+__all__ = ["AGREE_RECORDS", "Difference", "first_difference", "index_of_difference", "record_content"]
 
 AGREE_RECORDS = 8
 """So many records in a row must be the same again before a difference counts as understood: fewer agree by chance."""
 
 _FIELDS = ("timestamp", "key", "value", "headers")
-_CONTENT = attrgetter("timestamp_ms", "key", "value", "headers")
+record_content = attrgetter("timestamp_ms", "key", "value", "headers")
+"""What of a record counts wherever it stands."""
 _PLACED_CONTENT = attrgetter("offset", "timestamp_ms", "key", "value", "headers")
 
 
@@ -44,7 +45,7 @@ def index_of_difference(source: Sequence[Record], target: Sequence[Record], *, o
     Key, value, headers and timestamp count; the timestamp's type does not (a restore turns LogAppendTime records into
     CreateTime records of the same time); offsets do when `offsets`.
     """
-    of_interest = _PLACED_CONTENT if offsets else _CONTENT
+    of_interest = _PLACED_CONTENT if offsets else record_content
     if list(map(of_interest, source)) == list(map(of_interest, target)):
         return None
     pairs = enumerate(zip(source, target, strict=True))
@@ -61,7 +62,7 @@ def first_difference(source: Sequence[Record], target: Sequence[Record], *, offs
         return _missing(source, len(source)) if source else _extra(target, len(target))
     if _agree(source, 1, target, 1, offsets=offsets):
         return _changed(source[0], target[0], offsets=offsets)
-    if offsets and _CONTENT(source[0]) != _CONTENT(target[0]) and source[0].offset != target[0].offset:
+    if offsets and record_content(source[0]) != record_content(target[0]) and source[0].offset != target[0].offset:
         return _by_offset(source, target)
     if (shifted := _shifted(source, target, offsets=offsets)) is not None:
         return shifted
@@ -89,7 +90,7 @@ def _by_offset(source: Sequence[Record], target: Sequence[Record]) -> Difference
 
 
 def _equal(a: Record, b: Record, *, offsets: bool) -> bool:
-    return _CONTENT(a) == _CONTENT(b) and not (offsets and a.offset != b.offset)
+    return record_content(a) == record_content(b) and not (offsets and a.offset != b.offset)
 
 
 def _agree(source: Sequence[Record], s: int, target: Sequence[Record], t: int, *, offsets: bool) -> bool:
@@ -142,7 +143,7 @@ def _reordered(source: Sequence[Record], target: Sequence[Record]) -> Difference
 
 
 def _changed(a: Record, b: Record, *, offsets: bool) -> Difference:
-    names = tuple(name for name, x, y in zip(_FIELDS, _CONTENT(a), _CONTENT(b), strict=True) if x != y) + (
+    names = tuple(name for name, x, y in zip(_FIELDS, record_content(a), record_content(b), strict=True) if x != y) + (
         ("offset",) if offsets and a.offset != b.offset else ()
     )
     return Difference(

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from offsite.log.batch import BatchHeader, scan
+from offsite.log.record import Record
 from offsite.log.records import decode
 from offsite.log.rewrite import keep, needs_reencode, reencode_dense
 from offsite.pipeline.cutoff import Cutoff
@@ -23,6 +24,14 @@ class DenseBatch:
     batch: bytearray | memoryview
     records: int
     runs: Sequence[tuple[int, int]]
+
+    def encoded(self) -> bytearray | memoryview:
+        return self.batch
+
+    def decoded(self) -> list[Record]:
+        """The records at the offsets of `batch`, which need not be those of `runs`."""
+        (header,) = scan(memoryview(self.batch))
+        return decode(memoryview(self.batch), header)
 
 
 def dense_batch(data: memoryview, header: BatchHeader, cutoff: Cutoff) -> DenseBatch | None:

@@ -16,9 +16,9 @@ from offsite.kafka.transactions import PartitionTransactions, Slot
 from offsite.log.batch import BatchHeader, scan
 from offsite.log.chunk import Chunk
 from offsite.log.control import control_type
+from offsite.log.difference import record_content
 from offsite.log.filler import FILLER_MAX_RECORDS, is_filler
 from offsite.log.range import LogRange, TopicPartition
-from offsite.log.record import Record
 from offsite.log.records import decode, iterate
 from offsite.model.check import check
 from offsite.model.errors import TransactionLost
@@ -122,11 +122,7 @@ def _is_the_same(piece: Data | None, batch: memoryview, header: BatchHeader) -> 
     if piece is None:
         return all(map(is_filler, iterate(batch, header)))
     (source,) = scan(piece.batch)
-    return list(map(_content, decode(batch, header))) == list(map(_content, decode(piece.batch, source)))
-
-
-def _content(record: Record) -> tuple[object, ...]:
-    return (record.timestamp_ms, record.key, record.value, record.headers)
+    return list(map(record_content, decode(batch, header))) == list(map(record_content, decode(piece.batch, source)))
 
 
 def _lost(target: TopicPartition) -> TransactionLost:

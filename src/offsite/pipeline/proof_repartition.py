@@ -16,13 +16,13 @@ from offsite.log.difference import Difference, first_difference, index_of_differ
 from offsite.log.range import LogRange
 from offsite.log.record import Record
 from offsite.pipeline.proof import PartitionProof, ProofEnds, reads_of, with_holes
-from offsite.pipeline.repartition import MAX_LANES, in_turns, placement
+from offsite.pipeline.repartition import MAX_TARGETS, in_turns, placement
 from offsite.pipeline.restore_plan import Repartition
 from offsite.pipeline.source_view import SourceView
 from offsite.pipeline.target_view import TargetView
 
 LOOK_AHEAD_RECORDS = 1000
-"""How far is read on from a difference, in each of up to `MAX_LANES` partitions."""
+"""How far is read on from a difference, in each of up to `MAX_TARGETS` partitions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ def repartition_proof_tasks(
     plan: Repartition, targets: Sequence[LogRange], *, read_committed: bool
 ) -> list[RepartitionProofTask]:
     """The tasks that compare all `targets`, those of one topic in the order of their numbers."""
-    groups = (targets[first : first + MAX_LANES] for first in range(0, len(targets), MAX_LANES))
+    groups = (targets[first : first + MAX_TARGETS] for first in range(0, len(targets), MAX_TARGETS))
     return [
         RepartitionProofTask(repartition=plan, targets=tuple(group), read_committed=read_committed) for group in groups
     ]
@@ -50,16 +50,16 @@ def prove_repartition(task: RepartitionProofTask, *, ends: ProofEnds) -> tuple[P
     views = [SourceView(each, ends.store, read_committed=task.read_committed) for each in plan.sources]
     read, place = reads_of(shared_router(ends.kafka)), placement(plan)
     with ExitStack() as stack:
-        lanes: dict[int, _Lane] = {}
+        comparisons: dict[int, _PartitionComparison] = {}
         for target in task.targets:
             view = TargetView(read, target, read_committed=task.read_committed)
             found = stack.enter_context(closing(_records(view)))
-            lanes[target.partition] = _Lane(found, view, target)
+            comparisons[target.partition] = _PartitionComparison(found, view, target)
         for batch in in_turns(views, plan.sources):
             for record in batch.records():
-                if (lane := lanes.get(place(record))) is not None:
-                    lane.expect(record)
-        return tuple(lanes[target.partition].proof(exact=ends.exact) for target in task.targets)
+                if (comparison := comparisons.get(place(record))) is not None:
+                    comparison.expect(record)
+        return tuple(comparisons[target.partition].proof(exact=ends.exact) for target in task.targets)
 
 
 def _records(view: TargetView) -> Generator[Record, None, None]:
@@ -68,7 +68,7 @@ def _records(view: TargetView) -> Generator[Record, None, None]:
             yield from batch.records()
 
 
-class _Lane:
+class _PartitionComparison:
     """One target partition: what it holds is taken record by record, as the source says what to expect."""
 
     def __init__(self, found: Iterator[Record], view: TargetView, target: LogRange) -> None:

@@ -3,7 +3,8 @@
 A key lives in one partition of the source, so reading each source partition in order keeps the order of every key. The
 source partitions are read in turns, a slice of each, so that the records of a target partition are roughly in the order
 of their times. Which record comes when, and where a batch ends, follows from the logs and the plan alone, not from how
-the backup stores them: so counting the records in a target partition tells how far an earlier attempt came.
+the backup stores them: so an earlier attempt ended where one of these batches ends, and the number of records in a
+target partition tells where (see `target_writer`).
 
 There is no map from source to target offsets: a source partition's records go to many places.
 """
@@ -19,16 +20,22 @@ from offsite.kafka.routing import shared_router
 from offsite.log.partitioner import partition_for_key
 from offsite.log.range import TopicPartition
 from offsite.log.record import Record
+from offsite.log.records import encode, renumber
 from offsite.model.errors import KeylessRecord
-from offsite.pipeline.lane import Lane
 from offsite.pipeline.restore_attempt import WriteAttempt
 from offsite.pipeline.restore_copy import RestoreEnds
-from offsite.pipeline.restore_plan import PartitionRestore, Repartition
+from offsite.pipeline.restore_plan import REPARTITIONED_BATCH_BYTES, PartitionRestore, Repartition
 from offsite.pipeline.source_view import SourceView, VisibleBatch
+from offsite.pipeline.target_writer import Runs, TargetPartitionWriter
 from offsite.repository.store import Store
 
-MAX_LANES = 16
+MAX_TARGETS = 16
 """Target partitions written by one task: each holds up to six batches of `REPARTITIONED_BATCH_BYTES` in memory."""
+
+_MAX_BATCH_RECORDS = 10_000
+"""Keeps the memory of tiny records, decoded, in proportion to that of their batch."""
+_RECORD_OVERHEAD_BYTES = 32
+_HEADER_OVERHEAD_BYTES = 8
 
 SLICE_OFFSETS = 500_000
 """Offsets read of one source partition before the next has its turn: one reader is open at a time, so memory does not
@@ -60,7 +67,7 @@ class RepartitionReceipt:
 def repartition_tasks(plan: Repartition, starts: Mapping[TopicPartition, int]) -> list[RepartitionTask]:
     """The tasks that fill all target partitions of one topic."""
     targets = [TopicPartition(topic=plan.target, partition=number) for number in range(plan.partitions)]
-    groups = (targets[first : first + MAX_LANES] for first in range(0, len(targets), MAX_LANES))
+    groups = (targets[first : first + MAX_TARGETS] for first in range(0, len(targets), MAX_TARGETS))
     return [
         RepartitionTask(repartition=plan, target_starts=tuple((each, starts[each]) for each in group))
         for group in groups
@@ -75,19 +82,19 @@ def repartition_topic(task: RepartitionTask, *, ends: RestoreEnds) -> tuple[Repa
     router = shared_router(ends.kafka)
     views = [SourceView(p, ends.store, read_committed=ends.read_committed) for p in task.repartition.sources]
     with ExitStack() as stack:
-        lanes: dict[int, Lane] = {}
+        batchers: dict[int, _Batcher] = {}
         attempts: list[WriteAttempt] = []
         for target, start in task.target_starts:
             attempt = WriteAttempt(router, ends.store, ends.layout, target, start=start)
             attempts.append(attempt)
             stack.enter_context(attempt.judged())
-            lanes[target.partition] = stack.enter_context(Lane(router, target, attempt, start=start))
-        _fill(lanes, views, task.repartition)
-        for lane in lanes.values():
-            lane.finish()
+            batchers[target.partition] = _Batcher(stack.enter_context(TargetPartitionWriter(router, attempt)))
+        _fill(batchers, views, task.repartition)
+        for batcher in batchers.values():
+            batcher.finish()
         for attempt in attempts:
             attempt.check()
-    return tuple(_receipt(lane, views) for lane in lanes.values())
+    return tuple(_receipt(batcher.writer, views) for batcher in batchers.values())
 
 
 def keyless_offset(partition: PartitionRestore, *, store: Store, read_committed: bool) -> int | None:
@@ -96,13 +103,13 @@ def keyless_offset(partition: PartitionRestore, *, store: Store, read_committed:
     return next((record.offset for batch in batches for record in batch.records() if record.key is None), None)
 
 
-def _fill(lanes: dict[int, Lane], views: Sequence[SourceView], plan: Repartition) -> None:
+def _fill(batchers: Mapping[int, _Batcher], views: Sequence[SourceView], plan: Repartition) -> None:
     place = placement(plan)
     for batch in in_turns(views, plan.sources):
         codec = batch.header.codec
         for record in batch.records():
-            if (lane := lanes.get(place(record))) is not None:
-                lane.add(record, codec)
+            if (batcher := batchers.get(place(record))) is not None:
+                batcher.add(record, codec)
 
 
 def placement(plan: Repartition) -> Callable[[Record], int]:
@@ -135,13 +142,68 @@ def in_turns(views: Sequence[SourceView], sources: Sequence[PartitionRestore]) -
             yield from view.batches(start=low, end=high)
 
 
-def _receipt(lane: Lane, views: Sequence[SourceView]) -> RepartitionReceipt:
-    tells = lane.target.partition == 0
+def _receipt(writer: TargetPartitionWriter, views: Sequence[SourceView]) -> RepartitionReceipt:
+    tells = writer.target.partition == 0
     return RepartitionReceipt(
-        target=lane.target,
-        records=lane.records,
-        resumed_records=lane.resumed_records,
+        target=writer.target,
+        records=writer.records,
+        resumed_records=writer.resumed_records,
         invisible_records=sum(view.invisible_records for view in views) if tells else 0,
         undecided=sum(view.undecided for view in views) if tells else 0,
-        bytes=lane.bytes,
+        bytes=writer.appended_bytes,
     )
+
+
+class _Batcher:
+    """Makes the batches of one target partition. One that is full, or of another codec than the next record, leaves; a
+    record larger than a batch travels alone."""
+
+    def __init__(self, writer: TargetPartitionWriter) -> None:
+        self.writer = writer
+        self._open: list[Record] = []
+        self._open_bytes = self._codec = 0
+
+    def add(self, record: Record, codec: int) -> None:
+        """Take the next record, from a batch of `codec`. May block, and raises, as `TargetPartitionWriter.take`."""
+        size_bytes = _size_bytes(record)
+        full = self._open_bytes + size_bytes > REPARTITIONED_BATCH_BYTES or len(self._open) == _MAX_BATCH_RECORDS
+        if self._open and (full or codec != self._codec):
+            self._close_batch()
+        self._codec = codec
+        self._open.append(record)
+        self._open_bytes += size_bytes
+
+    def finish(self) -> None:
+        """Return when everything is acknowledged. Raises as `add`."""
+        if self._open:
+            self._close_batch()
+        self.writer.finish()
+
+    def _close_batch(self) -> None:
+        self.writer.take(_NewBatch(records=len(self._open), content=self._open, codec=self._codec))
+        self._open, self._open_bytes = [], 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NewBatch:
+    """Records from anywhere that leave as one batch."""
+
+    records: int
+    content: Sequence[Record]
+    codec: int
+    runs: Runs = ()
+
+    def encoded(self) -> bytearray:
+        return encode(renumber(self.content), codec=self.codec)
+
+    def decoded(self) -> Sequence[Record]:
+        return self.content
+
+
+def _size_bytes(record: Record) -> int:
+    """At least what the record takes in a batch."""
+    _, _, _, key, value, headers = record
+    size_bytes = _RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
+    if headers:
+        size_bytes += sum(len(name) * 4 + len(held or b"") + _HEADER_OVERHEAD_BYTES for name, held in headers)
+    return size_bytes

@@ -48,8 +48,8 @@ class WriteAttempt:
     ) -> None:
         self._clock = clock or SystemClock()
         self._router = router
-        self._target = target
-        self._start = start
+        self.target = target
+        self.start = start
         self._fence = PartitionFence(store=store, layout=layout, target=target)
         self.producer_id = restore_producer_id(store, layout, lambda: new_producer(router, self._clock).producer_id)
         self.number = self._fence.take(by=f"{socket.gethostname()}:{os.getpid()}")
@@ -95,33 +95,33 @@ class WriteAttempt:
         `TargetDisturbed`: earlier attempts wrote it, so a topic that this restore made may be made again.
         `TargetNotEmpty`: others have written, there or before, and nothing of theirs must be touched.
         """
-        held = LogRange(topic=self._target.topic, partition=self._target.partition, start=self._start, end=end)
+        held = LogRange(topic=self.target.topic, partition=self.target.partition, start=self.start, end=end)
         stranger = first_of_others(self._router, held, own=own | {self.producer_id})
         if stranger is not None:
-            return foreign_records(self._target, stranger)
+            return foreign_records(self.target, stranger)
         if start < end and holds_markers_only(self._router, replace(held, start=start)):
             self._tell("fence", "brokers wrote a marker twice", start=start, end=end)
             return TargetDisturbed(
-                f"{self._target} has at offsets {start} to {end} a transaction's outcome that the brokers wrote twice: "
+                f"{self.target} has at offsets {start} to {end} a transaction's outcome that the brokers wrote twice: "
                 "its coordinator moved",
                 hint="run the same command again; a topic that was there before has to be deleted and made anew first",
             )
         self._tell("fence", "two attempts wrote at the same time", start=start, end=end)
         return TargetDisturbed(
-            f"{self._target} has at offsets {start} to {end} what an earlier attempt of this restore wrote meanwhile",
+            f"{self.target} has at offsets {start} to {end} what an earlier attempt of this restore wrote meanwhile",
             hint="run the same command again; a topic that was there before has to be deleted and made anew first",
         )
 
     def _superseded(self) -> WriterFenced:
         self._tell("fence", "a newer attempt has begun")
         return WriterFenced(
-            f"a newer attempt writes into {self._target}: attempt {self.number} has stopped",
+            f"a newer attempt writes into {self.target}: attempt {self.number} has stopped",
             hint="nothing is wrong with the newer one; run the same command again when it has ended",
         )
 
     def _tell(self, event: str, why: str, *, start: int | None = None, end: int | None = None) -> None:
         write = decided if event == "attempt" else warned
-        topic, partition = self._target.topic, self._target.partition
+        topic, partition = self.target.topic, self.target.partition
         write(event, why=why, topic=topic, partition=partition, attempt=self.number, start=start, end=end)
 
 

@@ -15,7 +15,7 @@ from offsite.model.partition_counts import parse_partition_counts
 from offsite.model.rename import parse_renames
 from offsite.model.selection import parse_selection
 from offsite.model.size import KIB
-from offsite.pipeline import lane
+from offsite.pipeline import repartition
 from offsite.pipeline.repartition import repartition_tasks, repartition_topic
 from offsite.pipeline.restore_copy import RestoreEnds
 from offsite.repository.restore_layout import RestoreLayout
@@ -143,7 +143,7 @@ def test_an_existing_topic_of_another_shape_is_refused_unless_the_records_are_di
 def test_a_second_attempt_adds_what_is_missing_and_doubles_nothing(
     site: Site, monkeypatch: pytest.MonkeyPatch, reads: int
 ) -> None:
-    monkeypatch.setattr(lane, "REPARTITIONED_BATCH_BYTES", 4 * KIB)  # so that a few records make many batches
+    monkeypatch.setattr(repartition, "REPARTITIONED_BATCH_BYTES", 4 * KIB)  # so that a few records make many batches
     messages = history(6000, keys=300)
     topic, target = site.make_topic(partitions=2), site.make_topic(partitions=5)
     for first in range(0, 6000, 2000):
