@@ -62,7 +62,7 @@ def copy_range(task: CopyTask, *, ends: BackupEnds) -> BackupReceipt:
     holes: list[Hole] = []
     gaps: list[Gap] = []
     with writer:
-        for item in reader.read_task(reading):
+        for item in meter.counted(reader.read_task(reading)):
             match item:
                 case Hole():
                     holes.append(item)
@@ -72,7 +72,6 @@ def copy_range(task: CopyTask, *, ends: BackupEnds) -> BackupReceipt:
                 case Chunk():
                     writer.append(item)
                     last_batch = LastBatch.of(item.batches[-1])
-                    meter.count(moved_bytes=len(item.data), records=sum(h.record_count for h in item.batches))
         segments = writer.close()
     outside = tuple(_outside(gaps, segments))
     return BackupReceipt(segments=segments, holes=tuple(holes), gaps=outside, last_batch=last_batch)

@@ -15,7 +15,7 @@ from offsite.log.range import LogRange
 from offsite.log.record import Record
 from offsite.log.record_batches import batches_of
 from offsite.model.bounds import MAX_OFFSET
-from offsite.pipeline import meter
+from offsite.pipeline.meter import counted
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segment import Segment
 from offsite.repository.segment_writer import SegmentWriter
@@ -133,14 +133,13 @@ class _Copy:
             self._writer.skip_to(lost.end)
 
     def _take(self, batches: Iterator[bytearray], stack: ExitStack) -> None:
-        for batch in batches:
-            (header,) = scan(batch)
+        for chunk in counted(Chunk(data=memoryview(batch), batches=scan(batch)) for batch in batches):
+            (header,) = chunk.batches
             if self._writer is None:
                 self._writer = stack.enter_context(self._begin(header.base_offset))
-            self._writer.append(Chunk(data=memoryview(batch), batches=[header]))
+            self._writer.append(chunk)
             if self._task.piece.end is None:
                 self.end = header.next_offset
-            meter.count(moved_bytes=len(batch), records=header.record_count)
 
     def _begin(self, first: int) -> SegmentWriter:
         """The log of a partition begins with the first record there is, unless something was lost before it."""

@@ -5,8 +5,13 @@ One task runs at a time in a process, so the meter belongs to the process. Count
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
+
+from offsite.log.chunk import Chunk, Gap, Hole
+
+ItemT = TypeVar("ItemT", bound=Chunk | Hole | Gap)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +46,14 @@ class Meter:
         """Add to what the running task has moved. Cheap enough for each chunk, too dear for each record."""
         self._add(Reading(moved_bytes=moved_bytes, records=records))
 
+    def counted(self, items: Iterable[ItemT]) -> Iterator[ItemT]:
+        """The same items; each chunk counts as moved when the next item is asked for: its bytes, and the records of all
+        its batches, whatever became of them."""
+        for item in items:
+            yield item
+            if isinstance(item, Chunk):
+                self.count(moved_bytes=len(item.data), records=sum(h.record_count for h in item.batches))
+
     def throttle(self, pause_ms: int) -> None:
         """A quota asks for a pause of that long, before it is taken."""
         self._add(Reading(throttled_ms=pause_ms))
@@ -56,9 +69,10 @@ class Meter:
 
 
 _process_meter = Meter()
-start, count, read, throttle = (
+start, count, counted, read, throttle = (
     _process_meter.start,
     _process_meter.count,
+    _process_meter.counted,
     _process_meter.read,
     _process_meter.throttle,
 )

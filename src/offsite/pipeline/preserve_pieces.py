@@ -13,8 +13,8 @@ from offsite.log.batch import BatchHeader
 from offsite.log.control import control_type
 from offsite.log.records import iterate
 from offsite.log.rewrite import needs_reencode, split_runs
-from offsite.pipeline import meter
 from offsite.pipeline.cutoff import Cutoff
+from offsite.pipeline.meter import counted
 from offsite.pipeline.restore_plan import PartitionRestore
 from offsite.pipeline.source_view import committed_view, undecided_batches
 from offsite.repository.segment import Segment
@@ -98,10 +98,9 @@ class SourcePieces:
     def _batches(self) -> Iterator[tuple[Segment, memoryview, BatchHeader]]:
         for segment in self._partition.segments:
             end = min(segment.end, self._partition.end)
-            for chunk in SegmentReader(store=self._store, segment=segment).chunks(end=end):
+            for chunk in counted(SegmentReader(store=self._store, segment=segment).chunks(end=end)):
                 for header in chunk.batches:
                     yield segment, chunk.data, header
-                meter.count(moved_bytes=len(chunk.data), records=sum(h.record_count for h in chunk.batches))
 
     def _of_batch(self, data: memoryview, header: BatchHeader, low: int) -> Iterator[Piece]:
         if header.record_count == 0 or header.next_offset <= low:

@@ -88,7 +88,7 @@ class ClusterRecords:
 
     def records(self, task: ExportTask, log_range: LogRange) -> Iterator[Sequence[Record] | Hole]:
         view: CommittedView | None = None
-        for item in self._read(task, log_range):
+        for item in meter.counted(self._read(task, log_range)):
             if isinstance(item, Hole):
                 log_range = replace(log_range, start=item.end)  # of a batch cut there, only the rest counts
                 yield item
@@ -100,7 +100,6 @@ class ClusterRecords:
             for header in item.batches:
                 if is_visible(header) and header.record_count:
                     yield _within(decode(header.view(item.data), header), log_range)
-            meter.count(moved_bytes=len(item.data), records=sum(h.record_count for h in item.batches))
 
     def _view(self, task: ExportTask, log_range: LogRange) -> CommittedView:
         """Of the range, whose transactions may end behind it: its end is stable, the log's end was the planned one."""

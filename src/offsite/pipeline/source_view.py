@@ -13,8 +13,8 @@ from offsite.log.batch import BatchHeader
 from offsite.log.committed_view import CommittedView, sees_uncommitted
 from offsite.log.record import Record
 from offsite.log.records import decode, iterate
-from offsite.pipeline import meter
 from offsite.pipeline.cutoff import Cutoff
+from offsite.pipeline.meter import counted
 from offsite.pipeline.restore_plan import PartitionRestore
 from offsite.repository.segment import Segment
 from offsite.repository.segment_reader import SegmentReader, stored_markers
@@ -67,13 +67,12 @@ class SourceView:
 
     def _segment_batches(self, segment: Segment, low: int, high: int) -> Iterator[VisibleBatch]:
         plan = self._partition
-        for chunk in SegmentReader(store=self._store, segment=segment).chunks(start=low, end=high):
+        for chunk in counted(SegmentReader(store=self._store, segment=segment).chunks(start=low, end=high)):
             for header in chunk.batches:
                 cutoff = Cutoff(max(segment.start, self._taken_to), plan.end, plan.until_ms)
                 self._taken_to = header.next_offset
                 if not cutoff.takes_none(header) and self._is_visible(header):
                     yield VisibleBatch(chunk.data, header, cutoff)
-            meter.count(moved_bytes=len(chunk.data), records=sum(h.record_count for h in chunk.batches))
 
     def _is_visible(self, header: BatchHeader) -> bool:
         if self._sees(header):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from offsite.pipeline import meter
 from offsite.pipeline.cutoff import Cutoff
+from offsite.pipeline.meter import counted
 from offsite.pipeline.restore_plan import PartitionRestore
 from offsite.pipeline.source_view import VisibleBatch
 from offsite.repository.segment_reader import SegmentReader
@@ -23,10 +23,9 @@ def stored_log(partition: PartitionRestore, store: Store) -> Iterator[VisibleBat
         low, high = segment.lowest_offset, min(partition.end, segment.end)
         if low >= high:
             continue
-        for chunk in SegmentReader(store=store, segment=segment).chunks(start=low, end=high):
+        for chunk in counted(SegmentReader(store=store, segment=segment).chunks(start=low, end=high)):
             for header in chunk.batches:
                 cutoff = Cutoff(max(segment.start, taken_to), partition.end)
                 taken_to = header.next_offset
                 if not cutoff.takes_none(header):
                     yield VisibleBatch(chunk.data, header, cutoff)
-            meter.count(moved_bytes=len(chunk.data), records=sum(h.record_count for h in chunk.batches))

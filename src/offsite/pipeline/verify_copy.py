@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offsite.model.errors import Damaged
-from offsite.pipeline import meter
+from offsite.pipeline.meter import counted
 from offsite.repository.segment import Segment
 from offsite.repository.segment_reader import SegmentReader
 from offsite.repository.store import Store
@@ -25,9 +25,8 @@ def verify_segment(segment: Segment, *, store: Store) -> SegmentFinding:
     try:
         reader.index()
         records = 0
-        for chunk in reader.chunks():
+        for chunk in counted(reader.chunks()):
             records += sum(header.record_count for header in chunk.batches if not header.is_control)
-            meter.count(moved_bytes=len(chunk.data), records=sum(h.record_count for h in chunk.batches))
     except Damaged as error:
         return SegmentFinding(segment=segment, problem=error.message)
     if records != segment.records:

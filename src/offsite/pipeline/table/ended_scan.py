@@ -15,8 +15,8 @@ from offsite.log.batch import BatchHeader
 from offsite.log.markers import Marker
 from offsite.log.record_arrow import ArrowColumns
 from offsite.model.bounds import MAX_OFFSET
-from offsite.pipeline import meter
 from offsite.pipeline.cutoff import Cutoff
+from offsite.pipeline.meter import counted
 from offsite.pipeline.source_view import VisibleBatch
 from offsite.pipeline.table.scan_plan import scans_of
 from offsite.pipeline.table.stream_plan import EndedTask
@@ -80,10 +80,9 @@ def _begins(segment: Segment, marker: Marker, log: CommitLog) -> bool:
 def _batches(
     segment: Segment, log: CommitLog, *, start: int, end: int | None = None
 ) -> Iterator[tuple[memoryview, BatchHeader]]:
-    for chunk in SegmentReader(store=log.store, segment=segment).chunks(start=start, end=end):
+    for chunk in counted(SegmentReader(store=log.store, segment=segment).chunks(start=start, end=end)):
         for header in chunk.batches:
             yield chunk.data, header
-        meter.count(moved_bytes=len(chunk.data), records=0)
 
 
 def _listed_by(segment: Segment, before: int, log: CommitLog) -> int | None:

@@ -13,8 +13,8 @@ from offsite.log.batch import BatchHeader
 from offsite.log.chunk import Chunk
 from offsite.log.committed_view import CommittedView, sees_uncommitted
 from offsite.model.errors import DamagedObject
-from offsite.pipeline import meter
 from offsite.pipeline.cutoff import Cutoff
+from offsite.pipeline.meter import counted
 from offsite.pipeline.source_view import VisibleBatch
 from offsite.pipeline.table.row_filter import RowFilter
 from offsite.pipeline.table.scan_plan import ScanTask, SegmentScan
@@ -30,14 +30,13 @@ def scan_batches(task: ScanTask, store: Store) -> Iterator[tuple[SegmentScan, Vi
     """
     is_visible = _committed_view(task, store).is_visible if task.read_committed else sees_uncommitted
     for scan in task.segments:
-        for chunk in _chunks(scan, task.rows, store):
+        for chunk in counted(_chunks(scan, task.rows, store)):
             for header in chunk.batches:
                 cutoff = Cutoff(scan.start, scan.end, task.point_until_ms)
                 if cutoff.takes_none(header) or _holds_none(header, task.rows):
                     continue
                 if is_visible(header):
                     yield scan, VisibleBatch(chunk.data, header, cutoff)
-            meter.count(moved_bytes=len(chunk.data), records=sum(h.record_count for h in chunk.batches))
 
 
 def _committed_view(task: ScanTask, store: Store) -> CommittedView:
