@@ -1,10 +1,14 @@
-"""A range: half-open offsets of one topic partition."""
+"""A range: half-open offsets of one topic partition; and what of a range other ranges leave over."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from offsite.model.check import check
+
+Span = tuple[int, int]
+"""Offsets `[start, end)` of a partition that goes without saying."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -38,3 +42,16 @@ class LogRange:
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition} [{self.start}, {self.end})"
+
+
+def uncovered(start: int, end: int, spans: Iterable[Span]) -> Iterator[Span]:
+    """The parts of `[start, end)` that lie in none of `spans`, rising. The spans rise by their start; they may overlap,
+    and reach over both ends. Reads no further than it has to."""
+    for low, high in spans:
+        if low >= end:
+            break
+        if low > start:
+            yield start, low
+        start = max(start, high)
+    if start < end:
+        yield start, end

@@ -186,10 +186,8 @@ def _oldest_ms(segment: Segment) -> int:
 
 
 def _range(state: BackupState, partition: PartitionId) -> OffsetRange:
-    position, segments = state.positions.get(partition), state.segments.get(partition, ())
-    end = position.end if position else 0
-    start = next((segment.start for segment in segments), end)
-    return OffsetRange(partition=partition.partition, start=min(start, end), end=end)
+    start, end = state.held_range(partition)
+    return OffsetRange(partition=partition.partition, start=start, end=end)
 
 
 def _one_taken(known: Sequence[KnownIncarnation], wanted: Wanted) -> Iterator[KnownIncarnation]:

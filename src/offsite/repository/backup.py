@@ -13,10 +13,9 @@ from offsite.repository.catalog import Catalog
 from offsite.repository.commit import Changes, Commit
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.commit_log import CommitLog
-from offsite.repository.coverage import unaccounted
+from offsite.repository.coverage import removed_since, unaccounted
 from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.layout import BackupLayout
-from offsite.repository.removed import removed_since
 from offsite.repository.segment import Segment
 from offsite.repository.state import BackupState, fold
 from offsite.repository.store import Store

@@ -1,20 +1,25 @@
-"""Does a commit account for every offset that it moves a position past? Pure: the one reckoning of writer and verify.
+"""What of a partition's offsets is accounted for: the one reckoning of those who write, read and verify. Pure.
 
-What accounts for offsets: a segment, from its first batch to the end of its last one; a hole; a proven gap. A segment's
-range says nothing by itself: where no batch is, a gap has to say why.
+What accounts for offsets that a commit moves a position past: a segment, from its first batch to the end of its last
+one; a hole; a proven gap. A segment's range says nothing by itself: where no batch is, a gap has to say why.
+
+What was accounted for once may lose its segments to later commits. A merge is no loss: the segments that replace others
+cover what they held. Anything else is a hole of the restore points that held it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from sys import maxsize
 
-from offsite.log.range import LogRange
-from offsite.repository.commit import Changes, PartitionId, Position
+from offsite.log.range import LogRange, Span, uncovered
+from offsite.repository.commit import Changes, PartitionId, ProvenGap, RecordedHole
 from offsite.repository.segment import Segment
+from offsite.repository.state import BackupState, segment_partition
 
-Span = tuple[int, int]
-"""Offsets `[start, end)`."""
+REMOVED = "removed"
+"""The reason of a hole that later commits left: the source had it, the backup has it no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,45 +41,71 @@ def segment_span(segment: Segment) -> Span:
 
 
 def frontier(start: int, spans: Iterable[Span]) -> int:
-    """How far `spans` reach from `start` on without a break."""
-    for low, high in sorted(spans):
-        if low > start:
-            break
-        start = max(start, high)
-    return start
-
-
-def reached(position: Position, last: Segment | None) -> int:
-    """How far a partition is accounted for. Positions of earlier versions may lie inside the last batch."""
-    return position.end if last is None else max(position.end, last.last_offset + 1)
+    """How far `spans`, in any order, reach from `start` on without a break."""
+    return next((low for low, _ in uncovered(start, maxsize, sorted(spans))), maxsize)
 
 
 def unaccounted(changes: Changes, before: Mapping[PartitionId, int]) -> Iterator[Unaccounted]:
     """Where `changes` move positions over offsets that nothing in them accounts for. `before`: how far partitions were
-    accounted for already (see `reached`); a new one starts at its log start."""
+    accounted for already (see `BackupState.reached`); a new one starts at its log start."""
     spans = _spans(changes)
     for position in changes.positions:
         start = before.get(position.partition_id, position.log_start)
-        for low, high in _breaks(start, position.end, spans.get(position.partition_id, [])):
+        for low, high in uncovered(start, position.end, sorted(spans.get(position.partition_id, ()))):
             yield Unaccounted(partition_id=position.partition_id, start=low, end=high)
+
+
+class CoverageWalk:
+    """Goes through the commits of a backup in order, without a state of them."""
+
+    def __init__(self) -> None:
+        self._before: dict[PartitionId, int] = {}
+
+    def take(self, changes: Changes) -> Iterator[Unaccounted]:
+        """What the next commit passed over, though it need not have promised not to (`Changes.accounted`)."""
+        judged = changes if changes.accounted else _as_earlier_versions_meant(changes)
+        yield from unaccounted(judged, self._before)
+        for segment in changes.segments:
+            self._reach(segment_partition(segment), segment.last_offset + 1)
+        for position in changes.positions:
+            self._reach(position.partition_id, position.end)
+
+    def go_on_from(self, state: BackupState) -> None:
+        """The commits up to `state` could not be read."""
+        self._before = state.reached()
+
+    def _reach(self, known: PartitionId, end: int) -> None:
+        self._before[known] = max(self._before.get(known, 0), end)
+
+
+def removed_since(point: BackupState, head: BackupState) -> Iterator[RecordedHole]:
+    """Ranges of the segments of `point`, below its positions, that no segment of `head` covers: named, so that a reader
+    never takes them for never written."""
+    for partition, segments in point.segments.items():
+        end = point.positions[partition].end
+        live = head.segments.get(partition, ())
+        keys = {segment.key for segment in live}
+        for segment in segments:
+            if segment.key not in keys:
+                covered = ((other.start, other.end) for other in live)
+                for low, high in uncovered(segment.start, min(segment.end, end), covered):
+                    yield RecordedHole(partition_id=partition, start=low, end=high, reason=REMOVED)
 
 
 def _spans(changes: Changes) -> dict[PartitionId, list[Span]]:
     spans: dict[PartitionId, list[Span]] = {}
     for segment in changes.segments:
-        known = PartitionId(topic=segment.topic, topic_id=segment.topic_id, partition=segment.partition)
-        spans.setdefault(known, []).append(segment_span(segment))
-    for hole in changes.holes:
-        spans.setdefault(hole.partition_id, []).append((hole.start, hole.end))
-    for gap in changes.gaps:
-        spans.setdefault(gap.partition_id, []).append((gap.start, gap.end))
+        spans.setdefault(segment_partition(segment), []).append(segment_span(segment))
+    stretches: tuple[RecordedHole | ProvenGap, ...] = (*changes.holes, *changes.gaps)
+    for stretch in stretches:
+        spans.setdefault(stretch.partition_id, []).append((stretch.start, stretch.end))
     return spans
 
 
-def _breaks(start: int, end: int, spans: Iterable[Span]) -> Iterator[Span]:
-    for low, high in sorted(spans):
-        if low > start and start < end:
-            yield start, min(low, end)
-        start = max(start, high)
-    if start < end:
-        yield start, end
+def _as_earlier_versions_meant(changes: Changes) -> Changes:
+    """They took a segment's whole range for accounted for."""
+    meant = tuple(
+        ProvenGap(partition_id=segment_partition(each), start=each.start, end=each.end, evidence="", seen_at=-1)
+        for each in changes.segments
+    )
+    return replace(changes, gaps=(*changes.gaps, *meant))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from offsite.log.range import Span
 from offsite.repository.commit import (
     NO_PREVIOUS,
     Checkpoint,
@@ -19,7 +20,6 @@ from offsite.repository.commit import (
     TopicShape,
 )
 from offsite.repository.commit_json import damaged_commit
-from offsite.repository.coverage import reached
 from offsite.repository.history import History, HistoryBuilder
 from offsite.repository.layout import parse_segment_key
 from offsite.repository.segment import Segment
@@ -63,12 +63,21 @@ class BackupState:
             yield from self.segments[partition_id]
 
     def reached(self) -> dict[PartitionId, int]:
-        """How far each partition is accounted for."""
+        """How far each partition is accounted for. Positions of earlier versions may lie inside the last batch."""
         return {known: each.end if each.is_exact else self._reached(each) for known, each in self.positions.items()}
 
     def _reached(self, position: Position) -> int:
         found = self.segments.get(position.partition_id)
-        return reached(position, found.last if found else None)
+        last = found.last if found else None
+        return position.end if last is None else max(position.end, last.last_offset + 1)
+
+    def held_range(self, partition_id: PartitionId) -> Span:
+        """What is backed up of a partition, holes aside: from its first live segment to its position; nothing, where it
+        ends, when it has none."""
+        position = self.positions.get(partition_id)
+        end = position.end if position else 0
+        start = next((segment.start for segment in self.segments.get(partition_id, ())), end)
+        return min(start, end), end
 
     def checkpoint(self, checkpoint_id: int) -> Checkpoint | None:
         return next((taken for taken in self.checkpoints if taken.id == checkpoint_id), None)

@@ -20,7 +20,7 @@ from offsite.archives.archive import (
 )
 from offsite.kafka.groups import FetchedGroups
 from offsite.log.chunk import Evidence
-from offsite.log.range import TopicPartition
+from offsite.log.range import TopicPartition, uncovered
 from offsite.model.errors import BackupExists, BackupNotFound, NoSuchTopic
 from offsite.model.ids import random_id
 from offsite.model.selection import TopicSelection
@@ -272,13 +272,9 @@ def _lost(receipt: ImportReceipt) -> Iterator[RecordedHole]:
 
 def _without(hole: RecordedHole, told: Sequence[RecordedHole]) -> Iterator[RecordedHole]:
     """What of `hole` is in none of the holes that the archive itself tells of."""
-    start = hole.start
-    for other in sorted((each for each in told if each.partition_id == hole.partition_id), key=lambda each: each.start):
-        if start < other.start < hole.end:
-            yield replace(hole, start=start, end=other.start)
-        start = max(start, other.end)
-    if start < hole.end:
-        yield replace(hole, start=start)
+    covered = sorted((other.start, other.end) for other in told if other.partition_id == hole.partition_id)
+    for start, end in uncovered(hole.start, hole.end, covered):
+        yield replace(hole, start=start, end=end)
 
 
 def _held_nothing(silent: Unaccounted) -> ProvenGap:

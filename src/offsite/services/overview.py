@@ -281,11 +281,10 @@ def _partitions(state: BackupState, shape: TopicShape) -> list[PartitionId]:
 
 def _partition(state: BackupState, partition_id: PartitionId) -> PartitionDetail:
     segments = tuple(state.segments.get(partition_id, ()))
-    position = state.positions.get(partition_id)
-    end = position.end if position else 0
+    start, end = state.held_range(partition_id)
     return PartitionDetail(
         partition=partition_id.partition,
-        start=segments[0].start if segments else end,
+        start=start,
         end=end,
         records=sum(segment.records for segment in segments),
         stored_bytes=sum(segment.stored_bytes for segment in segments),

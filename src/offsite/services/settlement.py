@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 
 from offsite.log.chunk import Gap, Hole
 from offsite.log.last_batch import LastBatch
+from offsite.log.range import Span
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
 from offsite.pipeline.backup_copy import BackupReceipt
 from offsite.pipeline.plan import OF_ONE_PARTITION, CopyPlan, CopyTask, PartitionBounds, SickPartition
 from offsite.pipeline.runner import Done, Failed
 from offsite.repository.commit import PartitionId, Position, ProvenGap, RecordedHole
-from offsite.repository.coverage import Span, frontier, segment_span
+from offsite.repository.coverage import frontier, segment_span
 from offsite.repository.segment import Segment
 
 Outcome = Done[BackupReceipt] | Failed

@@ -22,8 +22,7 @@ from offsite.repository.state import BackupState
 from offsite.repository.store import Store
 from offsite.services.compare import CompareResult
 from offsite.services.leftovers import Leftovers
-from offsite.services.verify_coverage import PassedOver
-from offsite.services.verify_history import CheckedHistory, CommitDamage, ObjectDamage, check_history
+from offsite.services.verify_history import CheckedHistory, CommitDamage, ObjectDamage, PassedOver, check_history
 from offsite.services.verify_records import CheckedRecords, check_records, unvouched_objects
 from offsite.services.verify_snapshots import SnapshotDamage, look_up_snapshots, read_snapshots
 

@@ -14,8 +14,8 @@ from offsite.model.errors import Damaged, DamagedCommit
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Commit, SnapshotRef, StoredCommit
 from offsite.repository.commit_json import damaged_commit
+from offsite.repository.coverage import CoverageWalk
 from offsite.repository.state import FIRST_SEQ, BackupState, Folding, fold
-from offsite.services.verify_coverage import Coverage, PassedOver
 
 _LOST_CATALOG = "nothing is lost: the commits say the same. Delete it; it is not needed"
 
@@ -35,6 +35,17 @@ class ObjectDamage:
 
     key: str
     problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassedOver:
+    """Offsets `[start, end)` of which `commit` and every later restore point claim to know, and hold nothing."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    commit: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +77,8 @@ class _Walk:
     base: BackupState = field(init=False)
     folding: Folding | None = field(init=False)
     sound: BackupState = field(init=False)
-    coverage: Coverage = field(default_factory=Coverage)
+    coverage: CoverageWalk = field(default_factory=CoverageWalk)
+    passed_over: list[tuple[PassedOver, bool]] = field(default_factory=list)
     commits: list[CommitDamage] = field(default_factory=list)
     catalogs: list[ObjectDamage] = field(default_factory=list)
     sealed: frozenset[int] = field(init=False)
@@ -99,7 +111,7 @@ class _Walk:
             settings=self.settings,
             commits=tuple(self.commits),
             catalogs=(*self.catalogs, *self._hint()),
-            passed_over=tuple(self.coverage.found),
+            passed_over=tuple(self.passed_over),
         )
 
     def _look_behind(self, head: BackupState) -> None:
@@ -124,8 +136,16 @@ class _Walk:
             self.folding.apply(stored)
         except DamagedCommit as error:
             return error
-        self.coverage.take(stored)
+        self._note_passed_over(stored.commit)
         return stored
+
+    def _note_passed_over(self, commit: Commit) -> None:
+        for left in self.coverage.take(commit.changes):
+            where = left.partition_id
+            passed = PassedOver(
+                topic=where.topic, partition=where.partition, start=left.start, end=left.end, commit=commit.seq
+            )
+            self.passed_over.append((passed, commit.changes.accounted))
 
     def _lose(self, seq: int, error: DamagedCommit) -> None:
         if self.folding is not None:

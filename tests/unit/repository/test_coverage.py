@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offsite.log.range import Span
 from offsite.model.errors import Bug
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, LeftBehind, PartitionId, Position, ProvenGap, RecordedHole
 from offsite.repository.commit_json import decode_commit, encode_commit
-from offsite.repository.coverage import Span, frontier, unaccounted
+from offsite.repository.coverage import frontier, unaccounted
 from offsite.repository.posix_store import open_folder
 from offsite.repository.repository import Repository
 from offsite.services.overview import read_status

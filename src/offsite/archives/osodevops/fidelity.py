@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from offsite.archives.osodevops.manifest import Manifest, ManifestPartition, ManifestTopic
-from offsite.log.range import TopicPartition
+from offsite.log.range import Span, TopicPartition, uncovered
 from offsite.log.record import Record
 from offsite.model.cleanup_policy import is_compacted
 
@@ -69,10 +69,6 @@ def _breaks(topic: ManifestTopic) -> Iterable[str]:
             )
 
 
-def _missing(partition: ManifestPartition) -> Iterable[tuple[int, int]]:
+def _missing(partition: ManifestPartition) -> Iterable[Span]:
     known = partition.spans()
-    end = known[0][0] if known else 0
-    for start, stop in known:
-        if start > end:
-            yield end, start
-        end = max(end, stop)
+    return uncovered(known[0][0], max(end for _, end in known), known) if known else ()

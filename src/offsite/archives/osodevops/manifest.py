@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from offsite.archives.archive import ArchiveHole
 from offsite.archives.claims import is_partition
 from offsite.archives.osodevops.fields import NotTheTools, ToolObject
-from offsite.log.range import LogRange, TopicPartition
+from offsite.log.range import LogRange, Span, TopicPartition, uncovered
 from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS
 
 __all__ = ["Manifest", "ManifestPartition", "ManifestTopic", "Segment"]
@@ -47,7 +47,7 @@ class ManifestPartition:
         """The first offset that the tool has not dealt with; None when it has dealt with none."""
         return max((end for _, end in self.spans()), default=None)
 
-    def spans(self) -> list[tuple[int, int]]:
+    def spans(self) -> list[Span]:
         """The offsets that are accounted for, `[start, end)` each, rising."""
         lost = [(each.start, each.end) for each in self.lost]
         return sorted([(each.start, each.end) for each in self.segments] + lost)
@@ -55,16 +55,10 @@ class ManifestPartition:
     def holes(self) -> Iterator[ArchiveHole]:
         """What was lost and is in no segment, each offset once, rising."""
         done = 0
+        held = sorted((each.start, each.end) for each in self.segments)
         for lost in sorted(self.lost):
-            position = max(lost.start, done)
-            for segment in sorted(self.segments):
-                if segment.start >= lost.end:
-                    break
-                if position < segment.start:
-                    yield _hole(lost, position, segment.start)
-                position = max(position, segment.end)
-            if position < lost.end:
-                yield _hole(lost, position, lost.end)
+            for start, end in uncovered(max(lost.start, done), lost.end, held):
+                yield ArchiveHole(range=replace(lost, start=start, end=end), reason="retention")
             done = max(done, lost.end)
 
 
@@ -162,7 +156,3 @@ def _range(fields: ToolObject, *, last_is_inside: int) -> tuple[int, int]:
     if not 0 <= start <= end <= MAX_OFFSET:
         raise NotTheTools(f"offsets from {start} to {end} are none")
     return start, end
-
-
-def _hole(lost: LogRange, start: int, end: int) -> ArchiveHole:
-    return ArchiveHole(range=replace(lost, start=start, end=end), reason="retention")
