@@ -6,7 +6,6 @@ pyspark is imported inside functions only: commands that copy nothing stay quick
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import threading
@@ -19,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from offsite.model.check import check
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption, OffsiteError, SparkFailed
+from offsite.model.journal import warned
+from offsite.pipeline import pyspark_internals
 from offsite.pipeline.board import Board
 from offsite.pipeline.daemon import NEST_VARIABLE
 from offsite.pipeline.java import java_binary
@@ -29,11 +30,18 @@ from offsite.pipeline.master import check_reachable, runs_in_one_jvm, task_attem
 from offsite.pipeline.nest import Nest
 from offsite.pipeline.runner import Done, Failed, OnProgress, ResultT, TaskT
 from offsite.pipeline.scratch import Scratch
-from offsite.pipeline.settings import FIRM_SETTINGS, MAX_ATTEMPTS, WORKER_ENVIRONMENT, common_settings, local_settings
+from offsite.pipeline.settings import (
+    FIRM_SETTINGS,
+    MAX_ATTEMPTS,
+    WORKER_ENVIRONMENT,
+    common_settings,
+    local_settings,
+    plain_settings,
+)
 from offsite.pipeline.worker_lock import WorkerLock
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark import SparkConf, SparkContext
 
 
 FAREWELL_S = 2.0
@@ -188,7 +196,8 @@ class _Session(ABC):
 
 
 class _LocalSession(_Session):
-    """The JVM started directly and killed at the end: nothing in it outlives its jobs."""
+    """The JVM started directly and killed at the end: nothing in it outlives its jobs. Where pyspark has changed too
+    much for that, Spark's own way."""
 
     def __init__(self, master: str, settings: Mapping[str, str], *, preload: Sequence[str], clock: Clock) -> None:
         self._master, self._settings, self._preload, self._clock = master, settings, preload, clock
@@ -196,19 +205,27 @@ class _LocalSession(_Session):
         self._jvm: LocalJvm | None = None
         self._nest: Nest | None = None
         self._workers: WorkerLock | None = None
+        self._submitted: _SubmittedSpark | None = None
         super().__init__()
 
     def _build(self) -> SparkContext:
         folder = self._scratch.create()
-        self._workers = WorkerLock(folder)
         settings = {**local_settings(master=self._master, folder=folder), **self._settings}
+        try:
+            return self._build_quickly(folder, settings)
+        except pyspark_internals.MISSING as error:
+            warned("plain_start", why=f"the quick start of Spark needs what this pyspark has not: {error}")
+        self._kill()
+        self._submitted = _SubmittedSpark(folder / "spark.log")
+        return self._submitted.start(plain_settings(settings), python=sys.executable)
+
+    def _build_quickly(self, folder: Path, settings: Mapping[str, str]) -> SparkContext:
+        self._workers = WorkerLock(folder)
         environment = {**WORKER_ENVIRONMENT, NEST_VARIABLE: str(Nest.socket_in(folder))}
         self._jvm = LocalJvm(folder, settings, environment=environment, clock=self._clock)
         self._nest = Nest(folder, self._preload)
-        from pyspark import SparkContext  # half a second of imports, while the JVM starts
-
-        _forget_sql()
-        context = SparkContext(gateway=_connect(*self._jvm.gateway()))
+        pyspark_internals.check_parts()  # half a second of imports, while the JVM starts
+        context = pyspark_internals.join_jvm(*self._jvm.gateway())
         context.pythonExec = sys.executable
         return context
 
@@ -216,15 +233,26 @@ class _LocalSession(_Session):
         if self._workers is None:
             return True  # none was ever born
         with closing(self._workers) as workers:
-            return surely and workers.all_ended()
+            return surely and self._submitted is None and workers.all_ended()
 
     def _give_up_start(self) -> None:
         if self._context is None and self._jvm is not None:
             self._jvm.abandon()
 
     def _stop(self, *, surely: bool) -> None:
+        if self._submitted is not None:
+            self._submitted.stop(self._context)
+            self._scratch.remove()
+            return
         if self._context is not None:
-            _expect_the_end(self._context)
+            pyspark_internals.expect_the_end(self._context)
+        self._kill(surely=surely)
+        self._scratch.remove()
+        if self._context is not None:
+            pyspark_internals.forget(self._context)
+
+    def _kill(self, *, surely: bool = True) -> None:
+        """End the JVM and the workers' parent. With `surely`, workers may put away what they were writing."""
         if self._jvm is not None:
             if surely:
                 self._jvm.abandon()
@@ -234,50 +262,71 @@ class _LocalSession(_Session):
                 self._nest.hang_up()
                 self._workers.all_ended(limit_s=FAREWELL_S)
             self._nest.close()
-        self._scratch.remove()
-        if self._context is not None:
-            _forget(self._context)
 
 
 class _ClusterSession(_Session):
-    """Spark's own way, `spark-submit` with the user's defaults and environment, and an orderly end."""
+    """Spark's own way, with the user's defaults and environment."""
 
     def __init__(self, master: str, settings: Mapping[str, str]) -> None:
         self._master, self._settings = master, settings
         self._scratch = Scratch()
-        self._gateway: Any = None
+        self._spark: _SubmittedSpark | None = None
         super().__init__()
 
     def _build(self) -> SparkContext:
         java_binary()
         check_reachable(self._master)
-        from pyspark import SparkConf, SparkContext
-        from pyspark.java_gateway import launch_gateway
-
-        conf = SparkConf().setMaster(self._master)
-        conf.setAll(list({**common_settings(), **self._settings}.items()))
-        with self._log().open("wb") as log:
-            self._gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
-        context = SparkContext(conf=conf, gateway=self._gateway)
-        context.pythonExec = os.environ.get("PYSPARK_PYTHON", sys.executable)
-        return context
+        self._spark = _SubmittedSpark(self._scratch.create() / "spark.log")
+        settings = {"spark.master": self._master, **common_settings(), **self._settings}
+        return self._spark.start(settings, python=os.environ.get("PYSPARK_PYTHON", sys.executable))
 
     def _stop(self, *, surely: bool) -> None:  # noqa: ARG002  # Spark ends its executors itself
-        if self._context is not None:
-            self._context.stop()
+        if self._spark is not None:
+            self._spark.stop(self._context)
+        self._scratch.remove()
+
+    def _explain(self, error: Exception) -> str:
+        return (last_words(self._spark.log) if self._spark else "") or super()._explain(error)
+
+
+class _SubmittedSpark:
+    """Spark started by `spark-submit`, which writes into `log`, and ended in an orderly way."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+        self._gateway: Any = None
+
+    def start(self, settings: Mapping[str, str], *, python: str) -> SparkContext:
+        """`python` runs the workers."""
+        from pyspark import SparkConf, SparkContext
+
+        conf = SparkConf()
+        conf.setAll(list(settings.items()))
+        self._gateway = self._launched(conf)
+        context = SparkContext(conf=conf, gateway=self._gateway)
+        self._gateway = self._gateway or getattr(context, "_gateway", None)
+        context.pythonExec = python
+        return context
+
+    def stop(self, context: SparkContext | None) -> None:
+        if context is not None:
+            context.stop()
         if self._gateway is not None:
             self._gateway.shutdown()
             self._gateway.proc.stdin.close()
             self._gateway.proc.wait()
-        self._scratch.remove()
-        if self._context is not None:
-            _forget(self._context)
+            if context is not None:
+                pyspark_internals.forget(context)
 
-    def _explain(self, error: Exception) -> str:
-        return last_words(self._log()) or super()._explain(error)
-
-    def _log(self) -> Path:
-        return self._scratch.create() / "spark.log"
+    def _launched(self, conf: SparkConf) -> Any:  # noqa: ANN401  # Py4J has no types
+        """A JVM with its log in our file; None where pyspark has no such way: it launches one itself then, whose log
+        goes to stderr."""
+        try:
+            from pyspark.java_gateway import launch_gateway
+        except ImportError:
+            return None
+        with self.log.open("wb") as log:
+            return launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
 
 
 class _BorrowedSession(_Session):
@@ -300,46 +349,3 @@ class _BorrowedSession(_Session):
 
     def _stop(self, *, surely: bool) -> None:  # noqa: ARG002  # its workers are not ours
         self._lent.pythonExec = self._python
-
-
-def _connect(port: int, secret: str) -> Any:  # noqa: ANN401  # Py4J has no types
-    """Connect pyspark to a JVM that already runs. It takes the address from the environment only."""
-    from pyspark.java_gateway import launch_gateway
-
-    address = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
-    os.environ.update(address)
-    try:
-        return launch_gateway()  # type: ignore[no-untyped-call]
-    finally:
-        for name in address:
-            del os.environ[name]
-
-
-def _forget_sql() -> None:
-    """A SparkSession that this process had before left a hook: it looks for every error in classes that our JVM, which
-    only schedules, does not have."""
-    from py4j import java_gateway, protocol  # type: ignore[import-untyped]
-
-    java_gateway.get_return_value = protocol.get_return_value
-
-
-def _expect_the_end(context: SparkContext) -> None:
-    """Py4J and the accumulator server would both write the loss of the JVM that we are about to kill to stderr. The
-    server takes half a second to stop, which nobody need wait for."""
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    client: Any = context._gateway._gateway_client  # type: ignore[union-attr]  # noqa: SLF001
-    client.is_connected = False  # or each object collected from now on would try to say farewell
-    server = context._accumulatorServer  # noqa: SLF001  # pyspark has no public way
-    server.handle_error = lambda *_: None  # type: ignore[method-assign]
-    threading.Thread(target=server.shutdown, name="offsite-spark-end", daemon=True).start()
-    context._accumulatorServer = None  # type: ignore[assignment]  # noqa: SLF001
-
-
-def _forget(context: SparkContext) -> None:
-    """Let the process start another JVM: pyspark keeps the first one for ever, and believes it alive."""
-    from pyspark import SparkContext
-
-    context._jsc = None  # noqa: SLF001  # without it `stop` only tidies up on the Python side
-    context.stop()
-    SparkContext._gateway = None  # noqa: SLF001
-    SparkContext._jvm = None  # noqa: SLF001

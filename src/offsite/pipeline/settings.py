@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 MAX_ATTEMPTS = 4
@@ -19,11 +20,14 @@ FIRM_SETTINGS = {"spark.speculation": "false"}
 """Not for anybody to choose: of two attempts at one partition of a restore the later one shuts the earlier one out."""
 
 
+_DAEMON = "spark.python.daemon.module"
+
+
 def common_settings() -> dict[str, str]:
     """For any master: quiet, and small however many jobs a continuous backup runs."""
     return {
         "spark.task.maxFailures": str(MAX_ATTEMPTS),
-        "spark.python.daemon.module": "offsite.pipeline.daemon",
+        _DAEMON: "offsite.pipeline.daemon",
         "spark.python.worker.reuse": "true",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -63,3 +67,10 @@ def _sockets_fit(folder: Path) -> bool:
     """Over TCP each task waits 40 ms for a delayed acknowledgement; Spark asks for no secret on these sockets, so they
     belong into a private folder."""
     return len(str(folder).encode()) + _SOCKET_NAME_BYTES <= MAX_SOCKET_PATH_BYTES
+
+
+def plain_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """`local_settings` for a Spark that is started its own way: with its own parent of workers, which gives them the
+    environment that the JVM would have given them."""
+    handed_on = {f"spark.executorEnv.{name}": value for name, value in WORKER_ENVIRONMENT.items()}
+    return {name: value for name, value in settings.items() if name != _DAEMON} | handed_on

@@ -35,6 +35,25 @@ from tests.spark_tasks import double
 print(SparkRunner(master="local[2,4]").run([1, 2], double))
 """
 
+PLAIN_START = """
+import logging
+import sys
+from operator import attrgetter
+from importlib import import_module
+from offsite.pipeline.pyspark_internals import PARTS
+from offsite.pipeline.session import SparkRunner
+from tests.spark_tasks import double
+logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO)
+logging.getLogger("py4j").setLevel(logging.ERROR)
+for module, name in PARTS:
+    if module.startswith("pyspark."):
+        delattr(import_module(module), name)
+for _ in range(2):
+    spark = SparkRunner(master="local[2,4]")
+    print(spark.run([1, 2], double))
+    spark.close()
+"""
+
 LONG_TASK = """
 import signal
 import sys
@@ -84,6 +103,18 @@ def test_two_runs_in_one_process_leave_nothing_and_say_nothing(environment: dict
     with driver(TWO_RUNS, environment) as process:
         out, err = process.communicate()
     assert (out, err, process.returncode) == ("[2, 4]\n[2, 4]\n", "", 0)
+    assert left_files(environment) == []
+    wait_until(lambda: not left_processes(environment), "every process of the run to end")
+
+
+def test_a_pyspark_without_the_parts_that_the_quick_start_needs_is_started_its_own_way(
+    environment: dict[str, str],
+) -> None:
+    with driver(PLAIN_START, environment) as process:
+        out, _ = process.communicate()
+    lines = out.splitlines()
+    assert [line for line in lines if not line.startswith("plain_start")] == ["[2, 4]", "[2, 4]"]
+    assert [line.partition(" ")[0] for line in lines] == ["plain_start", "[2,", "plain_start", "[2,"]
     assert left_files(environment) == []
     wait_until(lambda: not left_processes(environment), "every process of the run to end")
 

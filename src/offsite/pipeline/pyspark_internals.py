@@ -1,0 +1,112 @@
+"""What the quick local start uses of pyspark and py4j that these do not promise to keep. All of it is here.
+
+Local mode starts a JVM of its own and kills it at the end (see `jvm`), and workers are forked by a daemon of its own
+(see `daemon`). pyspark has no public way to join a JVM that runs, to forget one that is gone, or to be quiet about
+either. What a version of pyspark lacks shows before anything was copied: as an `AttributeError`, an `ImportError`, or
+as the `TypeError` by which py4j tells that a Java class is not there. Then Spark has to be started the plain way.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from importlib import import_module
+from importlib.util import find_spec
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+MISSING = (AttributeError, ImportError, TypeError)
+"""How a part shows that it is not there."""
+
+PARTS = (
+    ("pyspark", "SparkContext._gateway"),
+    ("pyspark", "SparkContext._jvm"),
+    ("pyspark.java_gateway", "launch_gateway"),
+    ("pyspark.daemon", "manager"),
+    ("py4j.java_gateway", "get_return_value"),
+    ("py4j.protocol", "get_return_value"),
+)
+"""Names by their modules."""
+
+CONTEXT_PARTS = ("_jsc", "_gateway._gateway_client", "_accumulatorServer.shutdown", "_accumulatorServer.handle_error")
+"""Names in a context, once it has started."""
+
+_WORKER = "pyspark.worker"  # not imported in the driver: that takes a tenth of a second
+
+
+def check_parts() -> None:
+    """Return if all names are there. Raises one of `MISSING`."""
+    for module, name in PARTS:
+        attrgetter(name)(import_module(module))
+    if find_spec(_WORKER) is None:
+        raise ImportError(f"no module named {_WORKER}")
+
+
+def join_jvm(port: int, secret: str) -> SparkContext:
+    """The context of a JVM whose gateway listens at `port` of this machine. Raises one of `MISSING`; pyspark has
+    forgotten the JVM then."""
+    from pyspark import SparkContext
+
+    _forget_sql()
+    try:
+        context = SparkContext(gateway=_connect(port, secret))
+        try:
+            attrgetter(*CONTEXT_PARTS)(context)
+        except MISSING:
+            context.stop()
+            raise
+    except MISSING:
+        _forget_jvm()
+        raise
+    return context
+
+
+def expect_the_end(context: SparkContext) -> None:
+    """Py4J and the accumulator server would both write the loss of the JVM that we are about to kill to stderr. The
+    server takes half a second to stop, which nobody need wait for."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    client: Any = context._gateway._gateway_client  # type: ignore[union-attr]  # noqa: SLF001
+    client.is_connected = False  # or each object collected from now on would try to say farewell
+    server = context._accumulatorServer  # noqa: SLF001  # pyspark has no public way
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]
+    threading.Thread(target=server.shutdown, name="offsite-spark-end", daemon=True).start()
+    context._accumulatorServer = None  # type: ignore[assignment]  # noqa: SLF001
+
+
+def forget(context: SparkContext) -> None:
+    """Let the process start another JVM: pyspark keeps the first one for ever, and believes it alive."""
+    context._jsc = None  # noqa: SLF001  # without it `stop` only tidies up on the Python side
+    context.stop()
+    _forget_jvm()
+
+
+def _forget_jvm() -> None:
+    from pyspark import SparkContext
+
+    SparkContext._gateway = None  # noqa: SLF001
+    SparkContext._jvm = None  # noqa: SLF001
+
+
+def _connect(port: int, secret: str) -> Any:  # noqa: ANN401  # Py4J has no types
+    """Connect pyspark to a JVM that already runs. It takes the address from the environment only."""
+    from pyspark.java_gateway import launch_gateway
+
+    address = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    os.environ.update(address)
+    try:
+        return launch_gateway()  # type: ignore[no-untyped-call]
+    finally:
+        for name in address:
+            del os.environ[name]
+
+
+def _forget_sql() -> None:
+    """A SparkSession that this process had before left a hook: it looks for every error in classes that our JVM, which
+    only schedules, does not have."""
+    from py4j import java_gateway, protocol  # type: ignore[import-untyped]
+
+    java_gateway.get_return_value = protocol.get_return_value
