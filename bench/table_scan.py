@@ -18,6 +18,7 @@ from offsite.log.range import LogRange
 from offsite.log.record import Record
 from offsite.log.records import encode
 from offsite.model.selection import TopicSelection
+from offsite.pipeline.chain import chains_of
 from offsite.pipeline.point_in_time import point_in_time
 from offsite.pipeline.table.arrow_scan import scan_arrow
 from offsite.pipeline.table.row_filter import RowFilter
@@ -42,9 +43,8 @@ def measure_table_scan(samples: Samples, folder: Path) -> None:
     )
     for codec in CODECS:
         _write(backup, codec, values)
-        (task,) = plan_scan(
-            point_in_time(backup.state()), [codec], RowFilter(), read_committed=True, task_bytes=1 << 40
-        )
+        selected = chains_of(point_in_time(backup.state()), [codec])
+        (task,) = plan_scan(selected, RowFilter(), read_committed=True, task_bytes=1 << 40)
         for _ in range(_PASSES):
             samples.add(**{f"table_scan_{codec}_records_s": _scan(task, backup)})
 

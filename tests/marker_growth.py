@@ -12,8 +12,7 @@ from array import array
 from pathlib import Path
 
 from offsite.log.markers import Markers
-from offsite.log.range import TopicPartition
-from offsite.pipeline.restore_plan import PartitionRestore
+from offsite.pipeline.chain import PartitionChain
 from offsite.pipeline.source_view import committed_view
 from offsite.repository.commit import PartitionId
 from offsite.repository.posix_store import open_folder
@@ -43,9 +42,8 @@ def write_partition(folder: Path, *, markers: int, producers: int, aborted: floa
             committed = ended[producer] if aborted > 1 else rng.random() >= aborted
             rows.extend((number * STEP + 2, 50_000 + producer, 0, int(committed), number * STEP))
         segments.append(_stored(folder, start * STEP, Markers(rows=rows)))
-    chain = PartitionRestore(
+    chain = PartitionChain(
         source=PartitionId(topic="t", topic_id="id", partition=0),
-        target=TopicPartition(topic="t", partition=0),
         segments=tuple(segments),
         end=markers * STEP,
     )

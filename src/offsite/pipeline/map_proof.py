@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from offsite.log.difference import Difference
 from offsite.log.offset_map import OffsetMap
 from offsite.log.range import TopicPartition
-from offsite.pipeline.restore_plan import PartitionRestore
+from offsite.pipeline.chain import PartitionChain
 from offsite.pipeline.source_view import VisibleBatch
 from offsite.repository.restore_layout import RestoreLayout
 from offsite.repository.store import Store
@@ -27,10 +27,9 @@ class RestoredMaps:
     makings: tuple[tuple[str, int], ...]
     starts: tuple[tuple[TopicPartition, int], ...]
 
-    def of(self, partition: PartitionRestore, store: Store) -> OffsetMap | None:
-        """Raises `DamagedObject`, and what the store raises."""
-        making = dict(self.makings).get(partition.target.topic, 1)
-        return self.layout.get_map(store, partition.source, making=making)
+    def of(self, chain: PartitionChain, target: str, store: Store) -> OffsetMap | None:
+        """The map of `chain` into topic `target`. Raises `DamagedObject`, and what the store raises."""
+        return self.layout.get_map(store, chain.source, making=dict(self.makings).get(target, 1))
 
 
 class MapProof:

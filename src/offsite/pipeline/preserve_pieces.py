@@ -13,9 +13,9 @@ from offsite.log.batch import BatchHeader
 from offsite.log.control import control_type
 from offsite.log.records import iterate
 from offsite.log.rewrite import needs_reencode, split_runs
+from offsite.pipeline.chain import PartitionChain
 from offsite.pipeline.cutoff import Cutoff
 from offsite.pipeline.meter import counted
-from offsite.pipeline.restore_plan import PartitionRestore
 from offsite.pipeline.source_view import committed_view, undecided_batches
 from offsite.repository.segment import Segment
 from offsite.repository.segment_reader import SegmentReader
@@ -50,13 +50,13 @@ class Gap(NamedTuple):
 Piece: TypeAlias = Data | Outcome | Gap
 
 
-def first_offset(partition: PartitionRestore) -> int:
+def first_offset(partition: PartitionChain) -> int:
     """Where its first batch begins at the earliest: at the log's start, or before it when the log starts inside a
     batch; the log's end when it holds nothing."""
     return partition.segments[0].lowest_offset if partition.segments else partition.end
 
 
-def log_start(partition: PartitionRestore) -> int:
+def log_start(partition: PartitionChain) -> int:
     """Where the source's log began; an empty one began where it ended."""
     return partition.segments[0].start if partition.segments else partition.end
 
@@ -64,7 +64,7 @@ def log_start(partition: PartitionRestore) -> int:
 class SourcePieces:
     """The pieces of one partition, and what was counted while they passed."""
 
-    def __init__(self, partition: PartitionRestore, store: Store) -> None:
+    def __init__(self, partition: PartitionChain, store: Store) -> None:
         self._partition = partition
         self._store = store
         self._committed = committed_view(partition, store)

@@ -21,9 +21,9 @@ from offsite.log.difference import Difference
 from offsite.log.filler import is_filler
 from offsite.log.range import LogRange
 from offsite.model.journal import decided
+from offsite.pipeline.chain import PartitionChain
 from offsite.pipeline.lockstep import Compaction, Comparison, Lockstep
 from offsite.pipeline.map_proof import MapProof, RestoredMaps
-from offsite.pipeline.restore_plan import PartitionRestore
 from offsite.pipeline.source_view import SourceView, VisibleBatch, committed_view
 from offsite.pipeline.stored_log import stored_log
 from offsite.pipeline.target_view import Read, TargetView
@@ -56,7 +56,7 @@ class ProofTask:
     `goes_on` to there; without `offsets`, the records must have been written one after the other. Of the backup are
     passed over, because the target has deleted them already: offsets below `skip_below`, the first `skip_records`."""
 
-    partition: PartitionRestore
+    partition: PartitionChain
     target: LogRange
     read_committed: bool
     offsets: bool
@@ -221,8 +221,9 @@ def _told_of(compared: Comparison, holes: Sequence[Hole]) -> Comparison:
 def _map_proof(task: ProofTask, ends: ProofEnds) -> MapProof | None:
     if ends.maps is None or not task.partition.segments:
         return None
-    start = dict(ends.maps.starts).get(task.partition.target, task.target.start)
-    return MapProof(ends.maps.of(task.partition, ends.store), target_start=start, keeps_offsets=task.offsets)
+    start = dict(ends.maps.starts).get(task.target.topic_partition, task.target.start)
+    offset_map = ends.maps.of(task.partition, task.target.topic, ends.store)
+    return MapProof(offset_map, target_start=start, keeps_offsets=task.offsets)
 
 
 def _expired_to(holes: Sequence[Hole]) -> int:

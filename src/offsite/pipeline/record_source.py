@@ -26,7 +26,7 @@ from offsite.log.records import decode
 from offsite.log.transactions import log_markers
 from offsite.model.errors import Bug
 from offsite.pipeline import meter
-from offsite.pipeline.restore_plan import PartitionRestore
+from offsite.pipeline.chain import PartitionChain
 from offsite.pipeline.source_view import SourceView, committed_view, undecided_batches
 from offsite.repository.store import Store
 
@@ -38,7 +38,7 @@ class ExportTask:
 
     range: LogRange
     estimated_bytes: int
-    chain: PartitionRestore | None = None
+    chain: PartitionChain | None = None
     topic_id: str = ""
     high_watermark: int = 0
     leader_epoch: int = -1
@@ -119,7 +119,7 @@ class ClusterRecords:
         )
 
 
-def _chain(task: ExportTask) -> PartitionRestore:
+def _chain(task: ExportTask) -> PartitionChain:
     if task.chain is None:
         raise Bug(f"{task.range} of a backup, without its segments")
     return task.chain

@@ -22,9 +22,10 @@ from offsite.log.range import TopicPartition
 from offsite.log.record import Record
 from offsite.log.records import encode, renumber
 from offsite.model.errors import KeylessRecord
+from offsite.pipeline.chain import PartitionChain
 from offsite.pipeline.restore_attempt import WriteAttempt
 from offsite.pipeline.restore_copy import RestoreEnds
-from offsite.pipeline.restore_plan import REPARTITIONED_BATCH_BYTES, PartitionRestore, Repartition
+from offsite.pipeline.restore_plan import REPARTITIONED_BATCH_BYTES, Repartition
 from offsite.pipeline.source_view import SourceView, VisibleBatch
 from offsite.pipeline.target_writer import Runs, TargetPartitionWriter
 from offsite.repository.store import Store
@@ -97,7 +98,7 @@ def repartition_topic(task: RepartitionTask, *, ends: RestoreEnds) -> tuple[Repa
     return tuple(_receipt(batcher.writer, views) for batcher in batchers.values())
 
 
-def keyless_offset(partition: PartitionRestore, *, store: Store, read_committed: bool) -> int | None:
+def keyless_offset(partition: PartitionChain, *, store: Store, read_committed: bool) -> int | None:
     """The source offset of the partition's first record without a key, if there is one. Reads everything up to it."""
     batches = SourceView(partition, store, read_committed=read_committed).batches()
     return next((record.offset for batch in batches for record in batch.records() if record.key is None), None)
@@ -132,7 +133,7 @@ def placement(plan: Repartition) -> Callable[[Record], int]:
     return place
 
 
-def in_turns(views: Sequence[SourceView], sources: Sequence[PartitionRestore]) -> Iterator[VisibleBatch]:
+def in_turns(views: Sequence[SourceView], sources: Sequence[PartitionChain]) -> Iterator[VisibleBatch]:
     """All batches: as many slices of each partition, so that short ones do not end early."""
     bounds = [(source.segments[0].lowest_offset, source.end) for source in sources]
     turns = max((ceil((end - start) / SLICE_OFFSETS) for start, end in bounds), default=0)

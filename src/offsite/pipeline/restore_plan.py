@@ -1,22 +1,19 @@
-"""Plans of restores: which partitions go where, from which segments. Pure: a restore point and target facts in, a
-frozen plan out; every reason not to begin is found here, before a byte is written."""
+"""Plans of restores: which chains of a backup go where. Pure: what is read and target facts in, a frozen plan out;
+every reason not to begin is found here, before a byte is written."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container
 from dataclasses import dataclass
 
 from offsite.log.range import TopicPartition
-from offsite.model.errors import BadOption, NoSuchTopic, ProtectedTopic
+from offsite.model.errors import BadOption, ProtectedTopic
 from offsite.model.names import PROTECTED_TOPICS
 from offsite.model.partition_counts import PartitionCounts
 from offsite.model.rename import Renames
-from offsite.model.selection import TopicSelection
 from offsite.model.size import KIB
-from offsite.pipeline.target_topic import TargetTopic
-from offsite.repository.commit import PartitionId, RecordedHole, TopicShape
-from offsite.repository.segment import Segment
-from offsite.repository.state import BackupState
+from offsite.pipeline.chain import PartitionChain, SelectedChains, TopicChains
+from offsite.repository.commit import RecordedHole, TopicShape
 
 REPARTITIONED_BATCH_BYTES = 256 * KIB
 """How large the new batches of a repartitioned topic get: a quarter of what brokers take by default."""
@@ -48,21 +45,21 @@ class TopicRestore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionRestore:
-    """One ordered chain: the records of `segments` below `end` (a source offset) into one target partition.
+class PartitionRestore(PartitionChain):
+    """A chain, and the target partition that its records go to, in their order."""
 
-    With `until_ms` only those dated then or before.
-    """
-
-    source: PartitionId
     target: TopicPartition
-    segments: tuple[Segment, ...]
-    end: int
-    until_ms: int | None = None
 
-    @property
-    def raw_bytes(self) -> int:
-        return sum(segment.raw_bytes for segment in self.segments)
+    @classmethod
+    def into(cls, topic: str, chain: PartitionChain) -> PartitionRestore:
+        """`chain` into the partition of `topic` that has the number of its source."""
+        return cls(
+            source=chain.source,
+            segments=chain.segments,
+            end=chain.end,
+            until_ms=chain.until_ms,
+            target=TopicPartition(topic=topic, partition=chain.source.partition),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +69,7 @@ class Repartition:
 
     target: str
     partitions: int
-    sources: tuple[PartitionRestore, ...]
+    sources: tuple[PartitionChain, ...]
     keyless_in_turn: bool
 
 
@@ -90,9 +87,14 @@ class RestorePlan:
     repartitions: tuple[Repartition, ...] = ()
 
     @property
-    def all_chains(self) -> tuple[PartitionRestore, ...]:
+    def all_chains(self) -> tuple[PartitionChain, ...]:
         """Of every source partition that is read, whether alone or mixed with others."""
         return (*self.partitions, *(source for each in self.repartitions for source in each.sources))
+
+    @property
+    def source_names(self) -> set[str]:
+        """The names at the source of the topics that are restored."""
+        return {topic.source.topic for topic in self.topics}
 
     @property
     def raw_bytes(self) -> int:
@@ -103,79 +105,51 @@ class RestorePlan:
         return sum(topic.records for topic in self.topics)
 
 
-def plan_restore(  # noqa: PLR0913  # the restore point, what is meant of it, and the target
-    point: BackupState,
-    selection: TopicSelection,
+def plan_restore(
+    selected: SelectedChains,
     *,
     renames: Renames,
-    target_topics: Iterable[TargetTopic],
-    until_ms: int | None = None,
+    existing: Container[str],
     counts: PartitionCounts | None = None,
 ) -> RestorePlan:
-    """Decide what restoring `selection` as of `point` (see `BackupState.served_by`) means on this target. With
-    `until_ms`: only records dated then or before. `counts`: of partitions, where they change; a schema registry wants
-    one, so a count for all topics does not mean its own. That topic is the first of the plan.
+    """Decide what restoring `selected` means on a target that has the topics `existing`. `counts`: of partitions, where
+    they change; a schema registry wants one, so a count for all topics does not mean its own.
 
-    Whether `target_topics` can take it is for a preflight to judge. Raises `NoSuchTopic` (nothing selected, or a
-    literal name not in the backup), `BadOption` (two topics under one name, a count for a topic not restored).
+    Whether existing topics can take it is for a preflight to judge. Raises `BadOption` (two topics under one name, a
+    count for a topic not restored), `ProtectedTopic`.
     """
-    shapes = _selected(point, selection)
-    skipped = tuple((s.topic, "owned by the brokers") for s in shapes if s.topic in PROTECTED_TOPICS)
-    chosen = sorted(_restorable(shapes), key=lambda shape: not shape.holds_schemas)
-    names = _target_names(chosen, renames)
-    existing = {topic.topic: topic for topic in target_topics}
-    incarnations = {shape.incarnation for shape in chosen}
+    names = target_names(selected, renames)
     counts = counts or PartitionCounts()
     counts.check_all_used(names)
-    chains = {s.topic: _partitions(point, s, names[s.topic], until_ms) for s in chosen}
-    topics = tuple(_topic(s, names[s.topic], existing, chains[s.topic], counts) for s in chosen)
+    topics = [(_topic(each, names[each.topic], existing, counts), each.chains) for each in selected.topics]
     return RestorePlan(
-        backup=point.backup,
-        commit=point.seq,
-        topics=topics,
-        partitions=tuple(p for topic in topics if topic.repartition is None for p in chains[topic.source.topic]),
-        holes=tuple(hole for hole in point.holes if hole.partition_id.incarnation in incarnations),
-        skipped=skipped,
+        backup=selected.backup,
+        commit=selected.commit,
+        topics=tuple(topic for topic, _ in topics),
+        partitions=tuple(
+            PartitionRestore.into(topic.target, chain)
+            for topic, chains in topics
+            if topic.repartition is None
+            for chain in chains
+        ),
+        holes=selected.holes,
+        skipped=selected.skipped,
         repartitions=tuple(
             Repartition(
                 target=topic.target,
                 partitions=topic.repartition,
-                sources=tuple(chains[topic.source.topic]),
+                sources=chains,
                 keyless_in_turn=counts.keyless_in_turn,
             )
-            for topic in topics
+            for topic, chains in topics
             if topic.repartition is not None
         ),
     )
 
 
-def target_names(point: BackupState, selection: TopicSelection, renames: Renames) -> dict[str, str]:
-    """The name at the target of each topic that `plan_restore` would restore. Raises what it raises of these."""
-    return _target_names(_restorable(_selected(point, selection)), renames)
-
-
-def _restorable(shapes: Iterable[TopicShape]) -> list[TopicShape]:
-    return [shape for shape in shapes if shape.topic not in PROTECTED_TOPICS]
-
-
-def _selected(point: BackupState, selection: TopicSelection) -> list[TopicShape]:
-    known = {incarnation.topic for incarnation in point.topics}
-    if missing := selection.missing(known):
-        raise NoSuchTopic(
-            f"backup {point.backup} has no topic {', '.join(missing)} at commit {point.seq}",
-            hint=f"see its topics with: offsite show {point.backup}",
-        )
-    names = selection.select(known, internal=PROTECTED_TOPICS)
-    if not names:
-        raise NoSuchTopic(
-            f"no topic of backup {point.backup} is selected", hint=f"see its topics with: offsite show {point.backup}"
-        )
-    latest = (point.incarnation(name) for name in names)
-    return [point.topics[incarnation] for incarnation in latest if incarnation is not None]
-
-
-def _target_names(shapes: Sequence[TopicShape], renames: Renames) -> dict[str, str]:
-    names = {shape.topic: renames.target_name(shape.topic) for shape in shapes}
+def target_names(selected: SelectedChains, renames: Renames) -> dict[str, str]:
+    """The name at the target of each topic of `selected`. Raises what `plan_restore` raises of these."""
+    names = {topic: renames.target_name(topic) for topic in sorted(selected.names)}
     if unused := renames.unused(names):
         raise BadOption(f"--rename names {', '.join(unused)}, which is not restored", hint="select it with --topics")
     if len(set(names.values())) < len(names):
@@ -185,14 +159,9 @@ def _target_names(shapes: Sequence[TopicShape], renames: Renames) -> dict[str, s
     return names
 
 
-def _topic(
-    shape: TopicShape,
-    target: str,
-    existing: Mapping[str, TargetTopic],
-    chains: Sequence[PartitionRestore],
-    counts: PartitionCounts,
-) -> TopicRestore:
-    segments = [s for p in chains for s in p.segments]
+def _topic(selected: TopicChains, target: str, existing: Container[str], counts: PartitionCounts) -> TopicRestore:
+    shape, chains = selected.shape, selected.chains
+    segments = [segment for chain in chains for segment in chain.segments]
     repartition = counts.of(shape.topic, shape.partitions, if_named=shape.holds_schemas)
     new_batch_bytes = 0 if repartition is None else REPARTITIONED_BATCH_BYTES
     return TopicRestore(
@@ -207,21 +176,3 @@ def _topic(
         timestamp_max_ms=max((s.timestamp_max_ms for s in segments), default=-1),
         repartition=repartition,
     )
-
-
-def _partitions(point: BackupState, shape: TopicShape, target: str, until_ms: int | None) -> list[PartitionRestore]:
-    """One chain for each partition that holds anything; an empty one needs no task, its topic's creation is enough."""
-    chains = []
-    for number in range(shape.partitions):
-        source = PartitionId(topic=shape.topic, topic_id=shape.topic_id, partition=number)
-        if segments := tuple(point.segments.get(source, ())):
-            chains.append(
-                PartitionRestore(
-                    source=source,
-                    target=TopicPartition(topic=target, partition=number),
-                    segments=segments,
-                    end=point.positions[source].end,
-                    until_ms=until_ms,
-                )
-            )
-    return chains

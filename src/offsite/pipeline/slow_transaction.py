@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from offsite.log.transactions import OpenTransaction
-from offsite.pipeline.restore_plan import PartitionRestore
+from offsite.pipeline.chain import PartitionChain
 from offsite.repository.segment import Segment
 from offsite.repository.segment_reader import SegmentReader
 from offsite.repository.store import Store
@@ -37,7 +37,7 @@ class SlowTransaction:
     open_s: float
 
 
-def slow_transaction(partition: PartitionRestore, *, store: Store, open_max_s: float) -> SlowTransaction | None:
+def slow_transaction(partition: PartitionChain, *, store: Store, open_max_s: float) -> SlowTransaction | None:
     """The one that stays open longest, if that is more than `open_max_s`; one that is undecided at the end counts to
     its last batch. Raises `DamagedObject`, and what the store raises."""
     costs = _Costs(partition.segments)

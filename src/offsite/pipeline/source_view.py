@@ -13,9 +13,9 @@ from offsite.log.batch import BatchHeader
 from offsite.log.committed_view import CommittedView, sees_uncommitted
 from offsite.log.record import Record
 from offsite.log.records import decode, iterate
+from offsite.pipeline.chain import PartitionChain
 from offsite.pipeline.cutoff import Cutoff
 from offsite.pipeline.meter import counted
-from offsite.pipeline.restore_plan import PartitionRestore
 from offsite.repository.segment import Segment
 from offsite.repository.segment_reader import SegmentReader, stored_markers
 from offsite.repository.store import Store
@@ -42,7 +42,7 @@ class VisibleBatch(NamedTuple):
 class SourceView:
     """The batches of `partition` to restore. `read_committed`: as a consumer of that isolation saw it at the end."""
 
-    def __init__(self, partition: PartitionRestore, store: Store, *, read_committed: bool) -> None:
+    def __init__(self, partition: PartitionChain, store: Store, *, read_committed: bool) -> None:
         self._partition = partition
         self._store = store
         self._committed = committed_view(partition, store) if read_committed else None
@@ -81,14 +81,14 @@ class SourceView:
         return False
 
 
-def committed_view(partition: PartitionRestore, store: Store) -> CommittedView:
+def committed_view(partition: PartitionChain, store: Store) -> CommittedView:
     """The partition as a read_committed consumer saw it at its end. Raises `DamagedObject`, and what the store raises,
     before any data is read."""
     return CommittedView(stored_markers(partition.segments, store), end_offset=partition.end)
 
 
 def undecided_batches(
-    partition: PartitionRestore, store: Store, view: CommittedView, *, start: int = 0
+    partition: PartitionChain, store: Store, view: CommittedView, *, start: int = 0
 ) -> Iterator[BatchHeader]:
     """The batches of transactions without a marker before the partition's end, with a base offset of `start` or more:
     only segments with transactions are read. Raises `DamagedObject`, and what the store raises."""

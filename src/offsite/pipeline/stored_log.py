@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from offsite.pipeline.chain import PartitionChain
 from offsite.pipeline.cutoff import Cutoff
 from offsite.pipeline.meter import counted
-from offsite.pipeline.restore_plan import PartitionRestore
 from offsite.pipeline.source_view import VisibleBatch
 from offsite.repository.segment_reader import SegmentReader
 from offsite.repository.store import Store
 
 
-def stored_log(partition: PartitionRestore, store: Store) -> Iterator[VisibleBatch]:
+def stored_log(partition: PartitionChain, store: Store) -> Iterator[VisibleBatch]:
     """Every batch below the partition's end, in offset order. What an overlapping segment brought already does not
     count again. Raises `DamagedObject`, and what the store raises."""
     taken_to = 0

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from offsite.model.cleanup_policy import is_compacted
 from offsite.model.errors import OffsiteError, TargetMismatch, TargetNotEmpty
 from offsite.model.size import format_size
 from offsite.model.time import format_time
-
-if TYPE_CHECKING:
-    from offsite.pipeline.restore_plan import TopicRestore
+from offsite.pipeline.restore_plan import TopicRestore
 
 UNLIMITED = 2**63 - 1
 _MAKE_ROOM = "delete the empty topic, or restore under another name with --rename"

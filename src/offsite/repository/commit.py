@@ -6,9 +6,11 @@ form is canonical (see `json_form`), which is how a writer recognises its own wo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from offsite.log.last_batch import LastBatch
+from offsite.log.range import TopicPartition
 from offsite.model.check import check
 from offsite.repository.segment import Segment
 
@@ -36,6 +38,11 @@ class PartitionId:
     def incarnation(self) -> TopicIncarnation:
         return TopicIncarnation(topic=self.topic, topic_id=self.topic_id)
 
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition as Kafka names it."""
+        return TopicPartition(topic=self.topic, partition=self.partition)
+
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition}"
 
@@ -57,6 +64,12 @@ class TopicShape:
     @property
     def incarnation(self) -> TopicIncarnation:
         return TopicIncarnation(topic=self.topic, topic_id=self.topic_id)
+
+    @property
+    def partition_ids(self) -> Iterator[PartitionId]:
+        """The ids of its partitions, in the order of their numbers."""
+        for number in range(self.partitions):
+            yield PartitionId(topic=self.topic, topic_id=self.topic_id, partition=number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,6 +57,10 @@ class BackupState:
         """The latest incarnation of `topic`."""
         return next((known for known in reversed(tuple(self.topics)) if known.topic == topic), None)
 
+    def latest_shapes(self) -> dict[str, TopicShape]:
+        """The shape of each topic's latest incarnation, by name: they are in order of first appearance."""
+        return {incarnation.topic: shape for incarnation, shape in self.topics.items()}
+
     def all_segments(self) -> Iterator[Segment]:
         """Every live segment, partition by partition in sorted order, each in offset order."""
         for partition_id in sorted(self.segments):

@@ -17,18 +17,19 @@ from offsite.model.choices import Isolation
 from offsite.model.cleanup_policy import is_compacted
 from offsite.model.errors import BadOption, NoSuchRestore
 from offsite.model.names import PROTECTED_TOPICS
-from offsite.model.rename import Renames
 from offsite.model.selection import TopicSelection
+from offsite.pipeline.chain import PartitionChain, SelectedChains, select_chains
+from offsite.pipeline.point_in_time import PointInTime
 from offsite.pipeline.proof import ProofEnds
-from offsite.pipeline.restore_plan import PartitionRestore, Repartition, RestorePlan, plan_restore
+from offsite.pipeline.restore_plan import Repartition
 from offsite.pipeline.runner import OnProgress, Runner
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId, RecordedHole, TopicShape
 from offsite.repository.restore_layout import RestoreLayout
-from offsite.repository.restore_outcome import RepartitionedTopic, RestoredPartition, RestoreOutcome, get_outcome
+from offsite.repository.restore_outcome import RepartitionedTopic, RestoreOutcome, get_outcome
 from offsite.repository.restore_record import RestoreRecord, find_record, get_targets
 from offsite.repository.state import BackupState
-from offsite.services.expected import ExpectedTopic, expected_topics, kept_extents
+from offsite.services.expected import ExpectedTopic, kept_extents
 from offsite.services.hole_report import HoleReport, hole_reports
 from offsite.services.proof import prove
 from offsite.services.proof_result import Finding, ProvenTopic, Uncompared
@@ -103,17 +104,18 @@ def plan_comparison(backup: Backup, admin: ClusterAdmin, request: CompareRequest
         return _of_restore(backup, admin, request, request.restore)
     head = backup.sound_state()
     point = backup.state_at(head.seq if request.commit is None else request.commit, head=head)
-    plan = plan_restore(point, request.selection, renames=Renames(), target_topics=())
-    same = same_topics(plan, admin.topics(), descriptor=backup.descriptor, cluster_id=cluster_id)
+    selected = select_chains(PointInTime(commit=point, state=point), request.selection).copyable()
+    shapes = [topic.shape for topic in selected.topics]
+    same = same_topics(shapes, admin.topics(), descriptor=backup.descriptor, cluster_id=cluster_id)
     return PlannedComparison(
         backup=backup,
         commit=point.seq,
         cluster_id=cluster_id,
         restore="",
-        expected=tuple(_named_alike(plan, point, admin, request, same={*same.by_id, *same.by_name})),
+        expected=tuple(_named_alike(selected, point, admin, request, same={*same.by_id, *same.by_name})),
         exact=request.exact,
         by_name=same.by_name,
-        lacking=hole_reports(plan.holes),
+        lacking=hole_reports(selected.holes),
     )
 
 
@@ -148,22 +150,25 @@ def run_comparison(
 
 
 def _named_alike(
-    plan: RestorePlan, point: BackupState, admin: ClusterAdmin, request: CompareRequest, *, same: Collection[str]
+    selected: SelectedChains, point: BackupState, admin: ClusterAdmin, request: CompareRequest, *, same: Collection[str]
 ) -> Iterator[ExpectedTopic]:
     """Topics under their own names. Of which the cluster has the very incarnation that was backed up, the log itself
     must be the same: all offsets, whatever became of transactions since. Only compaction goes on."""
-    shapes = {topic.target: topic.source for topic in plan.topics}
+    shapes = {topic.topic: topic.shape for topic in selected.topics}
     compacted = _compacted(admin, {name: shapes[name] for name in same}, request)
-    for topic in expected_topics(plan, starts=None, read_committed=request.read_committed, same_offsets=same):
-        if topic.target not in same:
-            yield topic
-            continue
-        yield replace(
-            topic,
-            read_committed=False,
-            whole_log=True,
-            compacted=topic.target in compacted,
-            extents=log_extents(point, shapes[topic.target]),
+    for topic in selected.topics:
+        is_same = topic.topic in same
+        yield ExpectedTopic(
+            source=topic.topic,
+            target=topic.topic,
+            partitions=topic.shape.partitions,
+            chains={chain.source.partition: chain for chain in topic.chains},
+            starts=None,
+            read_committed=request.read_committed and not is_same,
+            same_offsets=is_same,
+            compacted=topic.topic in compacted,
+            extents=log_extents(point, topic.shape) if is_same else None,
+            whole_log=is_same,
         )
 
 
@@ -243,7 +248,10 @@ def _restored_topics(
     for source, target in record.topics:
         if source in selected:
             own = [each for each in outcome.partitions if each.target.topic == target]
-            chains, kept = tuple(_chain(each, point, record.until_ms) for each in own), any(e.same_offsets for e in own)
+            chains = {
+                each.target.partition: _chain(each.source, each.source_end, point, record.until_ms) for each in own
+            }
+            kept = any(each.same_offsets for each in own)
             yield ExpectedTopic(
                 source=source,
                 target=target,
@@ -258,24 +266,15 @@ def _restored_topics(
             )
 
 
-def _chain(restored: RestoredPartition, point: BackupState, until_ms: int | None) -> PartitionRestore:
-    return _source_chain(restored.source, restored.source_end, restored.target, point, until_ms)
-
-
 def _repartition(mixed: RepartitionedTopic, point: BackupState, until_ms: int | None) -> Repartition:
     return Repartition(
         target=mixed.target,
         partitions=mixed.partitions,
-        sources=tuple(
-            _source_chain(source, end, TopicPartition(topic=mixed.target, partition=source.partition), point, until_ms)
-            for source, end in mixed.sources
-        ),
+        sources=tuple(_chain(source, end, point, until_ms) for source, end in mixed.sources),
         keyless_in_turn=mixed.keyless_in_turn,
     )
 
 
-def _source_chain(
-    source: PartitionId, end: int, target: TopicPartition, point: BackupState, until_ms: int | None
-) -> PartitionRestore:
+def _chain(source: PartitionId, end: int, point: BackupState, until_ms: int | None) -> PartitionChain:
     segments = tuple(segment for segment in point.segments.get(source, ()) if segment.start < end)
-    return PartitionRestore(source=source, target=target, segments=segments, end=end, until_ms=until_ms)
+    return PartitionChain(source=source, segments=segments, end=end, until_ms=until_ms)

@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from offsite.log.range import LogRange, TopicPartition
+from offsite.pipeline.chain import PartitionChain
 from offsite.pipeline.preserve_pieces import log_start
 from offsite.pipeline.proof import ProofTask
-from offsite.pipeline.restore_plan import PartitionRestore, Repartition, RestorePlan
+from offsite.pipeline.restore_plan import Repartition, RestorePlan
 from offsite.repository.commit import PartitionId
 
 
@@ -28,8 +29,8 @@ NO_EXTENT = Extent(start=0, end=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedTopic:
-    """What `target` should hold: the records of `chains`, one for each partition that holds anything, and nothing in
-    the other ones of `partitions`; or those of `repartition`, where they go by key.
+    """What `target` should hold: the records of `chains`, by partition, and nothing in the other ones of `partitions`;
+    or those of `repartition`, where they go by key.
 
     `read_committed`: of what consumers of that isolation see. `starts`: where each target partition began, as a restore
     remembers it; None: at its log start. `same_offsets`: records must have their source's offsets. A `compacted` topic
@@ -43,7 +44,7 @@ class ExpectedTopic:
     source: str
     target: str
     partitions: int
-    chains: tuple[PartitionRestore, ...]
+    chains: Mapping[int, PartitionChain]
     starts: Mapping[int, int] | None
     read_committed: bool
     same_offsets: bool
@@ -59,7 +60,7 @@ class ExpectedTopic:
 
     @property
     def raw_bytes(self) -> int:
-        chains = self.chains if self.repartition is None else self.repartition.sources
+        chains = self.chains.values() if self.repartition is None else self.repartition.sources
         return sum(chain.raw_bytes for chain in chains)
 
 
@@ -98,67 +99,66 @@ class Check:
 def expected_topics(
     plan: RestorePlan,
     *,
-    starts: Mapping[TopicPartition, int] | None,
+    starts: Mapping[TopicPartition, int],
     read_committed: bool,
     same_offsets: Collection[str],
 ) -> list[ExpectedTopic]:
     """What a restore by `plan` leaves behind, when its target partitions began at `starts`. `same_offsets` are the
     target topics that keep the source's offsets."""
-    chains: dict[str, list[PartitionRestore]] = {topic.target: [] for topic in plan.topics}
+    chains: dict[str, dict[int, PartitionChain]] = {topic.target: {} for topic in plan.topics}
     for chain in plan.partitions:
-        chains[chain.target.topic].append(chain)
+        chains[chain.target.topic][chain.target.partition] = chain
     repartitions = {each.target: each for each in plan.repartitions}
     begun: dict[str, dict[int, int]] = {topic.target: {} for topic in plan.topics}
-    for each, start in (starts or {}).items():
+    for each, start in starts.items():
         begun[each.topic][each.partition] = start
     return [
         ExpectedTopic(
             source=topic.source.topic,
             target=topic.target,
             partitions=topic.partitions,
-            chains=tuple(chains[topic.target]),
-            starts=None if starts is None else begun[topic.target],
+            chains=chains[topic.target],
+            starts=begun[topic.target],
             read_committed=read_committed,
             same_offsets=topic.target in same_offsets,
-            same_bounds=starts is not None and topic.target in same_offsets,
+            same_bounds=topic.target in same_offsets,
             repartition=repartitions.get(topic.target),
-            extents=(
-                kept_extents(chains[topic.target]) if starts is not None and topic.target in same_offsets else None
-            ),
+            extents=kept_extents(chains[topic.target]) if topic.target in same_offsets else None,
         )
         for topic in plan.topics
     ]
 
 
-def kept_extents(chains: Iterable[PartitionRestore]) -> dict[int, Extent]:
+def kept_extents(chains: Mapping[int, PartitionChain]) -> dict[int, Extent]:
     """Those of partitions that a restore wrote at the offsets of their sources: nothing else may be below their ends,
     neither before the source's log start nor in what its backup lacks."""
-    return {chain.target.partition: Extent(start=0, end=chain.end) for chain in chains}
+    return {partition: Extent(start=0, end=chain.end) for partition, chain in chains.items()}
 
 
 def checks(topic: ExpectedTopic, bounds: Mapping[TopicPartition, PartitionBounds], *, exact: bool) -> Iterator[Check]:
     """One check for each partition of the topic whose bounds are known, in their order."""
-    chains = {chain.target.partition: chain for chain in topic.chains}
     for number in range(topic.partitions):
         target = TopicPartition(topic=topic.target, partition=number)
         if target not in bounds:
             continue
         if topic.repartition is None:
-            yield _check(topic, chains.get(number) or _nothing(topic, target), bounds[target], exact=exact)
+            chain = topic.chains.get(number) or _nothing(topic, number)
+            yield _check(topic, target, chain, bounds[target], exact=exact)
         else:
             found = _range(topic, target, bounds[target], exact=exact)
             yield Check(topic=topic, target=found, log_end=found.end, task=None)
 
 
-def _nothing(topic: ExpectedTopic, target: TopicPartition) -> PartitionRestore:
-    source = PartitionId(topic=topic.source, topic_id="", partition=target.partition)
-    return PartitionRestore(source=source, target=target, segments=(), end=0)
+def _nothing(topic: ExpectedTopic, partition: int) -> PartitionChain:
+    return PartitionChain(source=PartitionId(topic=topic.source, topic_id="", partition=partition), segments=(), end=0)
 
 
-def _check(topic: ExpectedTopic, chain: PartitionRestore, bounds: PartitionBounds, *, exact: bool) -> Check:
-    target, extent = _range(topic, chain.target, bounds, exact=exact), topic.extent(chain.target.partition)
+def _check(
+    topic: ExpectedTopic, partition: TopicPartition, chain: PartitionChain, bounds: PartitionBounds, *, exact: bool
+) -> Check:
+    target, extent = _range(topic, partition, bounds, exact=exact), topic.extent(partition.partition)
     log_start_now = bounds.start if extent is None else min(bounds.start, extent.end)
-    expired = max(0, log_start_now - _begun(topic, chain, bounds))
+    expired = max(0, log_start_now - _begun(topic, partition.partition, chain, bounds))
     if topic.same_offsets and not exact:
         chain = _above(chain, target.start)
     truncated = _truncated(extent, bounds)
@@ -189,15 +189,15 @@ def _check(topic: ExpectedTopic, chain: PartitionRestore, bounds: PartitionBound
     )
 
 
-def _begun(topic: ExpectedTopic, chain: PartitionRestore, bounds: PartitionBounds) -> int:
+def _begun(topic: ExpectedTopic, partition: int, chain: PartitionChain, bounds: PartitionBounds) -> int:
     """Where in the target that begins which the backup holds. A restore without the source's offsets is found by where
     it began."""
     if topic.same_offsets:
         return log_start(chain) if chain.segments else bounds.start
-    return bounds.start if topic.starts is None else topic.starts[chain.target.partition]
+    return bounds.start if topic.starts is None else topic.starts[partition]
 
 
-def _above(chain: PartitionRestore, offset: int) -> PartitionRestore:
+def _above(chain: PartitionChain, offset: int) -> PartitionChain:
     """Without the segments that hold nothing from there on: they need not be read."""
     return replace(chain, segments=tuple(s for s in chain.segments if max(s.end, s.last_offset + 1) > offset))
 
@@ -215,7 +215,7 @@ def _truncated(extent: Extent | None, bounds: PartitionBounds) -> str:
     return f"its log ends at {bounds.end}, the backup holds up to {extent.end}"
 
 
-def _wrong_bounds(chain: PartitionRestore, bounds: PartitionBounds) -> str:
+def _wrong_bounds(chain: PartitionChain, bounds: PartitionBounds) -> str:
     start = log_start(chain)
     if (bounds.start, bounds.end) == (start, chain.end):
         return ""

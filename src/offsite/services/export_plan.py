@@ -16,11 +16,10 @@ from offsite.log.range import LogRange, TopicPartition
 from offsite.model.choices import Isolation
 from offsite.model.errors import TopicReplaced
 from offsite.model.group_patterns import ALL_GROUPS, GroupPatterns
-from offsite.model.rename import Renames
 from offsite.model.time import format_time
+from offsite.pipeline.chain import PartitionChain, SelectedChains, select_chains
 from offsite.pipeline.incarnations import incarnation_notes
 from offsite.pipeline.record_source import ExportTask
-from offsite.pipeline.restore_plan import PartitionRestore, RestorePlan, plan_restore
 from offsite.repository.backup import Backup
 from offsite.repository.commit import TopicShape
 from offsite.repository.group_snapshot import get_group_snapshot
@@ -73,22 +72,24 @@ def plan_export(backup: Backup, writer: ArchiveWriter, request: ExportRequest) -
     Raises `NoSuchRestorePoint`, `NoSuchTopic`, `BadOption`, `DamagedArchive`, `TopicReplaced`.
     """
     point = find_point(backup, request.point, None)
-    plan = plan_restore(
-        point.state, request.point.selection, renames=Renames(), target_topics=(), until_ms=point.until_ms
-    )
+    selected = select_chains(point, request.point.selection).copyable()
     ends = writer.ends()
-    topics = tuple(archive_topic(topic.source) for topic in plan.topics)
-    groups = _groups(backup, point.state, plan, request.groups)
+    topics = tuple(archive_topic(topic.shape) for topic in selected.topics)
+    groups = _groups(backup, point.state, {topic.topic: topic.topic_id for topic in topics}, request.groups)
     check_same_topics(writer, topics)
-    tasks = [list(_tasks(each, ends, divides=writer.divides)) for each in plan.partitions]
+    tasks = [list(_tasks(each, ends, divides=writer.divides)) for each in selected.chains]
     return ExportPlan(
         source=f"backup {point.state.backup} as of commit {point.state.seq}",
         topics=topics,
         tasks=in_turn(tasks),
-        holes=tuple(_holes(plan, ends)),
+        holes=tuple(_holes(selected, ends)),
         groups=groups.groups,
         ends=ends,
-        notes=(*_notes(plan, point.until_ms), *incarnation_notes(incarnations_of(point, plan)), *groups.notes),
+        notes=(
+            *_notes(selected, point.until_ms),
+            *incarnation_notes(incarnations_of(point, selected.names)),
+            *groups.notes,
+        ),
     )
 
 
@@ -118,9 +119,9 @@ def in_turn(tasks: Iterable[Sequence[ExportTask]]) -> tuple[ExportTask, ...]:
     return tuple(task for task in chain.from_iterable(zip_longest(*tasks)) if task is not None)
 
 
-def _tasks(partition: PartitionRestore, ends: Ends, *, divides: bool) -> Iterator[ExportTask]:
+def _tasks(partition: PartitionChain, ends: Ends, *, divides: bool) -> Iterator[ExportTask]:
     """Segments are the ranges to export side by side; transactions may reach over them, and chain them together."""
-    begun = ends.get(partition.target, 0)
+    begun = ends.get(partition.source.topic_partition, 0)
     needed = [s for s in partition.segments if max(s.last_offset + 1, s.end) > begun and s.start < partition.end]
     if not needed or begun >= partition.end:
         return
@@ -134,10 +135,10 @@ def _tasks(partition: PartitionRestore, ends: Ends, *, divides: bool) -> Iterato
         start = max(start, end)
 
 
-def _task(partition: PartitionRestore, segments: Sequence[Segment], start: int, end: int) -> ExportTask:
-    target = partition.target
+def _task(partition: PartitionChain, segments: Sequence[Segment], start: int, end: int) -> ExportTask:
+    source = partition.source
     return ExportTask(
-        range=LogRange(topic=target.topic, partition=target.partition, start=start, end=end),
+        range=LogRange(topic=source.topic, partition=source.partition, start=start, end=end),
         estimated_bytes=sum(segment.raw_bytes for segment in segments),
         chain=replace(partition, segments=tuple(segments)),
     )
@@ -148,34 +149,29 @@ def _behind(segment: Segment) -> int:
     return max(segment.end, segment.last_offset + 1)
 
 
-def _holes(plan: RestorePlan, ends: Ends) -> Iterator[HoleReport]:
+def _holes(selected: SelectedChains, ends: Ends) -> Iterator[HoleReport]:
     """Those behind the archive's end: the backup's own, and what it has dropped since."""
-    for hole in hole_reports(plan.holes):
+    for hole in hole_reports(selected.holes):
         key = TopicPartition(topic=hole.topic, partition=hole.partition)
         if hole.start >= ends.get(key, 0):
             yield hole
-    for partition in plan.partitions:
-        begun, first = ends.get(partition.target), partition.segments[0].start
+    for partition in selected.chains:
+        source, first = partition.source, partition.segments[0].start
+        begun = ends.get(source.topic_partition)
         if begun is not None and begun < first:
-            yield HoleReport(
-                topic=partition.target.topic,
-                partition=partition.target.partition,
-                start=begun,
-                end=first,
-                reason="retention",
-            )
+            yield HoleReport(topic=source.topic, partition=source.partition, start=begun, end=first, reason="retention")
 
 
-def _groups(backup: Backup, state: BackupState, plan: RestorePlan, patterns: GroupPatterns) -> GroupsAsOf:
+def _groups(backup: Backup, state: BackupState, ids: Mapping[str, str], patterns: GroupPatterns) -> GroupsAsOf:
+    """The groups' offsets on the topics of these ids, by name."""
     known = get_group_snapshot(backup.store, state.groups) if patterns and state.groups is not None else {}
-    ids = {topic.source.topic: topic.source.topic_id for topic in plan.topics}
     chosen = {name: known[name] for name in patterns.select(known)}
     found = GroupsAsOf(groups=chosen, point=state, origin=SNAPSHOT).of_incarnations(ids)
     return replace(found, groups=on_topics(found.groups, ids))
 
 
-def _notes(plan: RestorePlan, until_ms: int | None) -> Iterator[str]:
-    for topic, reason in plan.skipped:
+def _notes(selected: SelectedChains, until_ms: int | None) -> Iterator[str]:
+    for topic, reason in selected.skipped:
         yield f"topic {topic} is left out: {reason}"
     if until_ms is not None:
         yield (f"records dated after {format_time(until_ms)} are left out for good: a later export goes on behind them")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from offsite.log.range import TopicPartition
 from offsite.model.choices import Isolation, OffsetsMode
 from offsite.model.cleanup_policy import is_compacted
 from offsite.model.errors import RestoreRefused
 from offsite.model.journal import decided
 from offsite.model.time import format_duration
+from offsite.pipeline.chain import PartitionChain
 from offsite.pipeline.point_in_time import PointInTime, is_open
 from offsite.pipeline.preserve_copy import PreserveTask
 from offsite.pipeline.preserve_plan import (
@@ -26,7 +26,6 @@ from offsite.pipeline.restore_plan import PartitionRestore, RestorePlan, TopicRe
 from offsite.pipeline.restore_task import AnyRestoreTask
 from offsite.pipeline.slow_transaction import SlowTransaction
 from offsite.pipeline.target_topic import TargetTopic
-from offsite.repository.commit import PartitionId
 from offsite.repository.restore_record import RestoreRecord, RestoreTargets
 from offsite.services.restore_request import RestoreRequest
 
@@ -148,7 +147,7 @@ def _reason(topic: TopicRestore, point: PointInTime, request: RestoreRequest) ->
         return "records of aborted transactions are to come back as plain ones"
     if topic.repartition is not None:
         return "its records go to other partitions"
-    held = (point.commit.segments.get(source, ()) for source in _sources(topic))
+    held = (point.commit.segments.get(source, ()) for source in topic.source.partition_ids)
     if point.until_ms is not None and any(is_open(segment, point.until_ms) for found in held for segment in found):
         return "records are picked by their dates, which leaves gaps"
     return ""
@@ -159,19 +158,13 @@ def _chains(
 ) -> Iterator[PartitionRestore]:
     """All partitions of the topic that hold anything (`own`), or did before retention emptied them."""
     known = {chain.source: chain for chain in own}
-    for source in _sources(topic):
+    for source in topic.source.partition_ids:
         position = point.state.positions.get(source)
         if source in known:
             yield replace(known[source], until_ms=None)
         elif position and position.end > 0 and request.partitions.includes(source.topic, source.partition):
-            target = TopicPartition(topic=topic.target, partition=source.partition)
-            yield PartitionRestore(source=source, target=target, segments=(), end=position.end)
-
-
-def _sources(topic: TopicRestore) -> Iterator[PartitionId]:
-    shape = topic.source
-    for number in range(shape.partitions):
-        yield PartitionId(topic=shape.topic, topic_id=shape.topic_id, partition=number)
+            emptied = PartitionChain(source=source, segments=(), end=position.end)
+            yield PartitionRestore.into(topic.target, emptied)
 
 
 def _by_target(plan: RestorePlan) -> Mapping[str, Sequence[PartitionRestore]]:

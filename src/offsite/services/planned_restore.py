@@ -10,6 +10,7 @@ from offsite.model.errors import OffsiteError
 from offsite.model.group_patterns import GroupPatterns
 from offsite.model.ids import dated_id
 from offsite.model.journal import decided, warned
+from offsite.pipeline.chain import select_chains
 from offsite.pipeline.point_in_time import PointInTime
 from offsite.pipeline.preserve_plan import TRANSACTION_OPEN_MAX_S, TopicOffsets
 from offsite.pipeline.restore_plan import RestorePlan, plan_restore, target_names
@@ -64,15 +65,14 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     unfinished = _unfinished(backup, admin, request, cluster_id)
     point = find_point(backup, request, unfinished)
     check_groups(point.state, request.groups)
-    names = target_names(point.state, request.selection, request.renames)
+    selected = select_chains(point, request.selection).copyable()
+    names = target_names(selected, request.renames)
     now_ms = backup.store.now_ms()
     existing = [] if unfinished else read_targets(admin, names.values(), now_ms=now_ms)
     plan = plan_restore(
-        point.state,
-        request.selection,
+        selected,
         renames=request.renames,
-        target_topics=existing,
-        until_ms=point.until_ms,
+        existing={target.topic for target in existing},
         counts=request.repartition,
     )
     if backup.descriptor.cluster_id == cluster_id:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from offsite.model.cleanup_policy import is_compacted
@@ -44,9 +44,8 @@ def report_cuts(point: PointInTime, plan: RestorePlan) -> tuple[CutReport, ...]:
     )
 
 
-def incarnations_of(point: PointInTime, plan: RestorePlan) -> tuple[KnownIncarnation, ...]:
-    """Of the plan's topics that were deleted and made anew: the one that is taken, and those that are left aside."""
-    topics = {topic.source.topic for topic in plan.topics}
+def incarnations_of(point: PointInTime, topics: Collection[str]) -> tuple[KnownIncarnation, ...]:
+    """Of `topics` that were deleted and made anew: the one that is taken, and those that are left aside."""
     return tuple(each for each in point.incarnations if each.topic in topics)
 
 

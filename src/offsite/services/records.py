@@ -14,15 +14,14 @@ from itertools import islice
 
 from offsite.model.choices import Isolation
 from offsite.model.errors import NoSuchTopic
-from offsite.model.names import PROTECTED_TOPICS
 from offsite.model.selection import TopicSelection
+from offsite.pipeline.chain import SelectedChains, chains_of, select_chains
 from offsite.pipeline.point_in_time import PointInTime
 from offsite.pipeline.runner import OnProgress, Runner
 from offsite.pipeline.table.find import FoundRecord, RecordMatch, find_in_task, found_records
 from offsite.pipeline.table.row_filter import RowFilter
 from offsite.pipeline.table.scan_plan import ScanTask, plan_scan
 from offsite.repository.backup import Backup
-from offsite.repository.state import BackupState
 from offsite.services.framed import FramedReader
 from offsite.services.record_range import parse_rows
 from offsite.services.restore_point import find_point
@@ -72,8 +71,7 @@ def plan_records(backup: Backup, request: RecordsRequest) -> RecordsPlan:
         backup=backup,
         point=point,
         tasks=plan_scan(
-            point,
-            _topics(point.state, request.point.selection),
+            _some_chains(point, request.point.selection),
             rows,
             read_committed=request.point.isolation == Isolation.READ_COMMITTED,
         ),
@@ -107,7 +105,7 @@ def read_schemas(plan: RecordsPlan) -> SchemaBook:
     state = plan.backup.sound_state()
     point = PointInTime(commit=state, state=state)
     topics = [shape.topic for shape in state.topics.values() if shape.holds_schemas]
-    tasks = plan_scan(point, topics, RowFilter(), read_committed=True)
+    tasks = plan_scan(chains_of(point, topics), RowFilter(), read_committed=True)
     found = (each for task in tasks for each in found_records(task, plan.backup.store, RecordMatch()))
     return SchemaBook(each.record for each in found)
 
@@ -128,13 +126,12 @@ def _waves(tasks: Sequence[ScanTask], size: int) -> Iterator[Sequence[ScanTask]]
         yield tasks[start : start + size]
 
 
-def _topics(state: BackupState, selection: TopicSelection) -> tuple[str, ...]:
-    known = {incarnation.topic for incarnation in state.topics}
-    names = selection.select(known, internal=PROTECTED_TOPICS)
-    missing = selection.missing(known)
-    if missing or not names:
+def _some_chains(point: PointInTime, selection: TopicSelection) -> SelectedChains:
+    """Raises `NoSuchTopic` also where patterns select none: there would be nothing to show."""
+    selected = select_chains(point, selection)
+    if not selected.topics:
         raise NoSuchTopic(
-            f"backup {state.backup} has no topic {', '.join(missing or selection.include)} at commit {state.seq}",
-            hint=f"see its topics with: offsite show {state.backup}",
+            f"backup {selected.backup} has no topic {', '.join(selection.include)} at commit {selected.commit}",
+            hint=f"see its topics with: offsite show {selected.backup}",
         )
-    return names
+    return selected

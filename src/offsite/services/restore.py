@@ -230,7 +230,7 @@ def _result(prepared: PlannedRestore, receipts: Sequence[AnyReceipt], proof: Pro
         compared_records=None if proof is None else proof.records,
         uncompared=() if proof is None else proof.uncompared,
         lacking=holes,
-        incarnations=incarnations_of(prepared.point, prepared.plan),
+        incarnations=incarnations_of(prepared.point, prepared.plan.source_names),
         newer_commit=newer_commit(prepared),
     )
 

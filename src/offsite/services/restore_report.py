@@ -106,7 +106,7 @@ def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
         until_ms=prepared.point.until_ms,
         cuts=report_cuts(prepared.point, plan),
         lacking=lacking(plan, prepared.point.commit),
-        incarnations=incarnations_of(prepared.point, plan),
+        incarnations=incarnations_of(prepared.point, plan.source_names),
     )
 
 

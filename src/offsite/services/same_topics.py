@@ -5,12 +5,11 @@ A topic that was made anew under its name is another one. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from offsite.kafka.metadata import TopicMetadata
 from offsite.log.range import LogRange
-from offsite.pipeline.restore_plan import RestorePlan
 from offsite.repository.commit import PartitionId, TopicShape
 from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.state import BackupState
@@ -28,11 +27,11 @@ class SameTopics:
 
 
 def same_topics(
-    plan: RestorePlan, found: Mapping[str, TopicMetadata], *, descriptor: BackupDescriptor, cluster_id: str
+    shapes: Iterable[TopicShape], found: Mapping[str, TopicMetadata], *, descriptor: BackupDescriptor, cluster_id: str
 ) -> SameTopics:
-    """Which of the plan's topics are in the cluster, the same incarnation under the same name."""
+    """Which of the backup's topics are in the cluster, the same incarnation under the same name."""
     of_this_cluster = descriptor.cluster_id == cluster_id and not import_origin(descriptor)
-    existing = [(topic.source, found[topic.target]) for topic in plan.topics if topic.target in found]
+    existing = [(shape, found[shape.topic]) for shape in shapes if shape.topic in found]
     return SameTopics(
         by_id=tuple(sorted(s.topic for s, t in existing if t.topic_id is not None and str(t.topic_id) == s.topic_id)),
         by_name=tuple(
@@ -43,10 +42,7 @@ def same_topics(
 
 def log_extents(point: BackupState, shape: TopicShape) -> dict[int, Extent]:
     """Of each partition of the topic: from where its backup began to the committed position."""
-    return {
-        number: _extent(point, PartitionId(topic=shape.topic, topic_id=shape.topic_id, partition=number))
-        for number in range(shape.partitions)
-    }
+    return {each.partition: _extent(point, each) for each in shape.partition_ids}
 
 
 def _extent(point: BackupState, partition: PartitionId) -> Extent:

@@ -10,9 +10,9 @@ from offsite.archives.formats import ReadOptions, WriteOptions
 from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import LogRange
 from offsite.log.record import Record
-from offsite.model.rename import Renames
 from offsite.model.selection import TopicSelection
-from offsite.pipeline.restore_plan import plan_restore
+from offsite.pipeline.chain import select_chains
+from offsite.pipeline.point_in_time import PointInTime
 from offsite.pipeline.runner import Runner
 from offsite.pipeline.source_view import SourceView
 from offsite.repository.backup import Backup
@@ -100,9 +100,8 @@ class Exchange:
         """As a consumer with read_committed sees it."""
         opened = self.repository.backup(backup)
         state = opened.state() if commit is None else opened.state_at(commit)
-        plan = plan_restore(state, EVERYTHING, renames=Renames(), target_topics=())
         found = {}
-        for chain in plan.partitions:
+        for chain in select_chains(PointInTime(commit=state, state=state), EVERYTHING).copyable().chains:
             view = SourceView(chain, self.repository.store, read_committed=True)
             found[chain.source.topic, chain.source.partition] = [r for b in view.batches() for r in b.records()]
         return {key: records for key, records in found.items() if records}

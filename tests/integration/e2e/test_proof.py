@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from offsite.model.partition_counts import parse_partition_counts
+from offsite.model.partition_counts import PartitionCounts, parse_partition_counts
 from offsite.model.rename import parse_renames
 from offsite.model.selection import parse_selection
+from offsite.pipeline.chain import select_chains
+from offsite.pipeline.point_in_time import PointInTime
 from offsite.pipeline.proof import ProofEnds
-from offsite.pipeline.restore_plan import plan_restore
+from offsite.pipeline.restore_plan import RestorePlan, plan_restore
 from offsite.pipeline.runner import Runner
 from offsite.repository.restore_outcome import get_outcome
 from offsite.services.compare import CompareRequest, CompareResult, plan_comparison, run_comparison
 from offsite.services.demo.data import BASE_MS, Message
-from offsite.services.expected import expected_topics
+from offsite.services.expected import ExpectedTopic, expected_topics
 from offsite.services.planned_restore import prepare_restore
 from offsite.services.proof import Proof, prove
 from offsite.services.restore import RestoreResult, run_restore
@@ -50,15 +53,23 @@ def write(site: Site, topic: str, found: Iterable[Message], **client: object) ->
     site.produce(topic, found, enable_idempotence=True, **client)
 
 
+def copy_plan(site: Site, topic: str, target: str, *, counts: PartitionCounts | None = None) -> RestorePlan:
+    state = site.backup.state()
+    selected = select_chains(PointInTime(commit=state, state=state), parse_selection([topic])).copyable()
+    return plan_restore(selected, renames=parse_renames([f"{topic}={target}"]), existing=(), counts=counts)
+
+
+def of_a_copy(expected: Iterable[ExpectedTopic]) -> list[ExpectedTopic]:
+    """Nobody remembers where it began, nor that it is a restore."""
+    return [replace(each, starts=None, same_bounds=False, extents=None) for each in expected]
+
+
 def prove_copy(site: Site, topic: str, target: str, *, exact: bool = True, committed: bool = True) -> Proof:
     """The newest backup of `topic` against `target`, wherever that came from."""
-    plan = plan_restore(
-        site.backup.state(), parse_selection([topic]), renames=parse_renames([f"{topic}={target}"]), target_topics=()
-    )
+    plan = copy_plan(site, topic, target)
     ends = ProofEnds(kafka=site.cluster.config, store=site.repository.store, exact=exact)
-    expected = expected_topics(
-        plan, starts=None, read_committed=committed, same_offsets={target} if topic == target else set()
-    )
+    same = {target} if topic == target else set()
+    expected = of_a_copy(expected_topics(plan, starts={}, read_committed=committed, same_offsets=same))
     return prove(expected, ends=ends, admin=site.cluster.admin, runner=site.spark)
 
 
@@ -227,15 +238,9 @@ def test_a_wrong_record_in_a_repartitioned_topic_is_named(site: Site) -> None:
     del copied[-1]
     target = site.make_topic(partitions=3)
     write(site, target, copied)
-    plan = plan_restore(
-        site.backup.state(),
-        parse_selection([topic]),
-        renames=parse_renames([f"{topic}={target}"]),
-        target_topics=(),
-        counts=parse_partition_counts([f"{topic}=3"]),
-    )
+    plan = copy_plan(site, topic, target, counts=parse_partition_counts([f"{topic}=3"]))
     ends = ProofEnds(kafka=site.cluster.config, store=site.repository.store, exact=True)
-    expected = expected_topics(plan, starts=None, read_committed=True, same_offsets=())
+    expected = of_a_copy(expected_topics(plan, starts={}, read_committed=True, same_offsets=()))
     proof = prove(expected, ends=ends, admin=site.cluster.admin, runner=site.spark)
     changed, missing = sorted(proof.findings, key=lambda each: each.kind)
     assert (changed.kind, changed.fields, changed.target_offset) == ("changed", ("timestamp", "value"), 10)

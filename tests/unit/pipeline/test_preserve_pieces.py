@@ -8,11 +8,11 @@ import pytest
 from crc32c import crc32c
 
 from offsite.log.batch import CRC_START, scan
-from offsite.log.range import LogRange, TopicPartition
+from offsite.log.range import LogRange
 from offsite.log.record import Record
 from offsite.log.records import decode, encode
+from offsite.pipeline.chain import PartitionChain
 from offsite.pipeline.preserve_pieces import Data, Gap, Outcome, Piece, SourcePieces
-from offsite.pipeline.restore_plan import PartitionRestore
 from offsite.repository.backup import Backup
 from offsite.repository.open_store import open_store
 from offsite.repository.segment import Segment
@@ -115,11 +115,10 @@ def taken(
     return list(SourcePieces(source, backup.store).pieces())
 
 
-def chain(backup: Backup, segments: Sequence[tuple[int, int, Sequence[bytes]]], *, end: int) -> PartitionRestore:
+def chain(backup: Backup, segments: Sequence[tuple[int, int, Sequence[bytes]]], *, end: int) -> PartitionChain:
     """A partition in segments `(start, end, batches)`."""
     written = tuple(segment(backup, start, stop, b"".join(log)) for start, stop, log in segments)
-    target = TopicPartition(topic=SOURCE.topic, partition=SOURCE.partition)
-    return PartitionRestore(source=SOURCE, target=target, segments=written, end=end)
+    return PartitionChain(source=SOURCE, segments=written, end=end)
 
 
 def segment(backup: Backup, start: int, end: int, log: bytes) -> Segment:

@@ -10,10 +10,10 @@ import pytest
 
 from offsite.kafka.config import KafkaConfig, parse_bootstrap
 from offsite.log.chunk import Chunk, Hole
-from offsite.log.range import LogRange, TopicPartition
+from offsite.log.range import LogRange
 from offsite.log.records import decode, encode
+from offsite.pipeline.chain import PartitionChain
 from offsite.pipeline.proof import PartitionProof, ProofEnds, ProofTask, prove_by_reading
-from offsite.pipeline.restore_plan import PartitionRestore
 from offsite.repository.open_store import open_store
 from offsite.repository.store import Store
 from tests.backups import PARTITIONS, new_backup, write_segment
@@ -57,9 +57,7 @@ class Stored:
         self.segment = write_segment(store, new_backup(store), SOURCE, 0, END)
 
     def prove(self, log: Log, *, exact: bool = False, **changes: object) -> PartitionProof:
-        chain = PartitionRestore(
-            source=SOURCE, target=TopicPartition(topic="orders", partition=0), segments=(self.segment,), end=END
-        )
+        chain = PartitionChain(source=SOURCE, segments=(self.segment,), end=END)
         task = ProofTask(
             partition=chain, target=part(0, END), read_committed=False, offsets=True, compacted=False, bounded=True
         )
@@ -130,7 +128,7 @@ def test_a_log_that_was_cut_while_it_was_read_is_a_difference(stored: Stored) ->
 
 
 def test_a_hole_is_a_difference_even_where_the_backup_holds_nothing(stored: Stored) -> None:
-    empty = PartitionRestore(source=SOURCE, target=part(0, END).topic_partition, segments=(), end=END)
+    empty = PartitionChain(source=SOURCE, segments=(), end=END)
     found = stored.prove(Log(0, END, went=[hole(0, END, "truncation")]), partition=empty).difference
     assert found is not None
     assert (found.kind, found.source_offset) == ("missing", 0)

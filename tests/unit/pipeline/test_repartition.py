@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from offsite.log.range import TopicPartition
 from offsite.log.record import Record
 from offsite.model.errors import KeylessRecord
 from offsite.pipeline import repartition
+from offsite.pipeline.chain import PartitionChain
 from offsite.pipeline.repartition import in_turns, keyless_offset, placement
-from offsite.pipeline.restore_plan import PartitionRestore, Repartition
+from offsite.pipeline.restore_plan import Repartition
 from offsite.pipeline.source_view import SourceView
 from offsite.repository.backup import Backup
 from offsite.repository.open_store import open_store
@@ -25,15 +25,14 @@ def backup(tmp_path: Path) -> Backup:
     return new_backup(open_store(str(tmp_path)))
 
 
-def chain(backup: Backup, number: int, borders: Sequence[int], *, end: int) -> PartitionRestore:
+def chain(backup: Backup, number: int, borders: Sequence[int], *, end: int) -> PartitionChain:
     """A partition of `orders` in segments that end at `borders`."""
     source, ranges = PARTITIONS[number], pairwise((0, *borders))
     segments = [write_segment(backup.store, backup, source, low, high) for low, high in ranges]
-    target = TopicPartition(topic="orders", partition=number)
-    return PartitionRestore(source=source, target=target, segments=tuple(segments), end=end)
+    return PartitionChain(source=source, segments=tuple(segments), end=end)
 
 
-def offsets_in_turns(backup: Backup, chains: Sequence[PartitionRestore]) -> list[int]:
+def offsets_in_turns(backup: Backup, chains: Sequence[PartitionChain]) -> list[int]:
     views = [SourceView(each, backup.store, read_committed=True) for each in chains]
     return [record.offset for batch in in_turns(views, chains) for record in batch.records()]
 

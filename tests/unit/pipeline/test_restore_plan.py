@@ -9,6 +9,8 @@ from offsite.model.partition_counts import parse_partition_counts
 from offsite.model.rename import parse_renames
 from offsite.model.selection import parse_selection
 from offsite.model.size import KIB
+from offsite.pipeline.chain import SelectedChains, select_chains
+from offsite.pipeline.point_in_time import PointInTime
 from offsite.pipeline.restore_plan import RestorePlan, plan_restore
 from offsite.pipeline.target_topic import TargetTopic
 from offsite.repository.commit import PartitionId, Position, TopicIncarnation, TopicShape
@@ -80,10 +82,16 @@ def target() -> TargetTopic:
     )
 
 
+def selected(state: BackupState, topics: str = "*", *, until_ms: int | None = None) -> SelectedChains:
+    point = PointInTime(commit=state, state=state, until_ms=until_ms)
+    return select_chains(point, parse_selection([topics])).copyable()
+
+
 def plan(
     point: BackupState, topics: str = "*", *, renames: str = "", existing: tuple[TargetTopic, ...] = ()
 ) -> RestorePlan:
-    return plan_restore(point, parse_selection([topics]), renames=parse_renames([renames]), target_topics=existing)
+    names = {each.topic for each in existing}
+    return plan_restore(selected(point, topics), renames=parse_renames([renames]), existing=names)
 
 
 def test_a_topic_comes_back_with_all_its_partitions_even_empty_ones() -> None:
@@ -156,11 +164,9 @@ def test_holes_of_restored_topics_are_in_the_plan() -> None:
 
 def replanned(counts: str, *topics: str) -> RestorePlan:
     return plan_restore(
-        backup(*(shape(topic, topic_id=topic) for topic in topics)),
-        parse_selection(["*"]),
+        selected(backup(*(shape(topic, topic_id=topic) for topic in topics)), until_ms=7),
         renames=parse_renames(["*=*-new"]),
-        target_topics=(),
-        until_ms=7,
+        existing=(),
         counts=parse_partition_counts([counts]),
     )
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from offsite.log.markers import Marker, Markers
-from offsite.log.range import TopicPartition
 from offsite.log.transactions import OpenTransaction
-from offsite.pipeline.restore_plan import PartitionRestore
+from offsite.pipeline.chain import PartitionChain
 from offsite.pipeline.slow_transaction import (
     TRANSACTION_S,
     WRITE_BYTES_PER_S,
@@ -69,12 +68,7 @@ def stored(
 
 
 def slowest(store: Store, *segments: Segment, end: int | None = None) -> SlowTransaction | None:
-    chain = PartitionRestore(
-        source=SOURCE,
-        target=TopicPartition(topic="t", partition=0),
-        segments=segments,
-        end=segments[-1].end if end is None else end,
-    )
+    chain = PartitionChain(source=SOURCE, segments=segments, end=segments[-1].end if end is None else end)
     return slow_transaction(chain, store=store, open_max_s=MAX_S)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from offsite.log.range import LogRange, TopicPartition
-from offsite.pipeline.restore_plan import PartitionRestore
+from offsite.pipeline.chain import PartitionChain
 from offsite.repository.commit import PartitionId
 from offsite.services.expected import Check, ExpectedTopic, Extent, PartitionBounds, checks
 from tests.unit.pipeline.test_restore_plan import segment
@@ -19,12 +19,12 @@ def topic(extent: Extent | None, *segments: tuple[int, int]) -> ExpectedTopic:
     """The very topic that was backed up, with one partition."""
     held = tuple(segment(SOURCE, start, end) for start, end in segments)
     end = extent.end if extent is not None else max(end for _, end in segments)
-    chain = PartitionRestore(source=SOURCE, target=TARGET, segments=held, end=end)
+    chain = PartitionChain(source=SOURCE, segments=held, end=end)
     return ExpectedTopic(
         source="orders",
         target="orders",
         partitions=1,
-        chains=(chain,) if held else (),
+        chains={0: chain} if held else {},
         starts=None,
         read_committed=False,
         same_offsets=extent is not None,

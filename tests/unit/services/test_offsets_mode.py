@@ -11,6 +11,7 @@ from offsite.model.partition_counts import parse_partition_counts
 from offsite.model.partition_selection import parse_partitions
 from offsite.model.rename import parse_renames
 from offsite.model.selection import parse_selection
+from offsite.pipeline.chain import select_chains
 from offsite.pipeline.point_in_time import point_in_time
 from offsite.pipeline.preserve_copy import PreserveTask
 from offsite.pipeline.preserve_plan import TopicOffsets
@@ -33,11 +34,9 @@ def planned(
 ) -> RestorePlan:
     point = point_in_time(state, until_ms=until_ms, partitions=request.partitions)
     return plan_restore(
-        point.state,
-        request.selection,
+        select_chains(point, request.selection).copyable(),
         renames=request.renames,
-        target_topics=existing,
-        until_ms=until_ms,
+        existing={target.topic for target in existing},
         counts=request.repartition,
     )
 

@@ -14,8 +14,8 @@ from offsite.kafka.metadata import PartitionMetadata, TopicMetadata
 from offsite.log.difference import Difference
 from offsite.log.range import TopicPartition
 from offsite.model.errors import DamagedBatch, DamagedObject, KafkaTimeout, LeaderUnavailable, OffsiteError
+from offsite.pipeline.chain import PartitionChain
 from offsite.pipeline.proof import PartitionProof, ProofEnds
-from offsite.pipeline.restore_plan import PartitionRestore
 from offsite.pipeline.runner import Done, Failed
 from offsite.repository.commit import PartitionId
 from offsite.repository.store import Store
@@ -106,16 +106,15 @@ def orders(ends: Mapping[int, int]) -> ExpectedTopic:
         source="orders",
         target="orders",
         partitions=len(ends),
-        chains=tuple(
-            PartitionRestore(
+        chains={
+            number: PartitionChain(
                 source=PartitionId(topic="orders", topic_id="", partition=number),
-                target=TopicPartition(topic="orders", partition=number),
                 segments=(segment(PartitionId(topic="orders", topic_id="", partition=number), 0, end),),
                 end=end,
             )
             for number, end in ends.items()
             if end
-        ),
+        },
         starts=None,
         read_committed=False,
         same_offsets=True,

@@ -17,7 +17,7 @@ from offsite.pipeline.target_topic import TargetTopic
 from offsite.repository.descriptor import BackupDescriptor
 from offsite.services.restore_schemas import IN_USE, schemas_first, without_live_schemas
 from offsite.services.schemas_topic import decide_schemas_topic, schemas_options, with_schemas
-from tests.unit.pipeline.test_restore_plan import backup, shape, target
+from tests.unit.pipeline.test_restore_plan import backup, selected, shape, target
 
 REGISTRY = "registry"
 IN_USE_THERE: TargetTopic = replace(target(), topic=REGISTRY, records=3)
@@ -25,13 +25,8 @@ IN_USE_THERE: TargetTopic = replace(target(), topic=REGISTRY, records=3)
 
 def plan(*, renames: str = "", counts: PartitionCounts | None = None) -> RestorePlan:
     schemas = replace(shape(REGISTRY, partitions=1, topic_id="id-2"), holds_schemas=True)
-    return plan_restore(
-        backup(shape("a"), schemas, shape("z", topic_id="id-3")),
-        parse_selection(["*"]),
-        renames=parse_renames([renames]),
-        target_topics=(),
-        counts=counts,
-    )
+    state = backup(shape("a"), schemas, shape("z", topic_id="id-3"))
+    return plan_restore(selected(state), renames=parse_renames([renames]), existing=(), counts=counts)
 
 
 def names(of: RestorePlan) -> list[str]:

@@ -7,9 +7,7 @@ from uuid import UUID
 
 from offsite.kafka.metadata import PartitionMetadata, TopicMetadata
 from offsite.log.range import LogRange
-from offsite.model.rename import Renames
 from offsite.model.selection import TopicSelection
-from offsite.pipeline.restore_plan import plan_restore
 from offsite.repository.commit import PartitionId, Position, RecordedHole
 from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.state import BackupState
@@ -29,10 +27,9 @@ def described(topic_id: UUID | None) -> TopicMetadata:
 
 
 def same(backed_up: str, found: UUID | None, **changes: object) -> SameTopics:
-    state = backup(shape("orders", topic_id=backed_up))
-    plan = plan_restore(state, SELECTION, renames=Renames(), target_topics=())
+    shapes = [shape("orders", topic_id=backed_up)]
     descriptor = replace(DESCRIPTOR, **changes)  # type: ignore[arg-type]
-    return same_topics(plan, {"orders": described(found)}, descriptor=descriptor, cluster_id="cluster")
+    return same_topics(shapes, {"orders": described(found)}, descriptor=descriptor, cluster_id="cluster")
 
 
 def test_topics_are_the_same_by_their_ids() -> None:

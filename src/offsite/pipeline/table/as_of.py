@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from offsite.model.errors import NoSuchRestorePoint, NoSuchTopic
+from offsite.model.errors import NoSuchRestorePoint
 from offsite.model.names import PROTECTED_TOPICS
-from offsite.model.selection import TopicSelection
 from offsite.model.time import parse_time
 from offsite.pipeline.incarnations import Wanted, find_incarnations
 from offsite.pipeline.point_in_time import PointInTime, point_in_time
@@ -66,17 +65,6 @@ def restore_point(point: TablePoint, backup: Backup, options: TableOptions) -> P
         partitions=options.partitions,
         incarnations=find_incarnations(backup, state, topics, wanted),
     )
-
-
-def selected_topics(selection: TopicSelection, state: BackupState) -> tuple[str, ...]:
-    """The topics of `state` that are meant. Raises `NoSuchTopic` for a name in full that is not there."""
-    known = {incarnation.topic for incarnation in state.topics}
-    if missing := selection.missing(known):
-        raise NoSuchTopic(
-            f"backup {state.backup} has no topic {', '.join(missing)} at commit {state.seq}",
-            hint=f"see its topics with: offsite show {state.backup}",
-        )
-    return selection.select(known, internal=PROTECTED_TOPICS)
 
 
 def commits_of(backup: Backup, keys: Collection[str], *, upto: int) -> Mapping[str, int]:

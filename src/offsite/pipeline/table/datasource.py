@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import BadOption
+from offsite.pipeline.chain import select_chains
 from offsite.pipeline.table.arrow_scan import scan_arrow
 from offsite.pipeline.table.as_of import (
     TablePoint,
@@ -20,7 +21,6 @@ from offsite.pipeline.table.as_of import (
     find_table_point,
     open_backup,
     restore_point,
-    selected_topics,
 )
 from offsite.pipeline.table.options import STREAM_OPTIONS, TableOptions, read_options
 from offsite.pipeline.table.pushdown import narrowed
@@ -97,8 +97,8 @@ class TableReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:  # Spark insists on a list
         point = restore_point(self._point, self._backup, self._options)
-        topics = selected_topics(self._options.selection, point.state)
-        tasks = plan_scan(point, topics, self._rows, read_committed=self._options.read_committed)
+        selected = select_chains(point, self._options.selection)
+        tasks = plan_scan(selected, self._rows, read_committed=self._options.read_committed)
         if self._options.with_commit:
             keys = [scan.segment.key for task in tasks for scan in task.segments]
             tasks = with_commits(tasks, commits_of(self._backup, keys, upto=point.state.seq))

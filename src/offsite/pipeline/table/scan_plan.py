@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from offsite.log.record import LOG_APPEND_TIME
 from offsite.model.journal import warned
 from offsite.model.size import MIB
-from offsite.pipeline.point_in_time import PointInTime
+from offsite.pipeline.chain import SelectedChains
 from offsite.pipeline.table.row_filter import RowFilter
 from offsite.repository.commit import PartitionId, RecordedHole
 from offsite.repository.segment import Segment
@@ -54,34 +54,30 @@ class ScanTask:
 
 
 def plan_scan(
-    point: PointInTime,
-    topics: Iterable[str],
+    selected: SelectedChains,
     rows: RowFilter,
     *,
     read_committed: bool,
     task_bytes: int = TASK_BYTES,
 ) -> tuple[ScanTask, ...]:
-    """Tasks for the latest incarnations of `topics` as of `point`, in the order of partitions and offsets. Holes among
-    what is wanted are told in the journal: a table has no other place for them."""
-    state = point.state
-    wanted = {state.incarnation(topic) for topic in topics}
-    for hole in state.holes:
-        if hole.partition_id.incarnation in wanted:
-            _tell(hole, rows)
+    """Tasks for what is selected, in the order of topics, partitions and offsets. Holes among what is wanted are told
+    in the journal: a table has no other place for them."""
+    for hole in selected.holes:
+        _tell(hole, rows)
     tasks: list[ScanTask] = []
-    for partition in sorted(state.segments):
-        if partition.incarnation in wanted and rows.wants(partition.topic, partition.partition):
-            segments, end = tuple(state.segments[partition]), state.positions[partition].end
-            tasks += partition_tasks(
-                partition,
-                segments,
-                scans_of(segments, end=end),
-                end=end,
+    for chain in selected.chains:
+        if rows.wants(chain.source.topic, chain.source.partition):
+            found = partition_tasks(
+                chain.source,
+                chain.segments,
+                scans_of(chain.segments, end=chain.end),
+                end=chain.end,
                 rows=rows,
                 read_committed=read_committed,
                 task_bytes=task_bytes,
             )
-    return tuple(replace(task, point_until_ms=point.until_ms) for task in tasks)
+            tasks += (replace(task, point_until_ms=chain.until_ms) for task in found)
+    return tuple(tasks)
 
 
 def _tell(hole: RecordedHole, rows: RowFilter) -> None:

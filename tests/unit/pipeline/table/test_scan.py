@@ -10,6 +10,7 @@ import pytest
 
 from offsite.log.record import Record
 from offsite.log.records import encode
+from offsite.pipeline.chain import chains_of
 from offsite.pipeline.point_in_time import point_in_time
 from offsite.pipeline.table.arrow_scan import scan_arrow
 from offsite.pipeline.table.row_filter import RowFilter
@@ -45,10 +46,8 @@ def rows(
     task_bytes: int = 1 << 26,
 ) -> list[tuple[str, int, int]]:
     """(topic, partition, offset) of each row, as the scan of everything gives them."""
-    point = point_in_time(backup.state(), ends=ends, until_ms=until_ms)
-    tasks = plan_scan(
-        point, ["orders", "users"], wanted or RowFilter(), read_committed=read_committed, task_bytes=task_bytes
-    )
+    selected = chains_of(point_in_time(backup.state(), ends=ends, until_ms=until_ms), ["orders", "users"])
+    tasks = plan_scan(selected, wanted or RowFilter(), read_committed=read_committed, task_bytes=task_bytes)
     found = [row for task in tasks for batch in scan_arrow(task, backup.store) for row in batch.to_pylist()]
     return [(row["topic"], row["partition"], row["offset"]) for row in found]
 
@@ -138,10 +137,10 @@ def test_holes_among_what_is_wanted_are_told_in_the_journal(backup: Backup, capl
     hole = RecordedHole(partition_id=ORDERS, start=10, end=20, reason="retention")
     point = point_in_time(replace(backup.state(), holes=(hole,)))
     for unwanted in (RowFilter(end=10), RowFilter(partitions=frozenset({1}))):
-        plan_scan(point, ["orders"], unwanted, read_committed=True)
-    plan_scan(point, ["users"], RowFilter(), read_committed=True)
+        plan_scan(chains_of(point, ["orders"]), unwanted, read_committed=True)
+    plan_scan(chains_of(point, ["users"]), RowFilter(), read_committed=True)
     assert caplog.text == ""
-    plan_scan(point, ["orders"], RowFilter(), read_committed=True)
+    plan_scan(chains_of(point, ["orders"]), RowFilter(), read_committed=True)
     assert "hole topic=orders partition=0 start=10 end=20 why=retention" in caplog.text
 
 
@@ -151,7 +150,7 @@ def test_records_before_the_log_began_do_not_count_though_their_batch_is_there(b
     (segment,) = state.all_segments()
     trimmed = replace(segment, start=4)
     point = point_in_time(replace(state, segments={ORDERS: type(state.segments[ORDERS])([trimmed])}))
-    (task,) = plan_scan(point, ["orders"], RowFilter(), read_committed=True)
+    (task,) = plan_scan(chains_of(point, ["orders"]), RowFilter(), read_committed=True)
     found = [row["offset"] for batch in scan_arrow(task, backup.store) for row in batch.to_pylist()]
     assert found == [4, 5, 6, 7, 8, 9]
 
