@@ -14,7 +14,7 @@ from offsite.cli.options import Bootstrap, KafkaConfigFile, OptionalBackup, Opti
 from offsite.cli.restore_options import named_backup
 from offsite.cli.wiring import connect
 from offsite.model.errors import BadOption
-from offsite.services.restore_words import PointWords, parse_restore
+from offsite.services.restore_words import PointWords, parse_point
 
 if TYPE_CHECKING:
     from offsite.services.export import ExportTarget
@@ -118,4 +118,4 @@ def _request(options: ExportOptions) -> ExportRequest:
     from offsite.model.group_patterns import parse_groups
     from offsite.services.export_plan import ExportRequest
 
-    return ExportRequest(point=parse_restore(options.words), groups=parse_groups(options.groups or ()))
+    return ExportRequest(point=parse_point(options.words), groups=parse_groups(options.groups or ()))

@@ -12,11 +12,11 @@ from offsite.cli.options import BackupName, Repo
 from offsite.cli.output import note
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import BadOption
-from offsite.services.restore_words import PointWords, parse_restore
+from offsite.services.restore_words import PointWords, parse_point
 
 if TYPE_CHECKING:
+    from offsite.pipeline.restore_point import PointRequest
     from offsite.services.records import RecordsPlan
-    from offsite.services.restore_request import RestoreRequest
 
 From = Annotated[
     str | None,
@@ -45,9 +45,9 @@ class RecordOptions:
 
 def record_point(
     options: RecordOptions, *, topics: list[str] | None, partitions: list[str] | None = None
-) -> RestoreRequest:
+) -> PointRequest:
     """The restore point, and what of it. Raises `BadOption`, `BadName`."""
-    return parse_restore({**options.words, "topics": topics, "partitions": partitions})
+    return parse_point({**options.words, "topics": topics, "partitions": partitions})
 
 
 def note_incarnations(plan: RecordsPlan) -> None:

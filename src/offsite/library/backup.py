@@ -121,11 +121,11 @@ class Backup:
         from offsite.model.group_patterns import parse_groups
         from offsite.services.export_job import export_of_backup, open_target
         from offsite.services.export_plan import ExportRequest
-        from offsite.services.restore_words import parse_restore
+        from offsite.services.restore_words import parse_point
 
         cluster_id = self._backup.descriptor.cluster_id
         write = WriteOptions(lossy=lossy, plain=plain, segment_bytes=segment_bytes, cluster_id=cluster_id)
-        request = ExportRequest(point=parse_restore(words), groups=parse_groups(groups or ()))
+        request = ExportRequest(point=parse_point(words), groups=parse_groups(groups or ()))
         job = export_of_backup(self._backup, open_target(format, place, write), request)
         with job.alone(), self._engine.runner() as runner:
             return job.run(job.plan(), runner, on_progress=on_progress)

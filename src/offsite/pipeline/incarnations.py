@@ -158,7 +158,7 @@ def incarnation_notes(known: Collection[KnownIncarnation], *, option: str = "--i
 
 
 def _known(state: BackupState, shape: TopicShape, seen: Sighting, *, number: int, of: int) -> KnownIncarnation:
-    ids = [PartitionId(topic=shape.topic, topic_id=shape.topic_id, partition=n) for n in range(shape.partitions)]
+    ids = list(shape.partition_ids)
     segments = [segment for each in ids for segment in state.segments.get(each, ())]
     dated = [segment for segment in segments if segment.records]
     by_broker = [segment for segment in dated if segment.timestamp_types == (LOG_APPEND_TIME,)]

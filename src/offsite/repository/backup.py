@@ -82,13 +82,13 @@ class Backup:
             raise damaged_commit(f"commit {seq} of {point.backup} is not the one that commit {seq + 1} names")
         return replace(point.served_by(head), holes=(*point.holes, *removed_since(point, head)))
 
-    def state_at_time(self, time_ms: int, *, head: BackupState | None = None) -> BackupState:
-        """The newest restore point committed at or before `time_ms` (store's clock). Raises `NoSuchRestorePoint`."""
-        head = head or self.sound_state()
+    def commit_at_time(self, time_ms: int, *, head: BackupState) -> int:
+        """The number of the newest restore point of `head` committed at or before `time_ms` (store's clock, epoch ms).
+        Raises `NoSuchRestorePoint`."""
         found = head.history.latest_at(time_ms)
         if found is None:
             raise self._no_such(f"commit at or before {format_time(time_ms)}", head)
-        return self.state_at(found.seq, head=head)
+        return found.seq
 
     def commit(self, changes: Changes, *, base: BackupState, writer: str) -> BackupState:
         """Add one commit to `base`, the newest state the caller knows; the state with it.

@@ -5,7 +5,7 @@ Whoever creates number n+1 has committed; everything written before is garbage u
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -78,6 +78,13 @@ class CommitLog:
                 raise each
             yield each
 
+    def read_back(self, *, upto: int) -> Iterator[StoredCommit]:
+        """The commits from number `upto` down, each read only when it is asked for; a missing one is passed over.
+        Raises `DamagedCommit`."""
+        for seq in range(upto, 0, -1):
+            if (stored := self.get(seq)) is not None:
+                yield stored
+
     def try_read(self, *, after: int, upto: int | None = None) -> Iterator[tuple[int, StoredCommit | DamagedCommit]]:
         """The same with their numbers, and with an error in the place of each one that is missing or unreadable. Raises
         `FormatTooNew`."""
@@ -141,3 +148,16 @@ class CommitLog:
         if self.layout.commit_key(commit.seq) != key or commit.backup != self.layout.backup:
             raise damaged_commit(f"{key} holds commit {commit.seq} of {commit.backup}")
         return StoredCommit(commit=commit, hash=commit_hash(data))
+
+
+def listed_by(commits: Iterable[StoredCommit], keys: Collection[str]) -> dict[str, int]:
+    """The number of the commit that listed each of these segments, by key. Reads `commits` until all are found; what
+    none of them listed is left out."""
+    found: dict[str, int] = {}
+    missing = set(keys)
+    reading = iter(commits)
+    while missing and (stored := next(reading, None)) is not None:
+        listed = missing.intersection(segment.key for segment in stored.commit.changes.segments)
+        found |= dict.fromkeys(listed, stored.commit.seq)
+        missing -= listed
+    return found

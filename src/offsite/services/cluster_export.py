@@ -37,7 +37,7 @@ def plan_cluster_export(
     topics = tuple(map(archive_topic, source.shapes))
     check_same_topics(writer, topics)
     chosen = [b for b in source.bounds if request.point.partitions.includes(b.topic, b.partition)]
-    bounds = list(_to_stable(admin, chosen, ends)) if request.read_committed else chosen
+    bounds = list(_to_stable(admin, chosen, ends)) if request.point.read_committed else chosen
     positions = {b.key: ends[_key(b)] for b in bounds if _key(b) in ends}
     copy = plan_copy(bounds, positions, slots=slots)
     if copy.sick and len(copy.sick) == len(bounds):

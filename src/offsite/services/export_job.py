@@ -62,7 +62,7 @@ def open_target(format_name: str, place: str, options: WriteOptions) -> ExportTa
 def export_of_backup(backup: Backup, target: ExportTarget, request: ExportRequest) -> ExportJob:
     return ExportJob(
         target=target,
-        source=BackupRecords(store=backup.store, read_committed=request.read_committed),
+        source=BackupRecords(store=backup.store, read_committed=request.point.read_committed),
         plan=lambda: plan_export(backup, target.writer, request),
     )
 
@@ -72,7 +72,7 @@ def export_of_cluster(cluster: Cluster, target: ExportTarget, request: ExportReq
     check_no_point(request)
     return ExportJob(
         target=target,
-        source=ClusterRecords(kafka=cluster.config, read_committed=request.read_committed),
+        source=ClusterRecords(kafka=cluster.config, read_committed=request.point.read_committed),
         plan=lambda: plan_cluster_export(cluster.admin, target.writer, request, slots=slots),
     )
 

@@ -13,13 +13,13 @@ from itertools import chain, zip_longest
 from offsite.archives.archive import ArchiveTopic, ArchiveWriter
 from offsite.log.group_offsets import GroupOffsets, on_topics
 from offsite.log.range import LogRange, TopicPartition
-from offsite.model.choices import Isolation
 from offsite.model.errors import TopicReplaced
 from offsite.model.group_patterns import ALL_GROUPS, GroupPatterns
 from offsite.model.time import format_time
 from offsite.pipeline.chain import PartitionChain, SelectedChains, select_chains
 from offsite.pipeline.incarnations import incarnation_notes
 from offsite.pipeline.record_source import ExportTask
+from offsite.pipeline.restore_point import PointRequest, find_point
 from offsite.repository.backup import Backup
 from offsite.repository.commit import TopicShape
 from offsite.repository.group_snapshot import get_group_snapshot
@@ -28,23 +28,17 @@ from offsite.repository.state import BackupState
 from offsite.services.group_source import SNAPSHOT, GroupsAsOf
 from offsite.services.hole_report import HoleReport, hole_reports
 from offsite.services.point_report import incarnations_of
-from offsite.services.restore_point import find_point
-from offsite.services.restore_request import RestoreRequest
 
 Ends = Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
-    """`point`: the restore point, topics, partitions and isolation, as a restore would be asked for; of a cluster only
-    the latter three count. `groups`: whose offsets go along."""
+    """`point`: the restore point, topics, partitions and isolation; of a cluster only the latter three count.
+    `groups`: whose offsets go along."""
 
-    point: RestoreRequest
+    point: PointRequest
     groups: GroupPatterns = ALL_GROUPS
-
-    @property
-    def read_committed(self) -> bool:
-        return self.point.isolation == Isolation.READ_COMMITTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +65,7 @@ def plan_export(backup: Backup, writer: ArchiveWriter, request: ExportRequest) -
 
     Raises `NoSuchRestorePoint`, `NoSuchTopic`, `BadOption`, `DamagedArchive`, `TopicReplaced`.
     """
-    point = find_point(backup, request.point, None)
+    point = find_point(backup, request.point)
     selected = select_chains(point, request.point.selection).copyable()
     ends = writer.ends()
     topics = tuple(archive_topic(topic.shape) for topic in selected.topics)

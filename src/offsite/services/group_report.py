@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from offsite.kafka.groups import GroupFailure
 from offsite.log.group_offsets import GroupOffsets, TopicOffsets
 from offsite.model.group_patterns import GroupPatterns
-from offsite.model.time import parse_time
+from offsite.pipeline.restore_point import PointRequest
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId
 from offsite.repository.state import BackupState
@@ -96,8 +96,7 @@ def show_groups(
     backup: Backup, *, groups: GroupPatterns, commit: int | None = None, at: str | None = None
 ) -> GroupsShown:
     """What the backup knows. Raises `NoSuchRestorePoint`, `BadOption`."""
-    time_ms = None if at is None else parse_time(at, now_ms=backup.store.now_ms())
-    found = groups_as_of(backup, commit=commit, time_ms=time_ms).only(groups)
+    found = groups_as_of(backup, PointRequest(commit=commit, at=at)).only(groups)
     ends = found.point if found.origin == SNAPSHOT else None
     return GroupsShown(
         backup=backup.descriptor.name,

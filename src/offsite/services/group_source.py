@@ -9,6 +9,7 @@ from offsite.log.group_offsets import GroupOffsets, GroupTable, TopicOffsets
 from offsite.model.errors import NoSuchRestorePoint
 from offsite.model.group_patterns import GroupPatterns
 from offsite.model.time import format_time
+from offsite.pipeline.restore_point import FixedPoint, PointRequest, fix_point
 from offsite.repository.backup import Backup
 from offsite.repository.group_snapshot import get_group_snapshot
 from offsite.repository.state import BackupState
@@ -59,14 +60,16 @@ def _is_on(offsets: TopicOffsets, topic_ids: Mapping[str, str]) -> bool:
     return not offsets.topic_id or not wanted or offsets.topic_id == wanted
 
 
-def groups_as_of(backup: Backup, *, commit: int | None = None, time_ms: int | None = None) -> GroupsAsOf:
-    """As of a commit (the newest by default), or of a time at or before it.
+def groups_as_of(backup: Backup, request: PointRequest, fixed: FixedPoint | None = None) -> GroupsAsOf:
+    """As of the commit that `request` means, or of its time `at`; or as of `fixed`.
 
     With a time: exactly then where the backup has the history of groups, else by the newest commit at or before it.
-    Raises `NoSuchRestorePoint` where nothing is known of groups, `DamagedObject`.
+    Raises `NoSuchRestorePoint` where nothing is known of groups, `BadOption` for a time that is none, `DamagedObject`.
     """
     head = backup.sound_state()
-    point = head if commit is None else backup.state_at(commit, head=head)
+    fixed = fixed or fix_point(backup, request, head)
+    point = head if fixed.commit == head.seq else backup.state_at(fixed.commit, head=head)
+    time_ms = fixed.until_ms
     if time_ms is None:
         return _snapshot(backup, point)
     if has_history(point):

@@ -17,7 +17,7 @@ from offsite.model.errors import BadOption, NoSuchRestore, OtherCluster
 from offsite.model.group_patterns import ALL_GROUPS, GroupPatterns
 from offsite.model.ids import dated_id
 from offsite.model.rename import Renames
-from offsite.model.time import parse_time
+from offsite.pipeline.restore_point import FixedPoint, PointRequest
 from offsite.repository.backup import Backup
 from offsite.repository.commit import TopicIncarnation
 from offsite.repository.group_change import GroupChange, get_before, open_changes, put_group_change, put_undone
@@ -168,8 +168,7 @@ def _as_of_and_mapping(
     topics = {name: len(topic.partitions) for name, topic in admin.topics().items()}
     if request.restore is not None:
         return _of_restore(backup, request, cluster_id, topics)
-    time_ms = None if request.at is None else parse_time(request.at, now_ms=backup.store.now_ms())
-    as_of = groups_as_of(backup, commit=request.commit, time_ms=time_ms).only(request.groups)
+    as_of = groups_as_of(backup, PointRequest(commit=request.commit, at=request.at)).only(request.groups)
     as_of = as_of.of_incarnations(_known_ids(backup, admin, request.renames))
     return as_of, _same_offsets(admin, as_of.groups, request.renames, topics)
 
@@ -181,7 +180,7 @@ def _of_restore(
         raise BadOption("--restore names its own point and names", hint="leave out --commit, --at and --rename")
     maps = restored_offsets(backup, request.restore or "")
     _check_cluster(maps.record.cluster_id, cluster_id, f"restore {request.restore}")
-    as_of = groups_as_of(backup, commit=maps.record.commit, time_ms=maps.record.until_ms).only(request.groups)
+    as_of = groups_as_of(backup, PointRequest(), FixedPoint.of_restore(maps.record)).only(request.groups)
     as_of = as_of.of_incarnations({name: each.topic_id for name, each in maps.topics.items()})
     there = {name: each for name, each in maps.topics.items() if each.target in topics}
     notes = tuple(_repartitioned(as_of.groups, maps, topics))

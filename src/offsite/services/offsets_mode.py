@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from offsite.model.choices import Isolation, OffsetsMode
+from offsite.model.choices import OffsetsMode
 from offsite.model.cleanup_policy import is_compacted
 from offsite.model.errors import RestoreRefused
 from offsite.model.journal import decided
@@ -143,7 +143,7 @@ def _partitions(
 
 def _reason(topic: TopicRestore, point: PointInTime, request: RestoreRequest) -> str:
     """Why what is asked for cannot be had at the source's offsets, whatever the log is."""
-    if request.isolation != Isolation.READ_COMMITTED:
+    if not request.read_committed:
         return "records of aborted transactions are to come back as plain ones"
     if topic.repartition is not None:
         return "its records go to other partitions"

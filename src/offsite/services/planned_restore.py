@@ -14,6 +14,7 @@ from offsite.pipeline.chain import select_chains
 from offsite.pipeline.point_in_time import PointInTime
 from offsite.pipeline.preserve_plan import TRANSACTION_OPEN_MAX_S, TopicOffsets
 from offsite.pipeline.restore_plan import RestorePlan, plan_restore, target_names
+from offsite.pipeline.restore_point import FixedPoint, commit_meant, find_point
 from offsite.pipeline.slow_transaction import slow_transaction
 from offsite.repository.backup import Backup
 from offsite.repository.process_identity import ProcessIdentity
@@ -24,7 +25,6 @@ from offsite.services.metadata_restore import MetadataPlan, plan_metadata
 from offsite.services.offsets_mode import decide_offsets
 from offsite.services.preflight import checked_settings, circumstances
 from offsite.services.restore_groups import check_groups
-from offsite.services.restore_point import commit_meant, find_point
 from offsite.services.restore_request import RestoreRequest, remembered
 from offsite.services.restore_schemas import without_live_schemas
 from offsite.services.restore_topics import read_targets
@@ -63,7 +63,7 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     """
     cluster_id = admin.cluster().cluster_id
     unfinished = _unfinished(backup, admin, request, cluster_id)
-    point = find_point(backup, request, unfinished)
+    point = find_point(backup, request, FixedPoint.of_restore(unfinished) if unfinished else None)
     check_groups(point.state, request.groups)
     selected = select_chains(point, request.selection).copyable()
     names = target_names(selected, request.renames)
@@ -116,7 +116,7 @@ def newer_commit(prepared: PlannedRestore) -> int | None:
     """The commit that the request means by now, where it is a later one than is restored. None also where nobody can
     say: a restore does not fail by it."""
     try:
-        meant = commit_meant(prepared.backup, prepared.request)
+        meant = commit_meant(prepared.backup, prepared.request, prepared.backup.sound_state())
     except OffsiteError as error:
         warned("newer_commit", why=f"whether there is a newer commit is not known: {error.message}")
         return None

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
-from offsite.model.choices import Isolation
 from offsite.model.errors import NoSuchTopic
 from offsite.model.selection import TopicSelection
 from offsite.pipeline.chain import SelectedChains, chains_of, select_chains
 from offsite.pipeline.point_in_time import PointInTime
+from offsite.pipeline.restore_point import PointRequest, find_point
 from offsite.pipeline.runner import OnProgress, Runner
 from offsite.pipeline.table.find import FoundRecord, RecordMatch, find_in_task, found_records
 from offsite.pipeline.table.row_filter import RowFilter
@@ -24,8 +24,6 @@ from offsite.pipeline.table.scan_plan import ScanTask, plan_scan
 from offsite.repository.backup import Backup
 from offsite.services.framed import FramedReader
 from offsite.services.record_range import parse_rows
-from offsite.services.restore_point import find_point
-from offsite.services.restore_request import RestoreRequest
 from offsite.services.schema_book import SchemaBook
 from offsite.services.shown_record import ShownRecord, show_record
 
@@ -41,7 +39,7 @@ class RecordsRequest:
     """Which records: those that `match`, of `point` (topics, partitions, as of when, isolation), from `start` to `end`
     (see `parse_rows`), the first `limit`."""
 
-    point: RestoreRequest
+    point: PointRequest
     start: str | None = None
     end: str | None = None
     match: RecordMatch = field(default_factory=RecordMatch)
@@ -65,7 +63,7 @@ class RecordsPlan:
 
 def plan_records(backup: Backup, request: RecordsRequest) -> RecordsPlan:
     """Raises `NoSuchTopic`, `NoSuchRestorePoint`, `BadOption`."""
-    point = find_point(backup, request.point, None)
+    point = find_point(backup, request.point)
     rows = parse_rows(request.start, request.end, now_ms=backup.store.now_ms())
     return RecordsPlan(
         backup=backup,
@@ -73,7 +71,7 @@ def plan_records(backup: Backup, request: RecordsRequest) -> RecordsPlan:
         tasks=plan_scan(
             _some_chains(point, request.point.selection),
             rows,
-            read_committed=request.point.isolation == Isolation.READ_COMMITTED,
+            read_committed=request.point.read_committed,
         ),
         match=request.match,
         limit=request.limit,

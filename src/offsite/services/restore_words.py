@@ -1,4 +1,4 @@
-"""What to restore, as a person writes it: the options of `offsite restore`, which are keywords of Python as well.
+"""What to read or restore, as a person writes it: the options of commands, which are keywords of Python as well.
 
 Declared and read here for the command line and for Python alike. Every command imports the declaration, whatever it
 does: so the readers are imported where they read.
@@ -7,6 +7,7 @@ does: so the readers are imported where they read.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
@@ -25,6 +26,7 @@ from offsite.model.errors import BadOption
 from offsite.model.option import Option, filled
 
 if TYPE_CHECKING:
+    from offsite.pipeline.restore_point import PointRequest
     from offsite.services.restore_request import RestoreRequest
 
 
@@ -118,37 +120,21 @@ _CONTRADICTIONS = (
 """A checkpoint and an offsets file are whole cuts; dates and single offsets take a part of a commit."""
 
 
-def parse_restore(given: PointWords) -> RestoreRequest:
-    """A request from `PointWords`, or from `RestoreWords`, which are more of them.
-
-    Raises `BadOption` for what cannot be read or contradicts itself.
-    """
+def parse_point(given: PointWords) -> PointRequest:
+    """Raises `BadOption` for what cannot be read or contradicts itself."""
     from offsite.log.offset_vector import parse_before, parse_offsets
-    from offsite.model.group_patterns import NONE, parse_groups
     from offsite.model.incarnation_choice import parse_incarnations
-    from offsite.model.partition_counts import parse_partition_counts
     from offsite.model.partition_selection import parse_partitions
-    from offsite.model.rename import parse_renames
     from offsite.model.selection import parse_selection
-    from offsite.services.metadata_restore import parse_metadata
-    from offsite.services.restore_request import RestoreRequest
+    from offsite.pipeline.restore_point import PointRequest
 
-    words = filled(RestoreWords, given)
-    isolation, offsets = chosen(Isolation, words["isolation"]), chosen(OffsetsMode, words["offsets"])
-    in_turn = chosen(Keyless, words["keyless"]) == Keyless.IN_TURN
-    if (offsets, isolation) == (OffsetsMode.PRESERVE, Isolation.READ_UNCOMMITTED):
-        raise BadOption(
-            "--offsets preserve replays transactions: aborted records stay aborted",
-            hint="leave --isolation out; consumers of both isolation levels see what they saw at the source",
-        )
+    words = filled(PointWords, given)
     _check_point(words)
     partitions = parse_partitions(words["partitions"] or ())
     offsets_file = words["offsets_file"]
-    return RestoreRequest(
+    return PointRequest(
         selection=parse_selection(words["topics"] or [*partitions.chosen] or ["*"], words["exclude"] or ()),
         partitions=partitions,
-        renames=parse_renames(words["rename"] or ()),
-        repartition=parse_partition_counts(words["repartition"] or (), keyless_in_turn=in_turn),
         commit=words["commit"],
         committed_at=words["committed_at"],
         checkpoint=words["checkpoint"],
@@ -156,7 +142,30 @@ def parse_restore(given: PointWords) -> RestoreRequest:
         ends=parse_offsets(_text(offsets_file)) if offsets_file else {},
         before=parse_before(words["before"] or ()),
         incarnations=parse_incarnations(words["incarnation"] or ()),
-        isolation=isolation,
+        isolation=chosen(Isolation, words["isolation"]),
+    )
+
+
+def parse_restore(given: RestoreWords) -> RestoreRequest:
+    """Raises `BadOption` for what cannot be read or contradicts itself."""
+    from offsite.model.group_patterns import NONE, parse_groups
+    from offsite.model.partition_counts import parse_partition_counts
+    from offsite.model.rename import parse_renames
+    from offsite.services.metadata_restore import parse_metadata
+    from offsite.services.restore_request import RestoreRequest
+
+    point, words = parse_point(given), filled(RestoreWords, given)
+    offsets = chosen(OffsetsMode, words["offsets"])
+    if offsets == OffsetsMode.PRESERVE and not point.read_committed:
+        raise BadOption(
+            "--offsets preserve replays transactions: aborted records stay aborted",
+            hint="leave --isolation out; consumers of both isolation levels see what they saw at the source",
+        )
+    in_turn = chosen(Keyless, words["keyless"]) == Keyless.IN_TURN
+    return RestoreRequest(
+        **{each.name: getattr(point, each.name) for each in fields(point)},
+        renames=parse_renames(words["rename"] or ()),
+        repartition=parse_partition_counts(words["repartition"] or (), keyless_in_turn=in_turn),
         offsets=offsets,
         metadata=parse_metadata(words["metadata"]),
         retention=chosen(RetentionMode, words["retention"]),

@@ -17,6 +17,7 @@ from offsite.pipeline.runner import OnProgress, Runner
 from offsite.pipeline.verify_copy import SegmentFinding, verify_segment
 from offsite.repository.backup import Backup
 from offsite.repository.commit import StoredCommit
+from offsite.repository.commit_log import listed_by
 from offsite.repository.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.repository.store import Store
@@ -195,7 +196,8 @@ def _result(
 
 
 def _damages(backup: Backup, head: BackupState, damaged: Sequence[SegmentFinding]) -> Iterator[Damage]:
-    first_commits = _first_commits(backup, {finding.segment.key for finding in damaged})
+    readable = (stored for _, stored in backup.log.try_read(after=0) if isinstance(stored, StoredCommit))
+    first_commits = listed_by(readable, {finding.segment.key for finding in damaged})
     for finding in damaged:
         segment = finding.segment
         yield Damage(
@@ -208,16 +210,3 @@ def _damages(backup: Backup, head: BackupState, damaged: Sequence[SegmentFinding
             first_commit=first_commits.get(segment.key, head.seq),
             last_commit=head.seq,
         )
-
-
-def _first_commits(backup: Backup, keys: set[str]) -> dict[str, int]:
-    """The commit that added each key: every restore point from there on needs it. Read only when there is damage."""
-    if not keys:
-        return {}
-    return {
-        segment.key: stored.commit.seq
-        for _, stored in backup.log.try_read(after=0)
-        if isinstance(stored, StoredCommit)
-        for segment in stored.commit.changes.segments
-        if segment.key in keys
-    }

@@ -23,12 +23,13 @@ from offsite.model.errors import (
     StoreDenied,
 )
 from offsite.model.selection import TopicSelection
-from offsite.repository.backup import UNFINISHED_AFTER_MS
+from offsite.repository.backup import UNFINISHED_AFTER_MS, Backup
 from offsite.repository.commit import Changes, Checkpoint, Position, RecordedHole
 from offsite.repository.layout import ROOT_KEY
 from offsite.repository.posix_store import PosixStore, open_folder
 from offsite.repository.posix_temporaries import TEMPORARY_FOLDER
 from offsite.repository.repository import Repository
+from offsite.repository.state import BackupState
 from offsite.repository.store import PutResult
 from tests.backups import PARTITIONS, SELECTION, SHAPES, STEP, commit_next, content, new_backup, run_once, write_segment
 from tests.batches import make_log
@@ -123,13 +124,17 @@ def test_earlier_restore_points_stay_what_they_were(store: PosixStore) -> None:
         found = backup.state_at(state.seq)
         assert content(store, found) == dict.fromkeys(PARTITIONS, make_log(0, state.seq * STEP))
         assert (found.positions, found.segments) == (state.positions, state.segments)
-    assert backup.state_at_time(states[1].committed_at_ms).committed_at_ms <= states[1].committed_at_ms
-    assert backup.state_at_time(states[-1].committed_at_ms + 10**6).seq == 4
+    assert state_at_time(backup, states[1].committed_at_ms).committed_at_ms <= states[1].committed_at_ms
+    assert state_at_time(backup, states[-1].committed_at_ms + 10**6).seq == 4
     for missing in (0, 5):
         with pytest.raises(NoSuchRestorePoint):
             backup.state_at(missing)
     with pytest.raises(NoSuchRestorePoint):
-        backup.state_at_time(states[0].committed_at_ms - 1)
+        state_at_time(backup, states[0].committed_at_ms - 1)
+
+
+def state_at_time(backup: Backup, time_ms: int) -> BackupState:
+    return backup.state_at(backup.commit_at_time(time_ms, head=backup.state()))
 
 
 def test_a_restore_point_is_served_by_segments_merged_later(store: PosixStore) -> None:

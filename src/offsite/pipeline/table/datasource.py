@@ -13,20 +13,20 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 
 from offsite.model.bounds import MAX_OFFSET
 from offsite.model.errors import BadOption
+from offsite.model.time import parse_time
 from offsite.pipeline.chain import select_chains
+from offsite.pipeline.restore_point import FixedPoint, find_point, fix_point
 from offsite.pipeline.table.arrow_scan import scan_arrow
-from offsite.pipeline.table.as_of import (
-    TablePoint,
-    commits_of,
-    find_table_point,
-    open_backup,
-    restore_point,
-)
 from offsite.pipeline.table.options import STREAM_OPTIONS, TableOptions, read_options
 from offsite.pipeline.table.pushdown import narrowed
 from offsite.pipeline.table.row_filter import RowFilter
 from offsite.pipeline.table.scan_plan import ScanTask, plan_scan, with_commits
 from offsite.repository.backup import Backup
+from offsite.repository.commit_json import damaged_commit
+from offsite.repository.commit_log import listed_by
+from offsite.repository.open_store import open_store
+from offsite.repository.repository import Repository
+from offsite.repository.state import BackupState
 from offsite.repository.store import Store
 
 if TYPE_CHECKING:
@@ -52,9 +52,10 @@ class OffsiteDataSource(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = read_options(options)
-        backup = open_backup(self._options)
-        is_empty = backup.sound_state().seq == 0  # where a stream may wait for the first commit
-        self._point = None if is_empty else find_table_point(self._options, backup)
+        backup = _open_backup(self._options)
+        head = backup.sound_state()
+        # Without a commit nothing can be fixed yet: a stream may wait for the first one.
+        self._loaded = _load(self._options, backup, head) if head.seq else None
 
     @classmethod
     def name(cls) -> str:
@@ -66,14 +67,37 @@ class OffsiteDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  # Spark gives it by name
         if unusable := sorted(self._options.given & set(STREAM_OPTIONS)):
             raise BadOption(f"option {unusable[0]} is for streams", hint="name what to read with commit or asOf")
-        backup = open_backup(self._options)
-        point = self._point or find_table_point(self._options, backup)
-        return (PushdownReader if self._options.pushdown else TableReader)(self._options, backup, point)
+        backup = _open_backup(self._options)
+        loaded = self._loaded or _load(self._options, backup, backup.sound_state())
+        return (PushdownReader if self._options.pushdown else TableReader)(self._options, backup, *loaded)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802  # Spark's names
         from offsite.pipeline.table.stream import TableStream
 
-        return TableStream(self._options, open_backup(self._options))
+        return TableStream(self._options, _open_backup(self._options))
+
+
+def _open_backup(options: TableOptions) -> Backup:
+    """Raises `RepositoryNotFound`, `BackupNotFound`, `BadRepositoryUrl`, and what the store raises."""
+    return Repository.open(open_store(options.repo)).backup(options.backup)
+
+
+def _load(options: TableOptions, backup: Backup, head: BackupState) -> tuple[FixedPoint, RowFilter]:
+    """The point and the rows that the options mean now: the newest commit, or a time like `2h-ago`, is another one a
+    moment later.
+
+    Nobody sees a warning in a query: damage behind what is read is passed over only where a commit is named. Raises
+    `DamagedCommit` elsewhere, `NoSuchRestorePoint`, `BadOption` for a time that is none.
+    """
+    if head.unreadable and options.commit is None:
+        raise damaged_commit(f"{head.unreadable}; option commit reads up to {head.seq}")
+    fixed = fix_point(backup, options, head)
+    backup.state_at(fixed.commit, head=head)  # what cannot be read is told now, not in the middle of a query
+    return fixed, RowFilter(
+        start=options.starting_offset or 0,
+        end=MAX_OFFSET if options.ending_offset is None else options.ending_offset,
+        since_ms=None if options.since is None else parse_time(options.since, now_ms=backup.store.now_ms()),
+    )
 
 
 class ScanPartition(InputPartition):
@@ -87,21 +111,17 @@ class ScanPartition(InputPartition):
 class TableReader(DataSourceReader):
     """Reads one restore point. Lives on the driver to plan, and in each worker to read one partition."""
 
-    def __init__(self, options: TableOptions, backup: Backup, point: TablePoint) -> None:
-        self._options, self._backup, self._point = options, backup, point
-        self._rows = RowFilter(
-            start=options.starting_offset or 0,
-            end=MAX_OFFSET if options.ending_offset is None else options.ending_offset,
-            since_ms=point.since_ms,
-        )
+    def __init__(self, options: TableOptions, backup: Backup, fixed: FixedPoint, rows: RowFilter) -> None:
+        self._options, self._backup, self._fixed, self._rows = options, backup, fixed, rows
 
     def partitions(self) -> list[InputPartition]:  # Spark insists on a list
-        point = restore_point(self._point, self._backup, self._options)
+        point = find_point(self._backup, self._options, self._fixed, partitions_exist=False)
         selected = select_chains(point, self._options.selection)
         tasks = plan_scan(selected, self._rows, read_committed=self._options.read_committed)
         if self._options.with_commit:
             keys = [scan.segment.key for task in tasks for scan in task.segments]
-            tasks = with_commits(tasks, commits_of(self._backup, keys, upto=point.state.seq))
+            commits = self._backup.log.read(after=0, upto=point.state.seq)
+            tasks = with_commits(tasks, listed_by(commits, keys))
         return [ScanPartition(task, self._backup.store) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

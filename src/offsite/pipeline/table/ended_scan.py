@@ -20,7 +20,7 @@ from offsite.pipeline.meter import counted
 from offsite.pipeline.source_view import VisibleBatch
 from offsite.pipeline.table.scan_plan import scans_of
 from offsite.pipeline.table.stream_plan import EndedTask
-from offsite.repository.commit_log import CommitLog
+from offsite.repository.commit_log import CommitLog, listed_by
 from offsite.repository.segment import Segment
 from offsite.repository.segment_reader import SegmentReader
 
@@ -36,7 +36,9 @@ def scan_ended(task: EndedTask, log: CommitLog, *, with_commit: bool) -> Iterato
     for scan in scans_of(task.earlier, end=MAX_OFFSET):
         if not floors or scan.segment.last_offset < min(floors.values()):
             continue
-        commit = _listed_by(scan.segment, task.before, log) if with_commit else None
+        # Backwards: the newest of those before most likely listed it.
+        listed = listed_by(log.read_back(upto=task.before), [scan.segment.key]) if with_commit else {}
+        commit = listed.get(scan.segment.key)
         cutoff = Cutoff(scan.start, scan.end)
         for data, header in _batches(scan.segment, log, start=min(floors.values())):
             if header.is_transactional and header.base_offset >= floors.get(header.producer_id, header.next_offset):
@@ -83,12 +85,3 @@ def _batches(
     for chunk in counted(SegmentReader(store=log.store, segment=segment).chunks(start=start, end=end)):
         for header in chunk.batches:
             yield chunk.data, header
-
-
-def _listed_by(segment: Segment, before: int, log: CommitLog) -> int | None:
-    """The commit that listed the segment, looked for backwards: it is most likely the newest of those before."""
-    for seq in range(before, 0, -1):
-        stored = log.get(seq)
-        if stored is not None and any(each.key == segment.key for each in stored.commit.changes.segments):
-            return seq
-    return None

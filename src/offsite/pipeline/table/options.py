@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from offsite.model.choices import Isolation
 from offsite.model.errors import BadOption
 from offsite.model.incarnation_choice import parse_incarnations
-from offsite.model.partition_selection import PartitionSelection, parse_partitions
-from offsite.model.selection import TopicSelection, parse_selection
+from offsite.model.partition_selection import parse_partitions
+from offsite.model.selection import parse_selection
 from offsite.model.whole_number import whole_number
+from offsite.pipeline.restore_point import PointRequest
 
 BATCH_OPTIONS = (
     "commit",
@@ -32,16 +33,13 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableOptions:
-    """What to read.
+class TableOptions(PointRequest):
+    """What to read: a restore point (see `PointRequest`; the option for `committed_at` is `asOf`), in the backup named
+    `backup` of `repo`, a folder or a URL.
 
-    `repo`: a folder or a URL; `backup`: its name; `topics`, `exclude`, `partitions`: as on the command line, all by
-    default. As of: `commit`, `checkpoint`, or `as_of` (the newest commit at or before that time), the newest by
-    default. Of that, only records at offsets `[starting_offset, ending_offset)`, and dated from `since` to `at`.
-    `incarnations` (the option `incarnation`) names which one is meant of topics that were deleted and made anew, as on
-    the command line. `with_commit` false leaves the column `commit` null, which saves reading the commit log: worth it
-    for a backup of many thousand commits. A stream begins with `starting_commit`: `earliest`, `latest` (only what
-    comes) or a number.
+    Of that, only records at offsets `[starting_offset, ending_offset)`, and dated from `since` on. `with_commit` false
+    leaves the column `commit` null, which saves reading the commit log: worth it for a backup of many thousand commits.
+    A stream begins with `starting_commit`: `earliest`, `latest` (only what comes) or a number.
 
     `pushdown`: let Spark push the filters of a query down to the table, where its setting
     `spark.sql.python.filterPushdown.enabled` is on. Only for a table that is used in one query: Spark (4.1 to 4.3)
@@ -51,18 +49,10 @@ class TableOptions:
 
     repo: str
     backup: str
-    selection: TopicSelection
-    partitions: PartitionSelection = field(default_factory=PartitionSelection)
-    commit: int | None = None
-    checkpoint: int | None = None
-    as_of: str | None = None
     starting_offset: int | None = None
     ending_offset: int | None = None
     since: str | None = None
-    at: str | None = None
-    incarnations: Mapping[str, str] = field(default_factory=dict)
     pushdown: bool = False
-    read_committed: bool = True
     with_commit: bool = True
     starting_commit: int | str = EARLIEST
     given: frozenset[str] = frozenset()
@@ -84,14 +74,14 @@ def read_options(given: Mapping[str, str]) -> TableOptions:
         partitions=parse_partitions([found["partitions"]] if found.get("partitions") else []),
         commit=_number(found, "commit"),
         checkpoint=_number(found, "checkpoint"),
-        as_of=found.get("asOf"),
+        committed_at=found.get("asOf"),
         starting_offset=_number(found, "startingOffset"),
         ending_offset=_number(found, "endingOffset"),
         since=found.get("since"),
         at=found.get("at"),
         incarnations=parse_incarnations([found.get("incarnation", "")]),
         pushdown=_BOOLEANS[_choice(found, "pushdown", ("false", "true"))],
-        read_committed=_choice(found, "isolation", tuple(Isolation)) == Isolation.READ_COMMITTED,
+        isolation=Isolation(_choice(found, "isolation", tuple(Isolation))),
         with_commit=_BOOLEANS[_choice(found, "withCommit", tuple(_BOOLEANS))],
         starting_commit=_starting_commit(found),
         given=frozenset(found),

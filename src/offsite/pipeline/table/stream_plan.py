@@ -15,6 +15,7 @@ from offsite.model.selection import TopicSelection
 from offsite.pipeline.table.row_filter import RowFilter
 from offsite.pipeline.table.scan_plan import ScanTask, partition_tasks, scans_of, with_commits
 from offsite.repository.commit import PartitionId, StoredCommit
+from offsite.repository.commit_log import listed_by
 from offsite.repository.segment import Segment
 from offsite.repository.state import BackupState, fold, segment_partition
 
@@ -57,14 +58,14 @@ def plan_micro_batch(
     """Tasks for what `commits` add to `base`, partition by partition, in the order of offsets."""
     state = fold(base, commits)
     added = _added(base, commits)
-    listed_by = {s.key: stored.commit.seq for stored in commits for s in stored.commit.changes.segments}
+    listed = listed_by(commits, {segment.key for found in added.values() for segment in found})
     tasks: list[StreamTask] = []
     for partition in selection.partitions_of(state, added):
         end = state.positions[partition].end
         if selection.read_committed:
             tasks += _ended(base, partition, added[partition], end)
         new = _new(base, partition, added[partition], end=end, read_committed=selection.read_committed)
-        tasks += with_commits(new, listed_by)
+        tasks += with_commits(new, listed)
     return tuple(tasks)
 
 

@@ -10,13 +10,13 @@ PLACE = {"repo": "r", "backup": "b"}
 
 def test_names_are_read_in_any_case() -> None:
     options = read_options({"REPO": "r", "backup": "b", "asof": "2h-ago", "STARTINGOFFSET": "5"})
-    assert (options.repo, options.as_of, options.starting_offset) == ("r", "2h-ago", 5)
+    assert (options.repo, options.committed_at, options.starting_offset) == ("r", "2h-ago", 5)
 
 
 def test_everything_visible_of_the_newest_commit_is_meant_unless_options_say_otherwise() -> None:
     options = read_options(PLACE)
     assert options.selection.include == ("*",)
-    assert (options.commit, options.as_of, options.at, options.checkpoint) == (None,) * 4
+    assert (options.commit, options.committed_at, options.at, options.checkpoint) == (None,) * 4
     assert options.read_committed
     assert options.with_commit
     assert not options.pushdown

@@ -1,4 +1,4 @@
-"""Finds the restore point that a request means: which commit it goes by, and what of that commit is taken.
+"""Restore points: what is asked for, and what that is in a backup.
 
 A commit is named by number, by time (`committed_at`) or through a checkpoint, else it is the newest. `at` (a time of
 records), `ends` (an offset for each partition) and `before` (an offset for some) then take only a part of it. Of a
@@ -9,12 +9,14 @@ offsets are of that one.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from offsite.log.offset_vector import OffsetVector
 from offsite.log.range import TopicPartition
+from offsite.model.choices import Isolation
 from offsite.model.errors import BadOption, NoSuchRestorePoint
 from offsite.model.names import PROTECTED_TOPICS
+from offsite.model.partition_selection import PartitionSelection
 from offsite.model.selection import TopicSelection
 from offsite.model.time import parse_time
 from offsite.pipeline.incarnations import KnownIncarnation, Wanted, find_incarnations, without_others
@@ -23,52 +25,110 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import Checkpoint, PartitionId, TopicIncarnation, TopicShape
 from offsite.repository.restore_record import RestoreRecord
 from offsite.repository.state import BackupState
-from offsite.services.restore_request import RestoreRequest
+
+ALL_TOPICS = TopicSelection(include=("*",))
 
 
-def find_point(backup: Backup, request: RestoreRequest, unfinished: RestoreRecord | None) -> PointInTime:
-    """The point that `request` means now; that of `unfinished`, a restore of the same request, when there is one: a
-    time like `2h-ago` was read once, when that began.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointRequest:
+    """A restore point as it is asked for, and what of it is read. At most one of `commit`, `committed_at` and
+    `checkpoint` names the commit to go by; none means the newest.
+
+    Of that commit, `at` takes the records dated then or before, `ends` what lies below an offset in each partition,
+    `before` the same in some. `incarnations` names, by topic, which one is meant where the backup holds several (see
+    `parse_incarnations`); otherwise the time chooses, or it is the newest. Times are texts as people write them.
+    """
+
+    selection: TopicSelection = ALL_TOPICS
+    partitions: PartitionSelection = field(default_factory=PartitionSelection)
+    commit: int | None = None
+    committed_at: str | None = None
+    checkpoint: int | None = None
+    at: str | None = None
+    ends: OffsetVector = field(default_factory=dict)
+    before: OffsetVector = field(default_factory=dict)
+    incarnations: Mapping[str, str] = field(default_factory=dict)
+    isolation: Isolation = Isolation.DEFAULT
+
+    @property
+    def read_committed(self) -> bool:
+        """Whether records of aborted and undecided transactions are left out."""
+        return self.isolation == Isolation.READ_COMMITTED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedPoint:
+    """A restore point in numbers that never change their meaning: a commit, and a time of records (epoch ms).
+
+    `incarnations` are the topics that were taken then, name and id; None where the request chooses them.
+    """
+
+    commit: int
+    until_ms: int | None = None
+    incarnations: tuple[tuple[str, str], ...] | None = None
+
+    @classmethod
+    def of_restore(cls, record: RestoreRecord) -> FixedPoint:
+        """Where a restore began, to go on from: a time like `2h-ago` is another one a moment later."""
+        return cls(commit=record.commit, until_ms=record.until_ms, incarnations=record.incarnations)
+
+
+def find_point(
+    backup: Backup, request: PointRequest, fixed: FixedPoint | None = None, *, partitions_exist: bool = True
+) -> PointInTime:
+    """The point that `request` means: now, or as it was `fixed` before. With `partitions_exist` a chosen partition that
+    its topic does not have is an error, else it just holds nothing.
 
     Raises `NoSuchRestorePoint`, `IncarnationUnclear`, and `BadOption` for a time that is none or partitions that are
     not there.
     """
     head = backup.sound_state()
-    known = _commit(backup, request, head) if unfinished is None else backup.state_at(unfinished.commit, head=head)
-    until_ms = _until_ms(backup, request) if unfinished is None else unfinished.until_ms
-    incarnations = _incarnations(backup, known, request, head, until_ms=until_ms, unfinished=unfinished)
+    fixed = fixed or fix_point(backup, request, head)
+    known = backup.state_at(fixed.commit, head=head)
+    incarnations = _incarnations(backup, known, request, head, fixed)
     state = without_others(known, incarnations)
-    shapes = _latest_shapes(state)
-    for topic in request.partitions.chosen:
+    shapes = state.latest_shapes()
+    for topic in request.partitions.chosen if partitions_exist else ():
         request.partitions.check_exists(topic, shapes[topic].partitions if topic in shapes else 0)
     return point_in_time(
         state,
         ends=_ends(state, request, head, incarnations),
-        until_ms=until_ms,
+        until_ms=fixed.until_ms,
         partitions=request.partitions,
         incarnations=incarnations,
     )
 
 
-def commit_meant(backup: Backup, request: RestoreRequest) -> int:
-    """The number of the commit that `request` means now. Raises `NoSuchRestorePoint`."""
-    return _commit(backup, request, backup.sound_state()).seq
+def fix_point(backup: Backup, request: PointRequest, head: BackupState) -> FixedPoint:
+    """What `request` means now, when `head` is the newest state. Raises `NoSuchRestorePoint`, `BadOption` for a time
+    that is none."""
+    return FixedPoint(
+        commit=commit_meant(backup, request, head),
+        until_ms=None if request.at is None else parse_time(request.at, now_ms=backup.store.now_ms()),
+    )
 
 
-def _incarnations(  # noqa: PLR0913  # all that says which one is meant
-    backup: Backup,
-    state: BackupState,
-    request: RestoreRequest,
-    head: BackupState,
-    *,
-    until_ms: int | None,
-    unfinished: RestoreRecord | None,
+def commit_meant(backup: Backup, request: PointRequest, head: BackupState) -> int:
+    """The number of the commit that `request` means now. Raises as `fix_point`; whether a commit that is named by its
+    number exists is not looked at."""
+    if request.commit is not None:
+        return request.commit
+    if request.committed_at is not None:
+        return backup.commit_at_time(parse_time(request.committed_at, now_ms=backup.store.now_ms()), head=head)
+    if request.checkpoint is not None:
+        taken = _checkpoint(head, request.checkpoint)
+        return next(each.seq for each in head.history if each.checkpoint == taken.id)
+    return head.seq
+
+
+def _incarnations(
+    backup: Backup, state: BackupState, request: PointRequest, head: BackupState, fixed: FixedPoint
 ) -> tuple[KnownIncarnation, ...]:
     topics = request.selection.select({each.topic for each in state.topics}, internal=PROTECTED_TOPICS)
-    wanted = Wanted(named=request.incarnations, until_ms=until_ms)
-    if unfinished is not None:
+    wanted = Wanted(named=request.incarnations, until_ms=fixed.until_ms)
+    if fixed.incarnations is not None:
         newest = {each.topic: each.topic_id for each in state.topics}  # what older versions took
-        wanted = replace(wanted, ids=newest | dict(unfinished.incarnations), ids_because="the restore began with it")
+        wanted = replace(wanted, ids=newest | dict(fixed.incarnations), ids_because="the restore began with it")
     elif request.checkpoint is not None:
         cut = {each.topic: each.topic_id for each, _ in _checkpoint(head, request.checkpoint).ends}
         ids = {topic: topic_id for topic, topic_id in cut.items() if topic not in request.incarnations}
@@ -76,28 +136,13 @@ def _incarnations(  # noqa: PLR0913  # all that says which one is meant
     return find_incarnations(backup, state, topics, wanted)
 
 
-def _commit(backup: Backup, request: RestoreRequest, head: BackupState) -> BackupState:
-    if request.commit is not None:
-        return backup.state_at(request.commit, head=head)
-    if request.committed_at is not None:
-        return backup.state_at_time(parse_time(request.committed_at, now_ms=backup.store.now_ms()), head=head)
-    if request.checkpoint is not None:
-        taken = _checkpoint(head, request.checkpoint)
-        return backup.state_at(next(each.seq for each in head.history if each.checkpoint == taken.id), head=head)
-    return backup.state_at(head.seq, head=head)
-
-
-def _until_ms(backup: Backup, request: RestoreRequest) -> int | None:
-    return None if request.at is None else parse_time(request.at, now_ms=backup.store.now_ms())
-
-
 def _ends(
-    state: BackupState, request: RestoreRequest, head: BackupState, incarnations: Sequence[KnownIncarnation]
+    state: BackupState, request: PointRequest, head: BackupState, incarnations: Sequence[KnownIncarnation]
 ) -> dict[PartitionId, int]:
     if request.checkpoint is not None:
         ends = dict(_checkpoint(head, request.checkpoint).ends)
         return {partition: ends.get(partition, 0) for partition in state.positions}
-    shapes = _latest_shapes(state)
+    shapes = state.latest_shapes()
     if request.ends:
         selected = set(request.selection.select(shapes, internal=PROTECTED_TOPICS)) - PROTECTED_TOPICS
         vector = {each: end for each, end in request.ends.items() if each.topic in selected}
@@ -136,14 +181,14 @@ def _reaching(incarnations: Iterable[KnownIncarnation], wanted: TopicPartition, 
             yield f"or take {other} with --incarnation {other.topic}={other.number}"
 
 
-def _check_complete(state: BackupState, request: RestoreRequest, selected: Container[TopicIncarnation]) -> None:
+def _check_complete(state: BackupState, request: PointRequest, selected: Container[TopicIncarnation]) -> None:
     """A cut that says nothing of some partitions is no cut."""
     missing = [
         str(partition)
         for partition in sorted(state.segments)
         if partition.incarnation in selected
         and request.partitions.includes(partition.topic, partition.partition)
-        and TopicPartition(topic=partition.topic, partition=partition.partition) not in request.ends
+        and partition.topic_partition not in request.ends
     ]
     if missing:
         raise BadOption(
@@ -167,8 +212,3 @@ def _checkpoint(head: BackupState, number: int) -> Checkpoint:
             hint=f"see its commits with: offsite show {head.backup}",
         )
     return taken
-
-
-def _latest_shapes(state: BackupState) -> dict[str, TopicShape]:
-    """The latest incarnation of each topic: they are in order of first appearance."""
-    return {incarnation.topic: shape for incarnation, shape in state.topics.items()}

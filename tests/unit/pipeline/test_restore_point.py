@@ -11,12 +11,11 @@ from offsite.model.errors import BadOption, IncarnationUnclear, NoSuchRestorePoi
 from offsite.model.partition_selection import parse_partitions
 from offsite.model.selection import parse_selection
 from offsite.model.time import format_time
+from offsite.pipeline.restore_point import FixedPoint, PointRequest, find_point
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, Checkpoint, PartitionId, Position, TopicIncarnation, TopicShape
 from offsite.repository.open_store import open_store
 from offsite.repository.restore_record import RestoreRecord
-from offsite.services.restore_point import find_point
-from offsite.services.restore_request import RestoreRequest
 from tests.backups import PARTITIONS, SHAPES, STEP, new_backup, run_once, write_segment
 from tests.batches import FIRST_TIME_MS
 
@@ -33,30 +32,30 @@ def backup(tmp_path: Path) -> Backup:
     return backup
 
 
-def request(**fields: object) -> RestoreRequest:
-    return RestoreRequest(selection=parse_selection(["*"]), **fields)  # type: ignore[arg-type]
+def request(**fields: object) -> PointRequest:
+    return PointRequest(selection=parse_selection(["*"]), **fields)  # type: ignore[arg-type]
 
 
 def ends(backup: Backup, **fields: object) -> dict[str, int]:
-    state = find_point(backup, request(**fields), None).state
+    state = find_point(backup, request(**fields)).state
     return {str(partition): position.end for partition, position in state.positions.items()}
 
 
 def test_the_newest_commit_is_meant_unless_another_is_named(backup: Backup) -> None:
     committed_ms = backup.state_at(2).committed_at_ms
-    assert find_point(backup, request(), None).state.seq == RUNS
-    assert find_point(backup, request(commit=1), None).state.seq == 1
-    by_time = find_point(backup, request(committed_at=str(committed_ms)), None).state
+    assert find_point(backup, request()).state.seq == RUNS
+    assert find_point(backup, request(commit=1)).state.seq == 1
+    by_time = find_point(backup, request(committed_at=str(committed_ms))).state
     assert by_time.seq == max(s.seq for s in backup.state().history if s.committed_at_ms <= committed_ms)
     with pytest.raises(NoSuchRestorePoint):
-        find_point(backup, request(committed_at="2001-01-01"), None)
+        find_point(backup, request(committed_at="2001-01-01"))
 
 
 def test_a_time_of_records_is_read_against_the_store_s_clock(backup: Backup) -> None:
-    found = find_point(backup, request(at="1h-ago"), None).until_ms
+    found = find_point(backup, request(at="1h-ago")).until_ms
     assert found is not None
     assert 0 <= backup.store.now_ms() - 3_600_000 - found < 60_000
-    assert find_point(backup, request(at=format_time(1_700_000_000_123)), None).until_ms == 1_700_000_000_123
+    assert find_point(backup, request(at=format_time(1_700_000_000_123))).until_ms == 1_700_000_000_123
 
 
 def test_an_unfinished_restore_keeps_its_commit_and_its_time(backup: Backup) -> None:
@@ -72,7 +71,7 @@ def test_an_unfinished_restore_keeps_its_commit_and_its_time(backup: Backup) -> 
         created=(),
         until_ms=123,
     )
-    point = find_point(backup, request(at="1h-ago"), record)
+    point = find_point(backup, request(at="1h-ago"), FixedPoint.of_restore(record))
     assert (point.commit.seq, point.until_ms) == (2, 123)
 
 
@@ -81,7 +80,7 @@ def test_before_ends_one_partition_and_leaves_the_others(backup: Backup) -> None
     assert ends(backup, before=before) == {"orders/0": 60, "orders/1": 25, "users/0": 60}
 
 
-Named = Callable[[], RestoreRequest]
+Named = Callable[[], PointRequest]
 
 
 @pytest.mark.parametrize(
@@ -101,19 +100,19 @@ Named = Callable[[], RestoreRequest]
 )
 def test_what_the_backup_does_not_hold_is_refused(backup: Backup, named: Named, error: type[Exception]) -> None:
     with pytest.raises(error):
-        find_point(backup, named(), None)
+        find_point(backup, named())
 
 
 def test_a_cut_needs_an_end_only_for_what_is_restored(backup: Backup) -> None:
     cut = parse_offsets("orders,0,10\norders,1,5\nelsewhere,0,7")
-    orders = RestoreRequest(selection=parse_selection(["orders"]), ends=cut)
-    assert find_point(backup, orders, None).state.positions[ORDERS_1].end == 5
-    only_first = RestoreRequest(
+    orders = PointRequest(selection=parse_selection(["orders"]), ends=cut)
+    assert find_point(backup, orders).state.positions[ORDERS_1].end == 5
+    only_first = PointRequest(
         selection=parse_selection(["orders"]),
         ends=parse_offsets("orders,0,10"),
         partitions=parse_partitions(["orders:0"]),
     )
-    assert list(find_point(backup, only_first, None).state.segments) == [PARTITIONS[0], PARTITIONS[2]]
+    assert list(find_point(backup, only_first).state.segments) == [PARTITIONS[0], PARTITIONS[2]]
 
 
 def test_a_checkpoint_is_its_commit_ended_where_it_was_taken(backup: Backup) -> None:
@@ -122,9 +121,9 @@ def test_a_checkpoint_is_its_commit_ended_where_it_was_taken(backup: Backup) -> 
     backup.commit(Changes(checkpoint=taken), base=backup.state(), writer="w")
     run_once(backup)
     assert ends(backup, checkpoint=7) == {"orders/0": 23, "orders/1": 20, "users/0": 0}
-    assert find_point(backup, request(checkpoint=7), None).commit.seq == RUNS + 1
+    assert find_point(backup, request(checkpoint=7)).commit.seq == RUNS + 1
     with pytest.raises(NoSuchRestorePoint, match="checkpoints: 7"):
-        find_point(backup, request(checkpoint=8), None)
+        find_point(backup, request(checkpoint=8))
 
 
 ANEW = PartitionId(topic="orders", topic_id="id-anew", partition=0)
@@ -151,7 +150,8 @@ def made_anew(backup: Backup) -> Backup:
 
 
 def taken_id(backup: Backup, unfinished: RestoreRecord | None = None, **fields: object) -> str | None:
-    found = find_point(backup, request(**fields), unfinished).state.incarnation("orders")
+    fixed = None if unfinished is None else FixedPoint.of_restore(unfinished)
+    found = find_point(backup, request(**fields), fixed).state.incarnation("orders")
     return None if found is None else found.topic_id
 
 
@@ -160,7 +160,7 @@ def at(time_ms: int) -> str:
 
 
 def test_a_time_takes_the_topic_of_that_name_that_lived_then(made_anew: Backup) -> None:
-    point = find_point(made_anew, request(at=at(FIRST_TIME_MS + OTHER_DAY_MS // 2)), None)
+    point = find_point(made_anew, request(at=at(FIRST_TIME_MS + OTHER_DAY_MS // 2)))
     assert point.state.incarnation("orders") == TopicIncarnation(topic="orders", topic_id="id-orders")
     assert {each.topic_id for each in point.state.segments} == {"id-orders", "id-users"}
     assert {each.topic_id for each in point.commit.positions} == {"id-orders", "id-users"}
@@ -169,11 +169,11 @@ def test_a_time_takes_the_topic_of_that_name_that_lived_then(made_anew: Backup) 
 
 
 def test_without_a_time_the_newest_is_taken_and_the_older_one_is_named(made_anew: Backup) -> None:
-    older, newest = find_point(made_anew, request(), None).incarnations
+    older, newest = find_point(made_anew, request()).incarnations
     assert (older.topic_id, older.taken, older.records, older.last_commit) == ("id-orders", False, 120, RUNS)
     assert [(each.partition, each.start, each.end) for each in older.ranges] == [(0, 0, 60), (1, 0, 60)]
     assert (newest.topic_id, newest.taken, newest.first_commit, newest.last_commit) == ("id-anew", True, 4, 5)
-    assert find_point(made_anew, request(commit=RUNS), None).incarnations == ()
+    assert find_point(made_anew, request(commit=RUNS)).incarnations == ()
 
 
 def test_the_older_one_is_taken_when_it_is_named(made_anew: Backup) -> None:
@@ -182,22 +182,22 @@ def test_the_older_one_is_taken_when_it_is_named(made_anew: Backup) -> None:
     assert taken_id(made_anew, incarnations={"orders": "2"}, at=at(FIRST_TIME_MS)) == "id-anew"
     assert taken_id(made_anew, commit=4, incarnations={"orders": "1"}) == "id-orders"
     with pytest.raises(BadOption, match="not selected"):
-        find_point(made_anew, request(incarnations={"elsewhere": "1"}), None)
+        find_point(made_anew, request(incarnations={"elsewhere": "1"}))
     with pytest.raises(BadOption, match="fits 0 of 1"):
-        find_point(made_anew, request(incarnations={"users": "2"}), None)
-    assert find_point(made_anew, request(incarnations={"users": "1"}, commit=1), None).incarnations == ()
+        find_point(made_anew, request(incarnations={"users": "2"}))
+    assert find_point(made_anew, request(incarnations={"users": "1"}, commit=1)).incarnations == ()
 
 
 def test_offsets_count_in_the_incarnation_that_is_taken(made_anew: Backup) -> None:
     before = parse_before(["topic=orders,partition=0,offset=45"])
     named = request(before=before, incarnations={"orders": "1"})
-    assert find_point(made_anew, named, None).state.positions[PARTITIONS[0]].end == 45
+    assert find_point(made_anew, named).state.positions[PARTITIONS[0]].end == 45
     with pytest.raises(NoSuchRestorePoint, match="holds orders/0 to offset 40") as refusal:
-        find_point(made_anew, request(before=before), None)
+        find_point(made_anew, request(before=before))
     assert "--incarnation orders=1" in refusal.value.hint
     of_second = parse_before(["topic=orders,partition=1,offset=5"])
     with pytest.raises(BadOption, match="the topic has 1"):
-        find_point(made_anew, request(before=of_second), None)
+        find_point(made_anew, request(before=of_second))
 
 
 def test_an_unfinished_restore_goes_on_with_the_topic_it_began_with(made_anew: Backup) -> None:
@@ -221,7 +221,7 @@ def test_an_unfinished_restore_goes_on_with_the_topic_it_began_with(made_anew: B
 def test_a_checkpoint_is_of_the_topic_that_it_cut(made_anew: Backup) -> None:
     taken = Checkpoint(id=7, taken_at_ms=1, ends=((PARTITIONS[0], 30), (PARTITIONS[1], 30)))
     made_anew.commit(Changes(checkpoint=taken), base=made_anew.state(), writer="w")
-    point = find_point(made_anew, request(checkpoint=7), None)
+    point = find_point(made_anew, request(checkpoint=7))
     assert point.state.positions[PARTITIONS[0]].end == 30
     assert ANEW not in point.state.positions
 
@@ -239,7 +239,7 @@ def test_records_of_the_same_times_do_not_tell_which_topic_lived(backup: Backup)
         pass  # until the store's clock has moved on
     backup.commit(changes, base=backup.state(), writer="w")
     with pytest.raises(IncarnationUnclear):
-        find_point(backup, request(at=at(run_time_ms)), None)
+        find_point(backup, request(at=at(run_time_ms)))
     assert taken_id(backup, at=at(FIRST_TIME_MS)) == "id-orders"
-    only_users = RestoreRequest(selection=parse_selection(["users"]), at=at(run_time_ms))
-    assert find_point(backup, only_users, None).incarnations == ()
+    only_users = PointRequest(selection=parse_selection(["users"]), at=at(run_time_ms))
+    assert find_point(backup, only_users).incarnations == ()
