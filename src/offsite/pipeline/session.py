@@ -1,4 +1,4 @@
-"""Spark, started and stopped: the only file that builds a SparkContext.
+"""Spark, started and stopped: with `pyspark_internals` the only files that build a SparkContext.
 
 A session starts in a thread of its own the moment it is made, so that Spark comes up while the driver plans.
 pyspark is imported inside functions only: commands that copy nothing stay quick. Must never hold data or secrets.
