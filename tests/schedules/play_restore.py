@@ -20,8 +20,9 @@ from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.services.demo.truth import Reading, compare, read_topic
 from offsite.services.planned_restore import prepare_restore
-from offsite.services.restore import RestoreResult, run_restore
+from offsite.services.restore import run_restore
 from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore_result import RestoreResult
 from tests.inline_runner import InlineRunner
 from tests.misbehaving_broker.proxy import MisbehavingBrokers
 from tests.schedules.draw import draw_for_restore

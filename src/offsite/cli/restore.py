@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from offsite.repository.backup import Backup
     from offsite.services.cluster import Cluster
     from offsite.services.planned_restore import PlannedRestore
-    from offsite.services.restore import RestoreResult
     from offsite.services.restore_report import RestorePlanReport, TopicPlanReport
+    from offsite.services.restore_result import RestoreResult
 
 Verify = Annotated[
     bool,

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from offsite.services.export import ExportResult
     from offsite.services.overview import BackupDetail
     from offsite.services.planned_restore import PlannedRestore
-    from offsite.services.restore import RestoreResult
     from offsite.services.restore_report import RestorePlanReport
+    from offsite.services.restore_result import RestoreResult
     from offsite.services.restore_words import PointWords, RestoreWords
     from offsite.services.verify import VerifyResult
 

@@ -29,7 +29,6 @@ from offsite.model.check import check
 from offsite.model.names import check_backup_name, check_topic_name
 
 ROOT_KEY = "offsite.json"
-CLOCK_KEY = "clock"
 PROBE_KEY = "probes/create-only"
 BACKUPS_PREFIX = "backups/"
 

@@ -21,7 +21,6 @@ from offsite.model.check import check
 from offsite.model.errors import BadRepositoryUrl, OffsiteError, PutOutcomeUnknown, StoreUnreachable
 from offsite.model.journal import decided
 from offsite.model.version import __version__
-from offsite.repository.layout import CLOCK_KEY
 from offsite.repository.object_errors import is_taken, is_unclear, store_error, wrapped
 from offsite.repository.store import ObjectInfo, PutResult, check_key, check_prefix, joined, named_key
 
@@ -30,6 +29,9 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore as Client
 
 URL_HINT = "give a folder, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix"
+
+_CLOCK_KEY = "clock"
+"""An empty object, written again whenever the time is asked for: its modification time is that of the store's clock."""
 
 _MAX_RETRIES = 8
 _RETRY_TIMEOUT_S = 120
@@ -131,11 +133,11 @@ class CloudStore:
 
     def now_ms(self) -> int:
         """When the store says a small object was written just now; S3 gives whole seconds."""
-        self.put_overwrite(CLOCK_KEY, b"")
-        found = self.head(CLOCK_KEY)
+        self.put_overwrite(_CLOCK_KEY, b"")
+        found = self.head(_CLOCK_KEY)
         if found is None:
             raise StoreUnreachable(
-                f"{self._place(CLOCK_KEY)} was written and is not there", hint="run the command again"
+                f"{self._place(_CLOCK_KEY)} was written and is not there", hint="run the command again"
             )
         return found.modified_ms
 

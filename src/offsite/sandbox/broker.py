@@ -19,8 +19,7 @@ from offsite.sandbox.class_archive import keep_archives
 from offsite.sandbox.guard import Guard
 from offsite.sandbox.jar_source import sources
 from offsite.sandbox.jars import Progress, cache_folder, ensure_jars, silent
-from offsite.sandbox.java import find_java
-from offsite.sandbox.jvm import Jvm
+from offsite.sandbox.java import Jvm, find_java
 from offsite.sandbox.launch import Launch
 from offsite.sandbox.layout import (
     Node,

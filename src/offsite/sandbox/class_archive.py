@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from offsite.sandbox.jvm import Jvm
+from offsite.sandbox.java import Jvm
 
 
 def archive_flags(jvm: Jvm, folder: Path, *, leave: bool = True) -> tuple[str, ...]:

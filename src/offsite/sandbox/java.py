@@ -7,13 +7,19 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from offsite.model.errors import JavaMissing
+from offsite.sandbox.jar_list import kafka_jars
+from offsite.sandbox.versions import KAFKA_VERSION
 
 OLDEST_MAJOR = 17  # Kafka 4 brokers and Spark 4 both ask for it
 ANSWER_LIMIT_S = 30  # a cold disk may need seconds to start a JVM; more means that it hangs
+
+LONG_RUN = ("-XX:+UseSerialGC", "-XX:-UsePerfData")
+QUICK_START = (*LONG_RUN, "-XX:TieredStopAtLevel=1")  # the quick compiler only
 
 _HINT = f"install a Java {OLDEST_MAJOR}+ runtime (such as openjdk-{OLDEST_MAJOR}-jre-headless), or set JAVA_HOME to one"
 
@@ -68,3 +74,19 @@ def _major_of(version_text: str) -> int:
     """`17.0.15` is 17; the old style `1.8.0_402` is 8; anything unreadable counts as too old."""
     found = re.search(r'version "(?:1\.)?(\d+)', version_text)
     return int(found.group(1)) if found else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jvm:
+    """A runtime and the folder of verified jars on its class path, those of Kafka `version`."""
+
+    java: Java
+    jars: Path
+    version: str = KAFKA_VERSION
+
+    def command(self, main_class: str, arguments: Iterable[str], *, flags: Iterable[str] = QUICK_START) -> list[str]:
+        return [str(self.java.launcher), *flags, "-cp", self._class_path(), main_class, *arguments]
+
+    def _class_path(self) -> str:
+        """Named one by one: a class data archive is only used with exactly the class path it was made with."""
+        return ":".join(str(self.jars / jar.file_name) for jar in kafka_jars(self.version))

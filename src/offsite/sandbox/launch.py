@@ -10,7 +10,7 @@ from pathlib import Path
 from offsite.model.errors import SandboxFailed
 from offsite.sandbox import process
 from offsite.sandbox.class_archive import archive_flags, discard_archives
-from offsite.sandbox.jvm import LONG_RUN, QUICK_START, Jvm
+from offsite.sandbox.java import LONG_RUN, QUICK_START, Jvm
 from offsite.sandbox.layout import Node, Role, zookeeper_lines
 from offsite.sandbox.ports import HOST
 from offsite.sandbox.probe import has_controller

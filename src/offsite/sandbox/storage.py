@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from offsite.model.errors import SandboxFailed
-from offsite.sandbox.jvm import Jvm
+from offsite.sandbox.java import Jvm
 
 CHECKPOINT = "bootstrap.checkpoint"
 META = "meta.properties"

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from offsite.model.errors import SandboxFailed
 from offsite.sandbox.jar_source import sources
 from offsite.sandbox.jars import Progress, cache_folder, ensure_jars, silent
-from offsite.sandbox.java import find_java
-from offsite.sandbox.jvm import QUICK_START, Jvm
+from offsite.sandbox.java import QUICK_START, Jvm, find_java
 
 DUMP_LOG_SEGMENTS = "kafka.tools.DumpLogSegments"
 PRODUCER_PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"

@@ -30,8 +30,9 @@ from offsite.repository.restore_record import RestoreRecord, unfinished_restores
 from offsite.services.drill_report import DrilledTopic, DrillReport
 from offsite.services.hole_report import lacking
 from offsite.services.planned_restore import PlannedRestore, prepare_restore
-from offsite.services.restore import RestoreResult, run_restore
+from offsite.services.restore import run_restore
 from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore_result import RestoreResult
 
 PREFIX = "offsite-drill-"
 """What every topic that a drill makes begins with, and no other topic may: the next drill deletes it."""

@@ -6,13 +6,12 @@ finds that record, sees from the target how far it came, and goes on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config import KafkaConfig
 from offsite.model.choices import Isolation
-from offsite.pipeline.incarnations import KnownIncarnation
 from offsite.pipeline.proof import ProofEnds
 from offsite.pipeline.repartition import RepartitionReceipt
 from offsite.pipeline.restore_copy import RestoreEnds, RestoreReceipt
@@ -22,75 +21,22 @@ from offsite.pipeline.target_settings import AT_ONCE
 from offsite.repository.restore_outcome import put_outcome
 from offsite.repository.restore_record import RestoreRecord
 from offsite.services.groups import GroupsApplied
-from offsite.services.hole_report import HoleReport, lacking
-from offsite.services.metadata_restore import AppliedMetadata, apply_metadata
+from offsite.services.hole_report import lacking
+from offsite.services.metadata_restore import apply_metadata
 from offsite.services.planned_restore import PlannedRestore, newer_commit
 from offsite.services.point_report import incarnations_of
-from offsite.services.proof_result import Finding, Proof, Uncompared
+from offsite.services.proof_result import Proof
 from offsite.services.repartition import refuse_keyless, write_repartitions
 from offsite.services.restore_chains import write_chains
 from offsite.services.restore_groups import restore_groups
 from offsite.services.restore_lease import HeldRestore, held_restore
 from offsite.services.restore_proof import Restored, prove_restore, restore_outcome, with_preserved
+from offsite.services.restore_result import RestoredTopic, RestoreResult
 from offsite.services.restore_topics import finish_topics
-from offsite.services.restore_verdict import ExcludedRecords, excluded_records, nothing_restored
+from offsite.services.restore_verdict import excluded_records, nothing_restored
 from offsite.services.set_aside import settings_set_aside
 
 AnyReceipt = RestoreReceipt | RepartitionReceipt
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestoredTopic:
-    """`records` are in the target; `invisible_records` were left out as aborted or undecided at the restore point, or,
-    with `same_offsets`, are there and aborted."""
-
-    source: str
-    partitions: int
-    same_offsets: bool
-    records: int
-    bytes: int
-    invisible_records: int
-    undecided_transactions: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreResult:
-    """`topics` by target name; `skipped` lists (topic, reason); `held_back` lists (topic, setting, value): settings of
-    the source that were not set, because they would delete restored records at once; `left_out` lists (topic, setting,
-    reason) of those that the target cannot have. `verified`: what was written was read back and is what the backup
-    holds; None when it was not read (then `compared_records` is None too), when there was nothing to compare, or when
-    partitions could not be read (`uncompared`). `findings` has the first difference of each partition. `lacking` is
-    what the backup itself does not have of what came back. `groups` is None when none were asked for. `incarnations`:
-    of topics that were deleted and made anew, which was taken, and the others. Where no record came back, `problem`
-    says why, and `excluded` what the backup holds all the same, by the options that left it out. `newer_commit`: that
-    which the request means by now, where it is a later one than `commit`; None: it is not, or that could not be read.
-    `notes` are sentences on what else a person should know, as of settings that somebody changed meanwhile."""
-
-    restore: str
-    backup: str
-    commit: int
-    offsets: str
-    isolation: str
-    resumed: bool
-    records: int
-    bytes: int
-    topics: Mapping[str, RestoredTopic]
-    skipped: tuple[tuple[str, str], ...]
-    held_back: tuple[tuple[str, str, str], ...]
-    left_out: tuple[tuple[str, str, str], ...]
-    holes: int
-    verified: bool | None
-    findings: tuple[Finding, ...]
-    metadata: AppliedMetadata = field(default_factory=AppliedMetadata)
-    groups: GroupsApplied | None = None
-    compared_records: int | None = None
-    uncompared: tuple[Uncompared, ...] = ()
-    lacking: tuple[HoleReport, ...] = ()
-    incarnations: tuple[KnownIncarnation, ...] = ()
-    problem: str = ""
-    excluded: tuple[ExcludedRecords, ...] = ()
-    notes: tuple[str, ...] = ()
-    newer_commit: int | None = None
 
 
 def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is told of it

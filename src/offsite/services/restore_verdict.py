@@ -4,16 +4,12 @@ where the command left out what it holds."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from offsite.model.time import format_time
 from offsite.pipeline.point_in_time import PointInTime
 from offsite.pipeline.restore_plan import RestorePlan
 from offsite.repository.restore_record import RestoreRecord
-
-if TYPE_CHECKING:
-    from offsite.services.restore import RestoreResult
+from offsite.services.restore_result import ExcludedRecords, RestoreResult
 
 _NAMED_MAX = 12
 """Topics in one sentence."""
@@ -21,14 +17,6 @@ _TEXT_MAX = 120
 """Characters of an option's value in it."""
 _CUTS = (("checkpoint", "--checkpoint"), ("ends", "--offsets-file"), ("before", "--before"))
 """Fields of a request that end partitions earlier than the commit does, and their options."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExcludedRecords:
-    """Records that the backup holds at the commit, and that `options` left out, together where they are several."""
-
-    options: tuple[str, ...]
-    records: int
 
 
 def excluded_records(

@@ -32,8 +32,9 @@ from offsite.services.demo.truth import read_topic
 from offsite.services.export_job import export_of_cluster, open_target
 from offsite.services.export_plan import ExportRequest
 from offsite.services.planned_restore import prepare_restore
-from offsite.services.restore import RestoreResult, run_restore
+from offsite.services.restore import run_restore
 from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore_result import RestoreResult
 from offsite.services.restore_words import RestoreWords, parse_restore
 from tests.integration.cluster.faults import Fault, mend
 from tests.integration.kafka.cluster import Cluster

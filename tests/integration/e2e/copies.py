@@ -10,9 +10,10 @@ from offsite.model.selection import parse_selection
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import compare, read_topic
 from offsite.services.planned_restore import prepare_restore
-from offsite.services.restore import RestoreResult, run_restore
+from offsite.services.restore import run_restore
 from offsite.services.restore_report import report_plan
 from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore_result import RestoreResult
 from tests.integration.e2e.site import Site
 from tests.integration.kafka.cluster import Cluster
 

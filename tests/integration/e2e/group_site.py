@@ -17,8 +17,9 @@ from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.group_report import report_groups
 from offsite.services.groups import GroupsApplied, GroupsRequest, apply_groups, prepare_groups
 from offsite.services.planned_restore import prepare_restore
-from offsite.services.restore import RestoreResult, run_restore
+from offsite.services.restore import run_restore
 from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore_result import RestoreResult
 from tests.integration.e2e.site import BACKUP, SLOTS, Site
 from tests.integration.kafka.cluster import Cluster
 

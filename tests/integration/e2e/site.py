@@ -21,8 +21,9 @@ from offsite.services.backup import BackupPlan, BackupRequest, BackupResult, pla
 from offsite.services.demo.data import Message, produce
 from offsite.services.demo.truth import Reading, compare, read_topic
 from offsite.services.planned_restore import PlannedRestore, prepare_restore
-from offsite.services.restore import RestoreResult, run_restore
+from offsite.services.restore import run_restore
 from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore_result import RestoreResult
 from offsite.services.verify import verify_deep
 from tests.integration.kafka.cluster import Cluster
 

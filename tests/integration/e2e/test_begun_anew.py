@@ -15,9 +15,10 @@ from offsite.pipeline.runner import OnProgress
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.overview import read_status
 from offsite.services.planned_restore import PlannedRestore, prepare_restore
-from offsite.services.restore import RestoreResult, run_restore
+from offsite.services.restore import run_restore
 from offsite.services.restore_report import report_plan
 from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore_result import RestoreResult
 from tests.integration.e2e.command import offsite
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.kafka.cluster import wait_until

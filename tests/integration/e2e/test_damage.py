@@ -18,8 +18,9 @@ from offsite.sandbox.tools import DUMP_LOG_SEGMENTS, run_tool
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.overview import read_status
 from offsite.services.planned_restore import prepare_restore
-from offsite.services.restore import RestoreResult, run_restore
+from offsite.services.restore import run_restore
 from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore_result import RestoreResult
 from offsite.services.verify import verify_deep, verify_quick
 from tests.integration.e2e.command import files_under, offsite
 from tests.integration.e2e.site import BACKUP, Site, new_name

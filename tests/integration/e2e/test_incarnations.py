@@ -24,8 +24,9 @@ from offsite.services.demo.data import BASE_MS, DAY_MS, Message
 from offsite.services.export_job import open_target
 from offsite.services.export_plan import ExportRequest, plan_export
 from offsite.services.planned_restore import PlannedRestore, prepare_restore
-from offsite.services.restore import RestoreResult, run_restore
+from offsite.services.restore import run_restore
 from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore_result import RestoreResult
 from tests.integration.e2e.command import command, offsite, succeed
 from tests.integration.e2e.site import BACKUP, Site, new_name, values
 

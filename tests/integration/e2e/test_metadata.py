@@ -26,9 +26,10 @@ from offsite.services.metadata_restore import PARTS, AppliedMetadata, parse_meta
 from offsite.services.overview import show_backup
 from offsite.services.planned_restore import PlannedRestore, prepare_restore
 from offsite.services.preflight import check_targets
-from offsite.services.restore import RestoreResult, run_restore
+from offsite.services.restore import run_restore
 from offsite.services.restore_report import report_plan
 from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore_result import RestoreResult
 from offsite.services.restore_schemas import IN_USE
 from offsite.services.restore_topics import create_topics, finish_topics
 from offsite.services.verify import verify_deep

@@ -22,8 +22,9 @@ from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.expected import ExpectedTopic, expected_topics
 from offsite.services.planned_restore import prepare_restore
 from offsite.services.proof import Proof, prove
-from offsite.services.restore import RestoreResult, run_restore
+from offsite.services.restore import run_restore
 from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore_result import RestoreResult
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.e2e.transactions import begun, with_transaction
 

@@ -23,8 +23,9 @@ from offsite.repository.store import Store
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import Reading
 from offsite.services.planned_restore import PlannedRestore, prepare_restore
-from offsite.services.restore import RestoreResult, run_restore
+from offsite.services.restore import run_restore
 from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore_result import RestoreResult
 from tests.faulty_store import FaultyStore
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.e2e.transactions import with_transaction

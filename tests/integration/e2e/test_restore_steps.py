@@ -26,8 +26,9 @@ from offsite.repository.store import PutResult, Store
 from offsite.services.backup import BackupRequest, plan_backup, run_backup
 from offsite.services.demo.truth import compare
 from offsite.services.planned_restore import prepare_restore
-from offsite.services.restore import RestoreResult, run_restore
+from offsite.services.restore import run_restore
 from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore_result import RestoreResult
 from tests.faulty_store import Crash
 from tests.integration.e2e.site import BACKUP, SLOTS, Site, new_name
 from tests.integration.e2e.test_proof import messages

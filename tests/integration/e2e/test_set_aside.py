@@ -23,9 +23,10 @@ from offsite.repository.settings_aside import TopicAside, get_aside, put_aside
 from offsite.services.demo.data import BASE_MS, DAY_MS, Message
 from offsite.services.overview import read_status
 from offsite.services.planned_restore import PlannedRestore, prepare_restore
-from offsite.services.restore import RestoreResult, run_restore
+from offsite.services.restore import run_restore
 from offsite.services.restore_report import report_plan
 from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore_result import RestoreResult
 from offsite.services.restore_topics import create_topics
 from tests.integration.e2e.site import Site, new_name, values
 from tests.integration.kafka.cluster import wait_until

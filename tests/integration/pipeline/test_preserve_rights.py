@@ -16,8 +16,9 @@ from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.planned_restore import prepare_restore
-from offsite.services.restore import RestoreResult, run_restore
+from offsite.services.restore import run_restore
 from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore_result import RestoreResult
 from tests.conftest import SecureBroker
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.site import Site, new_name

@@ -17,8 +17,9 @@ from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
 from offsite.services.planned_restore import prepare_restore
-from offsite.services.restore import RestoreResult, run_restore
+from offsite.services.restore import run_restore
 from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore_result import RestoreResult
 from offsite.services.restored_offsets import map_offset
 from tests.faulty_store import Crash
 from tests.inline_runner import InlineRunner, ResultT, TaskT

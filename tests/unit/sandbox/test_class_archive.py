@@ -3,8 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from offsite.sandbox.class_archive import archive_flags, discard_archives, keep_archives
-from offsite.sandbox.java import Java
-from offsite.sandbox.jvm import Jvm
+from offsite.sandbox.java import Java, Jvm
 
 NAME = "broker-abc.jsa"
 

@@ -11,8 +11,8 @@ from offsite.model.partition_selection import parse_partitions
 from offsite.pipeline.point_in_time import point_in_time
 from offsite.repository.commit import RecordedHole
 from offsite.services.hole_report import HoleReport, lacking
-from offsite.services.restore import RestoredTopic, RestoreResult
-from offsite.services.restore_verdict import ExcludedRecords, excluded_records, nothing_restored
+from offsite.services.restore_result import ExcludedRecords, RestoredTopic, RestoreResult
+from offsite.services.restore_verdict import excluded_records, nothing_restored
 from tests.unit.pipeline.test_restore_plan import backup, partition, plan, shape
 from tests.unit.services.test_set_aside import RECORD
 

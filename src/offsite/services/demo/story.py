@@ -26,8 +26,9 @@ from offsite.services.demo.data import ORDERS, TOPICS, write_demo_data
 from offsite.services.demo.group import commit_half_way, committed_offsets
 from offsite.services.demo.truth import Reading, compare, read_topic
 from offsite.services.planned_restore import prepare_restore
-from offsite.services.restore import RestoreResult, run_restore
+from offsite.services.restore import run_restore
 from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore_result import RestoreResult
 from offsite.services.verify import VerifyResult, verify_deep
 
 BACKUP = "demo"
