@@ -30,7 +30,7 @@ def make_batch(base: int, *, value: bytes = b"value", records: int = RECORDS_PER
     return bytes(encode(made, codec=codec))
 
 
-def make_control_batch(base: int, *, producer_id: int, committed: bool) -> bytes:
+def make_control_batch(base: int, *, producer_id: int, committed: bool, producer_epoch: int = 0) -> bytes:
     """A transaction marker as a broker writes it (one control record)."""
     from crc32c import crc32c
 
@@ -38,7 +38,7 @@ def make_control_batch(base: int, *, producer_id: int, committed: bool) -> bytes
     value = struct.pack(">hi", 0, 0)
     body = b"\x00\x00\x00" + bytes([len(key) << 1]) + key + bytes([len(value) << 1]) + value + b"\x00"
     records = bytes([len(body) << 1]) + body
-    tail = struct.pack(">hiqqqhii", 0x30, 0, FIRST_TIME_MS, FIRST_TIME_MS, producer_id, 0, -1, 1) + records
+    tail = struct.pack(">hiqqqhii", 0x30, 0, FIRST_TIME_MS, FIRST_TIME_MS, producer_id, producer_epoch, -1, 1) + records
     return struct.pack(">qiibI", base, 9 + len(tail), 0, 2, crc32c(tail)) + tail
 
 

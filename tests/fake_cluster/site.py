@@ -1,0 +1,77 @@
+"""A source, a target and a repository: backups and restores as a person makes them, through the services, no broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from offsite.model.group_patterns import ALL_GROUPS, GroupPatterns
+from offsite.model.selection import parse_selection
+from offsite.pipeline.runner import Runner
+from offsite.repository.backup import Backup
+from offsite.repository.posix_store import open_folder
+from offsite.repository.repository import Repository
+from offsite.services.backup import BackupPlan, BackupRequest, BackupResult, plan_backup, run_backup
+from offsite.services.planned_restore import PlannedRestore, prepare_restore
+from offsite.services.restore import RestoreResult, run_restore
+from offsite.services.restore_words import RestoreWords, parse_restore
+from offsite.services.source import MissingTopics
+from tests.fake_cluster.cluster import FakeCluster
+from tests.fake_cluster.server import serving
+from tests.inline_runner import InlineRunner
+
+BACKUP = "nightly"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """`source` is backed up into `repository`; what is restored goes into `target` unless it is said where."""
+
+    source: FakeCluster
+    target: FakeCluster
+    repository: Repository
+    runner: Runner = field(default_factory=InlineRunner)
+
+    @property
+    def backup(self) -> Backup:
+        return self.repository.backup(BACKUP)
+
+    def plan_backup(
+        self,
+        *topics: str,
+        missing: MissingTopics = MissingTopics.FAIL,
+        groups: GroupPatterns = ALL_GROUPS,
+        history: bool = False,
+    ) -> BackupPlan:
+        """Without topics the next run of the same backup."""
+        request = BackupRequest(
+            backup=BACKUP,
+            selection=parse_selection(list(topics)) if topics else None,
+            missing_topics=missing,
+            groups=groups,
+            group_history=history,
+        )
+        return plan_backup(self.repository, self.source.admin, request, slots=2)
+
+    def back_up(self, *topics: str, **options: Any) -> BackupResult:
+        plan = self.plan_backup(*topics, **options)
+        return run_backup(plan, repository=self.repository, kafka=self.source.config, runner=self.runner)
+
+    def plan_restore(self, *, into: FakeCluster | None = None, **words: Any) -> PlannedRestore:
+        """`words` are those of `RestoreWords`; all topics unless they say which."""
+        request = parse_restore(RestoreWords(**{"topics": ["*"], **words}))
+        return prepare_restore(self.backup, (into or self.target).admin, request)
+
+    def restore(self, *, into: FakeCluster | None = None, verify: bool = True, **words: Any) -> RestoreResult:
+        cluster = into or self.target
+        planned = self.plan_restore(into=cluster, **words)
+        return run_restore(planned, admin=cluster.admin, kafka=cluster.config, runner=self.runner, verify=verify)
+
+
+@contextmanager
+def open_site(folder: Path) -> Iterator[Site]:
+    with serving("source") as source, serving("target") as target:
+        yield Site(source=source, target=target, repository=Repository.init(open_folder(folder / "repository")))
