@@ -32,6 +32,8 @@ TOPIC_DEFAULTS = {
     "retention.bytes": "-1",
     "retention.ms": "604800000",
 }
+DENIED = 29
+"""The error code TOPIC_AUTHORIZATION_FAILED: what stops one partition at once, for good, and no other."""
 BROKER_CONFIGS = {"log.retention.hours": "168", "log.retention.bytes": "-1", "log.cleanup.policy": "delete"}
 
 _numbers = itertools.count()

@@ -12,7 +12,7 @@ from tests.fake_cluster.cluster import FakeCluster, FakeGroup, FakeTransaction
 from tests.fake_cluster.messages import Answer
 from tests.fake_cluster.topic_answers import NODE
 
-_UNKNOWN_MEMBER, _NON_EMPTY_GROUP = 25, 68
+_UNKNOWN_MEMBER, _SUBSCRIBED = 25, 86
 _INVALID_TRANSACTION_STATE = 48
 
 
@@ -56,7 +56,7 @@ def commit_offsets(cluster: FakeCluster, asked: Any) -> Answer:
 def delete_offsets(cluster: FakeCluster, asked: Any) -> Answer:
     group = cluster.groups.setdefault(asked.group_id, FakeGroup())
     if group.state != "Empty":
-        return {"error_code": _NON_EMPTY_GROUP}
+        return {"topics": _codes(asked.topics, _SUBSCRIBED)}
     for topic in asked.topics:
         for each in topic.partitions:
             group.offsets.pop(TopicPartition(topic=topic.name, partition=each.partition_index), None)

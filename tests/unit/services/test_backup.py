@@ -20,9 +20,8 @@ from offsite.repository.group_snapshot import get_group_snapshot
 from offsite.services.hole_report import HoleReport
 from offsite.services.source import MissingTopics
 from tests.batches import make_batch
+from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import BACKUP, Site
-
-_DENIED = 29
 
 
 def test_a_first_run_copies_every_partition_and_counts_what_it_took(site: Site) -> None:
@@ -138,7 +137,7 @@ def test_a_partition_whose_leader_refuses_does_not_hold_others_back(site: Site) 
     site.source.make_topic("orders", partitions=2)
     site.source.write("orders", [b"a"])
     site.source.write("orders", [b"b"], partition=1)
-    site.source.failing[Api.LIST_OFFSETS, TopicPartition(topic="orders", partition=1)] = _DENIED
+    site.source.failing[Api.LIST_OFFSETS, TopicPartition(topic="orders", partition=1)] = DENIED
     result = site.back_up("orders")
     (failure,) = result.failed
     assert (failure.partition, failure.start) == (1, -1)
@@ -149,7 +148,7 @@ def test_a_partition_whose_leader_refuses_does_not_hold_others_back(site: Site) 
 def test_where_nothing_can_be_read_the_reason_is_the_error(site: Site) -> None:
     site.source.make_topic("orders")
     site.source.write("orders", [b"a"])
-    site.source.failing[Api.LIST_OFFSETS, TopicPartition(topic="orders", partition=0)] = _DENIED
+    site.source.failing[Api.LIST_OFFSETS, TopicPartition(topic="orders", partition=0)] = DENIED
     with pytest.raises(KafkaNotAuthorized):
         site.back_up("orders")
 

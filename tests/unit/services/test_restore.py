@@ -24,10 +24,10 @@ from offsite.pipeline.runner import Done, Failed, OnProgress
 from offsite.services.hole_report import HoleReport
 from offsite.services.restore_report import report_plan
 from tests.batches import FIRST_TIME_MS, make_batch
+from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import Site
 from tests.inline_runner import InlineRunner, ResultT, TaskT
 
-_DENIED = 29
 _WRITE, _DELETE = 4, 6
 OLD_ENOUGH = "-1"
 """retention.ms of topics that take records of any age."""
@@ -202,7 +202,7 @@ def test_moving_a_log_start_needs_the_right_to_delete(site: Site) -> None:
 
 def test_a_restore_goes_on_after_a_partition_failed(site: Site) -> None:
     backed_up(site)
-    site.target.failing[Api.PRODUCE, TopicPartition(topic="orders", partition=1)] = _DENIED
+    site.target.failing[Api.PRODUCE, TopicPartition(topic="orders", partition=1)] = DENIED
     with pytest.raises(KafkaNotAuthorized):
         site.restore(offsets="translate")
     assert site.target.values("orders") == [b"a", b"b"]
@@ -218,7 +218,7 @@ def test_several_partitions_that_failed_are_named_together(site: Site) -> None:
     backed_up(site)
     backed_up(site, topic="users")
     for partition in (0, 1):
-        site.target.failing[Api.PRODUCE, TopicPartition(topic="users", partition=partition)] = _DENIED
+        site.target.failing[Api.PRODUCE, TopicPartition(topic="users", partition=partition)] = DENIED
     with pytest.raises(PartitionsFailed, match="2 of 4 partitions failed"):
         site.restore()
     assert site.target.values("orders") == [b"a", b"b"]
@@ -226,7 +226,7 @@ def test_several_partitions_that_failed_are_named_together(site: Site) -> None:
 
 def test_a_begun_restore_goes_on_to_the_commit_it_began_with(site: Site) -> None:
     backed_up(site)
-    site.target.failing[Api.PRODUCE, TopicPartition(topic="orders", partition=1)] = _DENIED
+    site.target.failing[Api.PRODUCE, TopicPartition(topic="orders", partition=1)] = DENIED
     with pytest.raises(KafkaNotAuthorized):
         site.restore(offsets="translate")
     site.target.failing.clear()
@@ -239,7 +239,7 @@ def test_a_begun_restore_goes_on_to_the_commit_it_began_with(site: Site) -> None
 def test_a_failed_run_gives_an_existing_topic_its_settings_back(site: Site) -> None:
     backed_up(site, cleanup_policy="compact")
     site.target.make_topic("orders", partitions=2, cleanup_policy="compact")
-    site.target.failing[Api.PRODUCE, TopicPartition(topic="orders", partition=1)] = _DENIED
+    site.target.failing[Api.PRODUCE, TopicPartition(topic="orders", partition=1)] = DENIED
     with pytest.raises(KafkaNotAuthorized) as failed:
         site.restore(offsets="translate")
     assert "orders got the settings back that were set aside" in failed.value.hint

@@ -1,0 +1,91 @@
+"""A drill restores, proves, takes away what it made, and reports, against a cluster that is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsite.kafka.request import Api
+from offsite.log.range import TopicPartition
+from offsite.model.clock import SystemClock
+from offsite.model.errors import KafkaNotAuthorized
+from offsite.model.selection import parse_selection
+from offsite.services.drill import PREFIX, Drill, DrillCluster, DrillRequest
+from offsite.services.drill_report import DrillReport
+from tests.fake_cluster.cluster import DENIED
+from tests.fake_cluster.site import Site
+
+
+def drill(site: Site, reports: list[DrillReport], *, in_sandbox: bool = False) -> Drill:
+    target = site.target
+    return Drill(
+        site.backup,
+        DrillRequest(selection=parse_selection(["*"]), commit=None, in_sandbox=in_sandbox, by="nobody"),
+        cluster=DrillCluster(admin=target.admin, kafka=target.config, runner=site.runner),
+        clock=SystemClock(),
+        on_report=reports.append,
+    )
+
+
+def backed_up(site: Site) -> None:
+    site.source.make_topic("orders", partitions=2)
+    site.source.write("orders", [b"a", b"b"])
+    site.source.write_in_transaction("orders", [b"aborted"], committed=False)
+    site.back_up("orders")
+
+
+def test_everything_is_proven_and_taken_away_again(site: Site) -> None:
+    backed_up(site)
+    site.target.make_topic("theirs")
+    reports: list[DrillReport] = []
+    report = drill(site, reports).run()
+    assert reports == [report]
+    assert (report.proven, report.problem, report.records, report.commit) == (True, "", 2, 1)
+    (topic,) = report.topics
+    assert topic.source == "orders"
+    assert topic.target.startswith(PREFIX)
+    assert topic.invisible_records == 1
+    assert [each.partition(":")[0] for each in topic.digests] == ["0"]
+    assert report.removed == (topic.target,)
+    assert site.target.topics.keys() == {"theirs"}
+
+
+def test_in_a_cluster_of_its_own_topics_keep_their_names(site: Site) -> None:
+    backed_up(site)
+    report = drill(site, [], in_sandbox=True).run()
+    assert (report.proven, [each.target for each in report.topics], report.removed) == (True, ["orders"], ())
+
+
+def test_a_drill_that_fails_is_reported_and_taken_away_by_itself(site: Site) -> None:
+    backed_up(site)
+    reports: list[DrillReport] = []
+    failing = drill(site, reports)
+    name = f"{PREFIX}{failing._attempt}-orders"
+    site.target.failing[Api.PRODUCE, TopicPartition(topic=name, partition=0)] = DENIED
+    with pytest.raises(KafkaNotAuthorized):
+        failing.run()
+    (report,) = reports
+    assert report.proven is False
+    assert "TOPIC_AUTHORIZATION_FAILED" in report.problem
+    assert report.removed == (name,)
+    assert site.target.topics == {}
+
+
+def test_what_a_killed_drill_left_is_taken_away_by_the_next(site: Site) -> None:
+    backed_up(site)
+    killed = drill(site, [])
+    name = f"{PREFIX}{killed._attempt}-orders"
+    site.target.failing[Api.PRODUCE, TopicPartition(topic=name, partition=0)] = DENIED
+    with pytest.raises(KafkaNotAuthorized):
+        site.restore(rename=[f"orders={name}"])
+    assert name in site.target.topics
+    report = drill(site, []).run()
+    assert (report.leftovers, report.proven) == ((name,), True)
+    assert site.target.topics == {}
+
+
+def test_an_empty_backup_proves_nothing(site: Site) -> None:
+    site.source.make_topic("orders")
+    site.back_up("orders")
+    report = drill(site, []).run()
+    assert report.proven is None
+    assert "holds no records of orders" in report.problem

@@ -1,0 +1,201 @@
+"""Out into an archive and back, from a backup and straight from a cluster that is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from offsite.archives.formats import ReadOptions, WriteOptions
+from offsite.kafka.request import Api
+from offsite.log.range import TopicPartition
+from offsite.model.errors import BadOption, KafkaNotAuthorized, SourceTruncated, TopicReplaced
+from offsite.services.archive_inspection import inspect
+from offsite.services.archive_place import open_source
+from offsite.services.export import ExportResult, Postponed
+from offsite.services.export_job import ExportJob, export_of_backup, export_of_cluster, open_target
+from offsite.services.export_plan import ExportRequest
+from offsite.services.export_report import report_export
+from offsite.services.hole_report import HoleReport
+from offsite.services.import_archive import ImportRequest, ImportResult, plan_import, run_import
+from offsite.services.restore_words import RestoreWords, parse_restore
+from tests.fake_cluster.cluster import DENIED
+from tests.fake_cluster.site import Site
+
+FORMAT = "kafka-backup"
+
+
+def request(**words: Any) -> ExportRequest:
+    return ExportRequest(point=parse_restore(RestoreWords(**words)))
+
+
+def of_backup(site: Site, place: Path, *, kind: str = FORMAT, **words: Any) -> ExportJob:
+    return export_of_backup(site.backup, open_target(kind, str(place), WriteOptions()), request(**words))
+
+
+def of_cluster(site: Site, place: Path, *, kind: str = FORMAT, **words: Any) -> ExportJob:
+    target = open_target(kind, str(place), WriteOptions())
+    return export_of_cluster(site.source.connected, target, request(**words), slots=2)
+
+
+def run(job: ExportJob, site: Site) -> ExportResult:
+    with job.alone():
+        return job.run(job.plan(), site.runner)
+
+
+def bring_in(site: Site, place: Path, backup: str) -> ImportResult:
+    source = open_source(FORMAT, str(place), ReadOptions())
+    wanted = ImportRequest(backup=backup, format=FORMAT, place=source.place)
+    plan = plan_import(site.repository, source.reader, wanted)
+    return run_import(plan, repository=site.repository, reader=source.reader, runner=site.runner)
+
+
+def written(site: Site) -> None:
+    site.source.make_topic("orders", partitions=2)
+    site.source.write("orders", [b"a", b"b"])
+    site.source.write_in_transaction("orders", [b"aborted"], committed=False)
+    site.source.write_in_transaction("orders", [b"committed"], committed=True, partition=1)
+    site.source.commit_group("readers", "orders", [1, 0])
+
+
+@pytest.fixture(params=[of_backup, of_cluster])
+def export(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+def test_records_and_groups_come_back_as_a_backup(site: Site, tmp_path: Path, export: Any) -> None:
+    written(site)
+    site.back_up("orders")
+    result = run(export(site, tmp_path / "archive"), site)
+    assert (result.topics, result.records, result.groups, result.group_offsets) == (1, 3, 1, 2)
+    assert (result.complete, result.losses, result.postponed) == (True, (), ())
+    back = bring_in(site, tmp_path / "archive", "imported")
+    assert (back.commit, back.topics, back.partitions, back.records, back.complete) == (1, 1, 2, 3, True)
+    assert back.groups is not None
+    assert back.groups.offsets == 2
+    restored = site.repository.backup("imported")
+    assert sorted(end.end for end in restored.state().positions.values()) == [1, 2]
+
+
+def test_what_the_archive_holds_is_not_written_again(site: Site, tmp_path: Path, export: Any) -> None:
+    written(site)
+    site.back_up("orders")
+    run(export(site, tmp_path / "archive"), site)
+    assert run(export(site, tmp_path / "archive"), site).records == 0
+    site.source.write("orders", [b"later"])
+    site.back_up()
+    assert run(export(site, tmp_path / "archive"), site).records == 1
+    assert bring_in(site, tmp_path / "archive", "imported").records == 4
+    assert bring_in(site, tmp_path / "archive", "imported").records == 0
+
+
+def test_a_plan_tells_what_would_be_written(site: Site, tmp_path: Path, export: Any) -> None:
+    written(site)
+    site.back_up("orders")
+    job = export(site, tmp_path / "archive")
+    report = report_export(job.plan(), job.target)
+    assert (report.format, report.groups, report.holes) == (FORMAT, 1, ())
+    spans = [(each.partition, each.start) for each in report.partitions]
+    assert spans == [(0, 0), (1, 0)]
+    assert not (tmp_path / "archive").exists()
+
+
+def test_a_topic_made_anew_does_not_continue_the_old_one(site: Site, tmp_path: Path, export: Any) -> None:
+    written(site)
+    site.back_up("orders")
+    run(export(site, tmp_path / "archive", kind="jsonl"), site)
+    site.source.remake_topic("orders")
+    site.source.write("orders", [b"new"])
+    site.back_up()
+    with pytest.raises(TopicReplaced, match="topic orders was deleted and made anew since it was exported"):
+        export(site, tmp_path / "archive", kind="jsonl").plan()
+
+
+def test_a_log_that_ends_before_the_archive_does_is_refused(site: Site, tmp_path: Path) -> None:
+    written(site)
+    run(of_cluster(site, tmp_path / "archive", partitions=["orders:0"]), site)
+    site.source.topics["orders"].partitions[0].elect(cut_to=0)
+    with pytest.raises(SourceTruncated, match="orders/0 ends at 0"):
+        of_cluster(site, tmp_path / "archive", partitions=["orders:0"]).plan()
+
+
+def test_a_transaction_without_outcome_is_postponed(site: Site, tmp_path: Path) -> None:
+    site.source.make_topic("orders")
+    site.source.write("orders", [b"a"])
+    site.source.write_in_transaction("orders", [b"undecided"], committed=None)
+    site.back_up("orders")
+    result = run(of_backup(site, tmp_path / "archive"), site)
+    assert (result.records, result.postponed) == (1, (Postponed(topic="orders", partition=0, offset=1),))
+    direct = run(of_cluster(site, tmp_path / "direct"), site)
+    assert (direct.records, direct.postponed) == (1, ())
+    everything = run(of_cluster(site, tmp_path / "all", isolation="read_uncommitted"), site)
+    assert everything.records == 2
+
+
+def test_what_the_source_lost_since_the_last_export_is_a_hole(site: Site, tmp_path: Path, export: Any) -> None:
+    site.source.make_topic("orders")
+    site.source.write("orders", [b"a"])
+    site.back_up("orders")
+    run(export(site, tmp_path / "archive"), site)
+    site.source.write("orders", [b"b"])
+    site.source.write("orders", [b"c"])
+    site.source.topics["orders"].partitions[0].delete_before(2)
+    site.back_up()
+    result = run(export(site, tmp_path / "archive"), site)
+    assert result.holes == (HoleReport(topic="orders", partition=0, start=1, end=2, reason="retention"),)
+    assert (result.records, result.complete) == (1, False)
+
+
+def test_a_partition_of_the_cluster_that_cannot_be_read_is_listed(site: Site, tmp_path: Path) -> None:
+    site.source.make_topic("orders", partitions=2)
+    site.source.write("orders", [b"a"])
+    site.source.write("orders", [b"b"], partition=1)
+    site.source.topics["orders"].partitions[1].damage(0)
+    result = run(of_cluster(site, tmp_path / "archive"), site)
+    assert (result.records, result.complete) == (1, False)
+    (sick,) = result.sick
+    assert sick.startswith("orders/1: ")
+    site.source.failing[Api.FETCH, TopicPartition(topic="orders", partition=0)] = DENIED
+    with pytest.raises(KafkaNotAuthorized):
+        run(of_cluster(site, tmp_path / "other"), site)
+
+
+def test_a_cluster_has_no_restore_points(site: Site, tmp_path: Path) -> None:
+    with pytest.raises(BadOption, match="a cluster has no restore points"):
+        of_cluster(site, tmp_path / "archive", commit=1)
+
+
+def test_an_earlier_commit_and_single_partitions_can_be_exported(site: Site, tmp_path: Path) -> None:
+    written(site)
+    site.back_up("orders")
+    site.source.write("orders", [b"later"])
+    site.back_up()
+    assert run(of_backup(site, tmp_path / "first", commit=1), site).records == 3
+    assert run(of_backup(site, tmp_path / "one", partitions=["orders:1"]), site).records == 1
+    assert run(of_cluster(site, tmp_path / "two", partitions=["orders:1"]), site).records == 1
+
+
+def test_an_export_can_follow_its_source(site: Site, tmp_path: Path) -> None:
+    written(site)
+    stop, told = Event(), list[int]()
+
+    def on_result(result: ExportResult) -> None:
+        told.append(result.records)
+        if len(told) == 1:
+            site.source.write("orders", [b"later"])
+        else:
+            stop.set()
+
+    of_cluster(site, tmp_path / "archive").follow(site.runner, interval_s=0.01, stop=stop, on_result=on_result)
+    assert told == [3, 1]
+
+
+def test_an_archive_can_be_looked_into(site: Site, tmp_path: Path) -> None:
+    written(site)
+    run(of_cluster(site, tmp_path / "archive"), site)
+    found = inspect(open_source(FORMAT, str(tmp_path / "archive"), ReadOptions()))
+    assert (found.cluster_id, found.groups, found.group_offsets, found.damaged) == ("", 1, 2, ())
+    assert [(each.topic, each.partition) for each in found.partitions] == [("orders", 0), ("orders", 1)]
+    assert sum(segment.records for segment in found.segments) == 3

@@ -1,0 +1,177 @@
+"""Groups put where they were: planned, applied, undone, against clusters that are none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from offsite.log.range import TopicPartition
+from offsite.model.errors import BackupExists, BadOption, NoSuchRestore, NoSuchRestorePoint, OtherCluster
+from offsite.model.group_patterns import ALL_GROUPS, NO_GROUPS, parse_groups
+from offsite.model.rename import parse_renames
+from offsite.services.group_report import report_groups, show_groups
+from offsite.services.groups import (
+    GroupsApplied,
+    GroupsRequest,
+    PlannedGroups,
+    apply_groups,
+    find_change,
+    prepare_groups,
+    undo_groups,
+)
+from offsite.services.restored_offsets import map_offset
+from tests.fake_cluster.site import Site
+
+
+def backed_up(site: Site) -> None:
+    """A group of two partitions; partition 0 has an aborted record in front."""
+    site.source.make_topic("orders", partitions=2)
+    site.source.write_in_transaction("orders", [b"aborted"], committed=False)
+    site.source.write("orders", [b"a", b"b"])
+    site.source.write("orders", [b"c"], partition=1)
+    site.source.commit_group("readers", "orders", [3, 1])
+    site.back_up("orders")
+
+
+def planned(site: Site, **request: Any) -> PlannedGroups:
+    return prepare_groups(site.backup, site.target.admin, GroupsRequest(**request))
+
+
+def applied(site: Site, **request: Any) -> GroupsApplied:
+    return apply_groups(planned(site, **request), site.target.admin)
+
+
+def test_a_backup_shows_its_groups_with_their_lag(site: Site) -> None:
+    backed_up(site)
+    (group,) = show_groups(site.backup, groups=ALL_GROUPS).groups
+    assert (group.group, group.kind, group.state, group.lag) == ("readers", "classic", "Empty", 1)
+    assert group.topics[0].offsets == {0: 3, 1: 1}
+    with pytest.raises(NoSuchRestorePoint, match="knows no group others"):
+        show_groups(site.backup, groups=parse_groups(["others"]))
+
+
+def test_offsets_are_translated_by_the_maps_of_a_restore(site: Site) -> None:
+    backed_up(site)
+    restore = site.restore(offsets="translate", rename=["orders=copy"]).restore
+    plan = planned(site, restore=restore)
+    (group,) = report_groups(plan).groups
+    rows = [(each.target, each.partition, each.source, each.current, each.new, each.how) for each in group.offsets]
+    assert rows == [("copy", 0, 3, -1, 1, "exact"), ("copy", 1, 1, -1, 1, "end")]
+    assert "readers" not in site.target.groups
+    result = apply_groups(plan, site.target.admin)
+    assert (result.groups, result.offsets_set, result.unchanged, result.failed) == (1, 2, 0, ())
+    assert site.target.committed("readers", "copy") == {0: 1, 1: 1}
+
+
+def test_a_single_offset_can_be_looked_up(site: Site) -> None:
+    backed_up(site)
+    restore = site.restore(offsets="translate", rename=["orders=copy"]).restore
+    found = map_offset(site.backup, restore, TopicPartition(topic="orders", partition=0), 3)
+    assert (found.target_topic, found.target_offset, found.match) == ("copy", 1, "exact")
+
+
+def test_the_same_offsets_are_kept_within_the_log(site: Site) -> None:
+    backed_up(site)
+    site.target.make_topic("orders", partitions=2)
+    site.target.write("orders", [b"a", b"b", b"c", b"d"])
+    result = applied(site)
+    assert (result.offsets_set, result.clamped) == (2, 1)
+    assert site.target.committed("readers", "orders") == {0: 3, 1: 0}
+
+
+def test_a_topic_that_is_not_there_is_named_and_nothing_is_committed(site: Site) -> None:
+    backed_up(site)
+    result = applied(site)
+    assert (result.groups, result.offsets_set, result.absent_topics, result.change) == (0, 0, ("orders",), "")
+    site.target.make_topic("copy", partitions=2)
+    assert applied(site, renames=parse_renames(["orders=copy"])).offsets_set == 2
+
+
+def test_a_group_with_members_is_left_alone_and_told_of(site: Site) -> None:
+    backed_up(site)
+    site.target.make_topic("orders", partitions=2)
+    site.target.write("orders", [b"a", b"b", b"c", b"d"])
+    site.target.commit_group("readers", "orders", [0, 0], state="Stable")
+    plan = planned(site)
+    assert [each.active for each in report_groups(plan).groups] == [True]
+    result = apply_groups(plan, site.target.admin)
+    (failure,) = result.failed
+    assert (failure.group, failure.message) == ("readers", "it has active members: stop them first")
+    assert result.groups == 0
+
+
+def test_what_was_there_is_put_back(site: Site) -> None:
+    backed_up(site)
+    site.target.make_topic("orders", partitions=2)
+    site.target.write("orders", [b"a", b"b", b"c", b"d"])
+    site.target.commit_group("readers", "orders", [1])
+    change = applied(site).change
+    assert site.target.committed("readers", "orders") == {0: 3, 1: 0}
+    found = find_change(site.backup, site.target.admin, None)
+    assert found.change == change
+    undone = undo_groups(site.backup, site.target.admin, found)
+    assert (undone.groups, undone.offsets_put_back, undone.offsets_removed, undone.failed) == (1, 1, 1, ())
+    assert site.target.committed("readers", "orders") == {0: 1}
+    with pytest.raises(NoSuchRestore, match="no change of groups on this cluster to undo"):
+        find_change(site.backup, site.target.admin, None)
+
+
+def test_a_change_that_could_not_be_undone_whole_stays_open(site: Site) -> None:
+    backed_up(site)
+    site.target.make_topic("orders", partitions=2)
+    change = applied(site).change
+    site.target.groups["readers"].state = "Stable"
+    undone = undo_groups(site.backup, site.target.admin, find_change(site.backup, site.target.admin, change))
+    assert [each.group for each in undone.failed] == ["readers"]
+    assert find_change(site.backup, site.target.admin, change).change == change
+
+
+def test_nothing_is_committed_again_that_stands(site: Site) -> None:
+    backed_up(site)
+    site.target.make_topic("orders", partitions=2)
+    site.target.write("orders", [b"a", b"b", b"c", b"d"])
+    applied(site)
+    again = applied(site)
+    assert (again.offsets_set, again.unchanged, again.change) == (0, 2, "")
+
+
+def test_a_restore_belongs_to_its_cluster_and_names_its_own_point(site: Site) -> None:
+    backed_up(site)
+    restore = site.restore(offsets="translate").restore
+    with pytest.raises(BadOption, match="--restore names its own point and names"):
+        planned(site, restore=restore, commit=1)
+    with pytest.raises(NoSuchRestore):
+        planned(site, restore="missing")
+    with pytest.raises(OtherCluster, match="was made on cluster target, this is source"):
+        prepare_groups(site.backup, site.source.admin, GroupsRequest(restore=restore))
+
+
+def test_a_backup_without_groups_knows_none(site: Site) -> None:
+    site.source.make_topic("orders")
+    site.back_up("orders", groups=NO_GROUPS)
+    with pytest.raises(NoSuchRestorePoint, match="knows nothing of groups at commit 1"):
+        planned(site)
+
+
+def test_as_of_a_time_they_are_those_of_the_commit_before(site: Site) -> None:
+    backed_up(site)
+    shown = show_groups(site.backup, groups=ALL_GROUPS, at="2020-01-01T00:00:00Z")
+    assert shown.notes == ("no commit is as old as 2020-01-01T00:00:00.000Z: groups are those of commit 1",)
+    later = show_groups(site.backup, groups=ALL_GROUPS, at="2100-01-01T00:00:00Z")
+    assert "groups are those of commit 1, the newest before" in later.notes[0]
+
+
+def test_the_topic_groups_live_in_is_taken_when_asked_for_from_the_first_run(site: Site) -> None:
+    site.source.make_topic("orders")
+    site.source.make_topic("__consumer_offsets", partitions=2)
+    result = site.back_up("orders", history=True)
+    assert result.topics == 2
+    assert site.back_up().topics == 2
+
+
+def test_the_history_of_groups_cannot_begin_later(site: Site) -> None:
+    site.source.make_topic("orders")
+    site.back_up("orders")
+    with pytest.raises(BackupExists, match="exists without the history of groups"):
+        site.plan_backup(history=True)
