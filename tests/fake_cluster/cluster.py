@@ -70,7 +70,8 @@ class FakeTransaction:
 
 
 class FakeCluster:
-    """Served by `tests.fake_cluster.server.serving`. `failing`: what a request is answered with about a partition.
+    """Served by `tests.fake_cluster.server.serving`. `failing`: what a request is answered with about a partition,
+    after the first `passing` ones.
     `forbidden`: topic → codes of operations (AclOperation) that we may not do on it. `refused_settings`: no topic is
     made with these. Tests change it between calls of what they test, never during one."""
 
@@ -84,6 +85,7 @@ class FakeCluster:
         self.quotas: dict[tuple[tuple[str, str], ...], dict[str, float]] = {}
         self.scram_users: dict[str, tuple[int, int]] = {}
         self.failing: dict[tuple[Api, TopicPartition], int] = {}
+        self.passing: dict[tuple[Api, TopicPartition], int] = {}
         self.forbidden: dict[str, set[int]] = {}
         self.refused_settings: set[str] = set()
         self._producer_ids = itertools.count(1000)
@@ -123,10 +125,17 @@ class FakeCluster:
         log.put(bytes(encode(_records(values, log.end, key))))
 
     def write_in_transaction(
-        self, topic: str, values: Iterable[bytes], *, committed: bool | None, partition: int = 0
+        self,
+        topic: str,
+        values: Iterable[bytes],
+        *,
+        committed: bool | None,
+        partition: int = 0,
+        producer_id: int | None = None,
     ) -> None:
         """One batch and its marker; with `committed` None the transaction stays open."""
-        log, producer_id = self.topics[topic].partitions[partition], self.next_producer_id()
+        log = self.topics[topic].partitions[partition]
+        producer_id = self.next_producer_id() if producer_id is None else producer_id
         log.put(
             bytes(
                 encode(
@@ -148,6 +157,19 @@ class FakeCluster:
     def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
         return [record.value for record in self.read(topic, partition)]
 
+    def end_open_transactions(self) -> None:
+        """As brokers do when they have been open for too long: aborted, and their producers shut out."""
+        for known in self.transactions.values():
+            if known.state == "Ongoing":
+                known.epoch += 1
+                self.end(known, committed=False)
+
+    def end(self, known: FakeTransaction, *, committed: bool) -> None:
+        for each in known.partitions:
+            self.log(each).end_transaction(known.producer_id, known.epoch, committed=committed)
+        known.state = "CompleteCommit" if committed else "CompleteAbort"
+        known.partitions = set()
+
     def commit_group(self, group: str, topic: str, offsets: Sequence[int], *, state: str = "Empty") -> None:
         """Offsets by partition, from 0 on."""
         found = self.groups.setdefault(group, FakeGroup())
@@ -161,7 +183,9 @@ class FakeCluster:
     def log(self, key: TopicPartition, *, api: Api | None = None) -> PartitionLog:
         """Raises `RefusedError` where there is none, and what `failing` says of it."""
         if api is not None and (code := self.failing.get((api, key))):
-            raise RefusedError(code)
+            if not self.passing.get((api, key)):
+                raise RefusedError(code)
+            self.passing[api, key] -= 1
         topic = self.topics.get(key.topic)
         if topic is None or key.partition >= len(topic.partitions):
             raise RefusedError(UNKNOWN_TOPIC_OR_PARTITION)

@@ -86,7 +86,7 @@ def init_producer_id(cluster: FakeCluster, asked: Any) -> Answer:
     elif claimed == (known.producer_id, known.epoch - 1):
         return {"producer_id": known.producer_id, "producer_epoch": known.epoch}
     if known.state == "Ongoing":
-        _end(cluster, known, committed=False)
+        cluster.end(known, committed=False)
     known.epoch, known.state = known.epoch + 1, "Empty"
     return {"producer_id": known.producer_id, "producer_epoch": known.epoch}
 
@@ -121,7 +121,7 @@ def end_transaction(cluster: FakeCluster, asked: Any) -> Answer:
         return {"error_code": code}
     if known.state != "Ongoing":
         return {"error_code": _INVALID_TRANSACTION_STATE}
-    _end(cluster, known, committed=asked.committed)
+    cluster.end(known, committed=asked.committed)
     return {}
 
 
@@ -147,11 +147,3 @@ def _described(cluster: FakeCluster, name: str) -> Answer:
 
 def _checked(known: FakeTransaction, producer_id: int, epoch: int) -> int:
     return NONE if (producer_id, epoch) == (known.producer_id, known.epoch) else INVALID_PRODUCER_EPOCH
-
-
-def _end(cluster: FakeCluster, known: FakeTransaction, *, committed: bool) -> None:
-    for each in known.partitions:
-        log = cluster.log(each)
-        log.end_transaction(known.producer_id, known.epoch, committed=committed)
-    known.state = "CompleteCommit" if committed else "CompleteAbort"
-    known.partitions = set()

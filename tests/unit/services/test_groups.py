@@ -10,6 +10,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.errors import BackupExists, BadOption, NoSuchRestore, NoSuchRestorePoint, OtherCluster
 from offsite.model.group_patterns import ALL_GROUPS, NO_GROUPS, parse_groups
 from offsite.model.rename import parse_renames
+from offsite.model.time import format_time
 from offsite.services.group_report import report_groups, show_groups
 from offsite.services.groups import (
     GroupsApplied,
@@ -21,7 +22,9 @@ from offsite.services.groups import (
     undo_groups,
 )
 from offsite.services.restored_offsets import map_offset
+from tests.batches import FIRST_TIME_MS
 from tests.fake_cluster.site import Site
+from tests.unit.log.test_group_records import OF, key, value
 
 
 def backed_up(site: Site) -> None:
@@ -162,12 +165,17 @@ def test_as_of_a_time_they_are_those_of_the_commit_before(site: Site) -> None:
     assert "groups are those of commit 1, the newest before" in later.notes[0]
 
 
-def test_the_topic_groups_live_in_is_taken_when_asked_for_from_the_first_run(site: Site) -> None:
-    site.source.make_topic("orders")
+def test_from_their_own_history_groups_are_known_as_of_any_moment(site: Site) -> None:
+    site.source.make_topic("orders", partitions=8)
     site.source.make_topic("__consumer_offsets", partitions=2)
-    result = site.back_up("orders", history=True)
-    assert result.topics == 2
+    site.source.write("orders", [b"a", b"b"], partition=OF.partition)
+    for offset in (1, 2):
+        site.source.write("__consumer_offsets", [value(offset)], key=key(OF), partition=1)
+    assert site.back_up("orders", history=True).topics == 2
     assert site.back_up().topics == 2
+    then, later = (show_groups(site.backup, groups=ALL_GROUPS, at=format_time(FIRST_TIME_MS + at)) for at in (0, 1))
+    assert (then.origin, then.groups[0].topics[0].offsets) == ("history", {OF.partition: 1})
+    assert later.groups[0].topics[0].offsets == {OF.partition: 2}
 
 
 def test_the_history_of_groups_cannot_begin_later(site: Site) -> None:

@@ -246,6 +246,60 @@ def test_a_failed_run_gives_an_existing_topic_its_settings_back(site: Site) -> N
     assert site.target.topics["orders"].configs == {"cleanup.policy": "compact"}
 
 
+def in_transaction(site: Site) -> None:
+    """Partition 0 of `orders`: a transaction around a batch that is in none."""
+    log, producer_id = site.source.make_topic("orders").partitions[0], site.source.next_producer_id()
+    site.source.write_in_transaction("orders", [b"first"], committed=None, producer_id=producer_id)
+    site.source.write("orders", [b"between"])
+    log.end_transaction(producer_id, 0, committed=True)
+    site.source.write("orders", [b"last"])
+    site.back_up("orders")
+
+
+def test_a_transaction_that_is_open_when_a_run_fails_is_taken_up_by_the_next(site: Site) -> None:
+    in_transaction(site)
+    key = Api.PRODUCE, TopicPartition(topic="orders", partition=0)
+    site.target.failing[key], site.target.passing[key] = DENIED, 1
+    with pytest.raises(KafkaNotAuthorized):
+        site.restore(offsets="preserve")
+    assert site.target.values("orders") == [b"first"]
+    site.target.failing.clear()
+    result = site.restore(offsets="preserve")
+    assert (result.resumed, result.verified) == (True, True)
+    assert [(each.offset, each.value) for each in site.target.read("orders")] == [
+        (0, b"first"),
+        (1, b"between"),
+        (3, b"last"),
+    ]
+
+
+def test_a_topic_whose_open_transaction_was_ended_meanwhile_is_made_and_written_again(site: Site) -> None:
+    in_transaction(site)
+    key = Api.PRODUCE, TopicPartition(topic="orders", partition=0)
+    site.target.failing[key], site.target.passing[key] = DENIED, 1
+    with pytest.raises(KafkaNotAuthorized):
+        site.restore(offsets="preserve")
+    made = site.target.topics["orders"].topic_id
+    site.target.failing.clear()
+    site.target.end_open_transactions()
+    result = site.restore(offsets="preserve")
+    assert (result.resumed, result.verified) == (True, True)
+    assert site.target.topics["orders"].topic_id != made
+    assert [each.offset for each in site.target.read("orders")] == [0, 1, 3]
+
+
+def test_records_of_others_in_a_begun_target_are_never_deleted(site: Site) -> None:
+    backed_up(site)
+    site.target.failing[Api.PRODUCE, TopicPartition(topic="orders", partition=1)] = DENIED
+    with pytest.raises(KafkaNotAuthorized):
+        site.restore(offsets="translate")
+    site.target.failing.clear()
+    site.target.write("orders", [b"theirs"])
+    with pytest.raises(TargetNotEmpty, match="holds records that this restore did not write, at offset 2"):
+        site.restore(offsets="translate")
+    assert site.target.values("orders") == [b"a", b"b", b"theirs"]
+
+
 class _Meddler(InlineRunner):
     """Does something to the target between the copy and the proof."""
 
