@@ -17,6 +17,7 @@ from offsite.pipeline.session import SparkRunner
 from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.services.backup import BackupRequest, plan_backup, run_backup
+from offsite.services.cluster import Cluster as Connected
 from offsite.services.compare import CompareRequest, plan_comparison, run_comparison
 from offsite.services.planned_restore import prepare_restore
 from offsite.services.restore import run_restore
@@ -68,7 +69,11 @@ class Copies:
         planned_s = time.perf_counter()
         kafka, admin = self.cluster.kafka, self.cluster.admin
         result = run_restore(  # the copy alone: what it is measured against reads nothing back
-            prepared, admin=admin, kafka=kafka, runner=self.runner, verify=False, on_progress=self._on_progress
+            prepared,
+            cluster=Connected(config=kafka, admin=admin),
+            runner=self.runner,
+            verify=False,
+            on_progress=self._on_progress,
         )
         run = self._run(start_s, planned_s, cpu_s)
         _expect(result.records, records)
@@ -85,8 +90,7 @@ class Copies:
         planned_s = time.perf_counter()
         result = run_comparison(
             planned,
-            admin=self.cluster.admin,
-            kafka=self.cluster.kafka,
+            cluster=Connected(config=self.cluster.kafka, admin=self.cluster.admin),
             runner=self.runner,
             on_progress=self._on_progress,
         )

@@ -68,7 +68,7 @@ class Site:
     def restore(self, *, into: FakeCluster | None = None, verify: bool = True, **words: Any) -> RestoreResult:
         cluster = into or self.target
         planned = self.plan_restore(into=cluster, **words)
-        return run_restore(planned, admin=cluster.admin, kafka=cluster.config, runner=self.runner, verify=verify)
+        return run_restore(planned, cluster=cluster.connected, runner=self.runner, verify=verify)
 
 
 @contextmanager

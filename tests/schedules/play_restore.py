@@ -18,6 +18,7 @@ from offsite.model.selection import parse_selection
 from offsite.repository.backup import Backup
 from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
+from offsite.services.cluster import Cluster
 from offsite.services.demo.truth import Reading, compare, read_topic
 from offsite.services.planned_restore import prepare_restore
 from offsite.services.restore import run_restore
@@ -100,7 +101,7 @@ class _Restore:
         )
         admin = ClusterAdmin(shared_router(self._config))
         prepared = prepare_restore(self._backed_up.backup, admin, request)
-        self.result = run_restore(prepared, admin=admin, kafka=self._config, runner=InlineRunner())
+        self.result = run_restore(prepared, cluster=Cluster(config=self._config, admin=admin), runner=InlineRunner())
         return list(self.result.findings)
 
     def judge(self, world: World, named: list[str]) -> list[str]:

@@ -61,7 +61,7 @@ def drill(options: DrillOptions, spark_master: SparkMaster = None, output: Outpu
     from offsite.cli.progress import progress_of_two
     from offsite.model.clock import SystemClock
     from offsite.model.selection import parse_selection
-    from offsite.services.drill import Drill, DrillCluster, DrillRequest
+    from offsite.services.drill import Drill, DrillRequest
 
     _check_folder(options.report)
     opened = open_repository(options.repo).backup(options.backup)
@@ -82,7 +82,8 @@ def drill(options: DrillOptions, spark_master: SparkMaster = None, output: Outpu
         result = Drill(
             opened,
             request,
-            cluster=DrillCluster(admin=cluster.admin, kafka=cluster.config, runner=runner),
+            cluster=cluster,
+            runner=runner,
             clock=SystemClock(),
             on_report=lambda report: _keep(report, opened, options.report),
         ).run(on_progress=on_progress, on_proof=on_proof)

@@ -117,8 +117,7 @@ def _restored(
         try:
             return run_restore(
                 prepared,
-                admin=cluster.admin,
-                kafka=cluster.config,
+                cluster=cluster,
                 runner=runner,
                 verify=verify,
                 take_over=take_over,

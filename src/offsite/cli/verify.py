@@ -190,6 +190,4 @@ def _compare(opened: Backup, request: CompareRequest, options: VerifyOptions, ru
     cluster = connect(options.against, options.kafka_config)
     planned = plan_comparison(opened, cluster.admin, request)
     with progress("compare", total_bytes=planned.raw_bytes) as on_progress:
-        return run_comparison(
-            planned, admin=cluster.admin, kafka=cluster.config, runner=runner, on_progress=on_progress
-        )
+        return run_comparison(planned, cluster=cluster, runner=runner, on_progress=on_progress)

@@ -92,8 +92,7 @@ class Backup:
         with self._engine.runner() as runner:
             return run_restore(
                 prepared,
-                admin=cluster.admin,
-                kafka=cluster.config,
+                cluster=cluster,
                 runner=runner,
                 verify=verify,
                 take_over=take_over,

@@ -9,8 +9,8 @@ from the one before. Topics that are or were compacted cannot be told so, becaus
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
-from offsite.kafka.admin import ClusterAdmin
 from offsite.log.batch import BatchHeader
 from offsite.log.last_batch import LastBatch
 from offsite.log.range import TopicPartition
@@ -26,8 +26,14 @@ _BATCH_OFFSETS_MAX = 100_000
 """More offsets than a batch spans that was never compacted."""
 
 
+class LogBatches(Protocol):
+    """Batches of logs, each by an offset in it."""
+
+    def batch_at(self, partition: TopicPartition, offset: int) -> BatchHeader | None: ...
+
+
 def made_anew(
-    admin: ClusterAdmin, store: Store, base: BackupState, bounds: Sequence[PartitionBounds]
+    admin: LogBatches, store: Store, base: BackupState, bounds: Sequence[PartitionBounds]
 ) -> Iterator[SickPartition]:
     """Those partitions of `bounds`, of topics without ids, that go on where another log ended.
 
@@ -45,7 +51,7 @@ def made_anew(
                 yield SickPartition(topic=each.topic, partition=each.partition, error=problem)
 
 
-def _problem(admin: ClusterAdmin, store: Store, segment: Segment) -> OffsiteError | None:
+def _problem(admin: LogBatches, store: Store, segment: Segment) -> OffsiteError | None:
     partition = TopicPartition(topic=segment.topic, partition=segment.partition)
     try:
         stored, held = _last_batch(store, segment), admin.batch_at(partition, segment.last_offset)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
-from offsite.kafka.admin import ClusterAdmin
 from offsite.model.errors import KafkaNotAuthorized
 from offsite.model.whole_number import setting_number
 from offsite.pipeline.target_settings import KAFKA_BATCH_LIMIT_BYTES, BrokerDefaults
@@ -13,7 +13,13 @@ _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 _KAFKA_RETENTION_HOURS = 168
 
 
-def read_broker_defaults(admin: ClusterAdmin) -> BrokerDefaults:
+class BrokerConfigs(Protocol):
+    """The settings of each broker."""
+
+    def broker_configs(self) -> Sequence[Mapping[str, str]]: ...
+
+
+def read_broker_defaults(admin: BrokerConfigs) -> BrokerDefaults:
     """The strictest that any broker has; Kafka's own where we may not ask. Reads only."""
     try:
         found = [_defaults(configs) for configs in admin.broker_configs()]

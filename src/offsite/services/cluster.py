@@ -1,14 +1,19 @@
-"""A Kafka cluster to work with, from what a person names it by."""
+"""A Kafka cluster to work with, from what a person names it by; and what several services ask of one."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.client_properties import read_client_properties
 from offsite.kafka.config import KafkaConfig, parse_bootstrap
+from offsite.kafka.list_offsets import READ_UNCOMMITTED
+from offsite.kafka.metadata import TopicMetadata
 from offsite.kafka.routing import shared_router
+from offsite.log.range import TopicPartition
 from offsite.model.errors import BadKafkaConfig
 from offsite.model.journal import warned
 
@@ -20,6 +25,30 @@ class Cluster:
     config: KafkaConfig
     admin: ClusterAdmin
     warnings: tuple[str, ...] = ()
+
+
+class LogEnds(Protocol):
+    """Topics, and where their logs begin and end: what comparing and continuing asks."""
+
+    def topics(self, names: Collection[str] | None = None) -> Mapping[str, TopicMetadata]: ...
+
+    def start_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]: ...
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], *, isolation: int = READ_UNCOMMITTED
+    ) -> Mapping[TopicPartition, int]: ...
+
+
+class ConfiguredTopics(Protocol):
+    """Topics and their settings, which can be changed."""
+
+    def topics(self, names: Collection[str] | None = None) -> Mapping[str, TopicMetadata]: ...
+
+    def topic_configs(
+        self, names: Iterable[str], *, with_defaults: bool = False
+    ) -> Mapping[str, Mapping[str, str]]: ...
+
+    def alter_topic_configs(self, changes: Mapping[str, Mapping[str, str | None]]) -> None: ...
 
 
 def connect(bootstrap: str | None, kafka_config: Path | None) -> Cluster:

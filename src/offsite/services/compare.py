@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.config import KafkaConfig
 from offsite.log.range import TopicPartition
 from offsite.model.choices import Isolation
 from offsite.model.cleanup_policy import is_compacted
@@ -29,6 +28,7 @@ from offsite.repository.restore_layout import RestoreLayout
 from offsite.repository.restore_outcome import RepartitionedTopic, RestoreOutcome, get_outcome
 from offsite.repository.restore_record import RestoreRecord, find_record, get_targets
 from offsite.repository.state import BackupState
+from offsite.services.cluster import Cluster, ConfiguredTopics
 from offsite.services.expected import ExpectedTopic, kept_extents
 from offsite.services.hole_report import HoleReport, hole_reports
 from offsite.services.proof import prove
@@ -122,14 +122,13 @@ def plan_comparison(backup: Backup, admin: ClusterAdmin, request: CompareRequest
 def run_comparison(
     planned: PlannedComparison,
     *,
-    admin: ClusterAdmin,
-    kafka: KafkaConfig,
+    cluster: Cluster,
     runner: Runner,
     on_progress: OnProgress | None = None,
 ) -> CompareResult:
     """Read both ends and compare. A difference is a result. Raises what `prove` raises."""
-    ends = ProofEnds(kafka=kafka, store=planned.backup.store, exact=planned.exact)
-    proof = prove(planned.expected, ends=ends, admin=admin, runner=runner, on_progress=on_progress)
+    ends = ProofEnds(kafka=cluster.config, store=planned.backup.store, exact=planned.exact)
+    proof = prove(planned.expected, ends=ends, admin=cluster.admin, runner=runner, on_progress=on_progress)
     return CompareResult(
         verified=proof.verified,
         commit=planned.commit,
@@ -172,7 +171,7 @@ def _named_alike(
         )
 
 
-def _compacted(admin: ClusterAdmin, shapes: Mapping[str, TopicShape], request: CompareRequest) -> set[str]:
+def _compacted(admin: ConfiguredTopics, shapes: Mapping[str, TopicShape], request: CompareRequest) -> set[str]:
     """Of the cluster's topics, by name with what was backed up for them: those that are compacted, or were then. What
     is gone of them may be superseded. None, where that would be a difference as well."""
     if request.exact:

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
-from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.config import KafkaConfig
 from offsite.model.choices import OffsetsMode
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
@@ -27,6 +25,7 @@ from offsite.repository.restore_layout import RestoreLayout
 from offsite.repository.restore_lease import LeaseTerms
 from offsite.repository.restore_outcome import RestoreOutcome, get_outcome, put_outcome
 from offsite.repository.restore_record import RestoreRecord, unfinished_restores
+from offsite.services.cluster import Cluster
 from offsite.services.drill_report import DrilledTopic, DrillReport
 from offsite.services.hole_report import lacking
 from offsite.services.planned_restore import PlannedRestore, prepare_restore
@@ -51,30 +50,23 @@ class DrillRequest:
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrillCluster:
-    """Where a drill restores to, and what does the work."""
-
-    admin: ClusterAdmin
-    kafka: KafkaConfig
-    runner: Runner
-
-
 class Drill:
     """One drill of `backup`. `on_report` takes every report, also that of a drill that failed, before it raises."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # keyword-only: what is drilled, where, and who is told
         self,
         backup: Backup,
         request: DrillRequest,
         *,
-        cluster: DrillCluster,
+        cluster: Cluster,
+        runner: Runner,
         clock: Clock,
         on_report: Callable[[DrillReport], None],
     ) -> None:
         self._backup = backup
         self._request = request
         self._cluster = cluster
+        self._runner = runner
         self._clock = clock
         self._on_report = on_report
         self._attempt = random_id()
@@ -112,9 +104,8 @@ class Drill:
         began_s = self._clock.monotonic_s()
         result = run_restore(
             prepared,
-            admin=self._cluster.admin,
-            kafka=self._cluster.kafka,
-            runner=self._cluster.runner,
+            cluster=self._cluster,
+            runner=self._runner,
             on_progress=on_progress,
             on_proof=note_proof,
         )

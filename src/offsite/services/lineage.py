@@ -8,8 +8,8 @@ far as what we have of it. What happens while a range is read, its reader sees i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
-from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import TopicPartition
 from offsite.log.stats import MAX_LEADER_EPOCHS
 from offsite.model.errors import Denied, KafkaUnavailable, NoSuchTopic, OffsiteError, SourceTruncated
@@ -22,7 +22,15 @@ Known = tuple[int, int]
 """A leader epoch, and how far we have what leaders up to it wrote."""
 
 
-def cut_back(admin: ClusterAdmin, base: BackupState, bounds: Sequence[PartitionBounds]) -> list[SickPartition]:
+class EpochEnds(Protocol):
+    """Where the parts of logs end that leaders up to an epoch wrote."""
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]: ...
+
+    def epoch_end_now(self, partition: TopicPartition, epoch: int) -> int: ...
+
+
+def cut_back(admin: EpochEnds, base: BackupState, bounds: Sequence[PartitionBounds]) -> list[SickPartition]:
     """Those partitions of `bounds` whose log no longer is the one that `base` has. Asks one request per broker."""
     known = {TopicPartition(topic=b.topic, partition=b.partition): found for b in bounds if (found := _known(base, b))}
     ends = _epoch_ends(admin, known)
@@ -39,9 +47,7 @@ def _judged(
             yield SickPartition(topic=key.topic, partition=key.partition, error=_cut_back(key, known[key], end))
 
 
-def _epoch_ends(
-    admin: ClusterAdmin, known: Mapping[TopicPartition, Known]
-) -> Mapping[TopicPartition, int | OffsiteError]:
+def _epoch_ends(admin: EpochEnds, known: Mapping[TopicPartition, Known]) -> Mapping[TopicPartition, int | OffsiteError]:
     """Of all at once; each on its own where one of them keeps the others from an answer."""
     epochs = {key: epoch for key, (epoch, _) in known.items()}
     try:
@@ -50,7 +56,7 @@ def _epoch_ends(
         return {key: _epoch_end(admin, key, epoch) for key, epoch in epochs.items()}
 
 
-def _epoch_end(admin: ClusterAdmin, key: TopicPartition, epoch: int) -> int | OffsiteError:
+def _epoch_end(admin: EpochEnds, key: TopicPartition, epoch: int) -> int | OffsiteError:
     try:
         return admin.epoch_end_now(key, epoch)
     except (KafkaUnavailable, NoSuchTopic, Denied) as error:

@@ -7,13 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from offsite.kafka.admin import ClusterAdmin
-from offsite.model.cluster_settings import ClusterSettings
+from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, ScramUser
 from offsite.model.errors import KafkaNotAuthorized, KafkaProtocolError, NoAuthorizer
 
 T = TypeVar("T")
+
+
+class ReadableSettings(Protocol):
+    """The settings of a cluster beside topics."""
+
+    def acls(self) -> tuple[Acl, ...]: ...
+
+    def client_quotas(self) -> tuple[ClientQuota, ...]: ...
+
+    def scram_users(self) -> tuple[ScramUser, ...]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +35,7 @@ class FoundSettings:
     has_authorizer: bool
 
 
-def read_cluster_settings(admin: ClusterAdmin) -> FoundSettings:
+def read_cluster_settings(admin: ReadableSettings) -> FoundSettings:
     """What the cluster lets us read."""
     problems: list[str] = []
     has_authorizer = True

@@ -8,17 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
-from offsite.kafka.admin import ClusterAdmin
 from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, QuotaEntity, ScramUser
 from offsite.model.errors import BadOption, DamagedObject, KafkaNotAuthorized, OffsiteError
 from offsite.repository.cluster_snapshot import get_cluster_snapshot
 from offsite.repository.state import BackupState
 from offsite.repository.store import Store
-from offsite.services.metadata import FoundSettings, read_cluster_settings
+from offsite.services.metadata import FoundSettings, ReadableSettings, read_cluster_settings
 
 ACLS, QUOTAS = "acls", "quotas"
 PARTS = (ACLS, QUOTAS)
+
+
+class SettableSettings(Protocol):
+    """What a restore sets of a cluster beside topics; one text for each: empty, or why it was refused."""
+
+    def create_acls(self, acls: Sequence[Acl]) -> Sequence[str]: ...
+
+    def set_client_quotas(self, quotas: Sequence[ClientQuota]) -> Sequence[str]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +77,7 @@ def parse_metadata(text: str) -> tuple[str, ...]:
 
 
 def plan_metadata(
-    admin: ClusterAdmin, store: Store, point: BackupState, *, topics: Mapping[str, str], apply: tuple[str, ...]
+    admin: ReadableSettings, store: Store, point: BackupState, *, topics: Mapping[str, str], apply: tuple[str, ...]
 ) -> MetadataPlan:
     """Compare `point` with the target; `topics` are those restored, source name → target name. Changes nothing."""
     try:
@@ -82,7 +90,7 @@ def plan_metadata(
     return _compared(stored, read_cluster_settings(admin), topics, apply)
 
 
-def apply_metadata(admin: ClusterAdmin, plan: MetadataPlan) -> AppliedMetadata:
+def apply_metadata(admin: SettableSettings, plan: MetadataPlan) -> AppliedMetadata:
     """Set what was asked for. May be repeated. What the target refuses is listed, and the rest is set."""
     acls = plan.acls if ACLS in plan.apply else ()
     quotas = _quotas(plan.limits) if QUOTAS in plan.apply else ()

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import LogRange, TopicPartition
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import Damaged, OffsiteError
@@ -17,6 +16,7 @@ from offsite.model.journal import warned
 from offsite.pipeline.proof import PartitionProof, ProofEnds, nothing_to_prove, prove_partition
 from offsite.pipeline.proof_repartition import RepartitionProofTask, prove_repartition, repartition_proof_tasks
 from offsite.pipeline.runner import Done, Failed, OnProgress, Runner
+from offsite.services.cluster import LogEnds
 from offsite.services.expected import Check, ExpectedTopic, checks
 from offsite.services.proof_bounds import find_bounds
 from offsite.services.proof_doubts import (
@@ -42,7 +42,7 @@ def prove(  # noqa: PLR0913  # all by keyword, most with a default
     expected: Sequence[ExpectedTopic],
     *,
     ends: ProofEnds,
-    admin: ClusterAdmin,
+    admin: LogEnds,
     runner: Runner,
     on_progress: OnProgress | None = None,
     clock: Clock | None = None,
@@ -75,9 +75,7 @@ def prove(  # noqa: PLR0913  # all by keyword, most with a default
     )
 
 
-def _doubts(
-    first: Sequence[_Checked], bounds: Bounds, ends: ProofEnds, admin: ClusterAdmin, clock: Clock
-) -> list[Check]:
+def _doubts(first: Sequence[_Checked], bounds: Bounds, ends: ProofEnds, admin: LogEnds, clock: Clock) -> list[Check]:
     """What to look at once more."""
     doubtful = [each for each in first if is_doubtful(each.check, each.outcome)]
     if not doubtful:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.backoff import LEADERLESS_MAX_S, Backoff
 from offsite.kafka.list_offsets import READ_COMMITTED
 from offsite.kafka.metadata import TopicMetadata
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import KafkaUnavailable, LeaderUnavailable, OffsiteError
+from offsite.services.cluster import LogEnds
 from offsite.services.expected import ExpectedTopic, PartitionBounds
 
 
@@ -23,7 +23,7 @@ class FoundBounds:
     sick: Mapping[TopicPartition, OffsiteError]
 
 
-def find_bounds(topics: Sequence[ExpectedTopic], admin: ClusterAdmin, *, clock: Clock | None = None) -> FoundBounds:
+def find_bounds(topics: Sequence[ExpectedTopic], admin: LogEnds, *, clock: Clock | None = None) -> FoundBounds:
     """Ask for all partitions of `topics`, which exist. Waits for leaders as long as an election may take.
 
     Raises `KafkaUnavailable` when partitions that have leaders are not answered for, `Denied`.
@@ -41,9 +41,7 @@ def find_bounds(topics: Sequence[ExpectedTopic], admin: ClusterAdmin, *, clock: 
         return FoundBounds(bounds=_ask(topics, set(led) - set(lost), admin), sick=sick)
 
 
-def _leaderless(
-    wanted: Iterable[TopicPartition], admin: ClusterAdmin, clock: Clock
-) -> dict[TopicPartition, OffsiteError]:
+def _leaderless(wanted: Iterable[TopicPartition], admin: LogEnds, clock: Clock) -> dict[TopicPartition, OffsiteError]:
     """Those that still have no leader after all patience."""
     patience = Backoff(clock, limit_s=LEADERLESS_MAX_S)
     while True:
@@ -62,7 +60,7 @@ def _without_leader(partitions: Iterable[TopicPartition], topics: Mapping[str, T
 
 
 def _ask(
-    topics: Sequence[ExpectedTopic], led: Collection[TopicPartition], admin: ClusterAdmin
+    topics: Sequence[ExpectedTopic], led: Collection[TopicPartition], admin: LogEnds
 ) -> dict[TopicPartition, PartitionBounds]:
     """Where the backup's extent is known by offsets the log counts up to its high watermark, whoever writes behind."""
     stable = [t for t in topics if t.read_committed and t.extents is None]

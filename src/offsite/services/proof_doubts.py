@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.evidence import CONFIRMATIONS
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock
 from offsite.model.errors import Damaged, KafkaUnavailable, OffsiteError
 from offsite.model.journal import decided
 from offsite.pipeline.proof import PartitionProof
+from offsite.services.cluster import LogEnds
 from offsite.services.expected import Check, ExpectedTopic, PartitionBounds, checks
 from offsite.services.proof_bounds import find_bounds
 
@@ -25,7 +25,7 @@ _AGAIN_AFTER_S = 0.2
 _ENDED = -1
 
 
-def partition_counts(topics: Sequence[ExpectedTopic], admin: ClusterAdmin, clock: Clock) -> Mapping[str, int]:
+def partition_counts(topics: Sequence[ExpectedTopic], admin: LogEnds, clock: Clock) -> Mapping[str, int]:
     """How many partitions each topic of the cluster has; asked again when one of `topics` seems not to be as it should:
     not every broker has heard of a new topic yet."""
     counts: Mapping[str, int] = {}
@@ -54,7 +54,7 @@ def told_again(
     doubtful: Collection[TopicPartition],
     topics: Sequence[ExpectedTopic],
     first: Bounds,
-    admin: ClusterAdmin,
+    admin: LogEnds,
     clock: Clock,
 ) -> Bounds:
     """The newest bounds of those `doubtful` partitions, all of `topics`, that are not where they were at `first`. Their

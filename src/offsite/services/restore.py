@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.config import KafkaConfig
 from offsite.model.choices import Isolation
 from offsite.pipeline.proof import ProofEnds
 from offsite.pipeline.repartition import RepartitionReceipt
@@ -20,6 +18,7 @@ from offsite.pipeline.runner import OnProgress, Runner
 from offsite.pipeline.target_settings import AT_ONCE
 from offsite.repository.restore_outcome import put_outcome
 from offsite.repository.restore_record import RestoreRecord
+from offsite.services.cluster import Cluster
 from offsite.services.groups import GroupsApplied
 from offsite.services.hole_report import lacking
 from offsite.services.metadata_restore import apply_metadata
@@ -42,8 +41,7 @@ AnyReceipt = RestoreReceipt | RepartitionReceipt
 def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is told of it
     prepared: PlannedRestore,
     *,
-    admin: ClusterAdmin,
-    kafka: KafkaConfig,
+    cluster: Cluster,
     runner: Runner,
     verify: bool = True,
     take_over: bool = False,
@@ -62,12 +60,12 @@ def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is to
     """
     store, layout, record = prepared.backup.store, prepared.layout, prepared.record
     ends = RestoreEnds(
-        kafka=kafka, store=store, layout=layout, read_committed=record.isolation == Isolation.READ_COMMITTED
+        kafka=cluster.config, store=store, layout=layout, read_committed=record.isolation == Isolation.READ_COMMITTED
     )
     if not prepared.resumes:
         refuse_keyless(prepared.plan.repartitions, ends=ends, runner=runner)
     with held_restore(prepared.backup, record, take_over=take_over) as held:
-        work = _Work(prepared=prepared, ends=ends, admin=admin, runner=runner, held=held)
+        work = _Work(prepared=prepared, ends=ends, cluster=cluster, runner=runner, held=held)
         return work.run(verify=verify, on_progress=on_progress, on_proof=on_proof)
 
 
@@ -77,7 +75,7 @@ class _Work:
 
     prepared: PlannedRestore
     ends: RestoreEnds
-    admin: ClusterAdmin
+    cluster: Cluster
     runner: Runner
     held: HeldRestore
 
@@ -85,8 +83,7 @@ class _Work:
         prepared, layout, store = self.prepared, self.prepared.layout, self.ends.store
         with settings_set_aside(
             prepared.backup,
-            self.admin,
-            self.ends.kafka,
+            self.cluster,
             prepared.record,
             check=self.held.check,
             halt=self.runner.halt,
@@ -95,11 +92,11 @@ class _Work:
             restored, receipts = replace(self, prepared=prepared)._write(on_progress)  # noqa: SLF001  # itself
             proof = self._prove(restored, on_proof) if verify else None
             self.held.check()
-            notes = finish_topics(self.admin, settings)
+            notes = finish_topics(self.cluster.admin, settings)
         self.held.check()
-        applied = apply_metadata(self.admin, prepared.metadata)
+        applied = apply_metadata(self.cluster.admin, prepared.metadata)
         self.held.check()
-        groups = _groups(prepared, self.admin, proof)
+        groups = _groups(prepared, self.cluster, proof)
         result = replace(
             _judged(_result(prepared, receipts, proof), prepared), metadata=applied, groups=groups, notes=notes
         )
@@ -115,7 +112,7 @@ class _Work:
             self.prepared.offsets,
             record,
             ends=self.ends,
-            admin=self.admin,
+            admin=self.cluster.admin,
             runner=self.runner,
             held=self.held,
             on_progress=on_progress,
@@ -125,7 +122,7 @@ class _Work:
             chains.targets,
             record,
             ends=self.ends,
-            admin=self.admin,
+            admin=self.cluster.admin,
             runner=self.runner,
             held=self.held,
             on_progress=on_progress,
@@ -141,17 +138,17 @@ class _Work:
 
     def _prove(self, restored: Restored, on_proof: OnProgress | None) -> Proof:
         maps = restored.maps(self.ends.layout)
-        ends = ProofEnds(kafka=self.ends.kafka, store=self.ends.store, exact=True, maps=maps)
+        ends = ProofEnds(kafka=self.cluster.config, store=self.ends.store, exact=True, maps=maps)
         return prove_restore(
-            restored, ends=ends, admin=self.admin, runner=self.runner, on_progress=self.held.watched(on_proof)
+            restored, ends=ends, admin=self.cluster.admin, runner=self.runner, on_progress=self.held.watched(on_proof)
         )
 
 
-def _groups(prepared: PlannedRestore, admin: ClusterAdmin, proof: Proof | None) -> GroupsApplied | None:
+def _groups(prepared: PlannedRestore, cluster: Cluster, proof: Proof | None) -> GroupsApplied | None:
     """Nobody is sent on to records that are known to be wrong, or could not be read."""
     if proof is not None and (proof.findings or proof.uncompared):
         return None
-    return restore_groups(prepared.backup, admin, prepared.record, prepared.groups)
+    return restore_groups(prepared.backup, cluster.admin, prepared.record, prepared.groups)
 
 
 def _result(prepared: PlannedRestore, receipts: Sequence[AnyReceipt], proof: Proof | None) -> RestoreResult:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import TopicPartition
 from offsite.pipeline.map_proof import RestoredMaps
 from offsite.pipeline.preserve_plan import TopicOffsets
@@ -14,6 +13,7 @@ from offsite.pipeline.restore_plan import RestorePlan
 from offsite.pipeline.runner import OnProgress, Runner
 from offsite.repository.restore_layout import RestoreLayout
 from offsite.repository.restore_outcome import RepartitionedTopic, RestoredPartition, RestoreOutcome
+from offsite.services.cluster import LogEnds
 from offsite.services.expected import expected_topics
 from offsite.services.proof import prove
 from offsite.services.proof_result import Finding, Proof
@@ -47,7 +47,7 @@ def prove_restore(
     restored: Restored,
     *,
     ends: ProofEnds,
-    admin: ClusterAdmin,
+    admin: LogEnds,
     runner: Runner,
     on_progress: OnProgress | None = None,
 ) -> Proof:

@@ -16,6 +16,7 @@ from offsite.pipeline.preserve_copy import transaction_prefix
 from offsite.pipeline.restore_attempt import first_of_others, foreign_records
 from offsite.pipeline.restore_copy import RestoreEnds
 from offsite.repository.restore_fence import restore_producer_id
+from offsite.services.cluster import LogEnds
 from offsite.services.restore_lease import HeldRestore
 
 REMAKES_MAX = 3
@@ -34,7 +35,7 @@ def lost_topics(failures: Iterable[tuple[TopicPartition, OffsiteError]], *, crea
     return (curable - kept) & set(created)
 
 
-def filled_topics(admin: ClusterAdmin, topics: Collection[str]) -> set[str]:
+def filled_topics(admin: LogEnds, topics: Collection[str]) -> set[str]:
     """Those of `topics`, which were made again just now, that hold something: markers go to a topic by its name, and
     one that a coordinator wrote twice may come after all. `unmake` tells them from records of others."""
     if not topics:

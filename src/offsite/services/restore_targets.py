@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from uuid import UUID
 
-from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.metadata import TopicMetadata
 from offsite.log.range import TopicPartition
 from offsite.model.errors import TargetMismatch, TargetNotEmpty
 from offsite.repository.restore_layout import RestoreLayout
 from offsite.repository.restore_record import RestoreTargets, get_targets, put_targets, targets_known
 from offsite.repository.store import Store
+from offsite.services.cluster import LogEnds
 
 
 def find_targets(
     store: Store,
     layout: RestoreLayout,
-    admin: ClusterAdmin,
+    admin: LogEnds,
     names: Collection[str],
     *,
     remade: Collection[str] = (),
@@ -47,7 +47,7 @@ def find_targets(
     return targets
 
 
-def check_nothing_lost(admin: ClusterAdmin, begins: Mapping[TopicPartition, int]) -> None:
+def check_nothing_lost(admin: LogEnds, begins: Mapping[TopicPartition, int]) -> None:
     """Whether what an earlier run wrote is still there: an existing topic has its own retention between two runs.
     `begins`: where each log is to begin at the latest. Raises `TargetMismatch`."""
     lost = {each: now for each, now in admin.start_offsets(begins).items() if now > begins[each]}
@@ -59,9 +59,7 @@ def check_nothing_lost(admin: ClusterAdmin, begins: Mapping[TopicPartition, int]
         )
 
 
-def _empty_ends(
-    admin: ClusterAdmin, topics: Mapping[str, TopicMetadata], *, again: bool
-) -> Mapping[TopicPartition, int]:
+def _empty_ends(admin: LogEnds, topics: Mapping[str, TopicMetadata], *, again: bool) -> Mapping[TopicPartition, int]:
     partitions = [TopicPartition(topic=t.name, partition=p.partition) for t in topics.values() for p in t.partitions]
     starts, ends = admin.start_offsets(partitions), admin.end_offsets(partitions)
     if starts != ends:

@@ -18,6 +18,7 @@ from offsite.model.whole_number import setting_number
 from offsite.pipeline.target_settings import BATCH_LIMIT
 from offsite.pipeline.target_topic import UNLIMITED, TargetTopic
 from offsite.repository.topic_settings import TopicSettings
+from offsite.services.cluster import ConfiguredTopics
 
 THE_DEFAULT = "(the brokers' default)"
 READ, WRITE, ALTER_CONFIGS = {"READ": 3}, {"WRITE": 4}, {"ALTER_CONFIGS": 11}
@@ -82,7 +83,7 @@ def rights_problems(admin: ClusterAdmin, topics: Iterable[TopicSettings]) -> lis
     return [f"we may not {', '.join(missing)} on {name}" for name, missing in needed.items() if missing]
 
 
-def finish_topics(admin: ClusterAdmin, topics: Iterable[TopicSettings]) -> tuple[str, ...]:
+def finish_topics(admin: ConfiguredTopics, topics: Iterable[TopicSettings]) -> tuple[str, ...]:
     """Give the topics the settings that they are to have at the end, but for those that somebody else has changed since
     the restore set them: these stay, and are what is returned, a sentence each. May be repeated."""
     wanted = {each.topic: each for each in topics if each.at_end}

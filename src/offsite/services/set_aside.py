@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config import KafkaConfig
 from offsite.kafka.end_offset import SETTLE_S
 from offsite.model.clock import SystemClock
@@ -26,6 +25,7 @@ from offsite.repository.restore_record import RestoreRecord, succeeding, unfinis
 from offsite.repository.settings_aside import TopicAside, get_aside, put_aside
 from offsite.repository.store import Store
 from offsite.repository.topic_settings import TopicSettings
+from offsite.services.cluster import Cluster, ConfiguredTopics
 
 _NAMED_MAX = 5
 """Topics named in a hint; a line with a thousand of them helps nobody."""
@@ -56,10 +56,9 @@ class UnfinishedAside:
 
 
 @contextmanager
-def settings_set_aside(  # noqa: PLR0913  # keyword-only, each with a default
+def settings_set_aside(
     backup: Backup,
-    admin: ClusterAdmin,
-    kafka: KafkaConfig,
+    cluster: Cluster,
     record: RestoreRecord,
     *,
     check: Callable[[], None] = lambda: None,
@@ -72,7 +71,7 @@ def settings_set_aside(  # noqa: PLR0913  # keyword-only, each with a default
     nothing is given back under its hands. `halt` stops what still writes, and says whether nothing does any more: else
     nothing is given back either, for a record that comes later would get its time from the broker, or be refused."""
     store, layout = backup.store, RestoreLayout(backup=backup.layout, restore=record.restore)
-    asides = _remembered(backup, admin, layout, record)
+    asides = _remembered(backup, cluster.admin, layout, record)
     settings = tuple(
         replace(each, at_end=asides[each.topic].originals) if each.topic in asides else each for each in record.settings
     )
@@ -85,9 +84,9 @@ def settings_set_aside(  # noqa: PLR0913  # keyword-only, each with a default
         if not _is_still_ours(check):
             raise
         if is_quiet:
-            told = _given_back(store, layout, admin, kafka, asides)
+            told = _given_back(store, layout, cluster, asides)
         else:
-            told = _left_aside(kafka, asides, why="workers that were told to stop may still write")
+            told = _left_aside(cluster.config, asides, why="workers that were told to stop may still write")
         _tell(error, [*told, *_kept_back(settings)])
         raise
 
@@ -143,7 +142,7 @@ def command(aside: TopicAside, kafka: KafkaConfig) -> str:
 
 
 def _remembered(
-    backup: Backup, admin: ClusterAdmin, layout: RestoreLayout, record: RestoreRecord
+    backup: Backup, admin: ConfiguredTopics, layout: RestoreLayout, record: RestoreRecord
 ) -> Mapping[str, TopicAside]:
     """What existing topics are to get back: the originals that a killed run wrote down, those that stand there now
     where an earlier run has put them back, else those of the decision; but what somebody else has changed since is the
@@ -208,8 +207,7 @@ def _take_over(backup: Backup, record: RestoreRecord, asides: Mapping[str, Topic
 def _given_back(
     store: Store,
     layout: RestoreLayout,
-    admin: ClusterAdmin,
-    kafka: KafkaConfig,
+    cluster: Cluster,
     asides: Mapping[str, TopicAside],
 ) -> Iterator[str]:
     """Give existing topics their own settings, where they still have ours; says what became of it."""
@@ -217,9 +215,9 @@ def _given_back(
         return
     try:
         SystemClock().sleep(SETTLE_S)  # brokers may still be taking what a worker had sent before it was stopped
-        _give_back(admin, asides)
+        _give_back(cluster.admin, asides)
     except OffsiteError as error:
-        yield from _left_aside(kafka, asides, why=error.message)
+        yield from _left_aside(cluster.config, asides, why=error.message)
         return
     yield f"{_names([*asides])} got the settings back that were set aside"
     try:
@@ -237,7 +235,7 @@ def _left_aside(kafka: KafkaConfig, asides: Mapping[str, TopicAside], *, why: st
         yield f"settings could not be put back ({why}): {'; '.join(told)}; the same command does it, too"
 
 
-def _give_back(admin: ClusterAdmin, wanted: Mapping[str, TopicAside]) -> None:
+def _give_back(admin: ConfiguredTopics, wanted: Mapping[str, TopicAside]) -> None:
     own = admin.topic_configs(wanted.keys() & admin.topics().keys())
     changes: dict[str, dict[str, str | None]] = {}
     for topic, configs in own.items():

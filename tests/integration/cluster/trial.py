@@ -184,7 +184,7 @@ class Trial:
             selection=parse_selection([topic]), renames=parse_renames([f"{topic}={target}"]), offsets=offsets
         )
         prepared = prepare_restore(self.repository.backup(f"of-{topic}"), self.cluster.admin, request)
-        return run_restore(prepared, admin=self.cluster.admin, kafka=self.cluster.config, runner=self.runner)
+        return run_restore(prepared, cluster=self.cluster, runner=self.runner)
 
     def _again(self, run: Callable[[], T], *, until: Callable[[T], bool]) -> T:
         for attempt in range(RUNS_MAX):

@@ -30,7 +30,7 @@ class Copy:
 
     def restore(self, topic: str, *, offsets: str = "preserve", **more: object) -> RestoreResult:
         prepared = prepare_restore(self.site.backup, self.target.admin, self.request(topic, offsets, **more))
-        return run_restore(prepared, admin=self.target.admin, kafka=self.target.config, runner=self.site.spark)
+        return run_restore(prepared, cluster=self.target, runner=self.site.spark)
 
     def assert_the_same_log(self, topic: str, *, ignored_key: bytes | None = None) -> None:
         """Log start, log end, and every record at its offset as an independent client of either isolation sees it."""

@@ -56,7 +56,7 @@ class Groups:
             selection=parse_selection(list(topics)), renames=parse_renames([rename]), commit=commit, offsets=offsets
         )
         prepared = prepare_restore(self.site.backup, self.target.admin, request)
-        return run_restore(prepared, admin=self.target.admin, kafka=self.target.config, runner=self.site.spark).restore
+        return run_restore(prepared, cluster=self.target, runner=self.site.spark).restore
 
     def apply(self, **request: object) -> GroupsApplied:
         return apply_groups(
@@ -129,7 +129,7 @@ def committed(cluster: Cluster, group: str, topic: str, partition: int = 0) -> i
 
 def run_request(groups: Groups, request: RestoreRequest) -> RestoreResult:
     prepared = prepare_restore(groups.site.backup, groups.target.admin, request)
-    return run_restore(prepared, admin=groups.target.admin, kafka=groups.target.config, runner=groups.site.spark)
+    return run_restore(prepared, cluster=groups.target, runner=groups.site.spark)
 
 
 def in_transaction(cluster: Cluster, group: str, position: Position, *, commit: bool) -> None:

@@ -79,7 +79,7 @@ class Site:
         self, topic: str, target: str, *, isolation: str = "read_committed", commit: int | None = None
     ) -> RestoreResult:
         prepared = self.prepare(topic, target, isolation=isolation, commit=commit)
-        return run_restore(prepared, admin=self.cluster.admin, kafka=self.cluster.config, runner=self.spark)
+        return run_restore(prepared, cluster=self.cluster, runner=self.spark)
 
     def read(self, topic: str, *, isolation: str = "read_committed") -> Reading:
         return read_topic(self.cluster.bootstrap, topic, isolation=isolation)

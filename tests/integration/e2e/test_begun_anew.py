@@ -12,6 +12,7 @@ from offsite.kafka.admin import ClusterAdmin
 from offsite.model.rename import parse_renames
 from offsite.model.selection import parse_selection
 from offsite.pipeline.runner import OnProgress
+from offsite.services.cluster import Cluster
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.overview import read_status
 from offsite.services.planned_restore import PlannedRestore, prepare_restore
@@ -55,7 +56,7 @@ class Stale:
 
     def run(self) -> RestoreResult:
         config = self.site.cluster.config
-        return run_restore(self.prepare(), admin=self.admin, kafka=config, runner=self.site.spark)
+        return run_restore(self.prepare(), cluster=Cluster(config=config, admin=self.admin), runner=self.site.spark)
 
     def delete_target(self) -> None:
         self.admin.delete_topics([self.target])
@@ -79,7 +80,7 @@ def stale(site: Site) -> Stale:
     first = site.back_up(topic).commit
     plan = prepared(site, topic, target)
     with pytest.raises(KilledError):
-        run_restore(plan, admin=site.cluster.admin, kafka=site.cluster.config, runner=KilledRunner(site.spark))
+        run_restore(plan, cluster=site.cluster, runner=KilledRunner(site.spark))
     site.produce(topic, messages(10, 15))
     commits = (first, site.back_up().commit)
     return Stale(site=site, topic=topic, target=target, commits=commits, killed=plan.record.restore)
@@ -110,7 +111,9 @@ def test_a_restore_that_was_given_up_is_not_continued_into_the_topics_of_the_lat
     stale.delete_target()
     plan, site = stale.prepare(), stale.site
     with pytest.raises(KilledError):
-        run_restore(plan, admin=stale.admin, kafka=site.cluster.config, runner=KilledRunner(site.spark))
+        run_restore(
+            plan, cluster=Cluster(config=site.cluster.config, admin=stale.admin), runner=KilledRunner(site.spark)
+        )
     assert (plan.resumes, stale.prepare().record.restore) == (False, plan.record.restore)
     result = stale.run()
     assert (result.restore, result.resumed, result.commit, result.records) == (

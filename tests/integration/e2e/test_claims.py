@@ -38,7 +38,7 @@ def messages(start: int, end: int, *, partition: int = 0, key: bytes = b"k") -> 
 def compared(site: Site, topic: str, *, restore: str | None = None, exact: bool = False) -> CompareResult:
     request = CompareRequest(selection=parse_selection([topic]), restore=restore, exact=exact)
     planned = plan_comparison(site.backup, site.cluster.admin, request)
-    return run_comparison(planned, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+    return run_comparison(planned, cluster=site.cluster, runner=site.spark)
 
 
 def only(result: CompareResult) -> ProvenPartition:
@@ -72,7 +72,7 @@ def restored(site: Site, topic: str, offsets: str) -> str:
         selection=parse_selection([topic]), renames=parse_renames([f"{topic}={new_name(topic)}"]), offsets=offsets
     )
     prepared = prepare_restore(site.backup, site.cluster.admin, request)
-    result = run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+    result = run_restore(prepared, cluster=site.cluster, runner=site.spark)
     assert result.verified
     return result.restore
 
@@ -209,7 +209,7 @@ def test_a_restore_names_what_its_backup_lacks(site: Site, offsets: str) -> None
         (each.topic, each.partition, each.start, each.end, each.reason) for each in report_plan(prepared).lacking
     ]
     assert lacking == [(topic, 0, 20, 30, "retention")]
-    result = run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+    result = run_restore(prepared, cluster=site.cluster, runner=site.spark)
     assert (result.verified, result.compared_records, result.lacking) == (True, 40, report_plan(prepared).lacking)
     again = compared(site, topic, restore=result.restore)
     assert (again.verified, again.lacking) == (True, result.lacking)

@@ -34,7 +34,7 @@ def keyed(start: int, end: int, *, keys: int) -> list[Message]:
 def compared(site: Site, topic: str, *, restore: str | None = None) -> CompareResult:
     request = CompareRequest(selection=parse_selection([topic]), restore=restore)
     planned = plan_comparison(site.backup, site.cluster.admin, request)
-    return run_comparison(planned, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+    return run_comparison(planned, cluster=site.cluster, runner=site.spark)
 
 
 def test_a_lost_segment_of_a_compacted_topic_is_not_taken_for_compaction(
@@ -70,7 +70,7 @@ def test_a_restored_topic_that_was_compacted_since_is_the_same(site: Site, offse
         selection=parse_selection([topic]), renames=parse_renames([f"{topic}={target}"]), offsets=offsets
     )
     prepared = prepare_restore(site.backup, site.cluster.admin, request)
-    result = run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+    result = run_restore(prepared, cluster=site.cluster, runner=site.spark)
     assert result.verified
 
     def is_compacted() -> bool:

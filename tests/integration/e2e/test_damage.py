@@ -137,7 +137,7 @@ def test_a_partition_that_cannot_be_restored_holds_up_no_other(site: Site, pair:
 
     def restore() -> RestoreResult:
         prepared = prepare_restore(site.backup, site.cluster.admin, request)
-        return run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+        return run_restore(prepared, cluster=site.cluster, runner=site.spark)
 
     with pytest.raises(Damaged, match=re.escape(pair.segments[0].key)):
         restore()

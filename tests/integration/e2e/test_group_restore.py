@@ -42,7 +42,7 @@ def test_a_restore_puts_its_groups_in_place_when_it_is_asked(groups: Groups) -> 
         groups=GroupPatterns(include=(group,)),
     )
     prepared = prepare_restore(groups.site.backup, groups.target.admin, request)
-    result = run_restore(prepared, admin=groups.target.admin, kafka=groups.target.config, runner=groups.site.spark)
+    result = run_restore(prepared, cluster=groups.target, runner=groups.site.spark)
     assert result.groups is not None
     assert (result.groups.offsets_set, result.groups.change) == (1, result.restore)
     assert next_value(groups.target, group, f"{topic}-back") == b"value 3"

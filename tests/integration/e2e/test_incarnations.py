@@ -58,7 +58,7 @@ class Anew:
         """With the group."""
         prepared = self.prepare(target, groups=GroupPatterns(include=(self.group,)), **request)
         cluster = self.site.cluster
-        return run_restore(prepared, admin=cluster.admin, kafka=cluster.config, runner=self.site.spark)
+        return run_restore(prepared, cluster=cluster, runner=self.site.spark)
 
     def commit(self, offset: int) -> None:
         topics = (TopicOffsets.of(self.topic, [CommittedOffset(0, offset)]),)

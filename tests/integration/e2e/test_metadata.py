@@ -176,7 +176,7 @@ def prepare(site: Site, target: Cluster, *topics: str, **request: Any) -> Planne
 
 def restore(site: Site, target: Cluster, *topics: str, **request: Any) -> RestoreResult:
     prepared = prepare(site, target, *topics, **request)
-    return run_restore(prepared, admin=target.admin, kafka=target.config, runner=site.spark)
+    return run_restore(prepared, cluster=target, runner=site.spark)
 
 
 def as_alice(broker: SecureBroker) -> Cluster:
@@ -239,7 +239,7 @@ def test_schemas_come_back_first_with_the_topics_that_need_them(source: Site, el
     back_up(source, topic)
     prepared = prepare(source, elsewhere)
     assert [each.source.topic for each in prepared.plan.topics] == [SCHEMAS, topic]
-    result = run_restore(prepared, admin=elsewhere.admin, kafka=elsewhere.config, runner=source.spark)
+    result = run_restore(prepared, cluster=elsewhere, runner=source.spark)
     assert result.topics.keys() == {SCHEMAS, topic}
     source.assert_same(source.read(SCHEMAS), read_topic(elsewhere.bootstrap, SCHEMAS))
     assert elsewhere.admin.topic_configs([SCHEMAS])[SCHEMAS] == {"cleanup.policy": "compact"}

@@ -77,7 +77,7 @@ def test_a_backup_and_a_restore_go_on_over_a_broker_that_dies(
         selection=parse_selection([topic]), renames=parse_renames([f"{topic}={target}"]), offsets="preserve"
     )
     prepared = prepare_restore(site.backup, site.cluster.admin, request)
-    result = run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+    result = run_restore(prepared, cluster=site.cluster, runner=site.spark)
     assert (result.records, result.verified) == (4100, True)
     comparison = compare(topic, site.read(topic), site.read(target), offsets=True)
     assert comparison.identical, comparison.difference[:1000]
@@ -143,7 +143,7 @@ def test_a_log_that_starts_earlier_again_after_a_crash_is_gone_on_with_and_is_th
     partition = TopicPartition(topic=topic, partition=0)
     assert site.cluster.admin.start_offsets([partition]) == {partition: 0}
     planned = plan_comparison(site.backup, site.cluster.admin, CompareRequest(selection=parse_selection([topic])))
-    found = run_comparison(planned, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+    found = run_comparison(planned, cluster=site.cluster, runner=site.spark)
     assert (found.verified, found.records, found.findings) == (True, 95, ())
     site.produce(topic, numbered(200, 210))
     assert (site.back_up().records, site.restore(topic, new_name(topic)).records) == (10, 105)

@@ -34,7 +34,7 @@ def restored(site: Site, topic: str, **request: object) -> Reading:
     renames = parse_renames([f"{topic}={target}"])
     wanted = RestoreRequest(selection=parse_selection([topic]), renames=renames, **request)  # type: ignore[arg-type]
     prepared = prepare_restore(site.backup, site.cluster.admin, wanted)
-    run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+    run_restore(prepared, cluster=site.cluster, runner=site.spark)
     return site.read(target)
 
 
@@ -142,7 +142,7 @@ def test_a_pattern_renames_every_topic_it_matches(site: Site) -> None:
     suffix = new_name("x")
     request = RestoreRequest(selection=parse_selection(["*"]), renames=parse_renames([f"*=*-{suffix}"]))
     prepared = prepare_restore(site.backup, site.cluster.admin, request)
-    run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+    run_restore(prepared, cluster=site.cluster, runner=site.spark)
     for topic in topics:
         site.assert_same(site.read(topic), site.read(f"{topic}-{suffix}"))
 
@@ -165,7 +165,7 @@ def test_a_relative_time_is_read_once_and_remembered_for_the_run_that_continues(
     second = prepare_restore(site.backup, site.cluster.admin, request)
     assert second.resumes
     assert second.point.until_ms == until_ms
-    result = run_restore(second, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+    result = run_restore(second, cluster=site.cluster, runner=site.spark)
     assert result.records == sum(each <= until_ms for each in times_ms)
 
 

@@ -208,13 +208,13 @@ def restore_repartitioned(site: Site, topic: str, partitions: int) -> RestoreRes
         repartition=parse_partition_counts([f"{topic}={partitions}"]),
     )
     prepared = prepare_restore(site.backup, site.cluster.admin, request)
-    return run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+    return run_restore(prepared, cluster=site.cluster, runner=site.spark)
 
 
 def compare_restore(site: Site, restore: str, *, exact: bool) -> CompareResult:
     request = CompareRequest(selection=parse_selection(["*"]), restore=restore, exact=exact)
     planned = plan_comparison(site.backup, site.cluster.admin, request)
-    return run_comparison(planned, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+    return run_comparison(planned, cluster=site.cluster, runner=site.spark)
 
 
 def test_a_repartitioned_topic_is_proven_key_by_key(site: Site) -> None:
@@ -269,7 +269,7 @@ def test_a_restore_that_is_not_what_the_backup_holds_ends_and_says_so(site: Site
     target = new_name(topic)
     prepared = site.prepare(topic, target)
     runner = Meddling(site.spark, lambda: write(site, target, [message(COUNT)]))
-    result = run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=runner)
+    result = run_restore(prepared, cluster=site.cluster, runner=runner)
     (found,) = result.findings
     assert (result.verified, found.kind, found.target_offset, found.records) == (False, "extra", COUNT, 1)
     outcome = get_outcome(site.repository.store, prepared.layout)
@@ -280,7 +280,7 @@ def test_a_restore_that_is_not_what_the_backup_holds_ends_and_says_so(site: Site
 def test_a_restore_that_nobody_wants_to_read_back_says_nothing_of_it(site: Site) -> None:
     topic = backed_up(site)
     prepared = site.prepare(topic, new_name(topic))
-    result = run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark, verify=False)
+    result = run_restore(prepared, cluster=site.cluster, runner=site.spark, verify=False)
     assert (result.verified, result.findings) == (None, ())
     assert compare_restore(site, result.restore, exact=True).verified
 
@@ -290,7 +290,7 @@ def restored(site: Site, topic: str, offsets: str) -> RestoreResult:
         selection=parse_selection([topic]), renames=parse_renames([f"{topic}={new_name(topic)}"]), offsets=offsets
     )
     prepared = prepare_restore(site.backup, site.cluster.admin, request)
-    return run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+    return run_restore(prepared, cluster=site.cluster, runner=site.spark)
 
 
 @pytest.mark.parametrize("offsets", ["translate", "preserve"])

@@ -43,7 +43,7 @@ def prepared_for(site: Site, topic: str, target: str, count: int, *, keyless_in_
 
 
 def run(site: Site, prepared: PlannedRestore) -> RestoreResult:
-    return run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+    return run_restore(prepared, cluster=site.cluster, runner=site.spark)
 
 
 def produce_as_java(site: Site, topic: str, messages: Iterable[Message]) -> None:

@@ -24,6 +24,7 @@ from offsite.repository.restore_outcome import get_outcome
 from offsite.repository.restore_record import find_record
 from offsite.repository.store import PutResult, Store
 from offsite.services.backup import BackupRequest, plan_backup, run_backup
+from offsite.services.cluster import Cluster
 from offsite.services.demo.truth import compare
 from offsite.services.planned_restore import prepare_restore
 from offsite.services.restore import run_restore
@@ -120,7 +121,7 @@ def restore(site: Site, backup: Backup, request: RestoreRequest, steps: Steps) -
     admin = SteppedAdmin(site.cluster.router, steps)
     prepared = prepare_restore(backup, admin, request)
     runner = SteppedRunner(site.spark, steps)
-    return run_restore(prepared, admin=admin, kafka=site.cluster.config, runner=runner)
+    return run_restore(prepared, cluster=Cluster(config=site.cluster.config, admin=admin), runner=runner)
 
 
 @pytest.mark.parametrize("offsets", [pytest.param("translate", marks=pytest.mark.soak), "preserve"])

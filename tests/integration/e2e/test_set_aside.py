@@ -20,6 +20,7 @@ from offsite.model.selection import parse_selection
 from offsite.pipeline.runner import Done, Failed, OnProgress, Runner
 from offsite.repository.restore_record import put_record
 from offsite.repository.settings_aside import TopicAside, get_aside, put_aside
+from offsite.services.cluster import Cluster
 from offsite.services.demo.data import BASE_MS, DAY_MS, Message
 from offsite.services.overview import read_status
 from offsite.services.planned_restore import PlannedRestore, prepare_restore
@@ -69,7 +70,7 @@ class Halves:
 
     def run(self, prepared: PlannedRestore, *, runner: PassingRunner | None = None) -> RestoreResult:
         kafka = self.site.cluster.config
-        return run_restore(prepared, admin=self.admin, kafka=kafka, runner=runner or self.site.spark)
+        return run_restore(prepared, cluster=Cluster(config=kafka, admin=self.admin), runner=runner or self.site.spark)
 
     def fail(self, target: str, **request: object) -> Damaged:
         """Half of the records are written, then the other half cannot be read."""
@@ -195,7 +196,7 @@ def test_what_cannot_be_put_back_is_named_with_the_command_that_does_it(halves: 
     admin = RefusingAdmin(halves.site.cluster.router)
     prepared = halves.prepare(target)
     with pytest.raises(OffsiteError) as failure:
-        run_restore(prepared, admin=admin, kafka=halves.site.cluster.config, runner=halves.site.spark)
+        run_restore(prepared, cluster=Cluster(config=halves.site.cluster.config, admin=admin), runner=halves.site.spark)
     assert KEPT in failure.value.hint
     (command,) = (part for part in failure.value.hint.split("(") if part.startswith("kafka-configs.sh"))
     assert f"--bootstrap-server {halves.site.cluster.bootstrap} --alter --topic {target} --add-config" in command

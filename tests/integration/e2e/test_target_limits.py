@@ -154,7 +154,7 @@ def test_a_restore_killed_before_its_report_ends_in_the_same_state(site: Site) -
     site.back_up(topic)
     target = new_name(topic)
     prepared = site.prepare(topic, target)
-    run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+    run_restore(prepared, cluster=site.cluster, runner=site.spark)
     site.backup.store.delete(prepared.layout.report_key)
     again = site.restore(topic, target)
     assert (again.restore, again.resumed, again.verified) == (prepared.record.restore, True, True)
@@ -248,7 +248,7 @@ def test_a_retention_may_be_overridden_while_records_are_written(site: Site, exi
         selection=parse_selection([topic]), renames=parse_renames([f"{topic}={target}"]), retention="override"
     )
     prepared = prepare_restore(site.backup, site.cluster.admin, request)
-    result = run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=site.spark)
+    result = run_restore(prepared, cluster=site.cluster, runner=site.spark)
     assert (result.records, result.verified, result.held_back) == (2, True, ())
     wanted = "3600000" if exists else str(DAY_MS)
     assert site.cluster.admin.topic_configs([target])[target] == {"retention.ms": wanted}
@@ -265,7 +265,7 @@ def test_a_target_of_strict_brokers_takes_what_came_back_and_keeps_it(site: Site
     _, info = start_sandbox(settings=Settings(properties=strict))
     target = Cluster(info.bootstrap)
     prepared = prepare_restore(site.backup, target.admin, RestoreRequest(selection=parse_selection([topic])))
-    result = run_restore(prepared, admin=target.admin, kafka=target.config, runner=site.spark)
+    result = run_restore(prepared, cluster=target, runner=site.spark)
     assert (result.verified, result.held_back) == (True, ((topic, "retention.ms", ""),))
     settings = dict(target.admin.topic_configs([topic])[topic])
     assert int(settings.pop("max.message.bytes")) > len(wide.value or b"")

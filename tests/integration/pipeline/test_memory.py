@@ -26,6 +26,7 @@ from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.sandbox import Settings
 from offsite.services.backup import BackupRequest, plan_backup, run_backup
+from offsite.services.cluster import Cluster
 from offsite.services.planned_restore import prepare_restore
 from offsite.services.restore import run_restore
 from offsite.services.restore_request import RestoreRequest
@@ -78,7 +79,10 @@ class Site:
         request = RestoreRequest(selection=parse_selection([topic]), renames=parse_renames([f"{topic}={topic}-back"]))
         prepared = prepare_restore(self.repository.backup(topic), self.admin, request)
         result = run_restore(
-            prepared, admin=self.admin, kafka=self.config, runner=self.runner, on_progress=self._on_progress
+            prepared,
+            cluster=Cluster(config=self.config, admin=self.admin),
+            runner=self.runner,
+            on_progress=self._on_progress,
         )
         return result.records
 

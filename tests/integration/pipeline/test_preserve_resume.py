@@ -35,6 +35,7 @@ from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.repository.restore_record import put_record
 from offsite.sandbox import SandboxInfo
+from offsite.services.cluster import Cluster as Connected
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import compare, read_topic
 from offsite.services.offsets_mode import restore_tasks
@@ -212,9 +213,7 @@ def test_a_topic_that_lost_its_transactions_is_written_again(site: Site) -> None
     restore.transactions().abandon()
     prepared = restore.prepare()
     assert prepared.resumes
-    result = run_restore(
-        prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=InlineRunner(), verify=False
-    )
+    result = run_restore(prepared, cluster=site.cluster, runner=InlineRunner(), verify=False)
     assert result.resumed
     restore.assert_the_same_log()
 
@@ -244,7 +243,12 @@ def test_a_marker_that_comes_late_into_a_topic_made_again_does_not_stop_it(site:
         each.header for each in site.cluster.read(site.cluster.whole(restore.target)) if each.header.is_control
     ]
     admin = Late(site, lambda topic: write_marker(site, topic, marker), times=times)
-    run_restore(restore.prepare(), admin=admin, kafka=site.cluster.config, runner=InlineRunner(), verify=False)
+    run_restore(
+        restore.prepare(),
+        cluster=Connected(config=site.cluster.config, admin=admin),
+        runner=InlineRunner(),
+        verify=False,
+    )
     restore.assert_the_same_log()
 
 
@@ -254,7 +258,12 @@ def test_records_of_others_in_a_topic_made_again_are_left_alone(site: Site) -> N
     restore.transactions().abandon()
     admin = Late(site, lambda topic: site.produce(topic, messages(0, 1)), times=1)
     with pytest.raises(TargetNotEmpty, match="did not write"):
-        run_restore(restore.prepare(), admin=admin, kafka=site.cluster.config, runner=InlineRunner(), verify=False)
+        run_restore(
+            restore.prepare(),
+            cluster=Connected(config=site.cluster.config, admin=admin),
+            runner=InlineRunner(),
+            verify=False,
+        )
     assert len(site.cluster.records(restore.target)) == 1
 
 
@@ -269,7 +278,7 @@ def test_a_marker_that_was_written_twice_is_told_and_the_topic_made_again(
     write_marker(site, restore.target, marker)
     with pytest.raises(TargetDisturbed, match="brokers wrote twice"):
         restore_partition_preserving(restore.task, ends=restore.ends)
-    run_restore(restore.prepare(), admin=site.cluster.admin, kafka=site.cluster.config, runner=InlineRunner())
+    run_restore(restore.prepare(), cluster=site.cluster, runner=InlineRunner())
     restore.assert_the_same_log()
     assert "brokers wrote a marker twice" in caplog.text
 

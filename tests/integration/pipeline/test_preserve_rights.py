@@ -81,4 +81,4 @@ def restore(site: Site, into: Cluster, topic: str, target: str) -> RestoreResult
     renames = parse_renames([f"{topic}={target}"])
     request = RestoreRequest(selection=parse_selection([topic]), renames=renames, offsets="preserve")
     prepared = prepare_restore(site.backup, into.admin, request)
-    return run_restore(prepared, admin=into.admin, kafka=into.config, runner=site.spark)
+    return run_restore(prepared, cluster=into, runner=site.spark)

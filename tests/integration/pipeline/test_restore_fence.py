@@ -116,7 +116,7 @@ def test_records_of_an_older_attempt_behind_the_newest_look_are_found_out_and_th
     append(site, restore, [b"record 0"], as_attempt=older, sequence=2)
     with pytest.raises(TargetDisturbed, match="an earlier attempt of this restore wrote"):
         restore.run()
-    result = run_restore(restore.prepare(), admin=site.cluster.admin, kafka=site.cluster.config, runner=InlineRunner())
+    result = run_restore(restore.prepare(), cluster=site.cluster, runner=InlineRunner())
     assert (result.resumed, result.verified, result.records) == (True, True, 5)
     assert site.read(restore.target)[0] == site.read(restore.topic)[0] if offsets == "preserve" else True
 
@@ -126,7 +126,7 @@ def test_records_of_others_are_refused_and_never_deleted(site: Site, offsets: st
     restore = PartitionRestored(site, short_topic(site), offsets)
     site.produce(restore.target, messages(100, 103))
     with pytest.raises(TargetNotEmpty, match="did not write, at offset 0"):
-        run_restore(restore.prepare(), admin=site.cluster.admin, kafka=site.cluster.config, runner=InlineRunner())
+        run_restore(restore.prepare(), cluster=site.cluster, runner=InlineRunner())
     assert site.cluster.end(restore.target) == 3
 
 

@@ -49,7 +49,7 @@ def restore(site: Site, topic: str, target: str, runner: InlineRunner) -> Restor
         selection=parse_selection([topic]), renames=parse_renames([f"{topic}={target}"]), offsets="translate"
     )
     prepared = prepare_restore(site.backup, site.cluster.admin, request)
-    return run_restore(prepared, admin=site.cluster.admin, kafka=site.cluster.config, runner=runner)
+    return run_restore(prepared, cluster=site.cluster, runner=runner)
 
 
 def test_a_map_of_a_target_that_began_elsewhere_does_not_survive_it(site: Site) -> None:

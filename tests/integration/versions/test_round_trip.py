@@ -88,7 +88,7 @@ def test_all_that_was_lost_comes_back(kafka: Versioned, site: Groups, offsets: s
     site.site.assert_verified()
     cluster.admin.delete_topics(NAMES)
     plan = prepared(site, offsets)
-    result = run_restore(plan, admin=cluster.admin, kafka=cluster.config, runner=site.site.spark)
+    result = run_restore(plan, cluster=cluster, runner=site.site.spark)
     assert result.verified
     for name, reading in before.items():
         kept = result.topics[name].same_offsets

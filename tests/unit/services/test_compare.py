@@ -20,7 +20,7 @@ from tests.fake_cluster.site import Site
 def compare(site: Site, cluster: FakeCluster, **request: Any) -> CompareResult:
     wanted = CompareRequest(selection=parse_selection(["*"]), **request)
     planned = plan_comparison(site.backup, cluster.admin, wanted)
-    return run_comparison(planned, admin=cluster.admin, kafka=cluster.config, runner=site.runner)
+    return run_comparison(planned, cluster=cluster.connected, runner=site.runner)
 
 
 def backed_up(site: Site) -> None:

@@ -9,18 +9,18 @@ from offsite.log.range import TopicPartition
 from offsite.model.clock import SystemClock
 from offsite.model.errors import KafkaNotAuthorized
 from offsite.model.selection import parse_selection
-from offsite.services.drill import PREFIX, Drill, DrillCluster, DrillRequest
+from offsite.services.drill import PREFIX, Drill, DrillRequest
 from offsite.services.drill_report import DrillReport
 from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import Site
 
 
 def drill(site: Site, reports: list[DrillReport], *, in_sandbox: bool = False) -> Drill:
-    target = site.target
     return Drill(
         site.backup,
         DrillRequest(selection=parse_selection(["*"]), commit=None, in_sandbox=in_sandbox, by="nobody"),
-        cluster=DrillCluster(admin=target.admin, kafka=target.config, runner=site.runner),
+        cluster=site.target.connected,
+        runner=site.runner,
         clock=SystemClock(),
         on_report=reports.append,
     )

@@ -22,6 +22,7 @@ from offsite.repository.restore_record import RestoreRecord, find_record, put_re
 from offsite.repository.settings_aside import TopicAside, get_aside, put_aside
 from offsite.repository.topic_settings import TopicSettings
 from offsite.services import set_aside
+from offsite.services.cluster import Cluster
 from offsite.services.restore_lease import held_restore
 from offsite.services.set_aside import UnfinishedAside, command, describe, with_originals
 from tests.backups import new_backup
@@ -137,7 +138,7 @@ def test_a_run_that_was_taken_over_gives_nothing_back(tmp_path: Path, error: Bas
     with (  # noqa: PT012  # the innermost block is what has to raise
         pytest.raises((KeyboardInterrupt, OffsiteError)),
         held_restore(backup, record, take_over=False) as held,
-        set_aside.settings_set_aside(backup, admin, KAFKA, record, check=held.check),  # type: ignore[arg-type]
+        set_aside.settings_set_aside(backup, Cluster(config=KAFKA, admin=admin), record, check=held.check),  # type: ignore[arg-type]
     ):
         admin.alter_topic_configs({"orders": MEANWHILE})
         terms.claim(replace(ProcessIdentity.mine(), host="elsewhere"), "w", take_over=True)
@@ -158,7 +159,7 @@ def test_settings_go_back_only_when_nobody_writes_any_more(tmp_path: Path, stopp
 
     with (  # noqa: PT012  # the innermost block is what has to raise
         pytest.raises(KeyboardInterrupt) as interrupt,
-        set_aside.settings_set_aside(backup, admin, KAFKA, record, halt=halt),  # type: ignore[arg-type]
+        set_aside.settings_set_aside(backup, Cluster(config=KAFKA, admin=admin), record, halt=halt),  # type: ignore[arg-type]
     ):
         admin.alter_topic_configs({"orders": MEANWHILE})
         raise KeyboardInterrupt
@@ -181,8 +182,8 @@ def test_two_restores_of_one_topic_that_were_killed_leave_its_own_settings_known
     killed = []  # kept, so that nothing ends them: a killed process gives nothing back
     for record in (one, two):
         put_record(backup.store, RestoreLayout(backup=backup.layout, restore=record.restore), record)
-        killed.append(set_aside.settings_set_aside(backup, admin, KAFKA, record))  # type: ignore[arg-type]
+        killed.append(set_aside.settings_set_aside(backup, Cluster(config=KAFKA, admin=admin), record))  # type: ignore[arg-type]
         killed[-1].__enter__()
         admin.alter_topic_configs({"orders": MEANWHILE})
-    with set_aside.settings_set_aside(backup, admin, KAFKA, one) as settings:  # type: ignore[arg-type]
+    with set_aside.settings_set_aside(backup, Cluster(config=KAFKA, admin=admin), one) as settings:  # type: ignore[arg-type]
         assert dict(settings[0].at_end) == OWN

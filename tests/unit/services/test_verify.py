@@ -24,7 +24,7 @@ def backed_up(site: Site) -> None:
 
 def against(site: Site, cluster: FakeCluster) -> VerifyResult:
     planned = plan_comparison(site.backup, cluster.admin, CompareRequest(selection=parse_selection(["*"])))
-    compared = run_comparison(planned, admin=cluster.admin, kafka=cluster.config, runner=site.runner)
+    compared = run_comparison(planned, cluster=cluster.connected, runner=site.runner)
     return replace(verify_quick(site.backup), against=compared)
 
 

@@ -10,9 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.config import KafkaConfig, parse_bootstrap
-from offsite.kafka.routing import shared_router
 from offsite.model.choices import OffsetsMode
 from offsite.model.clock import Clock
 from offsite.model.group_patterns import parse_groups
@@ -22,6 +19,7 @@ from offsite.pipeline.runner import Runner
 from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.services.backup import BackupRequest, BackupResult, plan_backup, run_backup
+from offsite.services.cluster import connect
 from offsite.services.demo.data import ORDERS, TOPICS, write_demo_data
 from offsite.services.demo.group import commit_half_way, committed_offsets
 from offsite.services.demo.truth import Reading, compare, read_topic
@@ -84,8 +82,7 @@ class Demo:
 
     def __init__(self, *, bootstrap: str, repository: Path, runner: Runner, clock: Clock, on_step: OnStep) -> None:
         self._bootstrap = bootstrap
-        self._kafka = KafkaConfig(bootstrap=parse_bootstrap(bootstrap))
-        self._admin = ClusterAdmin(shared_router(self._kafka))
+        self._cluster = connect(bootstrap, None)
         self._repository_folder = repository
         self._runner = runner
         self._clock = clock
@@ -99,7 +96,7 @@ class Demo:
         repository = Repository.init(open_store(str(self._repository_folder)))
         backup = self._step("backed them up (Spark)", lambda: self._back_up(repository))
         verified = self._step("verified every stored byte (Spark)", lambda: self._verify(repository))
-        self._step("deleted the topics", lambda: self._admin.delete_topics(names))
+        self._step("deleted the topics", lambda: self._cluster.admin.delete_topics(names))
         restore = self._step("restored them (Spark)", lambda: self._restore(repository))
         after = self._step("read them again with the independent client", self._read_all)
         return self._result(backup, verified, restore, before, after)
@@ -114,8 +111,8 @@ class Demo:
 
     def _back_up(self, repository: Repository) -> BackupResult:
         request = BackupRequest(backup=BACKUP, selection=parse_selection(["demo.*"]))
-        plan = plan_backup(repository, self._admin, request, slots=slots(None))
-        return run_backup(plan, repository=repository, kafka=self._kafka, runner=self._runner)
+        plan = plan_backup(repository, self._cluster.admin, request, slots=slots(None))
+        return run_backup(plan, repository=repository, kafka=self._cluster.config, runner=self._runner)
 
     def _verify(self, repository: Repository) -> VerifyResult:
         return verify_deep(repository.backup(BACKUP), self._runner)
@@ -124,8 +121,8 @@ class Demo:
         request = RestoreRequest(
             selection=parse_selection(["*"]), offsets=OffsetsMode.PRESERVE, groups=parse_groups(["all"])
         )
-        prepared = prepare_restore(repository.backup(BACKUP), self._admin, request)
-        return run_restore(prepared, admin=self._admin, kafka=self._kafka, runner=self._runner)
+        prepared = prepare_restore(repository.backup(BACKUP), self._cluster.admin, request)
+        return run_restore(prepared, cluster=self._cluster, runner=self._runner)
 
     def _step(self, done: str, action: Callable[[], StepT]) -> StepT:
         began_s = self._clock.monotonic_s()
