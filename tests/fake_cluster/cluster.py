@@ -70,10 +70,13 @@ class FakeTransaction:
 
 
 class FakeCluster:
-    """Served by `tests.fake_cluster.server.serving`. `failing`: what a request is answered with about a partition,
-    after the first `passing` ones.
-    `forbidden`: topic → codes of operations (AclOperation) that we may not do on it. `refused_settings`: no topic is
-    made with these. Tests change it between calls of what they test, never during one."""
+    """Served by `tests.fake_cluster.server.serving`. Tests change it between calls of what they test, never during one.
+
+    `failing`: API and partition → the error code it is answered with, after the first `passing` requests. `forbidden`:
+    topic → codes of operations (AclOperation) that we may not do on it. `refused_settings`: no topic is made with
+    these. `acls` is None without an authorizer; a rule is (resource type, name, pattern, principal, host, operation,
+    permission), in Kafka's codes.
+    """
 
     def __init__(self, cluster_id: str) -> None:
         self.cluster_id = cluster_id

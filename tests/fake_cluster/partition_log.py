@@ -87,19 +87,19 @@ class PartitionLog:
     def end_transaction(self, producer_id: int, epoch: int, *, committed: bool) -> None:
         marker = make_control_batch(self.end, producer_id=producer_id, producer_epoch=epoch, committed=committed)
         self.put(marker)
-        self.producers[producer_id].first_offset = -1
+        if known := self.producers.get(producer_id):
+            known.first_offset = -1
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Batches from the one that holds `offset` on: one at least, then as many as fit."""
         if not self.start <= offset <= self.end:
             raise RefusedError(OFFSET_OUT_OF_RANGE)
-        found: list[bytes] = []
-        size = 0
-        for header, data in self._batches:
-            if header.next_offset > offset and (not found or size + len(data) <= max_bytes):
-                found.append(data)
-                size += len(data)
-        return b"".join(found)
+        found = bytearray()
+        for data in (data for header, data in self._batches if header.next_offset > offset):
+            if found and len(found) + len(data) > max_bytes:
+                break
+            found += data
+        return bytes(found)
 
     def records(self) -> list[Record]:
         data = [(header, batch) for header, batch in self._batches if not header.is_control]

@@ -93,6 +93,17 @@ def test_offsets_and_transactions_are_replayed_where_they_are_kept(site: Site) -
     assert [(each.offset, each.value) for each in copy.records()[-2:]] == [(20, b"aborted"), (22, b"committed")]
 
 
+def test_gaps_that_compaction_left_are_filled_where_offsets_are_kept(site: Site) -> None:
+    log = site.source.make_topic("orders", cleanup_policy="compact").partitions[0]
+    for base in (0, 13, 40):
+        log.put(make_batch(base))
+    site.back_up("orders")
+    result = site.restore()
+    assert (result.verified, result.records, result.topics["orders"].same_offsets) == (True, 30, True)
+    offsets = [each.offset for each in site.target.read("orders")]
+    assert offsets == [*range(10), *range(13, 23), *range(40, 50)]
+
+
 def test_offsets_are_translated_without_gaps_and_without_what_was_aborted(site: Site) -> None:
     site.source.make_topic("orders")
     site.source.write_in_transaction("orders", [b"aborted"], committed=False)
