@@ -25,13 +25,13 @@ from bench.processes import own_cpu_s
 from bench.samples import Samples
 from bench.scale import RECORD_BYTES
 from offsite.archives.formats import WriteOptions
-from offsite.model.selection import parse_selection
-from offsite.pipeline.runner import Runner
-from offsite.pipeline.session import SparkRunner
+from offsite.model.selections.selection import parse_selection
+from offsite.services.archives.export_job import export_of_cluster, open_target
+from offsite.services.archives.export_plan import ExportRequest
 from offsite.services.cluster import Cluster as ConnectedCluster
-from offsite.services.export_job import export_of_cluster, open_target
-from offsite.services.export_plan import ExportRequest
-from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore.request import RestoreRequest
+from offsite.spark.runner import Runner
+from offsite.spark.session import SparkRunner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

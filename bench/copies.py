@@ -9,19 +9,19 @@ from pathlib import Path
 
 from bench.cluster import Cluster
 from bench.processes import own_cpu_s
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
-from offsite.pipeline.master import slots
-from offsite.pipeline.runner import RunProgress
-from offsite.pipeline.session import SparkRunner
-from offsite.repository.open_store import open_store
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
-from offsite.services.backup import BackupRequest, plan_backup, run_backup
+from offsite.services.backup.run import BackupRequest, plan_backup, run_backup
 from offsite.services.cluster import Cluster as Connected
-from offsite.services.compare import CompareRequest, plan_comparison, run_comparison
-from offsite.services.planned_restore import prepare_restore
-from offsite.services.restore import run_restore
-from offsite.services.restore_request import RestoreRequest
+from offsite.services.compare.run import CompareRequest, plan_comparison, run_comparison
+from offsite.services.restore.planned import prepare_restore
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.run import run_restore
+from offsite.spark.master import slots
+from offsite.spark.runner import RunProgress
+from offsite.spark.session import SparkRunner
+from offsite.stores.open_store import open_store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

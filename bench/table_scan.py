@@ -12,22 +12,22 @@ from pathlib import Path
 from bench.payload import write_payload
 from bench.samples import Samples
 from bench.scale import CODECS
+from offsite.copy.chain import chains_of
+from offsite.copy.point_in_time import point_in_time
 from offsite.log.batch import scan
 from offsite.log.chunk import Chunk
 from offsite.log.range import LogRange
-from offsite.log.record import Record
-from offsite.log.records import encode
-from offsite.model.selection import TopicSelection
-from offsite.pipeline.chain import chains_of
-from offsite.pipeline.point_in_time import point_in_time
-from offsite.pipeline.table.arrow_scan import scan_arrow
-from offsite.pipeline.table.row_filter import RowFilter
-from offsite.pipeline.table.scan_plan import ScanTask, plan_scan
+from offsite.log.records.batch_records import encode
+from offsite.log.records.record import Record
+from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, PartitionId, Position, TopicShape
-from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
-from offsite.repository.segment_writer import SegmentWriter
+from offsite.repository.segments.writer import SegmentWriter
+from offsite.stores.open_store import open_store
+from offsite.table.arrow_scan import scan_arrow
+from offsite.table.row_filter import RowFilter
+from offsite.table.scan_plan import ScanTask, plan_scan
 
 RECORDS = 300_000
 _PER_BATCH = 76  # what fits into the producer's default batch.size of 16 KiB

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from offsite.archives.archive import ArchiveReader, ArchiveTopic, ArchiveWriter, OnDamage, Written, refuse_damage
 from offsite.log.range import LogRange
-from offsite.log.record import Record
+from offsite.log.records.record import Record
 
 TIME_MS = 1_700_000_000_000
 

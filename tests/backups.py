@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from itertools import count
 
 from offsite.log.range import LogRange
-from offsite.model.selection import TopicSelection
+from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, Commit, PartitionId, Position, TopicShape
 from offsite.repository.repository import Repository
-from offsite.repository.segment import Segment
-from offsite.repository.segment_reader import SegmentReader
-from offsite.repository.segment_writer import SegmentWriter
+from offsite.repository.segments.reader import SegmentReader
+from offsite.repository.segments.segment import Segment
+from offsite.repository.segments.writer import SegmentWriter
 from offsite.repository.state import BackupState
-from offsite.repository.store import Store
+from offsite.stores.store import Store
 from tests.batches import chunk_of, make_log
 
 SELECTION = TopicSelection(include=("orders", "users"))

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from offsite.log.batch import scan
 from offsite.log.chunk import Chunk
-from offsite.log.record import Record
-from offsite.log.records import encode
+from offsite.log.records.batch_records import encode
+from offsite.log.records.record import Record
 
 RECORDS_PER_BATCH = 10
 FIRST_TIME_MS = 1_700_000_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from offsite.log.buffer import Buffer
-from offsite.repository.store import ObjectInfo, ObjectWriter, PutResult, Store
+from offsite.stores.store import ObjectInfo, ObjectWriter, PutResult, Store
 
 
 class Crash(BaseException):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from offsite.model.errors import OffsiteError
-from offsite.pipeline.runner import Done, Failed, OnProgress
+from offsite.spark.runner import Done, Failed, OnProgress
 
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")

@@ -11,14 +11,14 @@ import sys
 from array import array
 from pathlib import Path
 
+from offsite.copy.chain import PartitionChain
+from offsite.copy.source_view import committed_view
 from offsite.log.markers import Markers
-from offsite.pipeline.chain import PartitionChain
-from offsite.pipeline.source_view import committed_view
 from offsite.repository.commit import PartitionId
-from offsite.repository.posix_store import open_folder
-from offsite.repository.segment import Compression, Segment
-from offsite.repository.segment_body import content_hash
-from offsite.repository.segment_index import Frame, SegmentIndex, encode_index
+from offsite.repository.segments.body import content_hash
+from offsite.repository.segments.index import Frame, SegmentIndex, encode_index
+from offsite.repository.segments.segment import Compression, Segment
+from offsite.stores.posix_store import open_folder
 
 SEGMENT_MARKERS = 200_000
 """A segment of 96 MiB holds about as many where transactions are of a few records."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from offsite.pipeline.runner import Done, Failed, OnProgress, Runner, RunProgress
+from offsite.spark.runner import Done, Failed, OnProgress, Runner, RunProgress
 
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")

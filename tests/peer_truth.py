@@ -6,7 +6,7 @@ import json
 from base64 import b64decode
 from pathlib import Path
 
-from offsite.log.record import Record
+from offsite.log.records.record import Record
 
 PEERS = Path(__file__).parent / "fixtures" / "peers"
 

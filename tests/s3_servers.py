@@ -21,8 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from offsite.repository.object_store import CloudStore
-from offsite.repository.open_store import open_store
+from offsite.stores.object_store import CloudStore
+from offsite.stores.open_store import open_store
 
 ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test-secret", "AWS_REGION": "us-east-1"}
 

@@ -5,8 +5,8 @@ Who needs a Spark of another kind ends this one first; the next test that asks g
 
 from __future__ import annotations
 
-from offsite.pipeline.runner import Runner
-from offsite.pipeline.session import SparkRunner
+from offsite.spark.runner import Runner
+from offsite.spark.session import SparkRunner
 
 _running: list[SparkRunner] = []
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from offsite.model.errors import DamagedBatch, KafkaUnreachable
 from offsite.model.journal import decided
-from offsite.pipeline import meter
+from offsite.spark import meter
 
 PATIENCE_S = 60.0
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from offsite.log.batch import scan
 from offsite.log.buffer import Buffer
 from offsite.log.range import LogRange
-from offsite.log.record import Record
-from offsite.log.records import encode
-from offsite.model.selection import TopicSelection
+from offsite.log.records.batch_records import encode
+from offsite.log.records.record import Record
+from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, PartitionId, Position, TopicShape
 from offsite.repository.repository import Repository
-from offsite.repository.segment import Segment
-from offsite.repository.segment_writer import SegmentWriter
+from offsite.repository.segments.segment import Segment
+from offsite.repository.segments.writer import SegmentWriter
 from offsite.repository.state import BackupState
-from offsite.repository.store import ObjectInfo, ObjectWriter, PutResult, Store
+from offsite.stores.store import ObjectInfo, ObjectWriter, PutResult, Store
 from tests.batches import FIRST_TIME_MS, chunk_of
 
 ORDERS = PartitionId(topic="orders", topic_id="id-orders", partition=0)

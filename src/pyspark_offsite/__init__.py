@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from offsite.pipeline.table.datasource import OffsiteDataSource as DefaultSource
+from offsite.table.datasource import OffsiteDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -10,10 +10,10 @@ from pathlib import Path
 import obstore
 import pytest
 
-from offsite.repository.archive_bucket import LAST_MESSAGE_MS, ArchiveBucket
-from offsite.repository.archive_folder import ArchiveFolder
-from offsite.repository.object_store import CloudStore
-from offsite.repository.open_archive import open_archive_files
+from offsite.stores.archive_bucket import LAST_MESSAGE_MS, ArchiveBucket
+from offsite.stores.archive_folder import ArchiveFolder
+from offsite.stores.object_store import CloudStore
+from offsite.stores.open_archive import open_archive_files
 from tests.s3_servers import moto_server, new_s3_store
 
 AnyFiles = ArchiveFolder | ArchiveBucket

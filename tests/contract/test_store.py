@@ -14,10 +14,10 @@ import pytest
 
 from offsite.model.errors import Bug, DamagedObject
 from offsite.model.size import MIB
-from offsite.repository.object_store import CloudStore
-from offsite.repository.open_store import open_store
-from offsite.repository.posix_store import PosixStore
-from offsite.repository.store import PutResult, Store
+from offsite.stores.object_store import CloudStore
+from offsite.stores.open_store import open_store
+from offsite.stores.posix_store import PosixStore
+from offsite.stores.store import PutResult, Store
 from tests.s3_servers import moto_server, new_s3_store, s3proxy_server
 
 RACERS = 16

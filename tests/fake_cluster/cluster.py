@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.broker_errors import UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
-from offsite.kafka.config import Address, KafkaConfig
-from offsite.kafka.request import Api
-from offsite.kafka.routing import shared_router
+from offsite.kafka.config.config import Address, KafkaConfig
+from offsite.kafka.net.routing import shared_router
+from offsite.kafka.protocol.broker_errors import UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
+from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
-from offsite.log.record import Record
-from offsite.log.records import encode
+from offsite.log.records.batch_records import encode
+from offsite.log.records.record import Record
 from offsite.services.cluster import Cluster
 from tests.batches import FIRST_TIME_MS
 from tests.fake_cluster.partition_log import PartitionLog, RefusedError

@@ -6,7 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from offsite.kafka.broker_errors import INVALID_PRODUCER_EPOCH, NONE, PRODUCER_FENCED, TRANSACTIONAL_ID_NOT_FOUND
+from offsite.kafka.protocol.broker_errors import (
+    INVALID_PRODUCER_EPOCH,
+    NONE,
+    PRODUCER_FENCED,
+    TRANSACTIONAL_ID_NOT_FOUND,
+)
 from offsite.log.range import TopicPartition
 from tests.fake_cluster.cluster import FakeCluster, FakeGroup, FakeTransaction
 from tests.fake_cluster.messages import Answer

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from offsite.kafka.list_offsets import EARLIEST, LATEST, READ_COMMITTED
-from offsite.kafka.request import Api
+from offsite.kafka.protocol.list_offsets import EARLIEST, LATEST, READ_COMMITTED
+from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from tests.fake_cluster.cluster import FakeCluster
 from tests.fake_cluster.messages import Answer

@@ -5,10 +5,14 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
-from offsite.kafka.broker_errors import INVALID_PRODUCER_EPOCH, OFFSET_OUT_OF_RANGE, OUT_OF_ORDER_SEQUENCE_NUMBER
+from offsite.kafka.protocol.broker_errors import (
+    INVALID_PRODUCER_EPOCH,
+    OFFSET_OUT_OF_RANGE,
+    OUT_OF_ORDER_SEQUENCE_NUMBER,
+)
 from offsite.log.batch import BatchHeader, scan
-from offsite.log.record import Record
-from offsite.log.records import decode
+from offsite.log.records.batch_records import decode
+from offsite.log.records.record import Record
 from tests.batches import make_control_batch
 
 _REMEMBERED_BATCHES = 5

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from offsite.kafka.config import Address
-from offsite.kafka.pool import shared_pool
-from offsite.kafka.request import Api
+from offsite.kafka.config.config import Address
+from offsite.kafka.net.pool import shared_pool
+from offsite.kafka.protocol.request import Api
 from tests.fake_cluster import coordinator_answers, log_answers, topic_answers
 from tests.fake_cluster.cluster import FakeCluster
 from tests.fake_cluster.messages import Answer, encoded

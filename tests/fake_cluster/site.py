@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from offsite.model.group_patterns import ALL_GROUPS, GroupPatterns
-from offsite.model.selection import parse_selection
-from offsite.pipeline.runner import Runner
+from offsite.model.selections.group_patterns import ALL_GROUPS, GroupPatterns
+from offsite.model.selections.selection import parse_selection
 from offsite.repository.backup import Backup
-from offsite.repository.posix_store import open_folder
 from offsite.repository.repository import Repository
-from offsite.services.backup import BackupPlan, BackupRequest, BackupResult, plan_backup, run_backup
-from offsite.services.planned_restore import PlannedRestore, prepare_restore
-from offsite.services.restore import RestoreResult, run_restore
-from offsite.services.restore_words import RestoreWords, parse_restore
-from offsite.services.source import MissingTopics
+from offsite.services.backup.run import BackupPlan, BackupRequest, BackupResult, plan_backup, run_backup
+from offsite.services.backup.source import MissingTopics
+from offsite.services.restore.options import RestoreWords, parse_restore
+from offsite.services.restore.planned import PlannedRestore, prepare_restore
+from offsite.services.restore.run import RestoreResult, run_restore
+from offsite.spark.runner import Runner
+from offsite.stores.posix_store import open_folder
 from tests.fake_cluster.cluster import FakeCluster
 from tests.fake_cluster.server import serving
 from tests.inline_runner import InlineRunner

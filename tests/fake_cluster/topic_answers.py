@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from offsite.kafka.broker_errors import (
+from offsite.kafka.protocol.broker_errors import (
     INVALID_CONFIG,
     NONE,
     SECURITY_DISABLED,

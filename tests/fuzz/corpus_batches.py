@@ -6,12 +6,12 @@ import struct
 from functools import partial
 
 from offsite.log.batch import scan, verify_crc
-from offsite.log.codec import compress
+from offsite.log.codecs.codec import compress
 from offsite.log.control import control_type
-from offsite.log.group_fold import GroupFold
-from offsite.log.record import Record
-from offsite.log.record_arrow import ArrowColumns
-from offsite.log.records import decode, encode
+from offsite.log.groups.fold import GroupFold
+from offsite.log.records.batch_records import decode, encode
+from offsite.log.records.record import Record
+from offsite.log.records.record_arrow import ArrowColumns
 from tests.archive_records import binary_header, odd_records
 from tests.batches import make_batch, make_control_batch
 from tests.fuzz.layers import BATCH, CRCS

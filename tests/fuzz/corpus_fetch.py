@@ -10,11 +10,11 @@ from unittest.mock import patch
 from uuid import UUID
 
 from offsite.kafka.batch_window import batch_window
-from offsite.kafka.fetch import ID_VERSION, FetchFormat
-from offsite.kafka.metadata import metadata_request
-from offsite.kafka.produce import VERSION as PRODUCE_VERSION
-from offsite.kafka.produce import ProduceFormat
-from offsite.kafka.wire import UNREADABLE
+from offsite.kafka.protocol.fetch import ID_VERSION, FetchFormat
+from offsite.kafka.protocol.metadata import metadata_request
+from offsite.kafka.protocol.produce import VERSION as PRODUCE_VERSION
+from offsite.kafka.protocol.produce import ProduceFormat
+from offsite.kafka.protocol.wire import UNREADABLE
 from offsite.log.batch import verify_crc
 from offsite.log.range import LogRange
 from offsite.model.errors import KafkaUnreachable

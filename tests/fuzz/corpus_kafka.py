@@ -11,37 +11,39 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from offsite.kafka import connection as connections
-from offsite.kafka import find_coordinators, producer, sasl, topic_changes
-from offsite.kafka.acls import create_acls_request, describe_acls_request
-from offsite.kafka.alter_configs import alter_topic_configs_request
-from offsite.kafka.config import Address
-from offsite.kafka.connection import Connection
-from offsite.kafka.delete_records import delete_records_request
-from offsite.kafka.epoch_ends import epoch_ends_request
-from offsite.kafka.group_requests import (
+from offsite.kafka import find_coordinators, producer
+from offsite.kafka.config.config import Address
+from offsite.kafka.groups.requests import (
     commit_offsets_request,
     delete_offsets_request,
     fetch_offsets_request,
     list_groups_request,
 )
-from offsite.kafka.list_offsets import list_offsets_request
-from offsite.kafka.log_dirs import log_dirs_request
-from offsite.kafka.metadata import metadata_request
+from offsite.kafka.net import connection as connections
+from offsite.kafka.net import sasl
+from offsite.kafka.net.connection import Connection
+from offsite.kafka.net.receive_buffer import ReceiveBuffer
 from offsite.kafka.producer import Producer
-from offsite.kafka.quotas import alter_quotas_request, describe_quotas_request
-from offsite.kafka.receive_buffer import ReceiveBuffer
-from offsite.kafka.request import Request
-from offsite.kafka.scram_users import describe_scram_users_request
-from offsite.kafka.topic_config import topic_configs_request
-from offsite.kafka.transaction_requests import (
+from offsite.kafka.protocol import topic_changes
+from offsite.kafka.protocol.acls import create_acls_request, describe_acls_request
+from offsite.kafka.protocol.alter_configs import alter_topic_configs_request
+from offsite.kafka.protocol.delete_records import delete_records_request
+from offsite.kafka.protocol.epoch_ends import epoch_ends_request
+from offsite.kafka.protocol.list_offsets import list_offsets_request
+from offsite.kafka.protocol.log_dirs import log_dirs_request
+from offsite.kafka.protocol.metadata import metadata_request
+from offsite.kafka.protocol.quotas import alter_quotas_request, describe_quotas_request
+from offsite.kafka.protocol.request import Request
+from offsite.kafka.protocol.scram_users import describe_scram_users_request
+from offsite.kafka.protocol.topic_config import topic_configs_request
+from offsite.kafka.transactions.requests import (
     add_partition_request,
     describe_producers_request,
     describe_transaction_request,
     end_request,
     init_producer_request,
 )
-from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import TopicPartition
 from tests.fuzz.kafka_answers import Values, answer
 from tests.fuzz.reading import Reading

@@ -9,18 +9,15 @@ from offsite.log.markers import Marker, Markers
 from offsite.log.offset_map import OffsetMapBuilder
 from offsite.log.range import TopicPartition
 from offsite.log.transactions import OpenTransaction
-from offsite.model.digest import DigestState, check_digest
-from offsite.repository.cluster_snapshot import decode_settings, encode_settings
+from offsite.model.untrusted.digest import DigestState, check_digest
 from offsite.repository.commit import PartitionId
-from offsite.repository.group_change import GroupChange, get_before, open_changes, put_group_change
-from offsite.repository.group_snapshot import decode_groups, encode_groups
 from offsite.repository.layout import BackupLayout
-from offsite.repository.process_identity import ProcessIdentity
-from offsite.repository.restore_fence import PartitionFence, restore_producer_id
-from offsite.repository.restore_layout import RestoreLayout
-from offsite.repository.restore_lease import LeaseTerms
-from offsite.repository.restore_outcome import RestoredPartition, RestoreOutcome, get_outcome, put_outcome
-from offsite.repository.restore_record import (
+from offsite.repository.restores.fence import PartitionFence, restore_producer_id
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.lease import LeaseTerms
+from offsite.repository.restores.outcome import RestoredPartition, RestoreOutcome, get_outcome, put_outcome
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.record import (
     RestoreRecord,
     RestoreTargets,
     find_record,
@@ -29,9 +26,12 @@ from offsite.repository.restore_record import (
     put_targets,
     unfinished_restores,
 )
-from offsite.repository.segment_index import Frame, SegmentIndex, decode_index, decode_markers, encode_index
-from offsite.repository.settings_aside import TopicAside, get_aside, put_aside
-from offsite.repository.topic_settings import LeftOut, TopicSettings
+from offsite.repository.restores.settings_aside import TopicAside, get_aside, put_aside
+from offsite.repository.restores.topic_settings import LeftOut, TopicSettings
+from offsite.repository.segments.index import Frame, SegmentIndex, decode_index, decode_markers, encode_index
+from offsite.repository.snapshots.cluster_snapshot import decode_settings, encode_settings
+from offsite.repository.snapshots.group_change import GroupChange, get_before, open_changes, put_group_change
+from offsite.repository.snapshots.group_snapshot import decode_groups, encode_groups
 from tests.fuzz.corpus_repository import GROUPS, SETTINGS, numbered_attempts
 from tests.fuzz.layers import layers_of
 from tests.fuzz.places import MemoryStore

@@ -9,21 +9,21 @@ from itertools import count
 from pathlib import Path
 from unittest.mock import patch
 
-from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import LogRange
 from offsite.model.choices import CompressionChoice
 from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, QuotaEntity, ScramUser
-from offsite.model.selection import TopicSelection
+from offsite.model.selections.selection import TopicSelection
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
-from offsite.repository.cluster_snapshot import put_cluster_snapshot
 from offsite.repository.commit import Changes, Checkpoint, PartitionId, Position, RecordedHole, TopicShape
-from offsite.repository.group_snapshot import put_group_snapshot
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
-from offsite.repository.segment import Segment
-from offsite.repository.segment_writer import SegmentWriter
-from offsite.repository.store import Store
+from offsite.repository.segments.segment import Segment
+from offsite.repository.segments.writer import SegmentWriter
+from offsite.repository.snapshots.cluster_snapshot import put_cluster_snapshot
+from offsite.repository.snapshots.group_snapshot import put_group_snapshot
+from offsite.stores.store import Store
 from tests.batches import chunk_of, make_batch, make_control_batch, make_log
 from tests.fuzz.layers import layers_of
 from tests.fuzz.places import MemoryStore, files_below

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from offsite.log.buffer import Buffer
-from offsite.repository.store import ObjectInfo, ObjectWriter, PutResult, joined
+from offsite.stores.store import ObjectInfo, ObjectWriter, PutResult, joined
 
 NOW_MS = 1_900_000_000_000
 

@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from offsite.model.selection import TopicSelection
+from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import Backup
-from offsite.repository.cluster_snapshot import get_cluster_snapshot
-from offsite.repository.group_snapshot import get_group_snapshot
 from offsite.repository.repository import Repository
+from offsite.repository.snapshots.cluster_snapshot import get_cluster_snapshot
+from offsite.repository.snapshots.group_snapshot import get_group_snapshot
 from offsite.repository.state import BackupState
 from offsite.services.overview import read_status, show_backup
-from offsite.services.records import RecordsRequest, cat_records, plan_records
-from offsite.services.restore_request import RestoreRequest
-from offsite.services.verify import VerifyResult, verify_deep, verify_quick
+from offsite.services.records.find import RecordsRequest, cat_records, plan_records
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.verify.run import VerifyResult, verify_deep, verify_quick
 from tests.backups import content
 from tests.fuzz.places import MemoryStore
 from tests.fuzz.reading import Reading

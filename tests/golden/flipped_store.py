@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from offsite.log.buffer import Buffer
-from offsite.repository.store import ObjectInfo, ObjectWriter, PutResult
+from offsite.stores.store import ObjectInfo, ObjectWriter, PutResult
 
 
 class FlippedStore:

@@ -7,19 +7,19 @@ import sys
 from array import array
 from pathlib import Path
 
-from offsite.log.group_offsets import GroupOffsets, TopicOffsets
+from offsite.log.groups.offsets import GroupOffsets, TopicOffsets
 from offsite.log.range import LogRange
 from offsite.model.choices import CompressionChoice
-from offsite.model.selection import TopicSelection
+from offsite.model.selections.selection import TopicSelection
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, Checkpoint, PartitionId, Position, RecordedHole, TopicShape
-from offsite.repository.group_snapshot import put_group_snapshot
-from offsite.repository.posix_store import open_folder
 from offsite.repository.repository import Repository
-from offsite.repository.segment import Segment
-from offsite.repository.segment_writer import SegmentWriter
+from offsite.repository.segments.segment import Segment
+from offsite.repository.segments.writer import SegmentWriter
+from offsite.repository.snapshots.group_snapshot import put_group_snapshot
 from offsite.repository.state import BackupState
+from offsite.stores.posix_store import open_folder
 from tests.batches import chunk_of, make_batch, make_control_batch, make_log
 
 SHAPE = TopicShape(

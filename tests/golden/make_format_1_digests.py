@@ -11,19 +11,19 @@ from offsite.log.range import TopicPartition
 from offsite.model.cluster_settings import Acl, ClusterSettings
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
-from offsite.repository.cluster_snapshot import put_cluster_snapshot
 from offsite.repository.commit import Changes
-from offsite.repository.drill_record import put_drill_report
-from offsite.repository.group_change import GroupChange, put_group_change, put_undone
-from offsite.repository.posix_store import open_folder
-from offsite.repository.process_identity import ProcessIdentity
 from offsite.repository.repository import Repository
-from offsite.repository.restore_fence import PartitionFence, restore_producer_id
-from offsite.repository.restore_layout import RestoreLayout
-from offsite.repository.restore_lease import LeaseTerms
-from offsite.repository.restore_outcome import RestoredPartition, RestoreOutcome, put_outcome
-from offsite.repository.restore_record import RestoreRecord, RestoreTargets, put_record, put_targets
-from offsite.repository.settings_aside import TopicAside, put_aside
+from offsite.repository.restores.fence import PartitionFence, restore_producer_id
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.lease import LeaseTerms
+from offsite.repository.restores.outcome import RestoredPartition, RestoreOutcome, put_outcome
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.record import RestoreRecord, RestoreTargets, put_record, put_targets
+from offsite.repository.restores.settings_aside import TopicAside, put_aside
+from offsite.repository.snapshots.cluster_snapshot import put_cluster_snapshot
+from offsite.repository.snapshots.drill_record import put_drill_report
+from offsite.repository.snapshots.group_change import GroupChange, put_group_change, put_undone
+from offsite.stores.posix_store import open_folder
 from tests.golden.make_format_1 import FIRST, GROUPS, make
 
 SETTINGS = ClusterSettings(

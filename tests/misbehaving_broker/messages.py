@@ -21,7 +21,7 @@ import kafka.protocol.producer
 from kafka.protocol.api_header import RequestHeader
 from kafka.protocol.api_message import ApiMessage
 
-from offsite.kafka.request import Api
+from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 
 SIZE = struct.Struct(">i")

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
-from offsite.kafka.config import Address, parse_bootstrap
-from offsite.kafka.request import Api
+from offsite.kafka.config.config import Address, parse_bootstrap
+from offsite.kafka.protocol.request import Api
 from tests.misbehaving_broker.exchange import Exchange, Link
 from tests.misbehaving_broker.messages import ANSWERS, HungUpError, Request, read_frame
 from tests.misbehaving_broker.rules import Hit, Rule, Rulebook

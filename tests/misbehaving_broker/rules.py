@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from offsite.kafka.request import Api
+from offsite.kafka.protocol.request import Api
 from tests.misbehaving_broker.exchange import Exchange
 from tests.misbehaving_broker.messages import Request
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from offsite.kafka.request import Api
+from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from tests.misbehaving_broker.answer_faults import (
     Emptied,

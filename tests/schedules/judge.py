@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from offsite.log.range import TopicPartition
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId
-from offsite.repository.segment_reader import SegmentReader
+from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.state import BackupState
 from tests.schedules.raw_log import RawBatch, RawLog, raw_batch
 from tests.schedules.world import World

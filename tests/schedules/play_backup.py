@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from unittest import mock
 
+from offsite.copy import plan
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.config import KafkaConfig
-from offsite.kafka.request import Api
-from offsite.kafka.routing import shared_router
+from offsite.kafka.config.config import KafkaConfig
+from offsite.kafka.net.routing import shared_router
+from offsite.kafka.protocol.request import Api
 from offsite.model.errors import NoRepository
-from offsite.model.selection import parse_selection
-from offsite.pipeline import plan
-from offsite.repository.open_store import open_store
+from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
-from offsite.services.backup import BackupRequest, BackupResult, plan_backup, run_backup
+from offsite.services.backup.run import BackupRequest, BackupResult, plan_backup, run_backup
+from offsite.stores.open_store import open_store
 from tests.inline_runner import InlineRunner
 from tests.misbehaving_broker.answer_faults import StaleOffsets
 from tests.misbehaving_broker.proxy import MisbehavingBrokers

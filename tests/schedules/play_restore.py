@@ -9,21 +9,21 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.config import KafkaConfig
-from offsite.kafka.routing import shared_router
+from offsite.kafka.config.config import KafkaConfig
+from offsite.kafka.net.routing import shared_router
 from offsite.log.range import TopicPartition
 from offsite.model.errors import NoSuchTopic
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_selection
 from offsite.repository.backup import Backup
-from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.services.cluster import Cluster
 from offsite.services.demo.truth import Reading, compare, read_topic
-from offsite.services.planned_restore import prepare_restore
-from offsite.services.restore import run_restore
-from offsite.services.restore_request import RestoreRequest
-from offsite.services.restore_result import RestoreResult
+from offsite.services.restore.planned import prepare_restore
+from offsite.services.restore.report.result import RestoreResult
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.run import run_restore
+from offsite.stores.open_store import open_store
 from tests.inline_runner import InlineRunner
 from tests.misbehaving_broker.proxy import MisbehavingBrokers
 from tests.schedules.draw import draw_for_restore

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from offsite.kafka.config import Address
-from offsite.kafka.request import Api
+from offsite.kafka.config.config import Address
+from offsite.kafka.protocol.request import Api
 from offsite.log.batch import BatchHeader, scan
 from tests.misbehaving_broker.messages import REQUESTS, Request, framed, read_frame
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
-from offsite.log.group_offsets import GroupOffsets
+from offsite.log.groups.offsets import GroupOffsets
 from offsite.log.range import LogRange, TopicPartition
-from offsite.log.record import Record
+from offsite.log.records.record import Record
 from offsite.model.errors import DamagedArchive
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from offsite.archives.claims import check_claims
 from offsite.model.check import check
-from offsite.model.names import check_topic_name, is_topic_name
+from offsite.model.untrusted.names import check_topic_name, is_topic_name
 
 __all__ = ["MANIFEST_KEY", "ArchiveLayout", "FileName"]
 

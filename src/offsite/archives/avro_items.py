@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from offsite.log.buffer import Buffer
-from offsite.log.varint import PADDING, varint_reader
+from offsite.log.records.varint import PADDING, varint_reader
 
 __all__ = ["MAX_ITEMS", "check_items"]
 

@@ -6,8 +6,8 @@ lists the topic gigabytes. An offset is below 2^63 - 1, because the one behind i
 
 from __future__ import annotations
 
-from offsite.model.bounds import MAX_OFFSET, MAX_PARTITIONS
 from offsite.model.errors import DamagedArchive
+from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_PARTITIONS
 
 __all__ = ["check_claims", "is_partition"]
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from offsite.archives.archive import ArchiveHole, ArchiveTopic, FileReceipt, Piece, Written
 from offsite.archives.archive_layout import MANIFEST_KEY
-from offsite.log.group_offsets import GroupOffsets
+from offsite.log.groups.offsets import GroupOffsets
 from offsite.log.range import LogRange
 
 __all__ = ["ArchiveManifest", "TopicIndex", "unvouched"]

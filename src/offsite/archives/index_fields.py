@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from offsite.model.bounded_json import UNAMBIGUOUS, BadJson, decode_object
-from offsite.model.bounds import MAX_OFFSET
-from offsite.model.digest import DIGEST_KEY, DigestState, check_digest, with_digest
 from offsite.model.errors import BadName
-from offsite.model.json_object import JsonObject, JsonValue
-from offsite.model.names import check_topic_name
+from offsite.model.untrusted.bounded_json import UNAMBIGUOUS, BadJson, decode_object
+from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.model.untrusted.digest import DIGEST_KEY, DigestState, check_digest, with_digest
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.model.untrusted.names import check_topic_name
 
 __all__ = ["BadIndex", "IndexObject", "encoded", "parsed", "topic_name"]
 

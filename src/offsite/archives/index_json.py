@@ -14,10 +14,10 @@ from offsite.archives.archive import ArchiveTopic, FileReceipt
 from offsite.archives.archive_layout import ArchiveLayout
 from offsite.archives.index import ArchiveManifest, TopicIndex
 from offsite.archives.index_fields import BadIndex, IndexObject, encoded, parsed, topic_name
-from offsite.log.group_offsets import NO_EPOCH, GroupOffsets, TopicOffsets
+from offsite.log.groups.offsets import NO_EPOCH, GroupOffsets, TopicOffsets
 from offsite.log.range import LogRange
-from offsite.model.bounds import MAX_PARTITIONS
-from offsite.model.digest import DIGEST_KEY
+from offsite.model.untrusted.bounds import MAX_PARTITIONS
+from offsite.model.untrusted.digest import DIGEST_KEY
 
 __all__ = ["BadIndex", "encode_index", "encode_manifest", "parse_index", "parse_manifest"]
 

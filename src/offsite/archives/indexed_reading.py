@@ -18,8 +18,8 @@ from offsite.archives.files import Files
 from offsite.archives.indexed_archive import IndexedArchive
 from offsite.archives.overlap import Run, clipped, merged
 from offsite.log.range import TopicPartition
-from offsite.log.record import Record
-from offsite.model.bounds import MAX_OFFSET
+from offsite.log.records.record import Record
+from offsite.model.untrusted.bounds import MAX_OFFSET
 
 __all__ = ["FileFormat", "IndexedReader"]
 

@@ -19,9 +19,9 @@ from offsite.archives.indexed_archive import IndexedArchive
 from offsite.archives.losses import Losses
 from offsite.archives.record_columns import RecordColumns, RecordGroups
 from offsite.log.buffer import Buffer
-from offsite.log.group_offsets import GroupOffsets
+from offsite.log.groups.offsets import GroupOffsets
 from offsite.log.range import LogRange, TopicPartition
-from offsite.log.record import Record
+from offsite.log.records.record import Record
 from offsite.model.check import check
 
 __all__ = ["FileEncoder", "IndexedWriter", "NewFile"]

@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from offsite.archives.archive import Piece
-from offsite.log.record import Record
+from offsite.log.records.record import Record
 
 __all__ = ["Run", "clipped", "merged"]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter, lt
 from typing import NamedTuple
 
-from offsite.log.record import Record, RecordHeaders
+from offsite.log.records.record import Record, RecordHeaders
 from offsite.model.check import check
 
 __all__ = ["GROUP_BYTES", "GROUP_RECORDS", "RecordColumns", "RecordGroups"]

@@ -1,1 +1,1 @@
-"""The command line: one file per noun; each parses, calls one service, and hands the result to `output`."""
+"""The command line: one file per noun in `commands`; what they share lies here."""

@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from offsite.cli import (
+from offsite.cli.commands import (
     archive,
     backup,
     cat,

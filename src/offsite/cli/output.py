@@ -17,7 +17,7 @@ from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
 from offsite.model.errors import ConfirmationMissing, OffsiteError
-from offsite.model.printable import printable, printable_lines
+from offsite.model.untrusted.printable import printable, printable_lines
 
 if TYPE_CHECKING:
     from rich.console import Console

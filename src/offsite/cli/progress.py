@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from offsite.model.printable import printable
 from offsite.model.size import format_size
 from offsite.model.time import format_duration
-from offsite.pipeline.runner import OnProgress, RunProgress
+from offsite.model.untrusted.printable import printable
+from offsite.spark.runner import OnProgress, RunProgress
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

@@ -11,15 +11,15 @@ from offsite.cli.damage import tell_damage
 from offsite.cli.output import note
 
 if TYPE_CHECKING:
-    from offsite.pipeline.session import SparkRunner
     from offsite.repository.repository import Repository
     from offsite.services.cluster import Cluster
+    from offsite.spark.session import SparkRunner
 
 
 def open_repository(url: str) -> Repository:
     """Raises `RepositoryNotFound`, `BadRepositoryUrl`, `FormatTooNew`."""
-    from offsite.repository.open_store import open_store
     from offsite.repository.repository import Repository
+    from offsite.stores.open_store import open_store
 
     return Repository.open(open_store(url), on_damage=tell_damage)
 
@@ -37,7 +37,7 @@ def connect(bootstrap: str | None, kafka_config: Path | None) -> Cluster:
 @contextmanager
 def spark(master: str | None, *, preload: str) -> Iterator[SparkRunner]:
     """Spark, starting in the background from here on; ended with the block. Workers import `preload` as they start."""
-    from offsite.pipeline.session import SparkRunner
+    from offsite.spark.session import SparkRunner
 
     runner = SparkRunner(master=master, preload=[preload])
     try:

@@ -9,33 +9,33 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from offsite.kafka import epoch_ends, fetch
-from offsite.kafka.acls import create_acls_request, describe_acls_request
-from offsite.kafka.alter_configs import alter_topic_configs_request
-from offsite.kafka.backoff import MISSING_TOPIC_MAX_S, Backoff
-from offsite.kafka.broker_errors import (
+from offsite.kafka.groups.committed_offsets import GroupClient
+from offsite.kafka.leader_answers import LeaderAnswers
+from offsite.kafka.log_bounds import FoundBounds, find_bounds
+from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
+from offsite.kafka.net.routing import Router
+from offsite.kafka.offsets import find_epoch_ends, find_offsets
+from offsite.kafka.portions import portions
+from offsite.kafka.protocol import epoch_ends, fetch
+from offsite.kafka.protocol.acls import create_acls_request, describe_acls_request
+from offsite.kafka.protocol.alter_configs import alter_topic_configs_request
+from offsite.kafka.protocol.broker_errors import (
     LEADER_NOT_AVAILABLE,
     NONE,
     TOPIC_ALREADY_EXISTS,
     UNKNOWN_TOPIC_OR_PARTITION,
     broker_error,
 )
-from offsite.kafka.delete_records import delete_records_request
-from offsite.kafka.groups import GroupClient
-from offsite.kafka.leader_answers import LeaderAnswers
-from offsite.kafka.list_offsets import EARLIEST, LATEST, READ_UNCOMMITTED
-from offsite.kafka.log_bounds import FoundBounds, find_bounds
-from offsite.kafka.log_dirs import log_dirs_request
-from offsite.kafka.metadata import ClusterMetadata, TopicMetadata
-from offsite.kafka.offsets import find_epoch_ends, find_offsets
-from offsite.kafka.portions import portions
-from offsite.kafka.quotas import alter_quotas_request, describe_quotas_request
+from offsite.kafka.protocol.delete_records import delete_records_request
+from offsite.kafka.protocol.list_offsets import EARLIEST, LATEST, READ_UNCOMMITTED
+from offsite.kafka.protocol.log_dirs import log_dirs_request
+from offsite.kafka.protocol.metadata import ClusterMetadata, TopicMetadata
+from offsite.kafka.protocol.quotas import alter_quotas_request, describe_quotas_request
+from offsite.kafka.protocol.request import Api, Request
+from offsite.kafka.protocol.scram_users import describe_scram_users_request
+from offsite.kafka.protocol.topic_changes import NewTopic, TopicOutcome, create_topics_request, delete_topics_request
+from offsite.kafka.protocol.topic_config import broker_configs_request, topic_configs_request
 from offsite.kafka.reader import PartitionReader
-from offsite.kafka.request import Api, Request
-from offsite.kafka.routing import Router
-from offsite.kafka.scram_users import describe_scram_users_request
-from offsite.kafka.topic_changes import NewTopic, TopicOutcome, create_topics_request, delete_topics_request
-from offsite.kafka.topic_config import broker_configs_request, topic_configs_request
 from offsite.log.batch import BatchHeader
 from offsite.log.chunk import Chunk
 from offsite.log.range import LogRange, TopicPartition

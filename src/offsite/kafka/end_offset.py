@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from offsite.kafka.backoff import MISSING_TOPIC_MAX_S, Backoff
-from offsite.kafka.broker_errors import broker_error
-from offsite.kafka.list_offsets import LATEST, list_offsets_request
+from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
+from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import not_told
-from offsite.kafka.routing import Router
+from offsite.kafka.protocol.broker_errors import broker_error
+from offsite.kafka.protocol.list_offsets import LATEST, list_offsets_request
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import KafkaTimeout, KafkaUnavailable, NoSuchTopic, TargetNotEmpty

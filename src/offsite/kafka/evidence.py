@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from offsite.kafka.fetch import FetchAnswer
+from offsite.kafka.protocol.fetch import FetchAnswer
 from offsite.model.cleanup_policy import is_compacted
 
 UNANSWERED_MAX_S = 120.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsite.kafka.receive_buffer import MAX_RESPONSE_BYTES
+from offsite.kafka.net.receive_buffer import MAX_RESPONSE_BYTES
 from offsite.model.size import KIB, MIB
 
 FIRST_FETCH_BYTES = 1 * MIB  # nothing is known of the records yet: a small range must not drag in its successor

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from offsite.kafka.request import Api, Request
-from offsite.kafka.routing import Router
-from offsite.kafka.wire import Decoder, Encoder
+from offsite.kafka.net.routing import Router
+from offsite.kafka.protocol.request import Api, Request
+from offsite.kafka.protocol.wire import Decoder, Encoder
 
 GROUP_KEY, TRANSACTION_KEY = 0, 1
 LOWEST_VERSION, HIGHEST_VERSION = 3, 4

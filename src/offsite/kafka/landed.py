@@ -10,8 +10,8 @@ import struct
 from collections.abc import Iterable, Sequence
 
 from offsite.kafka.end_offset import high_watermark
+from offsite.kafka.net.routing import Router
 from offsite.kafka.reader import PartitionReader
-from offsite.kafka.routing import Router
 from offsite.log.batch import BatchHeader
 from offsite.log.chunk import Chunk
 from offsite.log.range import LogRange, TopicPartition

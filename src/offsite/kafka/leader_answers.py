@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from offsite.kafka.broker_errors import broker_error
-from offsite.kafka.connection import Connection
-from offsite.kafka.epoch_ends import epoch_ends_request
-from offsite.kafka.list_offsets import EARLIEST, LATEST, ListedOffset, list_offsets_request
-from offsite.kafka.request import Request
+from offsite.kafka.net.connection import Connection
+from offsite.kafka.protocol.broker_errors import broker_error
+from offsite.kafka.protocol.epoch_ends import epoch_ends_request
+from offsite.kafka.protocol.list_offsets import EARLIEST, LATEST, ListedOffset, list_offsets_request
+from offsite.kafka.protocol.request import Request
 from offsite.log.range import TopicPartition
 from offsite.model.errors import LeaderUnavailable
 

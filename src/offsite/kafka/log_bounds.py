@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from offsite.kafka.backoff import Backoff
-from offsite.kafka.broker_errors import broker_error
 from offsite.kafka.leader_answers import LogBounds
-from offsite.kafka.list_offsets import EARLIEST, LATEST, ListedOffset, list_offsets_request
-from offsite.kafka.routing import Router
+from offsite.kafka.net.backoff import Backoff
+from offsite.kafka.net.routing import Router
+from offsite.kafka.protocol.broker_errors import broker_error
+from offsite.kafka.protocol.list_offsets import EARLIEST, LATEST, ListedOffset, list_offsets_request
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock
 from offsite.model.errors import KafkaUnavailable, LeaderUnavailable, OffsiteError

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.backoff import Backoff
-from offsite.kafka.routing import Router
+from offsite.kafka.net.backoff import Backoff
+from offsite.kafka.net.routing import Router
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import KafkaTimeout, KafkaUnreachable, LeaderUnavailable

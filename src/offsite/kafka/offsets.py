@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 from typing import TypeAlias
 
-from offsite.kafka.backoff import MISSING_TOPIC_MAX_S, Backoff
-from offsite.kafka.broker_errors import broker_error
-from offsite.kafka.epoch_ends import epoch_ends_request
-from offsite.kafka.list_offsets import READ_UNCOMMITTED, ListedOffset, list_offsets_request
-from offsite.kafka.request import Request
-from offsite.kafka.routing import Router
+from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
+from offsite.kafka.net.routing import Router
+from offsite.kafka.protocol.broker_errors import broker_error
+from offsite.kafka.protocol.epoch_ends import epoch_ends_request
+from offsite.kafka.protocol.list_offsets import READ_UNCOMMITTED, ListedOffset, list_offsets_request
+from offsite.kafka.protocol.request import Request
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock
 from offsite.model.errors import KafkaTimeout, KafkaUnreachable, LeaderUnavailable, NoSuchTopic

@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
 
-from offsite.kafka.backoff import Backoff
 from offsite.kafka.batch_window import BatchWindow, batch_window
-from offsite.kafka.broker_errors import NONE, OFFSET_OUT_OF_RANGE, broker_error
-from offsite.kafka.connection import Connection
 from offsite.kafka.evidence import Said, said
-from offsite.kafka.fetch import ID_VERSION, NAME_VERSION, FetchAnswer, FetchFormat, FetchQuery
 from offsite.kafka.fetch_size import FetchSize
 from offsite.kafka.leader_answers import LeaderAnswers
+from offsite.kafka.net.backoff import Backoff
+from offsite.kafka.net.connection import Connection
+from offsite.kafka.net.receive_buffer import ReceiveBuffer
+from offsite.kafka.net.routing import Router
+from offsite.kafka.protocol.broker_errors import NONE, OFFSET_OUT_OF_RANGE, broker_error
+from offsite.kafka.protocol.fetch import ID_VERSION, NAME_VERSION, FetchAnswer, FetchFormat, FetchQuery
+from offsite.kafka.protocol.request import Api
+from offsite.kafka.protocol.wire import UNREADABLE
 from offsite.kafka.read_task import Item, ReadTask
-from offsite.kafka.receive_buffer import ReceiveBuffer
-from offsite.kafka.request import Api
-from offsite.kafka.routing import Router
 from offsite.kafka.silence import Silence
-from offsite.kafka.wire import UNREADABLE
 from offsite.log.batch import verify_crc
 from offsite.log.chunk import Evidence, Gap, Hole
 from offsite.model.clock import Clock

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offsite.kafka.backoff import Backoff
-from offsite.kafka.broker_errors import broker_error
-from offsite.kafka.request import Api, Request
-from offsite.kafka.routing import Router
-from offsite.kafka.wire import Decoder, Encoder, UnreadableError
+from offsite.kafka.net.backoff import Backoff
+from offsite.kafka.net.routing import Router
+from offsite.kafka.protocol.broker_errors import broker_error
+from offsite.kafka.protocol.request import Api, Request
+from offsite.kafka.protocol.wire import Decoder, Encoder, UnreadableError
 from offsite.model.clock import Clock
 from offsite.model.errors import KafkaTimeout, KafkaUnreachable, LeaderUnavailable
 

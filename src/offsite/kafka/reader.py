@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from uuid import UUID
 
-from offsite.kafka.backoff import LEADERLESS_MAX_S, MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.evidence import GIVEN_UP_MAX_S, UNANSWERED_MAX_S
+from offsite.kafka.net.backoff import LEADERLESS_MAX_S, MISSING_TOPIC_MAX_S, Backoff
+from offsite.kafka.net.receive_buffer import ReceiveBuffer
+from offsite.kafka.net.routing import Router
 from offsite.kafka.partition_stream import PartitionStream
 from offsite.kafka.read_task import Item, ReadTask
-from offsite.kafka.receive_buffer import ReceiveBuffer
-from offsite.kafka.routing import Router
 from offsite.log.range import LogRange
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import (

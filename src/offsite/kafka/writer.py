@@ -16,8 +16,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from offsite.kafka.backoff import MISSING_TOPIC_MAX_S, Backoff
-from offsite.kafka.broker_errors import (
+from offsite.kafka.end_offset import high_watermark
+from offsite.kafka.landed import landed
+from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
+from offsite.kafka.net.connection import Connection
+from offsite.kafka.net.routing import Router
+from offsite.kafka.producer import Producer, new_producer
+from offsite.kafka.protocol.broker_errors import (
     DUPLICATE_SEQUENCE_NUMBER,
     INVALID_PRODUCER_EPOCH,
     NONE,
@@ -25,13 +30,8 @@ from offsite.kafka.broker_errors import (
     PRODUCER_FENCED,
     broker_error,
 )
-from offsite.kafka.connection import Connection
-from offsite.kafka.end_offset import high_watermark
-from offsite.kafka.landed import landed
-from offsite.kafka.produce import VERSION, ProduceAnswer, ProduceFormat
-from offsite.kafka.producer import Producer, new_producer
-from offsite.kafka.request import Api
-from offsite.kafka.routing import Router
+from offsite.kafka.protocol.produce import VERSION, ProduceAnswer, ProduceFormat
+from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.log.rewrite import for_produce
 from offsite.model.check import check
@@ -47,7 +47,7 @@ from offsite.model.errors import (
     WriterFenced,
 )
 from offsite.model.journal import warned
-from offsite.model.names import PROTECTED_TOPICS
+from offsite.model.untrusted.names import PROTECTED_TOPICS
 
 # The broker remembers the last five batches of a producer: more than that could not be recognised when sent again.
 MAX_IN_FLIGHT = 5

@@ -10,17 +10,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from offsite.library.engine import Engine
-    from offsite.pipeline.runner import OnProgress
     from offsite.repository import backup as stored
     from offsite.repository.history import CommitSummary
+    from offsite.services.archives.run_export import ExportResult
     from offsite.services.cluster import Cluster
-    from offsite.services.export import ExportResult
     from offsite.services.overview import BackupDetail
-    from offsite.services.planned_restore import PlannedRestore
-    from offsite.services.restore_report import RestorePlanReport
-    from offsite.services.restore_result import RestoreResult
-    from offsite.services.restore_words import PointWords, RestoreWords
-    from offsite.services.verify import VerifyResult
+    from offsite.services.restore.options import PointWords, RestoreWords
+    from offsite.services.restore.planned import PlannedRestore
+    from offsite.services.restore.report.plan import RestorePlanReport
+    from offsite.services.restore.report.result import RestoreResult
+    from offsite.services.verify.run import VerifyResult
+    from offsite.spark.runner import OnProgress
 
 
 class Backup:
@@ -52,7 +52,7 @@ class Backup:
     def verify(self, *, deep: bool = False, on_progress: OnProgress | None = None) -> VerifyResult:
         """Whether all that the backup lists is there; `deep`: every byte is read and compared. Damage is a result, not
         an error."""
-        from offsite.services.verify import verify_deep, verify_quick
+        from offsite.services.verify.run import verify_deep, verify_quick
 
         if not deep:
             return verify_quick(self._backup)
@@ -64,7 +64,7 @@ class Backup:
     ) -> RestorePlanReport:
         """What `restore` would do with the same words. Changes nothing, starts no Spark."""
         from offsite.services.cluster import connect
-        from offsite.services.restore_report import report_plan
+        from offsite.services.restore.report.plan import report_plan
 
         return report_plan(self._prepare(connect(bootstrap, kafka_config), words))
 
@@ -85,7 +85,7 @@ class Backup:
         Raises `RestoreRefused` before anything is touched, `RestoreRunning`, `PartitionsFailed`, `NoSuchRestorePoint` …
         """
         from offsite.services.cluster import connect
-        from offsite.services.restore import run_restore
+        from offsite.services.restore.run import run_restore
 
         cluster = connect(bootstrap, kafka_config)
         prepared = self._prepare(cluster, words)
@@ -117,10 +117,10 @@ class Backup:
         it cannot hold, unless `lossy`; `NoSuchTopic`, `NoSuchRestorePoint` …
         """
         from offsite.archives.formats import WriteOptions
-        from offsite.model.group_patterns import parse_groups
-        from offsite.services.export_job import export_of_backup, open_target
-        from offsite.services.export_plan import ExportRequest
-        from offsite.services.restore_words import parse_point
+        from offsite.model.selections.group_patterns import parse_groups
+        from offsite.services.archives.export_job import export_of_backup, open_target
+        from offsite.services.archives.export_plan import ExportRequest
+        from offsite.services.restore.options import parse_point
 
         cluster_id = self._backup.descriptor.cluster_id
         write = WriteOptions(lossy=lossy, plain=plain, segment_bytes=segment_bytes, cluster_id=cluster_id)
@@ -144,7 +144,7 @@ class Backup:
         `options`: others of the [table](../how-to/table.md), such as `startingOffset`, `since`, `at`, which save
         reading. Lazy. Raises `BadOption`, `NoSuchRestorePoint`, `NoSuchTopic`.
         """
-        from offsite.pipeline.table.datasource import register
+        from offsite.table.datasource import register
 
         register(spark)
         given = {"topics": ",".join(topics) if topics else None, "commit": commit, "asOf": as_of, **options}
@@ -155,7 +155,7 @@ class Backup:
         return reader.load()
 
     def _prepare(self, cluster: Cluster, words: RestoreWords) -> PlannedRestore:
-        from offsite.services.planned_restore import prepare_restore
-        from offsite.services.restore_words import parse_restore
+        from offsite.services.restore.options import parse_restore
+        from offsite.services.restore.planned import prepare_restore
 
         return prepare_restore(self._backup, cluster.admin, parse_restore(words))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from offsite.pipeline.runner import Runner
+    from offsite.spark.runner import Runner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,13 +24,13 @@ class Engine:
     @property
     def slots(self) -> int:
         """How many tasks to expect at once."""
-        from offsite.pipeline.master import slots
+        from offsite.spark.master import slots
 
         return slots(self.master) if self.session is None else self.session.sparkContext.defaultParallelism
 
     @contextmanager
     def runner(self) -> Iterator[Runner]:
-        from offsite.pipeline.session import SparkRunner
+        from offsite.spark.session import SparkRunner
 
         context = None if self.session is None else self.session.sparkContext
         runner = SparkRunner(master=self.master, context=context)

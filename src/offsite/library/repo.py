@@ -12,12 +12,12 @@ from offsite.library.engine import Engine
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from offsite.pipeline.runner import OnProgress
     from offsite.repository.repository import Repository
-    from offsite.services.backup import BackupResult
-    from offsite.services.backup_words import BackupWords
-    from offsite.services.import_archive import ImportResult
+    from offsite.services.archives.run_import import ImportResult
+    from offsite.services.backup.options import BackupWords
+    from offsite.services.backup.run import BackupResult
     from offsite.services.overview import BackupSummary, Status
+    from offsite.spark.runner import OnProgress
 
 
 def open(  # noqa: A001  # offsite.open reads as it should
@@ -28,8 +28,8 @@ def open(  # noqa: A001  # offsite.open reads as it should
     Jobs run on `spark`, which is left running, or on a Spark of their own at `spark_master` (this machine by default).
     Raises `RepositoryNotFound`, `BadRepositoryUrl`, `FormatTooNew`.
     """
-    from offsite.repository.open_store import open_store
     from offsite.repository.repository import Repository
+    from offsite.stores.open_store import open_store
 
     return Repo(Repository.open(open_store(url)), Engine(session=spark, master=spark_master))
 
@@ -39,8 +39,8 @@ def init(url: str, *, spark: SparkSession | None = None, spark_master: str | Non
 
     Raises `RepositoryExists`, `BadRepositoryUrl`.
     """
-    from offsite.repository.open_store import open_store
     from offsite.repository.repository import Repository
+    from offsite.stores.open_store import open_store
 
     return Repo(Repository.init(open_store(url)), Engine(session=spark, master=spark_master))
 
@@ -90,8 +90,8 @@ class Repo:
 
         Raises what `services.backup` raises: `NoSuchTopic`, `OtherCluster`, `CommitLost`, `KafkaUnreachable` …
         """
-        from offsite.services.backup import plan_backup, run_backup
-        from offsite.services.backup_words import parse_backup
+        from offsite.services.backup.options import parse_backup
+        from offsite.services.backup.run import plan_backup, run_backup
         from offsite.services.cluster import connect
 
         request, cluster = parse_backup(name, words), connect(bootstrap, kafka_config)
@@ -118,9 +118,9 @@ class Repo:
         `BackupExists` for a backup of something else.
         """
         from offsite.archives.formats import ReadOptions
-        from offsite.model.selection import parse_selection
-        from offsite.services.archive_place import open_source
-        from offsite.services.import_archive import ImportRequest, plan_import, run_import
+        from offsite.model.selections.selection import parse_selection
+        from offsite.services.archives.place import open_source
+        from offsite.services.archives.run_import import ImportRequest, plan_import, run_import
 
         source = open_source(format, place, ReadOptions())
         request = ImportRequest(

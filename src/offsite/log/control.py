@@ -8,7 +8,7 @@ from typing import Literal
 
 from offsite.log.batch import BatchHeader
 from offsite.log.buffer import Buffer
-from offsite.log.records import iterate
+from offsite.log.records.batch_records import iterate
 from offsite.model.errors import DamagedBatch
 
 __all__ = ["ControlMarker", "control_type"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal
 
-from offsite.log.record import Record
+from offsite.log.records.record import Record
 from offsite.model.check import check
 from offsite.model.time import format_time
 

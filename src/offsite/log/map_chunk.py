@@ -22,11 +22,11 @@ from typing import Self
 
 import zstandard
 
-from offsite.log import zstd_frames
 from offsite.log.buffer import Buffer
-from offsite.log.room import TooLargeError
-from offsite.model.bounds import MAX_EXPANDED_BYTES, MAX_OFFSET
+from offsite.log.codecs import zstd_frames
+from offsite.log.codecs.room import TooLargeError
 from offsite.model.errors import DamagedObject, FormatTooNew
+from offsite.model.untrusted.bounds import MAX_EXPANDED_BYTES, MAX_OFFSET
 
 __all__ = ["MAX_MAP_BYTES", "MapChunk"]
 

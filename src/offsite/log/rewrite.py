@@ -21,8 +21,8 @@ from offsite.log.batch import (
     BatchHeader,
 )
 from offsite.log.buffer import Buffer
-from offsite.log.record import LOG_APPEND_TIME, Record
-from offsite.log.records import decode, encode, renumber
+from offsite.log.records.batch_records import decode, encode, renumber
+from offsite.log.records.record import LOG_APPEND_TIME, Record
 from offsite.model.check import check
 
 __all__ = ["for_produce", "keep", "needs_reencode", "reencode_dense", "split_oversized", "split_runs"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import re
 
-from offsite.model.printable import printable
+from offsite.model.untrusted.printable import printable
 
 JOURNAL = logging.getLogger("offsite.journal")
 

@@ -2,7 +2,7 @@
 
 A `TypedDict` holds the name and the type of each, so that type checkers know them (`**words: Unpack[…]`). What only
 people need is an `Option` in the same annotation: `at: Annotated[str | None, Option("…")]`. The command line makes its
-options of both, and knows nothing of its own (`cli/option_group.py`).
+options of both, and knows nothing of its own (`cli/options/option_group.py`).
 """
 
 from __future__ import annotations

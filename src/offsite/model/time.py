@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from offsite.model.errors import BadOption
-from offsite.model.whole_number import whole_number
+from offsite.model.untrusted.whole_number import whole_number
 
 _AGO = re.compile(r"(\d+)\s*(ms|s|m|h|d|w)[ -]ago")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")

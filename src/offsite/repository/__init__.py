@@ -1,1 +1,1 @@
-"""The repository end: stores, the key layout, segments, the commit log, the catalog. Only it touches a store."""
+"""The repository: the key layout, the commit log, the catalog, and the state that they add up to."""

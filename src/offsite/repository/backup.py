@@ -16,9 +16,9 @@ from offsite.repository.commit_log import CommitLog
 from offsite.repository.coverage import removed_since, unaccounted
 from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.layout import BackupLayout
-from offsite.repository.segment import Segment
+from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState, fold
-from offsite.repository.store import Store
+from offsite.stores.store import Store
 
 UNFINISHED_AFTER_MS = 24 * 3_600_000
 """How long nothing was written to a temporary file, by the store's clock, before it is nobody's: a writer adds to it

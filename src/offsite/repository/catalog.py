@@ -20,9 +20,9 @@ from offsite.repository.commit_json import commit_hash, damaged_commit
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.layout import parse_catalog_key
-from offsite.repository.segment_body import content_hash
+from offsite.repository.segments.body import content_hash
 from offsite.repository.state import FIRST_SEQ, BackupState, fold
-from offsite.repository.store import PutResult
+from offsite.stores.store import PutResult
 
 COMMITS_PER_CATALOG = 100
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from offsite.model.errors import DamagedObject, OffsiteError
-from offsite.model.json_object import JsonObject, JsonValue
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.commit import PartitionId
 from offsite.repository.commit_json import (
     checkpoint_from_json,
@@ -31,9 +31,9 @@ from offsite.repository.commit_json import (
 )
 from offsite.repository.history import COLUMNS, History
 from offsite.repository.json_form import FORMAT, encode_canonical, parse_part
-from offsite.repository.parquet_object import read_parquet
-from offsite.repository.segment import Compression, Segment
-from offsite.repository.segment_list import SegmentList
+from offsite.repository.segments.segment import Compression, Segment
+from offsite.repository.segments.segment_list import SegmentList
+from offsite.repository.snapshots.parquet_object import read_parquet
 from offsite.repository.state import BackupState
 
 if TYPE_CHECKING:

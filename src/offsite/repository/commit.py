@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from offsite.log.last_batch import LastBatch
 from offsite.log.range import TopicPartition
 from offsite.model.check import check
-from offsite.repository.segment import Segment
+from offsite.repository.segments.segment import Segment
 
 NO_PREVIOUS = ""
 NO_EPOCH = -1

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 
 from offsite.log.last_batch import LastBatch
-from offsite.model.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.errors import DamagedCommit, OffsiteError
-from offsite.model.json_object import JsonObject, JsonValue
+from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.commit import (
     NO_EPOCH,
     Changes,
@@ -23,7 +23,7 @@ from offsite.repository.commit import (
 )
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.layout import BackupLayout, lies_below
-from offsite.repository.segment import segment_from_json, segment_to_json
+from offsite.repository.segments.segment import segment_from_json, segment_to_json
 
 _HINT = (
     "run: offsite verify, to see which restore points are left; bring the object back from the store's versions or "

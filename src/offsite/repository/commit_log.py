@@ -15,7 +15,7 @@ from offsite.model.errors import CommitLost, DamagedCommit, DamagedObject
 from offsite.repository.commit import Commit, StoredCommit
 from offsite.repository.commit_json import commit_hash, damaged_commit, decode_commit, encode_commit
 from offsite.repository.layout import BackupLayout, parse_commit_key
-from offsite.repository.store import ObjectInfo, PutResult, Store
+from offsite.stores.store import ObjectInfo, PutResult, Store
 
 _READERS = 16
 _WINDOW = 4 * _READERS

@@ -15,7 +15,7 @@ from sys import maxsize
 
 from offsite.log.range import LogRange, Span, uncovered
 from offsite.repository.commit import Changes, PartitionId, ProvenGap, RecordedHole
-from offsite.repository.segment import Segment
+from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState, segment_partition
 
 REMOVED = "removed"

@@ -10,7 +10,7 @@ from offsite.model.errors import OverwritingStore
 from offsite.model.ids import random_id
 from offsite.repository.json_form import FORMAT, encode_object
 from offsite.repository.layout import PROBE_KEY
-from offsite.repository.store import PutResult, Store
+from offsite.stores.store import PutResult, Store
 
 
 def check_create_only(store: Store) -> None:

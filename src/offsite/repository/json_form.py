@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
-from offsite.model.bounded_json import STRICT, BadJson, decode_object
-from offsite.model.digest import DigestState, check_digest, with_digest
 from offsite.model.errors import FormatTooNew, OffsiteError
-from offsite.model.json_object import JsonObject, JsonValue
+from offsite.model.untrusted.bounded_json import STRICT, BadJson, decode_object
+from offsite.model.untrusted.digest import DigestState, check_digest, with_digest
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
 
 FORMAT = 1
 """The major format version of every JSON object of a repository. Added keys do not change it: readers ignore them."""

@@ -26,7 +26,7 @@ import re
 from dataclasses import dataclass
 
 from offsite.model.check import check
-from offsite.model.names import check_backup_name, check_topic_name
+from offsite.model.untrusted.names import check_backup_name, check_topic_name
 
 ROOT_KEY = "offsite.json"
 PROBE_KEY = "probes/create-only"

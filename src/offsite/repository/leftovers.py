@@ -26,9 +26,9 @@ from offsite.repository.layout import (
     parse_segment_key,
 )
 from offsite.repository.repository import Repository, backup_folders
-from offsite.repository.restore_record import RestoreRecord, unfinished_restores
+from offsite.repository.restores.record import RestoreRecord, unfinished_restores
 from offsite.repository.state import BackupState
-from offsite.repository.store import ObjectInfo, Store
+from offsite.stores.store import ObjectInfo, Store
 
 LEFT_AFTER_MS = 24 * 3_600_000
 """How long nothing must have happened, by the store's clock, before something counts as left over."""

@@ -16,8 +16,8 @@ from offsite.model.errors import (
 )
 from offsite.model.ids import random_uuid
 from offsite.model.journal import warned
-from offsite.model.names import check_backup_name
-from offsite.model.selection import TopicSelection
+from offsite.model.selections.selection import TopicSelection
+from offsite.model.untrusted.names import check_backup_name
 from offsite.model.version import __version__
 from offsite.repository.backup import Backup, OnDamage, tell_journal
 from offsite.repository.create_only import check_create_only
@@ -30,7 +30,7 @@ from offsite.repository.descriptor import (
     encode_repository,
 )
 from offsite.repository.layout import BACKUPS_PREFIX, ROOT_KEY, BackupLayout
-from offsite.repository.store import PutResult, Store
+from offsite.stores.store import PutResult, Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

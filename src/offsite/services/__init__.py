@@ -1,1 +1,1 @@
-"""One use case per file: what a command, an API or an operator asks for, over the ends and the pipeline."""
+"""What a command, an API or an operator asks for: a room for each kind of use; what several of them need lies here."""

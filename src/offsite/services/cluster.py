@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Protocol
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.client_properties import read_client_properties
-from offsite.kafka.config import KafkaConfig, parse_bootstrap
-from offsite.kafka.list_offsets import READ_UNCOMMITTED
-from offsite.kafka.metadata import TopicMetadata
-from offsite.kafka.routing import shared_router
+from offsite.kafka.config.client_properties import read_client_properties
+from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
+from offsite.kafka.net.routing import shared_router
+from offsite.kafka.protocol.list_offsets import READ_UNCOMMITTED
+from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BadKafkaConfig
 from offsite.model.journal import warned

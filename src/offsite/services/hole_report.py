@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from offsite.pipeline.restore_plan import RestorePlan
+from offsite.copy.restore.plan import RestorePlan
 from offsite.repository.commit import RecordedHole
 from offsite.repository.state import BackupState
 

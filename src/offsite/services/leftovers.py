@@ -17,8 +17,8 @@ from offsite.repository.leftovers import (
     find_unnamed_folders,
 )
 from offsite.repository.repository import Repository
-from offsite.services.drill import PREFIX
-from offsite.services.staging import staging_copies
+from offsite.services.archives.staging import staging_copies
+from offsite.services.drill.run import PREFIX
 
 CONTINUE = "run the same restore again to finish it; where its cluster is gone there is nothing to do"
 DRILL = "the next offsite restore drill on that cluster removes its topics"

@@ -9,15 +9,15 @@ from offsite.model.cluster_settings import ClusterSettings
 from offsite.model.errors import Damaged, FormatTooNew, OffsiteError
 from offsite.model.time import format_duration
 from offsite.repository.backup import Backup
-from offsite.repository.cluster_snapshot import get_cluster_snapshot
 from offsite.repository.commit import PartitionId, TopicShape
 from offsite.repository.history import CommitSummary
 from offsite.repository.repository import Repository
+from offsite.repository.snapshots.cluster_snapshot import get_cluster_snapshot
 from offsite.repository.state import BackupState
 from offsite.services.heads import SeenHead, vanished
 from offsite.services.hole_report import HoleReport, hole_reports
 from offsite.services.import_origin import import_origin
-from offsite.services.set_aside import unfinished_asides
+from offsite.services.restore.set_aside import unfinished_asides
 
 STALE_AFTER_S = 24 * 3600
 """A backup without a commit for a day gets attention: the least demanding schedule people have is a nightly one."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from offsite.copy.incarnations import KnownIncarnation
+from offsite.copy.point_in_time import PointInTime
+from offsite.copy.restore.plan import RestorePlan
 from offsite.model.cleanup_policy import is_compacted
 from offsite.model.time import format_time
-from offsite.pipeline.incarnations import KnownIncarnation
-from offsite.pipeline.point_in_time import PointInTime
-from offsite.pipeline.restore_plan import RestorePlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

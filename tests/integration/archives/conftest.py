@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
+from offsite.stores.open_store import open_store
 from tests.integration.archives.exchange import Exchange
 from tests.s3_servers import ENVIRONMENT, moto_server, new_s3_store
 

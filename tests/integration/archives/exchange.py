@@ -7,25 +7,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from offsite.archives.formats import ReadOptions, WriteOptions
-from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.copy.chain import select_chains
+from offsite.copy.point_in_time import PointInTime
+from offsite.copy.source_view import SourceView
+from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import LogRange
-from offsite.log.record import Record
-from offsite.model.selection import TopicSelection
-from offsite.pipeline.chain import select_chains
-from offsite.pipeline.point_in_time import PointInTime
-from offsite.pipeline.runner import Runner
-from offsite.pipeline.source_view import SourceView
+from offsite.log.records.record import Record
+from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, PartitionId, Position, TopicShape
-from offsite.repository.group_snapshot import put_group_snapshot
 from offsite.repository.repository import Repository
-from offsite.repository.segment_writer import SegmentWriter
-from offsite.services.archive_place import open_source
-from offsite.services.export import ExportResult
-from offsite.services.export_job import ExportJob, export_of_backup, open_target
-from offsite.services.export_plan import ExportRequest
-from offsite.services.import_archive import EVERYTHING, ImportRequest, ImportResult, plan_import, run_import
-from offsite.services.restore_words import RestoreWords, parse_restore
+from offsite.repository.segments.writer import SegmentWriter
+from offsite.repository.snapshots.group_snapshot import put_group_snapshot
+from offsite.services.archives.export_job import ExportJob, export_of_backup, open_target
+from offsite.services.archives.export_plan import ExportRequest
+from offsite.services.archives.place import open_source
+from offsite.services.archives.run_export import ExportResult
+from offsite.services.archives.run_import import EVERYTHING, ImportRequest, ImportResult, plan_import, run_import
+from offsite.services.restore.options import RestoreWords, parse_restore
+from offsite.spark.runner import Runner
 from tests.batches import chunk_of
 from tests.inline_runner import InlineRunner
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
+from offsite.stores.open_store import open_store
 from tests.integration.archives.exchange import Exchange
 
 

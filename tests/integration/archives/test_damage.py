@@ -11,7 +11,7 @@ import pytest
 from offsite.archives.formats import WriteOptions
 from offsite.model.errors import DamagedArchive
 from offsite.services.overview import read_status, show_backup
-from offsite.services.verify import verify_deep
+from offsite.services.verify.run import verify_deep
 from tests.batches import make_log
 from tests.inline_runner import InlineRunner
 from tests.integration.archives.exchange import ALL_FORMATS, Exchange, NewSegment, group

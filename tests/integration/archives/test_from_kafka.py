@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from offsite.archives.formats import WriteOptions
-from offsite.kafka.topic_changes import NewTopic
+from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.model.errors import BadOption, OffsiteError, SourceTruncated, TopicReplaced
-from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
+from offsite.services.archives.export_job import export_of_cluster, open_target
+from offsite.services.archives.export_plan import ExportRequest
+from offsite.services.archives.run_export import ExportResult
 from offsite.services.cluster import connect
 from offsite.services.demo.data import Message
 from offsite.services.demo.truth import read_topic
-from offsite.services.export import ExportResult
-from offsite.services.export_job import export_of_cluster, open_target
-from offsite.services.export_plan import ExportRequest
-from offsite.services.restore_words import RestoreWords, parse_restore
+from offsite.services.restore.options import RestoreWords, parse_restore
+from offsite.stores.open_store import open_store
 from tests.inline_runner import InlineRunner
 from tests.integration.archives.exchange import Exchange
 from tests.integration.e2e.site import Site
@@ -71,7 +71,7 @@ def test_a_cluster_is_exported_and_what_is_new_later(site: Site, exchange: Excha
 def test_ranges_that_cut_through_batches_give_each_record_once(
     site: Site, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("offsite.pipeline.plan.TASK_BYTES_MIN", 300)
+    monkeypatch.setattr("offsite.copy.plan.TASK_BYTES_MIN", 300)
     topic = site.make_topic()
     site.produce(topic, messages(300), linger_ms=200, batch_num_messages=70)
     assert export(site, exchange, topic).records == 300

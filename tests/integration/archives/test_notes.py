@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.log.record import Record
-from offsite.log.records import encode
+from offsite.log.records.batch_records import encode
+from offsite.log.records.record import Record
 from tests.integration.archives.exchange import Exchange, NewSegment
 
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from offsite.archives.formats import WriteOptions
-from offsite.log.codec import LZ4, NONE
-from offsite.log.record import CREATE_TIME, LOG_APPEND_TIME, Record
-from offsite.log.records import encode
+from offsite.log.codecs.codec import LZ4, NONE
+from offsite.log.records.batch_records import encode
+from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record
 from offsite.model.errors import BadOption, NotRepresentable
-from offsite.repository.group_snapshot import get_group_snapshot
-from offsite.services.verify import verify_deep
+from offsite.repository.snapshots.group_snapshot import get_group_snapshot
+from offsite.services.verify.run import verify_deep
 from tests.batches import make_batch, make_control_batch, make_log
 from tests.integration.archives.exchange import (
     ALL_FORMATS,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.sandbox import Sandbox
+from offsite.stores.open_store import open_store
 from tests.integration.cluster.faults import mend
 from tests.integration.cluster.trial import Trial
 from tests.integration.kafka.cluster import Cluster

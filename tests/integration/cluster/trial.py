@@ -18,24 +18,24 @@ from typing import Any, TypeVar
 from confluent_kafka import Producer
 
 from offsite.archives.formats import WriteOptions
-from offsite.kafka.config import KafkaConfig, parse_bootstrap
+from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
 from offsite.model.errors import OffsiteError
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
-from offsite.pipeline.runner import Runner
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
 from offsite.sandbox import Sandbox
-from offsite.services.backup import BackupRequest, BackupResult, plan_backup, run_backup
+from offsite.services.archives.export_job import export_of_cluster, open_target
+from offsite.services.archives.export_plan import ExportRequest
+from offsite.services.backup.run import BackupRequest, BackupResult, plan_backup, run_backup
 from offsite.services.cluster import Cluster as Ends
 from offsite.services.demo.data import BASE_MS
 from offsite.services.demo.truth import read_topic
-from offsite.services.export_job import export_of_cluster, open_target
-from offsite.services.export_plan import ExportRequest
-from offsite.services.planned_restore import prepare_restore
-from offsite.services.restore import run_restore
-from offsite.services.restore_request import RestoreRequest
-from offsite.services.restore_result import RestoreResult
-from offsite.services.restore_words import RestoreWords, parse_restore
+from offsite.services.restore.options import RestoreWords, parse_restore
+from offsite.services.restore.planned import prepare_restore
+from offsite.services.restore.report.result import RestoreResult
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.run import run_restore
+from offsite.spark.runner import Runner
 from tests.integration.cluster.faults import Fault, mend
 from tests.integration.kafka.cluster import Cluster
 

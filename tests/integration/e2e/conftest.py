@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from offsite.pipeline.runner import Runner
-from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
+from offsite.spark.runner import Runner
+from offsite.stores.open_store import open_store
 from tests.integration.e2e.copies import Copy
 from tests.integration.e2e.group_site import Groups
 from tests.integration.e2e.site import Site

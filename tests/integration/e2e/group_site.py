@@ -7,19 +7,19 @@ import itertools
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
 
-from offsite.model.group_patterns import ALL_GROUPS, GroupPatterns
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
-from offsite.pipeline.runner import Runner
+from offsite.model.selections.group_patterns import ALL_GROUPS, GroupPatterns
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
-from offsite.services.backup import BackupPlan, BackupRequest, BackupResult, plan_backup, run_backup
+from offsite.services.backup.run import BackupPlan, BackupRequest, BackupResult, plan_backup, run_backup
 from offsite.services.demo.data import BASE_MS, Message
-from offsite.services.group_report import report_groups
-from offsite.services.groups import GroupsApplied, GroupsRequest, apply_groups, prepare_groups
-from offsite.services.planned_restore import prepare_restore
-from offsite.services.restore import run_restore
-from offsite.services.restore_request import RestoreRequest
-from offsite.services.restore_result import RestoreResult
+from offsite.services.groups.report import report_groups
+from offsite.services.groups.run import GroupsApplied, GroupsRequest, apply_groups, prepare_groups
+from offsite.services.restore.planned import prepare_restore
+from offsite.services.restore.report.result import RestoreResult
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.run import run_restore
+from offsite.spark.runner import Runner
 from tests.integration.e2e.site import BACKUP, SLOTS, Site
 from tests.integration.kafka.cluster import Cluster
 
@@ -153,6 +153,6 @@ def delete_group(cluster: Cluster, group: str) -> None:
 
 
 def prepared_topics(groups: Groups, restore: str) -> tuple[tuple[str, str], ...]:
-    from offsite.services.restored_offsets import restored_offsets
+    from offsite.services.groups.restored_offsets import restored_offsets
 
     return restored_offsets(groups.site.backup, restore).record.topics

@@ -12,19 +12,19 @@ from confluent_kafka import Producer
 
 from offsite.log.range import TopicPartition
 from offsite.model.choices import MissingTopics
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
-from offsite.pipeline.runner import Runner
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_selection
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
-from offsite.services.backup import BackupPlan, BackupRequest, BackupResult, plan_backup, run_backup
+from offsite.services.backup.run import BackupPlan, BackupRequest, BackupResult, plan_backup, run_backup
 from offsite.services.demo.data import Message, produce
 from offsite.services.demo.truth import Reading, compare, read_topic
-from offsite.services.planned_restore import PlannedRestore, prepare_restore
-from offsite.services.restore import run_restore
-from offsite.services.restore_request import RestoreRequest
-from offsite.services.restore_result import RestoreResult
-from offsite.services.verify import verify_deep
+from offsite.services.restore.planned import PlannedRestore, prepare_restore
+from offsite.services.restore.report.result import RestoreResult
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.run import run_restore
+from offsite.services.verify.run import verify_deep
+from offsite.spark.runner import Runner
 from tests.integration.kafka.cluster import Cluster
 
 SLOTS = 2

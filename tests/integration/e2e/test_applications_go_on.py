@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from offsite.kafka.writer import PartitionWriter
-from offsite.log.codec import ZSTD
+from offsite.log.codecs.codec import ZSTD
 from offsite.log.range import TopicPartition as Partition
-from offsite.log.record import CREATE_TIME, Record
-from offsite.log.records import encode
+from offsite.log.records.batch_records import encode
+from offsite.log.records.record import CREATE_TIME, Record
 from offsite.sandbox import SandboxInfo
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import compare, read_topic

@@ -9,17 +9,17 @@ from typing import NoReturn
 import pytest
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
-from offsite.pipeline.runner import OnProgress
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_selection
 from offsite.services.cluster import Cluster
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.overview import read_status
-from offsite.services.planned_restore import PlannedRestore, prepare_restore
-from offsite.services.restore import run_restore
-from offsite.services.restore_report import report_plan
-from offsite.services.restore_request import RestoreRequest
-from offsite.services.restore_result import RestoreResult
+from offsite.services.restore.planned import PlannedRestore, prepare_restore
+from offsite.services.restore.report.plan import report_plan
+from offsite.services.restore.report.result import RestoreResult
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.run import run_restore
+from offsite.spark.runner import OnProgress
 from tests.integration.e2e.command import offsite
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.kafka.cluster import wait_until

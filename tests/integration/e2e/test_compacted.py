@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
-from offsite.pipeline.runner import Runner
-from offsite.repository.open_store import open_store
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
-from offsite.services.compare import CompareRequest, CompareResult, plan_comparison, run_comparison
+from offsite.services.compare.run import CompareRequest, CompareResult, plan_comparison, run_comparison
 from offsite.services.demo.data import BASE_MS, Message
-from offsite.services.planned_restore import prepare_restore
-from offsite.services.restore import run_restore
-from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore.planned import prepare_restore
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.run import run_restore
+from offsite.spark.runner import Runner
+from offsite.stores.open_store import open_store
 from tests.conftest import StartSandbox
 from tests.integration.e2e.site import Site, new_name, produce_to
 from tests.integration.kafka.cluster import Cluster, wait_until

@@ -11,17 +11,17 @@ import pytest
 import zstandard
 
 from offsite.model.errors import CommitsGone, Damaged, DamagedCommit
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
-from offsite.repository.segment import Compression, Segment
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_selection
+from offsite.repository.segments.segment import Compression, Segment
 from offsite.sandbox.tools import DUMP_LOG_SEGMENTS, run_tool
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.overview import read_status
-from offsite.services.planned_restore import prepare_restore
-from offsite.services.restore import run_restore
-from offsite.services.restore_request import RestoreRequest
-from offsite.services.restore_result import RestoreResult
-from offsite.services.verify import verify_deep, verify_quick
+from offsite.services.restore.planned import prepare_restore
+from offsite.services.restore.report.result import RestoreResult
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.run import run_restore
+from offsite.services.verify.run import verify_deep, verify_quick
 from tests.integration.e2e.command import files_under, offsite
 from tests.integration.e2e.site import BACKUP, Site, new_name
 from tests.integration.e2e.transactions import with_transaction

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from offsite.pipeline.session import SparkRunner
-from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import compare, read_topic
+from offsite.spark.session import SparkRunner
+from offsite.stores.open_store import open_store
 from tests.conftest import SecureBroker
 from tests.integration.e2e.command import succeed
 from tests.integration.e2e.site import Site, new_name, produce_to

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import TopicPartition as Position
 
-from offsite.kafka.groups import GroupFailure
-from offsite.log.group_offsets import GroupTable
+from offsite.kafka.groups.committed_offsets import GroupFailure
+from offsite.log.groups.offsets import GroupTable
 from offsite.log.offset_vector import parse_before
 from offsite.model.errors import NoSuchRestorePoint
-from offsite.model.group_patterns import ALL_GROUPS, NO_GROUPS, GroupPatterns
-from offsite.model.partition_counts import parse_partition_counts
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
+from offsite.model.selections.group_patterns import ALL_GROUPS, NO_GROUPS, GroupPatterns
+from offsite.model.selections.partition_counts import parse_partition_counts
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_selection
 from offsite.services.demo.data import Message
-from offsite.services.groups import find_change, undo_groups
-from offsite.services.planned_restore import prepare_restore
-from offsite.services.restore import run_restore
-from offsite.services.restore_request import RestoreRequest
+from offsite.services.groups.run import find_change, undo_groups
+from offsite.services.restore.planned import prepare_restore
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.run import run_restore
 from tests.integration.e2e.group_site import (
     Groups,
     commit,

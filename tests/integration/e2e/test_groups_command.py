@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from offsite.cli.output import EXIT_PARTIAL
-from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.services.demo.data import BASE_MS, Message
 from tests.integration.e2e.command import command, offsite, succeed
 from tests.integration.e2e.group_site import client

@@ -11,22 +11,22 @@ from pathlib import Path
 import pytest
 
 from offsite.archives.formats import WriteOptions
-from offsite.kafka.topic_changes import NewTopic
-from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.model.clock import SystemClock
 from offsite.model.errors import IncarnationUnclear
-from offsite.model.group_patterns import GroupPatterns
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
+from offsite.model.selections.group_patterns import GroupPatterns
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_selection
 from offsite.model.time import format_time
-from offsite.repository.restore_record import put_record
+from offsite.repository.restores.record import put_record
+from offsite.services.archives.export_job import open_target
+from offsite.services.archives.export_plan import ExportRequest, plan_export
 from offsite.services.demo.data import BASE_MS, DAY_MS, Message
-from offsite.services.export_job import open_target
-from offsite.services.export_plan import ExportRequest, plan_export
-from offsite.services.planned_restore import PlannedRestore, prepare_restore
-from offsite.services.restore import run_restore
-from offsite.services.restore_request import RestoreRequest
-from offsite.services.restore_result import RestoreResult
+from offsite.services.restore.planned import PlannedRestore, prepare_restore
+from offsite.services.restore.report.result import RestoreResult
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.run import run_restore
 from tests.integration.e2e.command import command, offsite, succeed
 from tests.integration.e2e.site import BACKUP, Site, new_name, values
 

@@ -8,12 +8,12 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
-from offsite.kafka.topic_changes import NewTopic
+from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.log.range import TopicPartition
 from offsite.model.choices import MissingTopics
 from offsite.model.errors import NoSuchTopic
-from offsite.model.selection import parse_selection
-from offsite.services.backup import BackupRequest, plan_backup, run_backup
+from offsite.model.selections.selection import parse_selection
+from offsite.services.backup.run import BackupRequest, plan_backup, run_backup
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.overview import show_backup
 from tests.integration.e2e.site import BACKUP, SLOTS, Site, new_name, values

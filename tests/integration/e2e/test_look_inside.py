@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from offsite.log.record import Record
-from offsite.log.records import encode
-from offsite.repository.open_store import open_store
+from offsite.log.records.batch_records import encode
+from offsite.log.records.record import Record
+from offsite.stores.open_store import open_store
 from tests.integration.e2e.command import OFFSITE, clean_environment, offsite, succeed
 from tests.tables import ORDERS, ORDERS_1, batch_of, commit_batches, new_table
 

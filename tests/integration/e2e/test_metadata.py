@@ -9,30 +9,30 @@ from typing import Any
 
 import pytest
 
-from offsite.kafka.topic_changes import NewTopic
+from offsite.copy.restore.target_settings import Circumstances
+from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, QuotaEntity
 from offsite.model.errors import BackupExists, BadOption, KafkaNotAuthorized, TargetNotEmpty
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
-from offsite.pipeline.runner import Runner
-from offsite.pipeline.target_settings import Circumstances
-from offsite.repository.open_store import open_store
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
-from offsite.services.backup import BackupRequest, BackupResult, plan_backup, run_backup
+from offsite.services.backup.run import BackupRequest, BackupResult, plan_backup, run_backup
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import read_topic
-from offsite.services.metadata_restore import PARTS, AppliedMetadata, parse_metadata
 from offsite.services.overview import show_backup
-from offsite.services.planned_restore import PlannedRestore, prepare_restore
-from offsite.services.preflight import check_targets
-from offsite.services.restore import run_restore
-from offsite.services.restore_report import report_plan
-from offsite.services.restore_request import RestoreRequest
-from offsite.services.restore_result import RestoreResult
-from offsite.services.restore_schemas import IN_USE
-from offsite.services.restore_topics import create_topics, finish_topics
-from offsite.services.verify import verify_deep
+from offsite.services.restore.cluster_settings import PARTS, AppliedMetadata, parse_metadata
+from offsite.services.restore.planned import PlannedRestore, prepare_restore
+from offsite.services.restore.preflight import check_targets
+from offsite.services.restore.report.plan import report_plan
+from offsite.services.restore.report.result import RestoreResult
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.run import run_restore
+from offsite.services.restore.schemas import IN_USE
+from offsite.services.restore.topics import create_topics, finish_topics
+from offsite.services.verify.run import verify_deep
+from offsite.spark.runner import Runner
+from offsite.stores.open_store import open_store
 from tests.conftest import SecureBroker
 from tests.integration.e2e.command import offsite, succeed
 from tests.integration.e2e.site import BACKUP, SLOTS, Site, new_name

@@ -11,18 +11,18 @@ import pytest
 from offsite.cli.output import EXIT_PARTIAL
 from offsite.log.range import TopicPartition
 from offsite.model.errors import SourceTruncated
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
-from offsite.pipeline.runner import Done, Failed, OnProgress, Runner
-from offsite.repository.open_store import open_store
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
 from offsite.sandbox import Sandbox
-from offsite.services.compare import CompareRequest, plan_comparison, run_comparison
+from offsite.services.compare.run import CompareRequest, plan_comparison, run_comparison
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import compare
-from offsite.services.planned_restore import prepare_restore
-from offsite.services.restore import run_restore
-from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore.planned import prepare_restore
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.run import run_restore
+from offsite.spark.runner import Done, Failed, OnProgress, Runner
+from offsite.stores.open_store import open_store
 from tests.conftest import StartSandbox
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.command import offsite

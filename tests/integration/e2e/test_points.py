@@ -7,21 +7,21 @@ from collections.abc import Sequence
 
 import pytest
 
-from offsite.kafka.topic_changes import NewTopic
+from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.log.offset_vector import parse_before
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BadOption, NoSuchRestorePoint
-from offsite.model.partition_selection import parse_partitions
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
+from offsite.model.selections.partition_selection import parse_partitions
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_selection
 from offsite.model.time import format_time
-from offsite.repository.restore_record import put_record
+from offsite.repository.restores.record import put_record
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import Reading
-from offsite.services.planned_restore import prepare_restore
-from offsite.services.restore import run_restore
-from offsite.services.restore_report import RestorePlanReport, report_plan
-from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore.planned import prepare_restore
+from offsite.services.restore.report.plan import RestorePlanReport, report_plan
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.run import run_restore
 from tests.integration.e2e.site import Site, new_name, values
 from tests.integration.e2e.transactions import with_transaction
 from tests.integration.kafka.cluster import wait_until

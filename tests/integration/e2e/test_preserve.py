@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from offsite.kafka.writer import PartitionWriter
-from offsite.log.filler import FILLER_KEY, FILLER_MAX_RECORDS, filler_batch
 from offsite.log.range import TopicPartition
+from offsite.log.records.filler import FILLER_KEY, FILLER_MAX_RECORDS, filler_batch
 from offsite.model.errors import RestoreRefused
-from offsite.repository.restore_layout import RestoreLayout
+from offsite.repository.restores.layout import RestoreLayout
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import read_topic
-from offsite.services.planned_restore import prepare_restore
-from offsite.services.restore_report import report_plan
+from offsite.services.restore.planned import prepare_restore
+from offsite.services.restore.report.plan import report_plan
 from tests.integration.e2e.copies import Copy, clusters, messages
 from tests.integration.e2e.site import Site
 from tests.integration.kafka.cluster import wait_until

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from offsite.log.offset_vector import parse_before
-from offsite.model.rename import parse_renames
+from offsite.model.selections.rename import parse_renames
 from offsite.services.demo.data import Message, produce
 from offsite.services.demo.truth import read_topic
 from tests.integration.e2e.copies import Copy, clusters, messages

@@ -8,23 +8,23 @@ from typing import Any
 
 import pytest
 
-from offsite.model.partition_counts import PartitionCounts, parse_partition_counts
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
-from offsite.pipeline.chain import select_chains
-from offsite.pipeline.point_in_time import PointInTime
-from offsite.pipeline.proof import ProofEnds
-from offsite.pipeline.restore_plan import RestorePlan, plan_restore
-from offsite.pipeline.runner import Runner
-from offsite.repository.restore_outcome import get_outcome
-from offsite.services.compare import CompareRequest, CompareResult, plan_comparison, run_comparison
+from offsite.copy.chain import select_chains
+from offsite.copy.compare.partitions import ProofEnds
+from offsite.copy.point_in_time import PointInTime
+from offsite.copy.restore.plan import RestorePlan, plan_restore
+from offsite.model.selections.partition_counts import PartitionCounts, parse_partition_counts
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_selection
+from offsite.repository.restores.outcome import get_outcome
+from offsite.services.compare.expected import ExpectedTopic, expected_topics
+from offsite.services.compare.partitions import Proof, prove
+from offsite.services.compare.run import CompareRequest, CompareResult, plan_comparison, run_comparison
 from offsite.services.demo.data import BASE_MS, Message
-from offsite.services.expected import ExpectedTopic, expected_topics
-from offsite.services.planned_restore import prepare_restore
-from offsite.services.proof import Proof, prove
-from offsite.services.restore import run_restore
-from offsite.services.restore_request import RestoreRequest
-from offsite.services.restore_result import RestoreResult
+from offsite.services.restore.planned import prepare_restore
+from offsite.services.restore.report.result import RestoreResult
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.run import run_restore
+from offsite.spark.runner import Runner
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.e2e.transactions import begun, with_transaction
 

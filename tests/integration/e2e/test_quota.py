@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from offsite.model.cluster_settings import ClientQuota, QuotaEntity
-from offsite.pipeline.runner import RunProgress
-from offsite.services.backup import run_backup
+from offsite.services.backup.run import run_backup
 from offsite.services.demo.data import BASE_MS, Message
+from offsite.spark.runner import RunProgress
 from tests.integration.e2e.site import Site
 
 PARTITIONS = 4

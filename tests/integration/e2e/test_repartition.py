@@ -9,23 +9,23 @@ from collections.abc import Iterable, Mapping
 import pytest
 from confluent_kafka import Producer
 
+from offsite.copy.restore import repartition
+from offsite.copy.restore.repartition import repartition_tasks, repartition_topic
+from offsite.copy.restore.translate import RestoreEnds
 from offsite.log.range import TopicPartition
 from offsite.model.errors import KeylessRecord, StoreUnreachable, TargetMismatch
-from offsite.model.partition_counts import parse_partition_counts
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
+from offsite.model.selections.partition_counts import parse_partition_counts
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_selection
 from offsite.model.size import KIB
-from offsite.pipeline import repartition
-from offsite.pipeline.repartition import repartition_tasks, repartition_topic
-from offsite.pipeline.restore_copy import RestoreEnds
-from offsite.repository.restore_layout import RestoreLayout
-from offsite.repository.store import Store
+from offsite.repository.restores.layout import RestoreLayout
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import Reading
-from offsite.services.planned_restore import PlannedRestore, prepare_restore
-from offsite.services.restore import run_restore
-from offsite.services.restore_request import RestoreRequest
-from offsite.services.restore_result import RestoreResult
+from offsite.services.restore.planned import PlannedRestore, prepare_restore
+from offsite.services.restore.report.result import RestoreResult
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.run import run_restore
+from offsite.stores.store import Store
 from tests.faulty_store import FaultyStore
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.e2e.transactions import with_transaction

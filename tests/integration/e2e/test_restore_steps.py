@@ -10,26 +10,26 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.request import Request
-from offsite.kafka.routing import Router
+from offsite.kafka.net.routing import Router
+from offsite.kafka.protocol.request import Request
 from offsite.log.buffer import Buffer
-from offsite.model.group_patterns import GroupPatterns
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
-from offsite.pipeline.runner import Done, Failed, OnProgress, Runner
+from offsite.model.selections.group_patterns import GroupPatterns
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_selection
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
-from offsite.repository.restore_layout import RestoreLayout
-from offsite.repository.restore_outcome import get_outcome
-from offsite.repository.restore_record import find_record
-from offsite.repository.store import PutResult, Store
-from offsite.services.backup import BackupRequest, plan_backup, run_backup
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.outcome import get_outcome
+from offsite.repository.restores.record import find_record
+from offsite.services.backup.run import BackupRequest, plan_backup, run_backup
 from offsite.services.cluster import Cluster
 from offsite.services.demo.truth import compare
-from offsite.services.planned_restore import prepare_restore
-from offsite.services.restore import run_restore
-from offsite.services.restore_request import RestoreRequest
-from offsite.services.restore_result import RestoreResult
+from offsite.services.restore.planned import prepare_restore
+from offsite.services.restore.report.result import RestoreResult
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.run import run_restore
+from offsite.spark.runner import Done, Failed, OnProgress, Runner
+from offsite.stores.store import PutResult, Store
 from tests.faulty_store import Crash
 from tests.integration.e2e.site import BACKUP, SLOTS, Site, new_name
 from tests.integration.e2e.test_proof import messages

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import pytest
 
-from offsite.repository.open_store import open_store
 from offsite.services.demo.data import BASE_MS, Message
+from offsite.stores.open_store import open_store
 from tests.conftest import SecureBroker
 from tests.integration.e2e.command import offsite
 from tests.integration.e2e.site import new_name, produce_to

@@ -12,23 +12,23 @@ from typing import Any, NoReturn
 import pytest
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.topic_changes import NewTopic
+from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.log.range import TopicPartition
 from offsite.model.errors import Damaged, KafkaUnreachable, OffsiteError, TargetMismatch
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
-from offsite.pipeline.runner import Done, Failed, OnProgress, Runner
-from offsite.repository.restore_record import put_record
-from offsite.repository.settings_aside import TopicAside, get_aside, put_aside
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_selection
+from offsite.repository.restores.record import put_record
+from offsite.repository.restores.settings_aside import TopicAside, get_aside, put_aside
 from offsite.services.cluster import Cluster
 from offsite.services.demo.data import BASE_MS, DAY_MS, Message
 from offsite.services.overview import read_status
-from offsite.services.planned_restore import PlannedRestore, prepare_restore
-from offsite.services.restore import run_restore
-from offsite.services.restore_report import report_plan
-from offsite.services.restore_request import RestoreRequest
-from offsite.services.restore_result import RestoreResult
-from offsite.services.restore_topics import create_topics
+from offsite.services.restore.planned import PlannedRestore, prepare_restore
+from offsite.services.restore.report.plan import report_plan
+from offsite.services.restore.report.result import RestoreResult
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.run import run_restore
+from offsite.services.restore.topics import create_topics
+from offsite.spark.runner import Done, Failed, OnProgress, Runner
 from tests.integration.e2e.site import Site, new_name, values
 from tests.integration.kafka.cluster import wait_until
 from tests.passing_runner import PassingRunner, ResultT, TaskT, interrupt_after

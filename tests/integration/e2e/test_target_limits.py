@@ -7,20 +7,20 @@ from collections.abc import Callable
 
 import pytest
 
-from offsite.kafka.topic_changes import NewTopic
+from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.model.clock import SystemClock
 from offsite.model.errors import RestoreRefused, TargetMismatch, TargetNotEmpty
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_selection
 from offsite.model.size import MIB
-from offsite.repository.restore_record import put_record
+from offsite.repository.restores.record import put_record
 from offsite.sandbox import Settings
 from offsite.services.demo.data import BASE_MS, DAY_MS, Message
-from offsite.services.planned_restore import prepare_restore
-from offsite.services.restore import run_restore
-from offsite.services.restore_report import report_plan
-from offsite.services.restore_request import RestoreRequest
-from offsite.services.restore_topics import create_topics
+from offsite.services.restore.planned import prepare_restore
+from offsite.services.restore.report.plan import report_plan
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.run import run_restore
+from offsite.services.restore.topics import create_topics
 from tests.conftest import StartSandbox
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.kafka.cluster import Cluster

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import Refused, RestoreRunning, RestoreTakenOver, WriterFenced
-from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
+from offsite.stores.open_store import open_store
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.command import Finished, offsite, start
 from tests.integration.e2e.site import BACKUP, Site, new_name, produce_to

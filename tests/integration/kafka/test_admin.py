@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.kafka.broker_errors import INVALID_CONFIG
-from offsite.kafka.connection import Connection
-from offsite.kafka.list_offsets import READ_COMMITTED
-from offsite.kafka.topic_changes import NewTopic
+from offsite.kafka.net.connection import Connection
+from offsite.kafka.protocol.broker_errors import INVALID_CONFIG
+from offsite.kafka.protocol.list_offsets import READ_COMMITTED
+from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BadOption, KafkaUnreachable, NoSuchTopic
 from tests.integration.kafka.cluster import Cluster, numbered

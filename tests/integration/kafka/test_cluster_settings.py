@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.routing import Router
+from offsite.kafka.net.routing import Router
 from offsite.model.cluster_settings import Acl, ClientQuota, QuotaEntity, ScramUser
 from offsite.model.errors import KafkaNotAuthorized, NoAuthorizer
 from tests.conftest import SecureBroker

@@ -9,11 +9,11 @@ from contextlib import suppress
 import pytest
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.config import KafkaConfig, parse_bootstrap
-from offsite.kafka.fetch import FetchAnswer, FetchFormat, FetchQuery
-from offsite.kafka.pool import ConnectionPool
-from offsite.kafka.request import Api
-from offsite.kafka.routing import Router
+from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
+from offsite.kafka.net.pool import ConnectionPool
+from offsite.kafka.net.routing import Router
+from offsite.kafka.protocol.fetch import FetchAnswer, FetchFormat, FetchQuery
+from offsite.kafka.protocol.request import Api
 from offsite.log.batch import scan, verify_crc
 from offsite.log.range import TopicPartition
 from offsite.model.errors import DamagedBatch, KafkaProtocolError, KafkaTimeout, KafkaUnavailable, LeaderUnavailable

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
+from offsite.kafka.net.routing import Router
 from offsite.kafka.reader import PartitionReader
-from offsite.kafka.routing import Router
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.range import TopicPartition
 from offsite.sandbox import Sandbox

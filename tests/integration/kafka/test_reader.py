@@ -8,9 +8,9 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import Producer as Client
 
-from offsite.kafka.pool import ConnectionPool
+from offsite.kafka.net.pool import ConnectionPool
+from offsite.kafka.net.routing import Router
 from offsite.kafka.reader import PartitionReader
-from offsite.kafka.routing import Router
 from offsite.log.chunk import Chunk, Hole
 from offsite.log.range import LogRange, TopicPartition
 from offsite.model.errors import NoEvidence, NoSuchTopic, TopicReplaced

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.client_properties import parse_client_properties
-from offsite.kafka.config import KafkaConfig
-from offsite.kafka.pool import ConnectionPool
-from offsite.kafka.routing import Router
-from offsite.kafka.topic_changes import NewTopic
+from offsite.kafka.config.client_properties import parse_client_properties
+from offsite.kafka.config.config import KafkaConfig
+from offsite.kafka.net.pool import ConnectionPool
+from offsite.kafka.net.routing import Router
+from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.log.range import TopicPartition
 from offsite.model.errors import (
     BadKafkaConfig,

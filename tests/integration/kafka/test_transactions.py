@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from offsite.kafka.transactions import ENDED_AT_ONCE, PartitionTransactions, Slot
+from offsite.kafka.transactions.replay import ENDED_AT_ONCE, PartitionTransactions, Slot
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.range import TopicPartition
-from offsite.log.record import Record
-from offsite.log.records import encode
+from offsite.log.records.batch_records import encode
+from offsite.log.records.record import Record
 from offsite.model.errors import TransactionLost
 from offsite.sandbox import SandboxInfo
 from tests.conftest import StartSandbox

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.kafka.routing import Router
+from offsite.kafka.net.routing import Router
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.batch import CRC_START
 from offsite.log.range import TopicPartition

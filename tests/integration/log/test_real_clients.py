@@ -8,18 +8,18 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from offsite.kafka.config import KafkaConfig, parse_bootstrap
+from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
+from offsite.kafka.net.routing import Router
 from offsite.kafka.reader import PartitionReader
-from offsite.kafka.routing import Router
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.batch import BatchHeader, scan
 from offsite.log.chunk import Chunk
-from offsite.log.codec import CODEC_NAMES
+from offsite.log.codecs.codec import CODEC_NAMES
 from offsite.log.committed_view import CommittedView
 from offsite.log.range import LogRange
 from offsite.log.range import TopicPartition as Partition
-from offsite.log.record import Record
-from offsite.log.records import decode, encode
+from offsite.log.records.batch_records import decode, encode
+from offsite.log.records.record import Record
 from offsite.log.rewrite import split_oversized
 from offsite.log.transactions import TransactionIndexer
 from offsite.sandbox import SandboxInfo

@@ -6,7 +6,7 @@ import pickle
 import sys
 from pathlib import Path
 
-from offsite.pipeline.preserve_copy import restore_partition_preserving
+from offsite.copy.restore.preserve.copy import restore_partition_preserving
 
 if __name__ == "__main__":
     task, ends = pickle.loads(Path(sys.argv[1]).read_bytes())  # the test wrote it

@@ -10,27 +10,27 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
-from offsite.log.record import Record
+from offsite.copy.restore import attempt as restore_attempt
+from offsite.copy.restore.attempt import WriteAttempt
+from offsite.copy.restore.task import AnyRestoreTask, restore_any_partition
+from offsite.copy.restore.translate import RestoreEnds
+from offsite.log.records.record import Record
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
-from offsite.pipeline import restore_attempt
-from offsite.pipeline.restore_attempt import WriteAttempt
-from offsite.pipeline.restore_copy import RestoreEnds
-from offsite.pipeline.restore_task import AnyRestoreTask, restore_any_partition
-from offsite.repository.restore_record import put_record
-from offsite.services.offsets_mode import restore_tasks
-from offsite.services.planned_restore import PlannedRestore, prepare_restore
-from offsite.services.restore_request import RestoreRequest
-from offsite.services.restore_targets import find_targets
-from offsite.services.restore_topics import create_topics
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_selection
+from offsite.repository.restores.record import put_record
+from offsite.services.restore.offsets_mode import restore_tasks
+from offsite.services.restore.planned import PlannedRestore, prepare_restore
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.targets import find_targets
+from offsite.services.restore.topics import create_topics
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.kafka.cluster import Batch
 
 # A server of few threads to fork from: the test process has those of librdkafka, and maybe a JVM's.
 _PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["offsite.pipeline.restore_task", __name__])
+_PROCESSES.set_forkserver_preload(["offsite.copy.restore.task", __name__])
 LIMIT_S = 90.0
 
 

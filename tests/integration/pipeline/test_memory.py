@@ -10,26 +10,26 @@ from pathlib import Path
 import pytest
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.config import KafkaConfig, parse_bootstrap
-from offsite.kafka.routing import shared_router
-from offsite.kafka.topic_changes import NewTopic
+from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
+from offsite.kafka.net.routing import shared_router
+from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.range import TopicPartition
-from offsite.log.record import Record
-from offsite.log.records import encode
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
+from offsite.log.records.batch_records import encode
+from offsite.log.records.record import Record
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_selection
 from offsite.model.size import KIB, MIB
-from offsite.pipeline.runner import RunProgress
-from offsite.pipeline.session import SparkRunner
-from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.sandbox import Settings
-from offsite.services.backup import BackupRequest, plan_backup, run_backup
+from offsite.services.backup.run import BackupRequest, plan_backup, run_backup
 from offsite.services.cluster import Cluster
-from offsite.services.planned_restore import prepare_restore
-from offsite.services.restore import run_restore
-from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore.planned import prepare_restore
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.run import run_restore
+from offsite.spark.runner import RunProgress
+from offsite.spark.session import SparkRunner
+from offsite.stores.open_store import open_store
 from tests.conftest import StartSandbox
 from tests.shared_spark import end_shared_spark
 

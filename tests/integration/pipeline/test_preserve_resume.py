@@ -15,35 +15,35 @@ from typing import Any
 
 import pytest
 
+from offsite.copy.restore.attempt import WriteAttempt
+from offsite.copy.restore.preserve.copy import PreserveTask, restore_partition_preserving, transaction_prefix
+from offsite.copy.restore.preserve.pieces import Gap, Outcome, Piece, SourcePieces
+from offsite.copy.restore.preserve.plan import Filler
+from offsite.copy.restore.preserve.resume import PassedOver
+from offsite.copy.restore.preserve.writer import PreservingWriter
+from offsite.copy.restore.translate import RestoreEnds
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.topic_changes import NewTopic
-from offsite.kafka.transactions import PartitionTransactions
-from offsite.kafka.wire import Encoder
+from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.protocol.wire import Encoder
+from offsite.kafka.transactions.replay import PartitionTransactions
 from offsite.log.batch import BatchHeader
 from offsite.log.range import TopicPartition
 from offsite.model.errors import TargetDisturbed, TargetNotEmpty, TransactionLost
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
-from offsite.pipeline.preserve_copy import PreserveTask, restore_partition_preserving, transaction_prefix
-from offsite.pipeline.preserve_pieces import Gap, Outcome, Piece, SourcePieces
-from offsite.pipeline.preserve_plan import Filler
-from offsite.pipeline.preserve_resume import PassedOver
-from offsite.pipeline.preserve_writer import PreservingWriter
-from offsite.pipeline.restore_attempt import WriteAttempt
-from offsite.pipeline.restore_copy import RestoreEnds
-from offsite.repository.open_store import open_store
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
-from offsite.repository.restore_record import put_record
+from offsite.repository.restores.record import put_record
 from offsite.sandbox import SandboxInfo
 from offsite.services.cluster import Cluster as Connected
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import compare, read_topic
-from offsite.services.offsets_mode import restore_tasks
-from offsite.services.planned_restore import PlannedRestore, prepare_restore
-from offsite.services.restore import run_restore
-from offsite.services.restore_request import RestoreRequest
-from offsite.services.restore_targets import find_targets
-from offsite.services.restore_topics import create_topics
+from offsite.services.restore.offsets_mode import restore_tasks
+from offsite.services.restore.planned import PlannedRestore, prepare_restore
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.run import run_restore
+from offsite.services.restore.targets import find_targets
+from offsite.services.restore.topics import create_topics
+from offsite.stores.open_store import open_store
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.e2e.transactions import begun, with_transaction

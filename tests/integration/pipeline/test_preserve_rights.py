@@ -10,15 +10,15 @@ import pytest
 from offsite.kafka.admin import ClusterAdmin
 from offsite.model.cluster_settings import Acl
 from offsite.model.errors import KafkaNotAuthorized
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
-from offsite.repository.open_store import open_store
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
 from offsite.services.demo.data import BASE_MS, Message
-from offsite.services.planned_restore import prepare_restore
-from offsite.services.restore import run_restore
-from offsite.services.restore_request import RestoreRequest
-from offsite.services.restore_result import RestoreResult
+from offsite.services.restore.planned import prepare_restore
+from offsite.services.restore.report.result import RestoreResult
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.run import run_restore
+from offsite.stores.open_store import open_store
 from tests.conftest import SecureBroker
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.site import Site, new_name

@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
+from offsite.copy.restore.attempt import WriteAttempt
 from offsite.kafka.writer import PartitionWriter
-from offsite.log.record import Record
-from offsite.log.records import encode
+from offsite.log.records.batch_records import encode
+from offsite.log.records.record import Record
 from offsite.model.clock import SystemClock
 from offsite.model.errors import KafkaProtocolError, TargetDisturbed, TargetNotEmpty, TransactionLost, WriterFenced
-from offsite.pipeline.restore_attempt import WriteAttempt
-from offsite.pipeline.runner import Done
-from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
 from offsite.services.demo.data import BASE_MS, Message
-from offsite.services.restore import run_restore
+from offsite.services.restore.run import run_restore
+from offsite.spark.runner import Done
+from offsite.stores.open_store import open_store
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.site import Site
 from tests.integration.e2e.transactions import with_transaction

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import DamagedBatch, JavaMissing, KafkaUnreachable, SparkFailed
-from offsite.pipeline.runner import Done, Failed, Runner, RunProgress
-from offsite.pipeline.session import SparkRunner
+from offsite.spark.runner import Done, Failed, Runner, RunProgress
+from offsite.spark.session import SparkRunner
 from tests import spark_tasks
 from tests.passing_runner import interrupt_after
 from tests.processes import is_alive, listening_addresses, processes_with

@@ -11,8 +11,8 @@ from pyspark.errors.exceptions.captured import install_exception_handler
 from pyspark.sql import SparkSession
 
 from offsite.model.errors import BadOption, DamagedBatch, SparkFailed
-from offsite.pipeline.runner import Done, Failed
-from offsite.pipeline.session import SparkRunner
+from offsite.spark.runner import Done, Failed
+from offsite.spark.session import SparkRunner
 from tests import spark_tasks
 from tests.own_session import own_session
 from tests.passing_runner import interrupt_after

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import BadOption, DamagedBatch, SparkFailed
-from offsite.pipeline.runner import Done, Runner
-from offsite.pipeline.session import SparkRunner
+from offsite.spark.runner import Done, Runner
+from offsite.spark.session import SparkRunner
 from tests import spark_tasks
 from tests.processes import processes_with
 from tests.shared_spark import end_shared_spark

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from offsite.pipeline.scratch import ORPHANED_AFTER_S
+from offsite.spark.scratch import ORPHANED_AFTER_S
 from tests.processes import processes_with, wait_until
 
 ROOT = Path(__file__).parents[3]
 MARK = "OFFSITE_TEST_MARK"
 
 TWO_RUNS = """
-from offsite.pipeline.session import SparkRunner
+from offsite.spark.session import SparkRunner
 from tests.spark_tasks import double
 for _ in range(2):
     spark = SparkRunner(master="local[2,4]")
@@ -30,7 +30,7 @@ for _ in range(2):
 """
 
 NO_CLOSE = """
-from offsite.pipeline.session import SparkRunner
+from offsite.spark.session import SparkRunner
 from tests.spark_tasks import double
 print(SparkRunner(master="local[2,4]").run([1, 2], double))
 """
@@ -40,8 +40,8 @@ import logging
 import sys
 from operator import attrgetter
 from importlib import import_module
-from offsite.pipeline.pyspark_internals import PARTS
-from offsite.pipeline.session import SparkRunner
+from offsite.spark.local.pyspark_internals import PARTS
+from offsite.spark.session import SparkRunner
 from tests.spark_tasks import double
 logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO)
 logging.getLogger("py4j").setLevel(logging.ERROR)
@@ -59,7 +59,7 @@ import signal
 import sys
 from pathlib import Path
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell hands on that Ctrl-C is ignored
-from offsite.pipeline.session import SparkRunner
+from offsite.spark.session import SparkRunner
 from tests.spark_tasks import wait_for_ever
 spark = SparkRunner(master="local[2,4]")
 try:

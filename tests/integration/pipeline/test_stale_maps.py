@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from offsite.kafka.topic_changes import NewTopic
+from offsite.copy.compare.partitions import prove_partition
+from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.log.range import TopicPartition
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
-from offsite.pipeline.proof import prove_partition
-from offsite.pipeline.runner import Done, Failed, OnProgress
-from offsite.repository.open_store import open_store
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
-from offsite.services.planned_restore import prepare_restore
-from offsite.services.restore import run_restore
-from offsite.services.restore_request import RestoreRequest
-from offsite.services.restore_result import RestoreResult
-from offsite.services.restored_offsets import map_offset
+from offsite.services.groups.restored_offsets import map_offset
+from offsite.services.restore.planned import prepare_restore
+from offsite.services.restore.report.result import RestoreResult
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.run import run_restore
+from offsite.spark.runner import Done, Failed, OnProgress
+from offsite.stores.open_store import open_store
 from tests.faulty_store import Crash
 from tests.inline_runner import InlineRunner, ResultT, TaskT
 from tests.integration.e2e.site import Site, new_name

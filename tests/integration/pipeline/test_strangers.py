@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from offsite.pipeline.java import java_binary
-from offsite.pipeline.session import SparkRunner
+from offsite.spark.local.java import java_binary
+from offsite.spark.session import SparkRunner
 from tests.processes import listening_ports, processes_with
 from tests.shared_spark import end_shared_spark
 

@@ -14,11 +14,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from offsite.log.record import Record
-from offsite.log.record_arrow import arrow_schema
-from offsite.log.records import encode
+from offsite.log.records.batch_records import encode
+from offsite.log.records.record import Record
+from offsite.log.records.record_arrow import arrow_schema
 from offsite.repository.backup import Backup
-from offsite.repository.open_store import open_store
+from offsite.stores.open_store import open_store
 from tests.batches import FIRST_TIME_MS
 from tests.own_session import own_session
 from tests.tables import ORDERS, ORDERS_1, USERS, batch_of, commit_batches, new_table

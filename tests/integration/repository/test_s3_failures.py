@@ -14,10 +14,10 @@ import pytest
 
 from offsite.model.errors import CommitLost, OverwritingStore, PutOutcomeUnknown, StoreDenied, StoreUnreachable
 from offsite.repository.layout import PROBE_KEY
-from offsite.repository.object_store import CloudStore
-from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
-from offsite.repository.store import PutResult
+from offsite.stores.object_store import CloudStore
+from offsite.stores.open_store import open_store
+from offsite.stores.store import PutResult
 from tests.backups import PARTITIONS, SELECTION, STEP, commit_next, content, new_backup, run_once
 from tests.batches import make_log
 from tests.s3_servers import ENVIRONMENT, moto_server, new_s3_store

@@ -4,8 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from offsite.repository.posix_store import open_folder
 from offsite.repository.repository import Repository
+from offsite.stores.posix_store import open_folder
 from tests.backups import PARTITIONS, STEP, content, new_backup
 from tests.batches import make_log
 
@@ -16,7 +16,7 @@ _WRITER = """
 import os, sys
 from pathlib import Path
 from offsite.model.errors import CommitLost
-from offsite.repository.posix_store import open_folder
+from offsite.stores.posix_store import open_folder
 from offsite.repository.repository import Repository
 from tests.backups import commit_next
 backup = Repository.open(open_folder(Path(sys.argv[1]))).backup("b")

@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition as Position
 
-from offsite.log.group_offsets import GroupOffsets, TopicOffsetsBuilder
+from offsite.log.groups.offsets import GroupOffsets, TopicOffsetsBuilder
 from offsite.model.errors import RestoreRefused
-from offsite.model.selection import parse_selection
-from offsite.repository.open_store import open_store
+from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
 from offsite.sandbox import KNOWN_VERSIONS, Settings
 from offsite.services.demo.data import ORDERS, PAYMENTS, TOPICS, write_demo_data
 from offsite.services.demo.truth import compare, read_topic
-from offsite.services.planned_restore import PlannedRestore, prepare_restore
-from offsite.services.restore import run_restore
-from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore.planned import PlannedRestore, prepare_restore
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.run import run_restore
+from offsite.stores.open_store import open_store
 from tests.conftest import running
 from tests.integration.e2e.group_site import Groups, commit, next_value, numbered
 from tests.integration.kafka.cluster import Cluster

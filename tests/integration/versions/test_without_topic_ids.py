@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from offsite.kafka.topic_changes import NewTopic
+from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.model.errors import TopicReplaced
-from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
 from offsite.sandbox import Settings
+from offsite.stores.open_store import open_store
 from tests.conftest import running
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.site import Site

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from offsite.archives.archive import Piece
 from offsite.archives.overlap import Run, clipped, merged
-from offsite.log.record import Record
+from offsite.log.records.record import Record
 
 OFFSETS = st.lists(st.integers(0, 60), unique=True).map(sorted)
 

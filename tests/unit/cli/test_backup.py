@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.cli.backup import _note_vanished
+from offsite.cli.commands.backup import _note_vanished
 
 
 def test_topics_that_are_gone_are_noted_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,13 +12,13 @@ from offsite.cli.app import app
 from offsite.cli.main import main
 from offsite.cli.output import OutputFormat, emit, emit_each, emit_error, emit_notice, note
 from offsite.cli.progress import progress
-from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.model.errors import DamagedArchive
-from offsite.pipeline.runner import RunProgress
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, LeftBehind, PartitionId, Position, RecordedHole, TopicShape
-from offsite.repository.group_snapshot import put_group_snapshot
-from offsite.repository.posix_store import PosixStore, open_folder
+from offsite.repository.snapshots.group_snapshot import put_group_snapshot
+from offsite.spark.runner import RunProgress
+from offsite.stores.posix_store import PosixStore, open_folder
 from tests.backups import append_unchecked, new_backup, run_once
 
 NAME = "\x1b]0;x\x07[/nope][red]:smile:\u202e\x9b\ud800\r\nSAFE"

@@ -17,7 +17,7 @@ from offsite.cli.logs import logs
 from offsite.cli.progress import progress
 from offsite.model.errors import KafkaUnreachable
 from offsite.model.journal import JOURNAL, decided, failed, warned
-from offsite.pipeline.runner import RunProgress
+from offsite.spark.runner import RunProgress
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (INFO|WARNING|ERROR) \w+( \w+=(\"[^\"]*\"|[^ \"]+))*")
 

@@ -15,14 +15,14 @@ import typer
 from typer.testing import CliRunner
 
 import offsite
-from offsite.cli.export_options import ExportOptions
-from offsite.cli.option_group import takes
-from offsite.cli.restore_options import RestoreOptions
-from offsite.cli.restore_source import RestoreRunOptions
+from offsite.cli.commands.restore_source import RestoreRunOptions
+from offsite.cli.options.export import ExportOptions
+from offsite.cli.options.option_group import takes
+from offsite.cli.options.restore import RestoreOptions
 from offsite.model.option import Option, declared, filled
-from offsite.model.selection import parse_selection
-from offsite.services.restore_request import RestoreRequest, remembered
-from offsite.services.restore_words import PointWords, RestoreWords, parse_restore
+from offsite.model.selections.selection import parse_selection
+from offsite.services.restore.options import PointWords, RestoreWords, parse_restore
+from offsite.services.restore.request import RestoreRequest, remembered
 
 GENERATE = Path(__file__).parents[3] / "docs" / "generate.py"
 

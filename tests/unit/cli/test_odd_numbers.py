@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from offsite.cli.app import app
 from offsite.model.errors import Bug, OffsiteError
-from offsite.repository.posix_store import PosixStore, open_folder
+from offsite.stores.posix_store import PosixStore, open_folder
 from tests.backups import new_backup, run_once
 
 MANY = "9" * 5000

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.cli.record_line import record_line
-from offsite.model.printable import printable
-from offsite.services.shown_record import Shown, ShownHeader, ShownRecord
+from offsite.cli.views.record_line import record_line
+from offsite.model.untrusted.printable import printable
+from offsite.services.records.shown_record import Shown, ShownHeader, ShownRecord
 
 RECORD = ShownRecord(
     topic="orders",

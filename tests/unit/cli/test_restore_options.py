@@ -7,8 +7,8 @@ import pytest
 from offsite.log.range import TopicPartition
 from offsite.model.choices import Keyless
 from offsite.model.errors import BadOption
-from offsite.services.restore_request import RestoreRequest, remembered
-from offsite.services.restore_words import RestoreWords, parse_restore
+from offsite.services.restore.options import RestoreWords, parse_restore
+from offsite.services.restore.request import RestoreRequest, remembered
 
 CUT = "topic,partition,offset\norders,0,12\n"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.cli.restore_source import RestoreRunOptions, backup_to_restore
+from offsite.cli.commands.restore_source import RestoreRunOptions, backup_to_restore
 from offsite.model.errors import BadOption, RestoreRunning, TargetNotEmpty
 from tests.inline_runner import InlineRunner
 

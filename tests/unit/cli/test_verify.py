@@ -14,14 +14,14 @@ from typer.testing import CliRunner
 
 from offsite.cli.app import app
 from offsite.cli.output import OutputFormat, emit
-from offsite.cli.verify_view import render_verification
+from offsite.cli.views.verify_view import render_verification
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, Position
-from offsite.repository.group_snapshot import put_group_snapshot
-from offsite.repository.posix_store import PosixStore, open_folder
-from offsite.services.compare import CompareResult
-from offsite.services.verify import VerifyResult, verify_quick
-from offsite.services.verify_history import CommitDamage, ObjectDamage
+from offsite.repository.snapshots.group_snapshot import put_group_snapshot
+from offsite.services.compare.run import CompareResult
+from offsite.services.verify.history import CommitDamage, ObjectDamage
+from offsite.services.verify.run import VerifyResult, verify_quick
+from offsite.stores.posix_store import PosixStore, open_folder
 from tests.backups import PARTITIONS, append_unchecked, new_backup, run_once
 
 DAMAGED = 13

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from offsite.kafka.config import Address, KafkaConfig
-from offsite.kafka.given_up import GivenUp
-from offsite.kafka.list_offsets import EARLIEST, ListedOffset
+from offsite.kafka.config.config import Address, KafkaConfig
+from offsite.kafka.net.given_up import GivenUp
+from offsite.kafka.net.routing import Leader
+from offsite.kafka.protocol.list_offsets import EARLIEST, ListedOffset
+from offsite.kafka.protocol.request import Api, Request
+from offsite.kafka.protocol.wire import Encoder
 from offsite.kafka.reader import PartitionReader
-from offsite.kafka.request import Api, Request
-from offsite.kafka.routing import Leader
-from offsite.kafka.wire import Encoder
 from offsite.log.batch import scan
 from offsite.log.chunk import Chunk, Gap, Hole
 from offsite.log.range import LogRange, TopicPartition

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from offsite.kafka.backoff import Backoff
+from offsite.kafka.net.backoff import Backoff
 from offsite.model.errors import KafkaUnreachable
 
 

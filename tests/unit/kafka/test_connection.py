@@ -15,38 +15,38 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsite.kafka import connection as module
-from offsite.kafka.acls import describe_acls_request
-from offsite.kafka.config import Address, KafkaConfig
-from offsite.kafka.connection import Connection
-from offsite.kafka.delete_records import delete_records_request
-from offsite.kafka.epoch_ends import epoch_ends_request
+from offsite.kafka.config.config import Address, KafkaConfig
 from offsite.kafka.find_coordinators import GROUP_KEY, find_coordinator_request, find_coordinators_request
-from offsite.kafka.group_requests import (
+from offsite.kafka.groups.requests import (
     commit_offsets_request,
     delete_offsets_request,
     fetch_offsets_request,
     list_groups_request,
 )
-from offsite.kafka.list_offsets import EARLIEST, LATEST, list_offsets_request
-from offsite.kafka.log_dirs import log_dirs_request
-from offsite.kafka.metadata import metadata_request
+from offsite.kafka.net import connection as module
+from offsite.kafka.net.connection import Connection
+from offsite.kafka.net.receive_buffer import MAX_RESPONSE_BYTES, ReceiveBuffer
 from offsite.kafka.producer import Producer, _init_producer_id
-from offsite.kafka.quotas import alter_quotas_request, describe_quotas_request
-from offsite.kafka.receive_buffer import MAX_RESPONSE_BYTES, ReceiveBuffer
-from offsite.kafka.request import Api, Request
-from offsite.kafka.scram_users import describe_scram_users_request
-from offsite.kafka.topic_changes import create_topics_request, delete_topics_request
-from offsite.kafka.topic_config import topic_configs_request
-from offsite.kafka.transaction_requests import (
+from offsite.kafka.protocol.acls import describe_acls_request
+from offsite.kafka.protocol.delete_records import delete_records_request
+from offsite.kafka.protocol.epoch_ends import epoch_ends_request
+from offsite.kafka.protocol.list_offsets import EARLIEST, LATEST, list_offsets_request
+from offsite.kafka.protocol.log_dirs import log_dirs_request
+from offsite.kafka.protocol.metadata import metadata_request
+from offsite.kafka.protocol.quotas import alter_quotas_request, describe_quotas_request
+from offsite.kafka.protocol.request import Api, Request
+from offsite.kafka.protocol.scram_users import describe_scram_users_request
+from offsite.kafka.protocol.topic_changes import create_topics_request, delete_topics_request
+from offsite.kafka.protocol.topic_config import topic_configs_request
+from offsite.kafka.protocol.wire import Encoder
+from offsite.kafka.transactions.requests import (
     add_partition_request,
     describe_producers_request,
     describe_transaction_request,
     end_request,
     init_producer_request,
 )
-from offsite.kafka.wire import Encoder
-from offsite.log.group_offsets import GroupOffsets
+from offsite.log.groups.offsets import GroupOffsets
 from offsite.log.range import TopicPartition
 from offsite.model.errors import KafkaProtocolError, KafkaTimeout, KafkaUnreachable, OffsiteError
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import struct
 from uuid import UUID
 
-from offsite.kafka.fetch import FetchFormat, FetchQuery
-from offsite.kafka.wire import Encoder
+from offsite.kafka.protocol.fetch import FetchFormat, FetchQuery
+from offsite.kafka.protocol.wire import Encoder
 from offsite.log.range import TopicPartition
 
 TOPIC_ID = UUID("03c33196-dcfd-4176-8220-3770ec535f26")

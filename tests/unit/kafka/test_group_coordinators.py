@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import pytest
 
 from offsite.kafka.find_coordinators import Found
-from offsite.kafka.group_coordinators import COORDINATOR_MAX_S, LANES, GroupCoordinators
-from offsite.kafka.group_requests import Answered, ListedGroup, fetch_offsets_request
-from offsite.kafka.groups import GroupClient
-from offsite.kafka.request import Api, Request
+from offsite.kafka.groups.committed_offsets import GroupClient
+from offsite.kafka.groups.coordinators import COORDINATOR_MAX_S, LANES, GroupCoordinators
+from offsite.kafka.groups.requests import Answered, ListedGroup, fetch_offsets_request
+from offsite.kafka.protocol.request import Api, Request
 from offsite.model.errors import KafkaTimeout, KafkaUnreachable
 
 LOADING, NOT_AVAILABLE, MOVED, NOT_AUTHORISED, HAS_MEMBERS = 14, 15, 16, 30, 25

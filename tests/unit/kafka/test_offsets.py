@@ -8,12 +8,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from offsite.kafka.config import Address
+from offsite.kafka.config.config import Address
 from offsite.kafka.end_offset import end_offset, high_watermark
-from offsite.kafka.list_offsets import LATEST, ListedOffset
+from offsite.kafka.net.routing import Leader
 from offsite.kafka.offsets import find_epoch_ends, find_offsets
-from offsite.kafka.request import Request
-from offsite.kafka.routing import Leader
+from offsite.kafka.protocol.list_offsets import LATEST, ListedOffset
+from offsite.kafka.protocol.request import Request
 from offsite.log.range import TopicPartition
 from offsite.model.errors import LeaderUnavailable
 from tests.unit.kafka.test_group_coordinators import FakeClock

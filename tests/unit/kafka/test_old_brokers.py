@@ -8,13 +8,13 @@ from contextlib import contextmanager
 import pytest
 
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.config import Address
-from offsite.kafka.connection import Connection
+from offsite.kafka.config.config import Address
 from offsite.kafka.find_coordinators import Found, find_coordinators
-from offsite.kafka.group_requests import fetch_offsets_request, list_groups_request
-from offsite.kafka.releases import api_name
-from offsite.kafka.request import Api, Request
-from offsite.kafka.wire import Decoder, Encoder
+from offsite.kafka.groups.requests import fetch_offsets_request, list_groups_request
+from offsite.kafka.net.connection import Connection
+from offsite.kafka.protocol.releases import api_name
+from offsite.kafka.protocol.request import Api, Request
+from offsite.kafka.protocol.wire import Decoder, Encoder
 from offsite.model.errors import KafkaProtocolError, KafkaTooOld
 
 

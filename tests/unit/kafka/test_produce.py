@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
-from offsite.kafka.produce import ProduceFormat
 from offsite.kafka.producer import Producer
-from offsite.kafka.wire import UNREADABLE, Encoder
+from offsite.kafka.protocol.produce import ProduceFormat
+from offsite.kafka.protocol.wire import UNREADABLE, Encoder
 from offsite.log.range import TopicPartition
 from offsite.model.errors import LeaderUnavailable
 

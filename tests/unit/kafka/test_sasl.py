@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from offsite.kafka.config import Address, KafkaConfig, SaslConfig, TlsConfig, TokenSource
-from offsite.kafka.request import Api, Request
-from offsite.kafka.sasl import authenticate
-from offsite.kafka.secret import Secret
-from offsite.kafka.wire import Decoder, Encoder
+from offsite.kafka.config.config import Address, KafkaConfig, SaslConfig, TlsConfig, TokenSource
+from offsite.kafka.config.secret import Secret
+from offsite.kafka.net.sasl import authenticate
+from offsite.kafka.protocol.request import Api, Request
+from offsite.kafka.protocol.wire import Decoder, Encoder
 from offsite.model.errors import KafkaAuthenticationFailed
 from offsite.services.cluster import _cluster
 

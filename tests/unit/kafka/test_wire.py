@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.kafka.wire import MAX_THROTTLE_MS, UNREADABLE, Decoder, Encoder, bounded_throttle_ms
+from offsite.kafka.protocol.wire import MAX_THROTTLE_MS, UNREADABLE, Decoder, Encoder, bounded_throttle_ms
 
 TEXTS = st.text(max_size=300)
 

@@ -15,8 +15,8 @@ from offsite.log.chunk import Chunk, Evidence, Gap, Hole
 from offsite.log.committed_view import CommittedView, sees_uncommitted
 from offsite.log.markers import Marker, Markers
 from offsite.log.range import LogRange
-from offsite.log.record import Record
-from offsite.log.records import encode
+from offsite.log.records.batch_records import encode
+from offsite.log.records.record import Record
 from offsite.log.transactions import TransactionIndexer, Undecided, log_markers
 from offsite.model.errors import DamagedObject
 from tests.batches import chunk_of

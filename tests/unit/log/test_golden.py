@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from offsite.log.batch import BatchHeader, scan, verify_crc
-from offsite.log.codec import CODEC_NAMES
+from offsite.log.codecs.codec import CODEC_NAMES
 from offsite.log.committed_view import CommittedView
-from offsite.log.record import Record
-from offsite.log.records import decode
+from offsite.log.records.batch_records import decode
+from offsite.log.records.record import Record
 from offsite.log.rewrite import for_produce, needs_reencode, reencode_dense
 from offsite.log.stats import LogStats
 from offsite.log.transactions import TransactionIndexer, Undecided

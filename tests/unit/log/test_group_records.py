@@ -5,11 +5,11 @@ import struct
 import pytest
 
 from offsite.log.batch import scan
-from offsite.log.group_fold import GroupFold
-from offsite.log.group_offsets import CommittedOffset
-from offsite.log.group_records import GroupPartition, OffsetRecord, parse_group_record
-from offsite.log.record import Record
-from offsite.log.records import encode
+from offsite.log.groups.fold import GroupFold
+from offsite.log.groups.offsets import CommittedOffset
+from offsite.log.groups.records import GroupPartition, OffsetRecord, parse_group_record
+from offsite.log.records.batch_records import encode
+from offsite.log.records.record import Record
 from offsite.model.errors import DamagedBatch
 from tests.batches import make_control_batch
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.log.batch import scan
-from offsite.log.codec import GZIP, LZ4, NONE, SNAPPY, ZSTD
-from offsite.log.record import LOG_APPEND_TIME, Record
-from offsite.log.record_arrow import ArrowColumns, arrow_schema
-from offsite.log.records import decode, encode
+from offsite.log.codecs.codec import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from offsite.log.records.batch_records import decode, encode
+from offsite.log.records.record import LOG_APPEND_TIME, Record
+from offsite.log.records.record_arrow import ArrowColumns, arrow_schema
 from offsite.model.errors import DamagedBatch
 
 _BLOBS = st.none() | st.binary(max_size=20)

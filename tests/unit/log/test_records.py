@@ -10,13 +10,13 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder  # type: i
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.log import records as records_module
 from offsite.log.batch import HEADER_BYTES, BatchHeader, scan, verify_crc
-from offsite.log.codec import compress
-from offsite.log.record import Record
-from offsite.log.record_arrow import ArrowColumns
-from offsite.log.record_body import read_records, write_records
-from offsite.log.records import decode, encode, iterate, renumber
+from offsite.log.codecs.codec import compress
+from offsite.log.records.batch_records import batch_records as records_module
+from offsite.log.records.batch_records import decode, encode, iterate, renumber
+from offsite.log.records.record import Record
+from offsite.log.records.record_arrow import ArrowColumns
+from offsite.log.records.record_body import read_records, write_records
 from offsite.model.errors import Bug, DamagedBatch
 from offsite.model.size import MIB
 

@@ -6,8 +6,8 @@ import pytest
 
 from offsite.log.batch import CRC_START, HEADER_BYTES, BatchHeader, scan, verify_crc
 from offsite.log.buffer import Buffer
-from offsite.log.record import Record
-from offsite.log.records import decode, encode
+from offsite.log.records.batch_records import decode, encode
+from offsite.log.records.record import Record
 from offsite.log.rewrite import for_produce, keep, needs_reencode, reencode_dense, split_oversized
 from offsite.model.errors import Bug
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from offsite.log.batch import CONTROL_BIT, BatchHeader, scan
 from offsite.log.committed_view import CommittedView
-from offsite.log.record import Record
-from offsite.log.records import encode
+from offsite.log.records.batch_records import encode
+from offsite.log.records.record import Record
 from offsite.log.transactions import Marker, TransactionIndexer, Undecided
 
 Step = tuple[int, Literal["data", "commit", "abort", "plain"]]

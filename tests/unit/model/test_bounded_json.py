@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.model.bounded_json import ANY_NUMBER, STRICT, BadJson, check_json_size, decode_json, parse_json
+from offsite.model.untrusted.bounded_json import ANY_NUMBER, STRICT, BadJson, check_json_size, decode_json, parse_json
 
 
 @pytest.mark.parametrize(

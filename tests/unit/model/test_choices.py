@@ -10,10 +10,10 @@ import pytest
 from offsite.model import choices
 from offsite.model.choices import Isolation, chosen
 from offsite.model.errors import BadOption
-from offsite.model.selection import parse_selection
+from offsite.model.selections.selection import parse_selection
 from offsite.repository.json_form import encode_canonical
-from offsite.services.restore_request import remembered
-from offsite.services.restore_words import parse_restore
+from offsite.services.restore.options import parse_restore
+from offsite.services.restore.request import remembered
 
 TEXTS = {
     choices.Isolation: choices.IsolationText,

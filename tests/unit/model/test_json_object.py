@@ -9,7 +9,7 @@ import pytest
 from offsite.archives.index_fields import BadIndex, IndexObject
 from offsite.archives.osodevops.fields import NotTheTools, ToolObject
 from offsite.model.errors import DamagedObject
-from offsite.model.json_object import JsonObject, JsonValue
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
 
 HALF = "\ud800"
 BEYOND = 1 << 63

@@ -6,8 +6,8 @@ import pytest
 
 from offsite.model.check import check
 from offsite.model.errors import BadName, Bug, NoSuchTopic
-from offsite.model.names import check_backup_name
 from offsite.model.size import format_size
+from offsite.model.untrusted.names import check_backup_name
 
 
 @pytest.mark.parametrize("name", ["orders", "Orders_2.1-x", "0"])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from offsite.model.errors import BadName, BadOption
-from offsite.model.selection import parse_selection
+from offsite.model.selections.selection import parse_selection
 
 TOPICS = ("orders", "orders-eu", "orders-us", "payments", "__consumer_offsets", "_schemas")
 INTERNAL = frozenset({"__consumer_offsets"})

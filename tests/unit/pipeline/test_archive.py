@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from offsite.model.clock import SystemClock
-from offsite.pipeline.archive import MAX_ARCHIVES, RECORDING_LIMIT_S, Archive, archive_for
+from offsite.spark.local.class_archive import MAX_ARCHIVES, RECORDING_LIMIT_S, Archive, archive_for
 
 
 @pytest.fixture

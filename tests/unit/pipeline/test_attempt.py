@@ -5,8 +5,8 @@ import pickle
 import pytest
 
 from offsite.model.errors import KafkaUnreachable, OffsiteError, SparkFailed, TargetNotEmpty
-from offsite.pipeline.attempt import Envelope, attempt
-from offsite.pipeline.runner import Done, Failed
+from offsite.spark.runner import Done, Failed
+from offsite.spark.task_attempt import Envelope, attempt
 from tests.spark_tasks import divide_by_zero, double
 
 

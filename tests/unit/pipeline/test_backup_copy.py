@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from offsite.copy import backup as backup_copy
+from offsite.copy.plan import PartitionBounds, plan_copy
 from offsite.log.batch import scan
 from offsite.log.last_batch import LastBatch
 from offsite.model.errors import TopicReplaced
-from offsite.pipeline import backup_copy
-from offsite.pipeline.plan import PartitionBounds, plan_copy
-from offsite.pipeline.runner import Done
 from offsite.repository.layout import BackupLayout
-from offsite.repository.posix_store import open_folder
-from offsite.services.settlement import Settlement, settle
+from offsite.services.backup.committable import Settlement, settle
+from offsite.spark.runner import Done
+from offsite.stores.posix_store import open_folder
 from tests.batches import make_batch
 from tests.unit.kafka.scripted_leader import DELETED, TOPIC, ScriptedLeader, ScriptedRouter
 

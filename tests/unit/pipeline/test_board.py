@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from offsite.model.errors import DamagedBatch, SparkFailed
-from offsite.pipeline.attempt import Envelope
-from offsite.pipeline.board import Board
-from offsite.pipeline.meter import Reading
-from offsite.pipeline.pulse import Pulse
-from offsite.pipeline.runner import Done, Failed
+from offsite.spark.meter import Reading
+from offsite.spark.progress_datagram import Pulse
+from offsite.spark.runner import Done, Failed
+from offsite.spark.task_attempt import Envelope
+from offsite.spark.task_outcomes import Board
 
 
 def done(index: int, value: str = "ok", *, moved_bytes: int = 0, peak_rss_bytes: int = 0) -> Envelope[str]:

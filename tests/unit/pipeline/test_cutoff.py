@@ -3,12 +3,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offsite.copy.record_bounds import Cutoff
+from offsite.copy.restore.dense import dense_batch
+from offsite.copy.source_view import VisibleBatch
 from offsite.log.batch import LOG_APPEND_TIME_BIT, BatchHeader, scan
-from offsite.log.record import CREATE_TIME, LOG_APPEND_TIME, Record
-from offsite.log.records import decode, encode
-from offsite.pipeline.cutoff import Cutoff
-from offsite.pipeline.dense import dense_batch
-from offsite.pipeline.source_view import VisibleBatch
+from offsite.log.records.batch_records import decode, encode
+from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record
 
 TIMES_MS = st.lists(st.integers(-1, 20), min_size=1, max_size=12)
 GAPS = st.lists(st.integers(1, 3), min_size=12, max_size=12)

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from offsite.copy.record_bounds import Cutoff
+from offsite.copy.restore.dense import DenseBatch, dense_batch
 from offsite.log.batch import scan
-from offsite.log.codec import ZSTD
-from offsite.log.record import CREATE_TIME, Record
-from offsite.log.records import decode, encode
-from offsite.pipeline.cutoff import Cutoff
-from offsite.pipeline.dense import DenseBatch, dense_batch
+from offsite.log.codecs.codec import ZSTD
+from offsite.log.records.batch_records import decode, encode
+from offsite.log.records.record import CREATE_TIME, Record
 
 
 def record(offset: int) -> Record:

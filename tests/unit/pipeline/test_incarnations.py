@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from offsite.copy.incarnations import KnownIncarnation, OffsetRange, Wanted, choose, incarnation_notes
 from offsite.model.errors import BadOption, IncarnationUnclear
-from offsite.pipeline.incarnations import KnownIncarnation, OffsetRange, Wanted, choose, incarnation_notes
 
 ID_A, ID_B, ID_C = "aaaa1111-old", "aabb2222-new", "cccc3333-newest"
 

@@ -8,8 +8,8 @@ import pytest
 
 from offsite.model.clock import SystemClock
 from offsite.model.errors import KafkaUnreachable
-from offsite.pipeline.attempt import Envelope, attempt
-from offsite.pipeline.jobs import TaskJobs
+from offsite.spark.jobs import TaskJobs
+from offsite.spark.task_attempt import Envelope, attempt
 from tests.spark_tasks import double
 
 POISONED = "Job aborted: Task 0 in stage 1.0 failed 4 times, most recent failure: ExecutorLostFailure (worker lost)"

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offsite.copy.compare import records as lockstep
+from offsite.copy.compare.records import Compaction, Comparison, Lockstep
+from offsite.copy.compare.superseded import Superseded
+from offsite.copy.record_bounds import Cutoff
+from offsite.copy.source_view import VisibleBatch
 from offsite.log.batch import CRC_START, LOG_APPEND_TIME_BIT, BatchHeader, scan
-from offsite.log.codec import LZ4, NONE, ZSTD
-from offsite.log.record import Record
-from offsite.log.records import encode, renumber
-from offsite.pipeline import lockstep
-from offsite.pipeline.cutoff import Cutoff
-from offsite.pipeline.lockstep import Compaction, Comparison, Lockstep
-from offsite.pipeline.source_view import VisibleBatch
-from offsite.pipeline.superseded import Superseded
+from offsite.log.codecs.codec import LZ4, NONE, ZSTD
+from offsite.log.records.batch_records import encode, renumber
+from offsite.log.records.record import Record
 from tests.batches import make_control_batch
 
 TIME_MS = 1_700_000_000_000

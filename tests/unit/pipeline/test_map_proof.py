@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from offsite.copy.compare.maps import MapProof
+from offsite.copy.record_bounds import Cutoff
+from offsite.copy.source_view import VisibleBatch
 from offsite.log.batch import scan
 from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
-from offsite.pipeline.cutoff import Cutoff
-from offsite.pipeline.map_proof import MapProof
-from offsite.pipeline.source_view import VisibleBatch
 from tests.batches import RECORDS_PER_BATCH, make_batch
 
 STARTS = (100, 110, 130)

@@ -5,9 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.model.errors import SourceTruncated
-from offsite.model.size import MIB
-from offsite.pipeline.plan import (
+from offsite.copy.plan import (
     TASK_BYTES_MAX,
     TASK_OFFSETS_MAX,
     PartitionBounds,
@@ -15,6 +13,8 @@ from offsite.pipeline.plan import (
     plan_copy,
     without,
 )
+from offsite.model.errors import SourceTruncated
+from offsite.model.size import MIB
 
 
 def bounds(*, log_start: int = 0, end: int = 1000, size_bytes: int = 0, partition: int = 0) -> PartitionBounds:

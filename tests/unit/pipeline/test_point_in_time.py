@@ -6,12 +6,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.log.record import CREATE_TIME, LOG_APPEND_TIME
-from offsite.model.partition_selection import parse_partitions
-from offsite.pipeline.point_in_time import PartitionCut, PointInTime, point_in_time
+from offsite.copy.point_in_time import PartitionCut, PointInTime, point_in_time
+from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME
+from offsite.model.selections.partition_selection import parse_partitions
 from offsite.repository.commit import PartitionId, Position, RecordedHole, TopicShape
-from offsite.repository.segment import Compression, Segment
-from offsite.repository.segment_list import SegmentList
+from offsite.repository.segments.segment import Compression, Segment
+from offsite.repository.segments.segment_list import SegmentList
 from offsite.repository.state import BackupState
 
 ORDERS = PartitionId(topic="orders", topic_id="id", partition=0)

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
+from offsite.copy.chain import PartitionChain
+from offsite.copy.restore.preserve.pieces import Data, Gap, Outcome, Piece, SourcePieces
 from offsite.log.batch import CRC_START, scan
 from offsite.log.range import LogRange
-from offsite.log.record import Record
-from offsite.log.records import decode, encode
-from offsite.pipeline.chain import PartitionChain
-from offsite.pipeline.preserve_pieces import Data, Gap, Outcome, Piece, SourcePieces
+from offsite.log.records.batch_records import decode, encode
+from offsite.log.records.record import Record
 from offsite.repository.backup import Backup
-from offsite.repository.open_store import open_store
-from offsite.repository.segment import Segment
-from offsite.repository.segment_writer import SegmentWriter
+from offsite.repository.segments.segment import Segment
+from offsite.repository.segments.writer import SegmentWriter
+from offsite.stores.open_store import open_store
 from tests.backups import PARTITIONS, new_backup
 from tests.batches import chunk_of, make_control_batch
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from offsite.log.range import TopicPartition
-from offsite.pipeline.preserve_plan import (
+from offsite.copy.restore.plan import PartitionRestore
+from offsite.copy.restore.preserve.plan import (
     MARKER_GAPS_MAX,
     TOMBSTONES_FROM,
     Filler,
@@ -14,8 +14,8 @@ from offsite.pipeline.preserve_plan import (
     obstacle,
     preserved_partition,
 )
-from offsite.pipeline.restore_plan import PartitionRestore
-from offsite.repository.segment import Segment
+from offsite.log.range import TopicPartition
+from offsite.repository.segments.segment import Segment
 from tests.unit.pipeline.test_restore_plan import partition, segment, target
 
 SOURCE = partition("t", 0)

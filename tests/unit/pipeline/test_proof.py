@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from offsite.kafka.config import KafkaConfig, parse_bootstrap
+from offsite.copy.chain import PartitionChain
+from offsite.copy.compare.partitions import PartitionProof, ProofEnds, ProofTask, prove_by_reading
+from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
 from offsite.log.chunk import Chunk, Hole
 from offsite.log.range import LogRange
-from offsite.log.records import decode, encode
-from offsite.pipeline.chain import PartitionChain
-from offsite.pipeline.proof import PartitionProof, ProofEnds, ProofTask, prove_by_reading
-from offsite.repository.open_store import open_store
-from offsite.repository.store import Store
+from offsite.log.records.batch_records import decode, encode
+from offsite.stores.open_store import open_store
+from offsite.stores.store import Store
 from tests.backups import PARTITIONS, new_backup, write_segment
 from tests.batches import chunk_of, make_log
 

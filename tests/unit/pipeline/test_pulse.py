@@ -3,8 +3,8 @@ from __future__ import annotations
 import socket
 from dataclasses import replace
 
-from offsite.pipeline.meter import Meter, Reading
-from offsite.pipeline.pulse import SEND_EVERY_S, Pulse, PulseAddress, PulseReceiver, PulseSender
+from offsite.spark.meter import Meter, Reading
+from offsite.spark.progress_datagram import SEND_EVERY_S, Pulse, PulseAddress, PulseReceiver, PulseSender
 from tests.processes import wait_until
 
 JOB = 3

@@ -7,8 +7,8 @@ from operator import attrgetter
 
 import pytest
 
-from offsite.pipeline import pyspark_internals
-from offsite.pipeline.pyspark_internals import MISSING, PARTS, check_parts
+from offsite.spark.local import pyspark_internals
+from offsite.spark.local.pyspark_internals import MISSING, PARTS, check_parts
 
 
 def test_this_pyspark_has_all_parts() -> None:

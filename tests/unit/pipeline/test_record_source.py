@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from offsite.kafka.config import KafkaConfig, parse_bootstrap
+from offsite.copy import record_source
+from offsite.copy.record_source import BackupRecords, ClusterRecords, ExportTask, RecordSource
+from offsite.copy.restore.plan import PartitionRestore
+from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
 from offsite.kafka.read_task import ReadTask
 from offsite.log.chunk import Chunk, Hole
 from offsite.log.range import LogRange, TopicPartition
-from offsite.pipeline import record_source
-from offsite.pipeline.record_source import BackupRecords, ClusterRecords, ExportTask, RecordSource
-from offsite.pipeline.restore_plan import PartitionRestore
-from offsite.repository.open_store import open_store
+from offsite.stores.open_store import open_store
 from tests.batches import chunk_of, make_control_batch
 from tests.tables import ORDERS, CountingStore, batch_of, commit_batches, new_table, transactional
 

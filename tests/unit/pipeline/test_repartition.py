@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from offsite.log.record import Record
+from offsite.copy.chain import PartitionChain
+from offsite.copy.restore import repartition
+from offsite.copy.restore.plan import Repartition
+from offsite.copy.restore.repartition import in_turns, keyless_offset, placement
+from offsite.copy.source_view import SourceView
+from offsite.log.records.record import Record
 from offsite.model.errors import KeylessRecord
-from offsite.pipeline import repartition
-from offsite.pipeline.chain import PartitionChain
-from offsite.pipeline.repartition import in_turns, keyless_offset, placement
-from offsite.pipeline.restore_plan import Repartition
-from offsite.pipeline.source_view import SourceView
 from offsite.repository.backup import Backup
-from offsite.repository.open_store import open_store
+from offsite.stores.open_store import open_store
 from tests.backups import PARTITIONS, new_backup, write_segment
 
 END = 240

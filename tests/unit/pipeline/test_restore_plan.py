@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import pytest
 
+from offsite.copy.chain import SelectedChains, select_chains
+from offsite.copy.point_in_time import PointInTime
+from offsite.copy.restore.plan import RestorePlan, plan_restore
+from offsite.copy.restore.target_topic import TargetTopic
 from offsite.model.errors import BadOption, NoSuchTopic, ProtectedTopic
-from offsite.model.partition_counts import parse_partition_counts
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
+from offsite.model.selections.partition_counts import parse_partition_counts
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_selection
 from offsite.model.size import KIB
-from offsite.pipeline.chain import SelectedChains, select_chains
-from offsite.pipeline.point_in_time import PointInTime
-from offsite.pipeline.restore_plan import RestorePlan, plan_restore
-from offsite.pipeline.target_topic import TargetTopic
 from offsite.repository.commit import PartitionId, Position, TopicIncarnation, TopicShape
-from offsite.repository.segment import Compression, Segment
-from offsite.repository.segment_list import SegmentList
+from offsite.repository.segments.segment import Compression, Segment
+from offsite.repository.segments.segment_list import SegmentList
 from offsite.repository.state import BackupState
 
 EMPTY_SEGMENT_HASH = "blake3:" + "0" * 64

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from offsite.copy.restore_point import FixedPoint, PointRequest, find_point
 from offsite.log.offset_vector import parse_before, parse_offsets
 from offsite.model.errors import BadOption, IncarnationUnclear, NoSuchRestorePoint
-from offsite.model.partition_selection import parse_partitions
-from offsite.model.selection import parse_selection
+from offsite.model.selections.partition_selection import parse_partitions
+from offsite.model.selections.selection import parse_selection
 from offsite.model.time import format_time
-from offsite.pipeline.restore_point import FixedPoint, PointRequest, find_point
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, Checkpoint, PartitionId, Position, TopicIncarnation, TopicShape
-from offsite.repository.open_store import open_store
-from offsite.repository.restore_record import RestoreRecord
+from offsite.repository.restores.record import RestoreRecord
+from offsite.stores.open_store import open_store
 from tests.backups import PARTITIONS, SHAPES, STEP, new_backup, run_once, write_segment
 from tests.batches import FIRST_TIME_MS
 

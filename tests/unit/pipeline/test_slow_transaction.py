@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from offsite.log.markers import Marker, Markers
-from offsite.log.transactions import OpenTransaction
-from offsite.pipeline.chain import PartitionChain
-from offsite.pipeline.slow_transaction import (
+from offsite.copy.chain import PartitionChain
+from offsite.copy.slow_transaction import (
     TRANSACTION_S,
     WRITE_BYTES_PER_S,
     SlowTransaction,
     slow_transaction,
 )
-from offsite.repository.open_store import open_store
-from offsite.repository.segment import Segment
-from offsite.repository.segment_body import content_hash
-from offsite.repository.segment_index import Frame, SegmentIndex, encode_index
-from offsite.repository.store import Store
+from offsite.log.markers import Marker, Markers
+from offsite.log.transactions import OpenTransaction
+from offsite.repository.segments.body import content_hash
+from offsite.repository.segments.index import Frame, SegmentIndex, encode_index
+from offsite.repository.segments.segment import Segment
+from offsite.stores.open_store import open_store
+from offsite.stores.store import Store
 from tests.unit.pipeline.test_restore_plan import partition, segment
 
 SOURCE = partition("t", 0)

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import BadOption, JavaMissing, SparkFailed
-from offsite.pipeline.java import java_binary, scheduler_jars, spark_home
-from offsite.pipeline.master import check_reachable, runs_in_one_jvm
-from offsite.pipeline.scratch import ORPHANED_AFTER_S, PREFIX, Scratch
-from offsite.pipeline.settings import local_settings
+from offsite.spark.local.java import java_binary, scheduler_jars, spark_home
+from offsite.spark.master import check_reachable, runs_in_one_jvm
+from offsite.spark.scratch import ORPHANED_AFTER_S, PREFIX, Scratch
+from offsite.spark.settings import local_settings
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_scratch_is_private_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch, 
 
 def test_scratch_goes_with_its_owner_though_it_was_not_asked_to_and_not_with_a_fork(tmp_path: Path) -> None:
     script = (
-        "import os, sys; from offsite.pipeline.scratch import Scratch; folder = Scratch().create()\n"
+        "import os, sys; from offsite.spark.scratch import Scratch; folder = Scratch().create()\n"
         "if (child := os.fork()) == 0: sys.exit()\n"
         "os.waitpid(child, 0); print(folder.exists())"
     )
@@ -114,7 +114,7 @@ def test_scratch_of_a_living_process_is_left_alone(monkeypatch: pytest.MonkeyPat
 
 
 def test_importing_the_runner_imports_no_pyspark() -> None:
-    script = "import sys, offsite.pipeline.session; print('pyspark' in sys.modules)"
+    script = "import sys, offsite.spark.session; print('pyspark' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", script], text=True) == "False\n"
 
 

@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from offsite.model.choices import RetentionMode
-from offsite.model.errors import OffsiteError, TargetMismatch, TargetNotEmpty
-from offsite.pipeline.restore_plan import TopicRestore
-from offsite.pipeline.target_settings import (
+from offsite.copy.restore.plan import TopicRestore
+from offsite.copy.restore.target_settings import (
     AT_ONCE,
     WHILE_RESTORING,
     BrokerDefaults,
@@ -17,9 +15,11 @@ from offsite.pipeline.target_settings import (
     decide_settings,
     without,
 )
-from offsite.pipeline.target_topic import TargetTopic, target_problems
+from offsite.copy.restore.target_topic import TargetTopic, target_problems
+from offsite.model.choices import RetentionMode
+from offsite.model.errors import OffsiteError, TargetMismatch, TargetNotEmpty
 from offsite.repository.commit import TopicShape
-from offsite.repository.topic_settings import LeftOut, TopicSettings
+from offsite.repository.restores.topic_settings import LeftOut, TopicSettings
 
 DAY_MS = 86_400_000
 NOW_MS = 100 * DAY_MS

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from offsite.copy.target_view import TargetView
 from offsite.log.chunk import Chunk, Hole
 from offsite.log.range import LogRange
-from offsite.pipeline.target_view import TargetView
 from tests.batches import chunk_of, make_control_batch, make_log
 from tests.tables import transactional
 

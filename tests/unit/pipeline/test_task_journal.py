@@ -8,10 +8,10 @@ import pytest
 
 from offsite.model.errors import KafkaUnreachable
 from offsite.model.journal import JOURNAL, decided, warned
-from offsite.pipeline.attempt import attempt
-from offsite.pipeline.attempt_note import MAX_NOTE_BYTES, AttemptNote, NoteReceiver, NoteSender
-from offsite.pipeline.runner import Failed
-from offsite.pipeline.task_journal import LINES_PER_EVENT, Line, recording, write_lines
+from offsite.spark.attempt_note import MAX_NOTE_BYTES, AttemptNote, NoteReceiver, NoteSender
+from offsite.spark.runner import Failed
+from offsite.spark.task_attempt import attempt
+from offsite.spark.task_journal import LINES_PER_EVENT, Line, recording, write_lines
 
 LOOPBACK = "127.0.0.1"
 

@@ -9,9 +9,9 @@ import pytest
 
 from offsite.archives.files import AppendableFiles, Files
 from offsite.model.errors import DamagedArchive
-from offsite.repository.archive_bucket import ArchiveBucket
-from offsite.repository.archive_folder import ArchiveFolder
-from offsite.repository.object_store import CloudStore
+from offsite.stores.archive_bucket import ArchiveBucket
+from offsite.stores.archive_folder import ArchiveFolder
+from offsite.stores.object_store import CloudStore
 
 
 def folder(path: Path) -> AppendableFiles:

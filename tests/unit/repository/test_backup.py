@@ -22,15 +22,15 @@ from offsite.model.errors import (
     RepositoryNotFound,
     StoreDenied,
 )
-from offsite.model.selection import TopicSelection
+from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import UNFINISHED_AFTER_MS, Backup
 from offsite.repository.commit import Changes, Checkpoint, Position, RecordedHole
 from offsite.repository.layout import ROOT_KEY
-from offsite.repository.posix_store import PosixStore, open_folder
-from offsite.repository.posix_temporaries import TEMPORARY_FOLDER
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
-from offsite.repository.store import PutResult
+from offsite.stores.posix_store import PosixStore, open_folder
+from offsite.stores.posix_temporaries import TEMPORARY_FOLDER
+from offsite.stores.store import PutResult
 from tests.backups import PARTITIONS, SELECTION, SHAPES, STEP, commit_next, content, new_backup, run_once, write_segment
 from tests.batches import make_log
 from tests.faulty_store import FaultyStore

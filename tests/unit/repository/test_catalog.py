@@ -10,8 +10,8 @@ from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.catalog import Catalog
 from offsite.repository.commit import Changes, Checkpoint, RecordedHole, SnapshotRef
-from offsite.repository.posix_store import PosixStore, open_folder
 from offsite.repository.state import BackupState, fold
+from offsite.stores.posix_store import PosixStore, open_folder
 from tests.backups import PARTITIONS, new_backup, run_once
 
 COMMITS = 23

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, QuotaEntity, ScramUser
 from offsite.model.errors import DamagedObject
 from offsite.repository.backup import Backup
-from offsite.repository.cluster_snapshot import (
+from offsite.repository.commit import Changes
+from offsite.repository.leftovers import LEFT_AFTER_MS, find_orphans
+from offsite.repository.snapshots.cluster_snapshot import (
     decode_settings,
     encode_settings,
     get_cluster_snapshot,
     put_cluster_snapshot,
 )
-from offsite.repository.commit import Changes
-from offsite.repository.leftovers import LEFT_AFTER_MS, find_orphans
-from offsite.repository.posix_store import PosixStore, open_folder
 from offsite.repository.state import BackupState
+from offsite.stores.posix_store import PosixStore, open_folder
 from tests.backups import new_backup
 
 texts = st.text(max_size=10)

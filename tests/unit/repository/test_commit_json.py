@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.log.last_batch import LastBatch
-from offsite.model.digest import with_digest
 from offsite.model.errors import DamagedCommit, FormatTooNew
+from offsite.model.untrusted.digest import with_digest
 from offsite.repository.commit import (
     Changes,
     Checkpoint,
@@ -24,7 +24,7 @@ from offsite.repository.commit import (
 from offsite.repository.commit_json import commit_hash, decode_commit, encode_commit
 from offsite.repository.json_form import encode_canonical, encode_object
 from offsite.repository.layout import BackupLayout, index_key
-from offsite.repository.segment import Compression, Segment
+from offsite.repository.segments.segment import Compression, Segment
 
 KEY = "backups/b/commits/1.json"
 LAYOUT = BackupLayout(backup="b")

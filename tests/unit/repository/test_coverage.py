@@ -15,11 +15,11 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, LeftBehind, PartitionId, Position, ProvenGap, RecordedHole
 from offsite.repository.commit_json import decode_commit, encode_commit
 from offsite.repository.coverage import frontier, unaccounted
-from offsite.repository.posix_store import open_folder
 from offsite.repository.repository import Repository
 from offsite.services.overview import read_status
-from offsite.services.verify import verify_quick
-from offsite.services.verify_history import check_history
+from offsite.services.verify.history import check_history
+from offsite.services.verify.run import verify_quick
+from offsite.stores.posix_store import open_folder
 from tests.backups import PARTITIONS, SHAPES, commit_next, new_backup, write_segment
 
 WHERE = PARTITIONS[0]

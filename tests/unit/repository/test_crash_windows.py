@@ -9,10 +9,10 @@ import pytest
 
 from offsite.model.errors import PutOutcomeUnknown, RepositoryExists, StoreFull, StoreUnreachable
 from offsite.repository import catalog
-from offsite.repository.posix_store import open_folder
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
-from offsite.repository.store import Store
+from offsite.stores.posix_store import open_folder
+from offsite.stores.store import Store
 from tests.backups import PARTITIONS, SELECTION, STEP, content, run_once
 from tests.batches import make_log
 from tests.faulty_store import Crash, FaultyStore

@@ -11,10 +11,10 @@ from offsite.log.buffer import Buffer
 from offsite.model.errors import OverwritingStore, StoreDenied
 from offsite.repository.create_only import check_create_only
 from offsite.repository.layout import PROBE_KEY
-from offsite.repository.object_store import CloudStore
-from offsite.repository.open_store import open_store
 from offsite.repository.repository import Repository
-from offsite.repository.store import PutResult, Store
+from offsite.stores.object_store import CloudStore
+from offsite.stores.open_store import open_store
+from offsite.stores.store import PutResult, Store
 from tests.backups import SELECTION
 from tests.faulty_store import FaultyStore
 

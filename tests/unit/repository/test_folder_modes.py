@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from offsite.repository.folder_modes import file_mode, folder_mode, make_private_root
-from offsite.repository.posix_store import PosixStore, open_folder
+from offsite.stores.folder_modes import file_mode, folder_mode, make_private_root
+from offsite.stores.posix_store import PosixStore, open_folder
 
 
 @pytest.fixture(autouse=True)

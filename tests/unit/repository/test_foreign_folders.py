@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from offsite.cli.app import app
 from offsite.repository.leftovers import LEFT_AFTER_MS, find_unnamed_folders
-from offsite.repository.posix_store import PosixStore, open_folder
 from offsite.repository.repository import Repository
-from offsite.repository.store import ObjectInfo
+from offsite.stores.posix_store import PosixStore, open_folder
+from offsite.stores.store import ObjectInfo
 from tests.backups import SELECTION, run_once
 from tests.faulty_store import FaultyStore
 

@@ -7,11 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets, offset_count, on_topics
+from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets, offset_count, on_topics
 from offsite.model.errors import DamagedObject, FormatTooNew
-from offsite.repository.group_snapshot import decode_groups, encode_groups, get_group_snapshot, put_group_snapshot
 from offsite.repository.layout import BackupLayout
-from offsite.repository.open_store import open_store
+from offsite.repository.snapshots.group_snapshot import (
+    decode_groups,
+    encode_groups,
+    get_group_snapshot,
+    put_group_snapshot,
+)
+from offsite.stores.open_store import open_store
 
 LAYOUT = BackupLayout(backup="nightly")
 

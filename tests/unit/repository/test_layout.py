@@ -14,7 +14,7 @@ from offsite.repository.layout import (
     parse_metadata_key,
     parse_segment_key,
 )
-from offsite.repository.store import check_key
+from offsite.stores.store import check_key
 
 TOPICS = st.from_regex(r"[A-Za-z0-9._-]{1,249}", fullmatch=True).filter(lambda name: name not in {".", ".."})
 LAYOUT = BackupLayout(backup="b")

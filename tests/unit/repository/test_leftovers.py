@@ -12,12 +12,12 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, SnapshotRef
 from offsite.repository.layout import index_key
 from offsite.repository.leftovers import LEFT_AFTER_MS, find_orphans, find_quiet_restores, find_unnamed_folders
-from offsite.repository.posix_store import PosixStore, open_folder
 from offsite.repository.repository import Repository
-from offsite.repository.restore_layout import RestoreLayout
-from offsite.repository.restore_outcome import RestoreOutcome, put_outcome
-from offsite.repository.restore_record import RestoreRecord, put_record
-from offsite.repository.store import ObjectInfo
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
+from offsite.repository.restores.record import RestoreRecord, put_record
+from offsite.stores.posix_store import PosixStore, open_folder
+from offsite.stores.store import ObjectInfo
 from tests.backups import PARTITIONS, SELECTION, new_backup, run_once, write_segment
 from tests.faulty_store import FaultyStore
 

@@ -10,7 +10,7 @@ import pytest
 from offsite.repository.backup import Backup
 from offsite.repository.commit import StoredCommit
 from offsite.repository.commit_log import listed_by
-from offsite.repository.open_store import open_store
+from offsite.stores.open_store import open_store
 from tests.backups import PARTITIONS, new_backup, run_once
 
 RUNS = 4

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import BadRepositoryUrl
-from offsite.repository.object_store import CloudStore
-from offsite.repository.open_store import open_store
-from offsite.repository.posix_store import PosixStore
+from offsite.stores.object_store import CloudStore
+from offsite.stores.open_store import open_store
+from offsite.stores.posix_store import PosixStore
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import DamagedObject
-from offsite.model.selection import TopicSelection
+from offsite.model.selections.selection import TopicSelection
 from offsite.repository.commit import Changes
-from offsite.repository.posix_store import PosixStore, open_folder
 from offsite.repository.repository import Repository
 from offsite.services.overview import read_status
+from offsite.stores.posix_store import PosixStore, open_folder
 
 PATIENCE_S = 5
 FOREVER_MS = 1 << 60

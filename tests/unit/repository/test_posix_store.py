@@ -11,8 +11,8 @@ import pytest
 
 from offsite.model.errors import OffsiteError, StoreDenied, StoreFull, StoreUnreachable
 from offsite.model.size import MIB
-from offsite.repository.posix_store import PosixStore, open_folder
-from offsite.repository.store import PutResult
+from offsite.stores.posix_store import PosixStore, open_folder
+from offsite.stores.store import PutResult
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ import pytest
 
 from offsite.log.range import TopicPartition
 from offsite.model.errors import DamagedObject, WriterFenced
-from offsite.repository import restore_fence
-from offsite.repository.open_store import open_store
-from offsite.repository.restore_fence import PartitionFence, restore_producer_id
-from offsite.repository.restore_layout import RestoreLayout
-from offsite.repository.store import Store
+from offsite.repository.restores import fence as restore_fence
+from offsite.repository.restores.fence import PartitionFence, restore_producer_id
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.stores.open_store import open_store
+from offsite.stores.store import Store
 from tests.backups import new_backup
 
 TARGET = TopicPartition(topic="back.orders-1", partition=3)

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import RestoreRunning, RestoreTakenOver
-from offsite.repository.open_store import open_store
-from offsite.repository.process_identity import ProcessIdentity
-from offsite.repository.restore_layout import RestoreLayout
-from offsite.repository.restore_lease import TTL_S, LeaseTerms
-from offsite.repository.store import Store
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.lease import TTL_S, LeaseTerms
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.stores.open_store import open_store
+from offsite.stores.store import Store
 from tests.backups import new_backup
 
 MINE = ProcessIdentity.mine()

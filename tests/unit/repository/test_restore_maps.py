@@ -11,10 +11,10 @@ from offsite.log.range import TopicPartition
 from offsite.model.errors import ObjectTaken, RestoreTakenOver
 from offsite.repository.commit import PartitionId
 from offsite.repository.json_form import encode_canonical
-from offsite.repository.open_store import open_store
-from offsite.repository.restore_layout import RestoreLayout
-from offsite.repository.restore_record import RestoreTargets, get_targets, put_targets
-from offsite.repository.store import Store
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.record import RestoreTargets, get_targets, put_targets
+from offsite.stores.open_store import open_store
+from offsite.stores.store import Store
 from tests.backups import new_backup
 
 SOURCE = PartitionId(topic="orders", topic_id="id", partition=3)

@@ -9,16 +9,16 @@ import pytest
 from offsite.log.range import TopicPartition
 from offsite.model.errors import DamagedObject
 from offsite.repository.commit import PartitionId
-from offsite.repository.open_store import open_store
-from offsite.repository.restore_layout import RestoreLayout
-from offsite.repository.restore_outcome import (
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.outcome import (
     RepartitionedTopic,
     RestoredPartition,
     RestoreOutcome,
     get_outcome,
     put_outcome,
 )
-from offsite.repository.store import Store
+from offsite.stores.open_store import open_store
+from offsite.stores.store import Store
 from tests.backups import new_backup
 
 SOURCE = PartitionId(topic="orders", topic_id="id-orders", partition=3)

@@ -14,14 +14,14 @@ import zstandard
 
 from offsite.log.markers import Marker, Markers
 from offsite.model.errors import DamagedObject
-from offsite.model.json_object import JsonValue
 from offsite.model.size import MIB
+from offsite.model.untrusted.json_object import JsonValue
 from offsite.repository.json_form import encode_canonical
-from offsite.repository.posix_store import PosixStore, open_folder
-from offsite.repository.segment import Segment
-from offsite.repository.segment_body import content_hash
-from offsite.repository.segment_index import Frame, SegmentIndex, decode_index, decode_markers, encode_index
-from offsite.repository.segment_reader import SegmentReader
+from offsite.repository.segments.body import content_hash
+from offsite.repository.segments.index import Frame, SegmentIndex, decode_index, decode_markers, encode_index
+from offsite.repository.segments.reader import SegmentReader
+from offsite.repository.segments.segment import Segment
+from offsite.stores.posix_store import PosixStore, open_folder
 from tests.batches import chunk_of, make_batch
 from tests.unit.repository.test_segment_writer import writer_for
 

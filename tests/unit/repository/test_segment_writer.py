@@ -15,10 +15,10 @@ from offsite.model.choices import CompressionChoice
 from offsite.model.errors import Bug, ObjectTaken
 from offsite.model.size import MIB
 from offsite.repository.layout import BackupLayout
-from offsite.repository.posix_store import PosixStore, open_folder
-from offsite.repository.segment import Compression, Segment
-from offsite.repository.segment_reader import SegmentReader
-from offsite.repository.segment_writer import SegmentWriter
+from offsite.repository.segments.reader import SegmentReader
+from offsite.repository.segments.segment import Compression, Segment
+from offsite.repository.segments.writer import SegmentWriter
+from offsite.stores.posix_store import PosixStore, open_folder
 from tests.batches import FIRST_TIME_MS, chunk_of, chunks_of, make_batch, make_control_batch, make_log
 
 LAYOUT = BackupLayout(backup="b")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.kafka.request import Api
+from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.model.errors import (
     BackupExists,
@@ -15,10 +15,10 @@ from offsite.model.errors import (
     NoSuchTopic,
     OtherCluster,
 )
-from offsite.model.group_patterns import NO_GROUPS
-from offsite.repository.group_snapshot import get_group_snapshot
+from offsite.model.selections.group_patterns import NO_GROUPS
+from offsite.repository.snapshots.group_snapshot import get_group_snapshot
+from offsite.services.backup.source import MissingTopics
 from offsite.services.hole_report import HoleReport
-from offsite.services.source import MissingTopics
 from tests.batches import make_batch
 from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import BACKUP, Site

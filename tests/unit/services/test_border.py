@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from offsite.copy.plan import PartitionBounds
 from offsite.log.batch import BatchHeader, scan
 from offsite.log.range import TopicPartition
 from offsite.model.errors import TopicReplaced
-from offsite.pipeline.plan import PartitionBounds
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, PartitionId, Position, TopicShape
-from offsite.repository.posix_store import open_folder
 from offsite.repository.state import BackupState
-from offsite.services.border import made_anew
+from offsite.services.backup.log_identity import made_anew
+from offsite.stores.posix_store import open_folder
 from tests.backups import new_backup, write_segment
 from tests.batches import make_batch
 

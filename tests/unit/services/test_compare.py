@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from offsite.kafka.request import Api
+from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
-from offsite.log.records import encode
+from offsite.log.records.batch_records import encode
 from offsite.model.errors import BadOption, KafkaNotAuthorized, NoSuchRestore
-from offsite.model.selection import parse_selection
-from offsite.services.compare import CompareRequest, CompareResult, plan_comparison, run_comparison
+from offsite.model.selections.selection import parse_selection
+from offsite.services.compare.run import CompareRequest, CompareResult, plan_comparison, run_comparison
 from tests.batches import make_batch
 from tests.fake_cluster.cluster import DENIED, FakeCluster
 from tests.fake_cluster.site import Site

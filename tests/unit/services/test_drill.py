@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.kafka.request import Api
+from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.model.clock import SystemClock
 from offsite.model.errors import KafkaNotAuthorized
-from offsite.model.selection import parse_selection
-from offsite.services.drill import PREFIX, Drill, DrillRequest
-from offsite.services.drill_report import DrillReport
+from offsite.model.selections.selection import parse_selection
+from offsite.services.drill.report import DrillReport
+from offsite.services.drill.run import PREFIX, Drill, DrillRequest
 from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import Site
 

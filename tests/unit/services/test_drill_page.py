@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from html.parser import HTMLParser
 
-from offsite.services.drill_page import drill_page
-from offsite.services.drill_report import DrilledTopic, DrillReport
+from offsite.services.drill.page import drill_page
+from offsite.services.drill.report import DrilledTopic, DrillReport
 from offsite.services.hole_report import HoleReport
 
 TOPIC = DrilledTopic(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from offsite.copy.chain import PartitionChain
 from offsite.log.range import LogRange, TopicPartition
-from offsite.pipeline.chain import PartitionChain
 from offsite.repository.commit import PartitionId
-from offsite.services.expected import Check, ExpectedTopic, Extent, PartitionBounds, checks
+from offsite.services.compare.expected import Check, ExpectedTopic, Extent, PartitionBounds, checks
 from tests.unit.pipeline.test_restore_plan import segment
 
 SOURCE = PartitionId(topic="orders", topic_id="id-1", partition=0)

@@ -10,14 +10,14 @@ import pytest
 
 from offsite.archives.archive import ArchiveTopic
 from offsite.archives.formats import WriteOptions
+from offsite.copy.record_source import ExportTask
 from offsite.log.chunk import Hole
 from offsite.log.range import LogRange, TopicPartition
-from offsite.log.record import Record
+from offsite.log.records.record import Record
 from offsite.model.errors import DamagedBatch, NoEvidence, OffsiteError
-from offsite.pipeline.record_source import ExportTask
-from offsite.services.export import ExportResult, ExportTarget, run_export
-from offsite.services.export_job import open_target
-from offsite.services.export_plan import ExportPlan
+from offsite.services.archives.export_job import open_target
+from offsite.services.archives.export_plan import ExportPlan
+from offsite.services.archives.run_export import ExportResult, ExportTarget, run_export
 from tests.archive_records import plain_records
 from tests.inline_runner import InlineRunner
 

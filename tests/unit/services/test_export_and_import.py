@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from offsite.archives.formats import ReadOptions, WriteOptions
-from offsite.kafka.request import Api
+from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BadOption, KafkaNotAuthorized, SourceTruncated, TopicReplaced
-from offsite.services.archive_inspection import inspect
-from offsite.services.archive_place import open_source
-from offsite.services.export import ExportResult, Postponed
-from offsite.services.export_job import ExportJob, export_of_backup, export_of_cluster, open_target
-from offsite.services.export_plan import ExportRequest
-from offsite.services.export_report import report_export
+from offsite.services.archives.export_job import ExportJob, export_of_backup, export_of_cluster, open_target
+from offsite.services.archives.export_plan import ExportRequest
+from offsite.services.archives.export_report import report_export
+from offsite.services.archives.inspection import inspect
+from offsite.services.archives.place import open_source
+from offsite.services.archives.run_export import ExportResult, Postponed
+from offsite.services.archives.run_import import ImportRequest, ImportResult, plan_import, run_import
 from offsite.services.hole_report import HoleReport
-from offsite.services.import_archive import ImportRequest, ImportResult, plan_import, run_import
-from offsite.services.restore_words import RestoreWords, parse_restore
+from offsite.services.restore.options import RestoreWords, parse_restore
 from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import Site
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
 from offsite.log.range import TopicPartition
-from offsite.model.rename import parse_renames
-from offsite.services.group_plan import GroupPlan, OffsetMove, plan_groups
-from offsite.services.group_translation import SameOffsets, translate
+from offsite.model.selections.rename import parse_renames
+from offsite.services.groups.plan import GroupPlan, OffsetMove, plan_groups
+from offsite.services.groups.translation import SameOffsets, translate
 
 
 def group(name: str, topic: str, *rows: CommittedOffset, state: str = "Empty") -> GroupOffsets:

@@ -8,11 +8,12 @@ import pytest
 
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BackupExists, BadOption, NoSuchRestore, NoSuchRestorePoint, OtherCluster
-from offsite.model.group_patterns import ALL_GROUPS, NO_GROUPS, parse_groups
-from offsite.model.rename import parse_renames
+from offsite.model.selections.group_patterns import ALL_GROUPS, NO_GROUPS, parse_groups
+from offsite.model.selections.rename import parse_renames
 from offsite.model.time import format_time
-from offsite.services.group_report import report_groups, show_groups
-from offsite.services.groups import (
+from offsite.services.groups.report import report_groups, show_groups
+from offsite.services.groups.restored_offsets import map_offset
+from offsite.services.groups.run import (
     GroupsApplied,
     GroupsRequest,
     PlannedGroups,
@@ -21,7 +22,6 @@ from offsite.services.groups import (
     prepare_groups,
     undo_groups,
 )
-from offsite.services.restored_offsets import map_offset
 from tests.batches import FIRST_TIME_MS
 from tests.fake_cluster.site import Site
 from tests.unit.log.test_group_records import OF, key, value

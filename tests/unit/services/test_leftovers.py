@@ -9,11 +9,11 @@ from typer.testing import CliRunner
 from offsite.cli.app import app
 from offsite.repository.backup import Backup
 from offsite.repository.leftovers import LEFT_AFTER_MS
-from offsite.repository.posix_store import PosixStore, open_folder
 from offsite.repository.repository import Repository
-from offsite.repository.restore_layout import RestoreLayout
-from offsite.repository.restore_record import RestoreRecord, put_record
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.record import RestoreRecord, put_record
 from offsite.services.leftovers import CONTINUE, DRILL, UNNAMED, Leftovers, find_leftovers
+from offsite.stores.posix_store import PosixStore, open_folder
 from tests.backups import PARTITIONS, new_backup, run_once, write_segment
 
 

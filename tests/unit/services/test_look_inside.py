@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from offsite.model.selection import parse_selection
-from offsite.pipeline.table.find import RecordMatch
-from offsite.services.records import RecordsRequest, cat_records, plan_records, search_records
-from offsite.services.restore_request import RestoreRequest
+from offsite.model.selections.selection import parse_selection
+from offsite.services.records.find import RecordsRequest, cat_records, plan_records, search_records
+from offsite.services.restore.request import RestoreRequest
+from offsite.table.find import RecordMatch
 from tests.fake_cluster.site import Site
 
 

@@ -5,27 +5,27 @@ from dataclasses import replace
 
 import pytest
 
+from offsite.copy.chain import select_chains
+from offsite.copy.point_in_time import point_in_time
+from offsite.copy.restore.plan import PartitionRestore, RestorePlan, plan_restore
+from offsite.copy.restore.preserve.copy import PreserveTask
+from offsite.copy.restore.preserve.plan import TopicOffsets
+from offsite.copy.restore.target_topic import TargetTopic
+from offsite.copy.restore.translate import RestoreTask
+from offsite.copy.slow_transaction import SlowTransaction
 from offsite.log.range import TopicPartition
 from offsite.model.errors import RestoreRefused
-from offsite.model.partition_counts import parse_partition_counts
-from offsite.model.partition_selection import parse_partitions
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
-from offsite.pipeline.chain import select_chains
-from offsite.pipeline.point_in_time import point_in_time
-from offsite.pipeline.preserve_copy import PreserveTask
-from offsite.pipeline.preserve_plan import TopicOffsets
-from offsite.pipeline.restore_copy import RestoreTask
-from offsite.pipeline.restore_plan import PartitionRestore, RestorePlan, plan_restore
-from offsite.pipeline.slow_transaction import SlowTransaction
-from offsite.pipeline.target_topic import TargetTopic
+from offsite.model.selections.partition_counts import parse_partition_counts
+from offsite.model.selections.partition_selection import parse_partitions
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_selection
 from offsite.repository.commit import Position
-from offsite.repository.restore_record import RestoreRecord, RestoreTargets
-from offsite.repository.segment_list import SegmentList
+from offsite.repository.restores.record import RestoreRecord, RestoreTargets
+from offsite.repository.segments.segment_list import SegmentList
 from offsite.repository.state import BackupState
-from offsite.services.offsets_mode import FindSlow, decide_offsets, restore_tasks
-from offsite.services.offsets_report import offsets_notes
-from offsite.services.restore_request import RestoreRequest
+from offsite.services.restore.offsets_mode import FindSlow, decide_offsets, restore_tasks
+from offsite.services.restore.report.offsets import offsets_notes
+from offsite.services.restore.request import RestoreRequest
 from tests.unit.pipeline.test_restore_plan import backup, partition, segment, shape, target
 
 

@@ -8,21 +8,21 @@ from typing import Any, cast
 
 import pytest
 
+from offsite.copy.chain import PartitionChain
+from offsite.copy.compare.partitions import PartitionProof, ProofEnds
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.config import KafkaConfig, parse_bootstrap
-from offsite.kafka.metadata import PartitionMetadata, TopicMetadata
+from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
+from offsite.kafka.protocol.metadata import PartitionMetadata, TopicMetadata
 from offsite.log.difference import Difference
 from offsite.log.range import TopicPartition
 from offsite.model.errors import DamagedBatch, DamagedObject, KafkaTimeout, LeaderUnavailable, OffsiteError
-from offsite.pipeline.chain import PartitionChain
-from offsite.pipeline.proof import PartitionProof, ProofEnds
-from offsite.pipeline.runner import Done, Failed
 from offsite.repository.commit import PartitionId
-from offsite.repository.store import Store
-from offsite.services.expected import ExpectedTopic, Extent
-from offsite.services.proof import prove
-from offsite.services.proof_bounds import find_bounds
-from offsite.services.proof_result import Proof
+from offsite.services.compare.bounds import find_bounds
+from offsite.services.compare.expected import ExpectedTopic, Extent
+from offsite.services.compare.partitions import prove
+from offsite.services.compare.result import Proof
+from offsite.spark.runner import Done, Failed
+from offsite.stores.store import Store
 from tests.inline_runner import InlineRunner
 from tests.unit.kafka.test_backoff import StepClock
 from tests.unit.pipeline.test_restore_plan import segment
@@ -97,7 +97,7 @@ class Hurried:
 
 @pytest.fixture(autouse=True)
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offsite.services.proof_bounds.SystemClock", Hurried)
+    monkeypatch.setattr("offsite.services.compare.bounds.SystemClock", Hurried)
 
 
 def orders(ends: Mapping[int, int]) -> ExpectedTopic:

@@ -9,16 +9,14 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from offsite.log.record import Record
-from offsite.log.records import encode
+from offsite.log.records.batch_records import encode
+from offsite.log.records.record import Record
 from offsite.model.errors import BadOption, NoSuchTopic
-from offsite.model.selection import parse_selection
-from offsite.pipeline.table.find import FoundRecord, RecordMatch
+from offsite.model.selections.selection import parse_selection
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId
-from offsite.repository.open_store import open_store
-from offsite.services.framed import FramedReader
-from offsite.services.records import (
+from offsite.services.records.confluent_wire_format import FramedReader
+from offsite.services.records.find import (
     RecordsPlan,
     RecordsRequest,
     cat_records,
@@ -26,9 +24,11 @@ from offsite.services.records import (
     raw_values,
     search_records,
 )
-from offsite.services.restore_request import RestoreRequest
-from offsite.services.schema_book import SchemaBook
-from offsite.services.shown_record import Shown, ShownRecord, show_record
+from offsite.services.records.schema_registry import SchemaBook
+from offsite.services.records.shown_record import Shown, ShownRecord, show_record
+from offsite.services.restore.request import RestoreRequest
+from offsite.stores.open_store import open_store
+from offsite.table.find import FoundRecord, RecordMatch
 from tests.batches import FIRST_TIME_MS
 from tests.inline_runner import InlineRunner
 from tests.tables import ORDERS, ORDERS_1, USERS, batch_of, commit_batches, new_table

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from offsite.kafka.request import Api
+from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.model.errors import (
     BadOption,
@@ -20,9 +20,9 @@ from offsite.model.errors import (
     TargetNotEmpty,
 )
 from offsite.model.time import format_time
-from offsite.pipeline.runner import Done, Failed, OnProgress
 from offsite.services.hole_report import HoleReport
-from offsite.services.restore_report import report_plan
+from offsite.services.restore.report.plan import report_plan
+from offsite.spark.runner import Done, Failed, OnProgress
 from tests.batches import FIRST_TIME_MS, make_batch
 from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import Site

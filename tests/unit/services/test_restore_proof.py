@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import pytest
 
+from offsite.copy.restore.plan import PartitionRestore, RestorePlan
 from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import TopicPartition
-from offsite.pipeline.restore_plan import PartitionRestore, RestorePlan
 from offsite.repository.commit import PartitionId
-from offsite.services import restore_proof
-from offsite.services.proof_result import Proof, ProvenPartition, ProvenTopic
-from offsite.services.restore_proof import Restored, prove_restore
+from offsite.services.compare.result import Proof, ProvenPartition, ProvenTopic
+from offsite.services.restore.proof import Restored, prove_restore
+from offsite.services.restore.run import proof as restore_proof
 
 KEY = TopicPartition(topic="t2", partition=0)
 UNUSED: Any = None

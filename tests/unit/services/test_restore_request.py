@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from offsite.log.offset_vector import parse_before, parse_offsets
-from offsite.model.group_patterns import parse_groups
-from offsite.model.partition_counts import parse_partition_counts
-from offsite.model.partition_selection import parse_partitions
-from offsite.model.rename import parse_renames
-from offsite.model.selection import TopicSelection, parse_selection
-from offsite.services.restore_request import RestoreRequest, remembered
+from offsite.model.selections.group_patterns import parse_groups
+from offsite.model.selections.partition_counts import parse_partition_counts
+from offsite.model.selections.partition_selection import parse_partitions
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import TopicSelection, parse_selection
+from offsite.services.restore.request import RestoreRequest, remembered
 
 
 def test_a_request_that_says_little_is_remembered_as_it_always_was() -> None:

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
+from offsite.copy.restore.plan import RestorePlan, plan_restore
+from offsite.copy.restore.target_topic import TargetTopic
+from offsite.copy.restore.translate import RestoreTask
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BackupExists
-from offsite.model.partition_counts import PartitionCounts, parse_partition_counts
-from offsite.model.rename import parse_renames
-from offsite.model.selection import parse_selection
-from offsite.pipeline.restore_copy import RestoreTask
-from offsite.pipeline.restore_plan import RestorePlan, plan_restore
-from offsite.pipeline.target_topic import TargetTopic
+from offsite.model.selections.partition_counts import PartitionCounts, parse_partition_counts
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_selection
 from offsite.repository.descriptor import BackupDescriptor
-from offsite.services.restore_schemas import IN_USE, schemas_first, without_live_schemas
-from offsite.services.schemas_topic import decide_schemas_topic, schemas_options, with_schemas
+from offsite.services.records.schemas_topic import decide_schemas_topic, schemas_options, with_schemas
+from offsite.services.restore.schemas import IN_USE, schemas_first, without_live_schemas
 from tests.unit.pipeline.test_restore_plan import backup, selected, shape, target
 
 REGISTRY = "registry"

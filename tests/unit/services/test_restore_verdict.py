@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from offsite.model.partition_selection import parse_partitions
-from offsite.pipeline.point_in_time import point_in_time
+from offsite.copy.point_in_time import point_in_time
+from offsite.model.selections.partition_selection import parse_partitions
 from offsite.repository.commit import RecordedHole
 from offsite.services.hole_report import HoleReport, lacking
-from offsite.services.restore_result import ExcludedRecords, RestoredTopic, RestoreResult
-from offsite.services.restore_verdict import excluded_records, nothing_restored
+from offsite.services.restore.report.result import ExcludedRecords, RestoredTopic, RestoreResult
+from offsite.services.restore.report.verdict import excluded_records, nothing_restored
 from tests.unit.pipeline.test_restore_plan import backup, partition, plan, shape
 from tests.unit.services.test_set_aside import RECORD
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
-from offsite.kafka.metadata import PartitionMetadata, TopicMetadata
+from offsite.kafka.protocol.metadata import PartitionMetadata, TopicMetadata
 from offsite.log.range import LogRange
-from offsite.model.selection import TopicSelection
+from offsite.model.selections.selection import TopicSelection
 from offsite.repository.commit import PartitionId, Position, RecordedHole
 from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.state import BackupState
-from offsite.services.expected import NO_EXTENT, Extent
+from offsite.services.compare.expected import NO_EXTENT, Extent
+from offsite.services.compare.same_topics import SameTopics, log_extents, same_topics
 from offsite.services.import_origin import origin_options
-from offsite.services.same_topics import SameTopics, log_extents, same_topics
 from tests.unit.pipeline.test_restore_plan import backup, partition, shape
 
 ID, OTHER = UUID(int=1), UUID(int=2)

@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from offsite.kafka.config import Address, KafkaConfig
+from offsite.copy.restore.target_topic import TargetTopic
+from offsite.kafka.config.config import Address, KafkaConfig
 from offsite.model.errors import OffsiteError, WriterFenced
-from offsite.pipeline.target_topic import TargetTopic
 from offsite.repository.json_form import encode_canonical
 from offsite.repository.layout import BackupLayout
-from offsite.repository.open_store import open_store
-from offsite.repository.process_identity import ProcessIdentity
-from offsite.repository.restore_layout import RestoreLayout
-from offsite.repository.restore_lease import LeaseTerms
-from offsite.repository.restore_record import RestoreRecord, find_record, put_record
-from offsite.repository.settings_aside import TopicAside, get_aside, put_aside
-from offsite.repository.topic_settings import TopicSettings
-from offsite.services import set_aside
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.lease import LeaseTerms
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.record import RestoreRecord, find_record, put_record
+from offsite.repository.restores.settings_aside import TopicAside, get_aside, put_aside
+from offsite.repository.restores.topic_settings import TopicSettings
 from offsite.services.cluster import Cluster
-from offsite.services.restore_lease import held_restore
-from offsite.services.set_aside import UnfinishedAside, command, describe, with_originals
+from offsite.services.restore.lease import held_restore
+from offsite.services.restore.run import set_aside
+from offsite.services.restore.set_aside import UnfinishedAside, command, describe, with_originals
+from offsite.stores.open_store import open_store
 from tests.backups import new_backup
 
 KAFKA = KafkaConfig(bootstrap=(Address(host="one", port=9092), Address(host="two", port=9093)))

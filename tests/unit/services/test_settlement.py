@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import pytest
 
+from offsite.copy.backup import BackupReceipt
+from offsite.copy.plan import CopyPlan, CopyTask, PartitionBounds, SickPartition, plan_copy, without
 from offsite.log.chunk import Evidence, Gap, Hole
 from offsite.model.errors import LeaderUnavailable, StoreUnreachable, TopicReplaced
-from offsite.pipeline.backup_copy import BackupReceipt
-from offsite.pipeline.plan import CopyPlan, CopyTask, PartitionBounds, SickPartition, plan_copy, without
-from offsite.pipeline.runner import Done, Failed
-from offsite.repository.segment import Segment
-from offsite.services.settlement import Settlement, settle
+from offsite.repository.segments.segment import Segment
+from offsite.services.backup.committable import Settlement, settle
+from offsite.spark.runner import Done, Failed
 from tests.unit.pipeline.test_restore_plan import partition, segment
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import BadOption, RestoreRunning, RestoreTakenOver
-from offsite.model.selection import TopicSelection
-from offsite.repository.open_store import open_store
-from offsite.repository.process_identity import ProcessIdentity
+from offsite.model.selections.selection import TopicSelection
 from offsite.repository.repository import Repository
-from offsite.services.staging import Staging, open_staging, staging_copies
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.services.archives.staging import Staging, open_staging, staging_copies
+from offsite.stores.open_store import open_store
 
 EVERYTHING = TopicSelection(include=("*",))
 DAY_MS = 24 * 3_600_000

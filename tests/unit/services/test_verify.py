@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from offsite.kafka.request import Api
+from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
-from offsite.model.selection import parse_selection
-from offsite.services.compare import CompareRequest, plan_comparison, run_comparison
-from offsite.services.verify import Verdict, VerifyResult, verify_deep, verify_quick
+from offsite.model.selections.selection import parse_selection
+from offsite.services.compare.run import CompareRequest, plan_comparison, run_comparison
+from offsite.services.verify.run import Verdict, VerifyResult, verify_deep, verify_quick
 from tests.fake_cluster.cluster import DENIED, FakeCluster
 from tests.fake_cluster.site import Site
 

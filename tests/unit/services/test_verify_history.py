@@ -13,13 +13,13 @@ from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.catalog_table import encode_history, encode_state
 from offsite.repository.json_form import encode_object
-from offsite.repository.parquet_object import read_parquet
-from offsite.repository.posix_store import PosixStore, open_folder
 from offsite.repository.repository import Repository
-from offsite.repository.segment_body import content_hash
-from offsite.repository.segment_list import SegmentList
-from offsite.services.verify import verify_quick
-from offsite.services.verify_history import check_history
+from offsite.repository.segments.body import content_hash
+from offsite.repository.segments.segment_list import SegmentList
+from offsite.repository.snapshots.parquet_object import read_parquet
+from offsite.services.verify.history import check_history
+from offsite.services.verify.run import verify_quick
+from offsite.stores.posix_store import PosixStore, open_folder
 from tests.backups import PARTITIONS, new_backup, run_once
 
 COMMITS = 23

@@ -11,9 +11,9 @@ import zlib
 from collections.abc import Callable, Sequence
 
 from offsite.log.buffer import Buffer
-from offsite.log.codec import SNAPPY, ZSTD, decompress
-from offsite.model.bounds import MAX_RECORD_BYTES
+from offsite.log.codecs.codec import SNAPPY, ZSTD, decompress
 from offsite.model.errors import BadOption, DamagedBatch
+from offsite.model.untrusted.bounds import MAX_RECORD_BYTES
 
 __all__ = ["CHECKED_CODECS", "CODECS", "DEFAULT_CODEC", "BadBlock", "compressor", "plain_block"]
 

@@ -8,7 +8,7 @@ Format: Avro 1.11 specification, binary encoding.
 from __future__ import annotations
 
 from offsite.log.buffer import Buffer
-from offsite.log.varint import PADDING, varint_reader
+from offsite.log.records.varint import PADDING, varint_reader
 
 __all__ = ["FIRST", "SECOND", "BlockFields"]
 

@@ -12,8 +12,8 @@ from offsite.archives.avro.own_decoding import OwnDecoding
 from offsite.archives.avro.schema import PLAIN_SCHEMA, SCHEMA
 from offsite.log.buffer import Buffer
 from offsite.log.range import TopicPartition
-from offsite.log.record import Record
-from offsite.model.bounded_json import parse_json
+from offsite.log.records.record import Record
+from offsite.model.untrusted.bounded_json import parse_json
 
 __all__ = ["BadRecords", "BlockDecoding", "block_decoding", "decode_block"]
 

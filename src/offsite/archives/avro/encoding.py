@@ -12,7 +12,7 @@ from typing import cast
 from offsite.archives.avro.varints import LENGTHS, NumberTable, long_columns, zigzag
 from offsite.archives.losses import Losses
 from offsite.archives.record_columns import RecordColumns
-from offsite.log.record import CREATE_TIME, LOG_APPEND_TIME, RecordHeaders
+from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, RecordHeaders
 
 __all__ = ["BARE_TAILS", "NO_HEADERS", "RecordEncoding", "full_tails", "plain_tails"]
 

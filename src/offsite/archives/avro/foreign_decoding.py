@@ -12,7 +12,7 @@ from offsite.archives.avro.varints import zigzag
 from offsite.archives.avro_claims import claims_of
 from offsite.log.buffer import Buffer
 from offsite.log.range import TopicPartition
-from offsite.log.record import Record, RecordHeaders
+from offsite.log.records.record import Record, RecordHeaders
 
 __all__ = ["ForeignDecoding"]
 

@@ -10,7 +10,7 @@ from offsite.archives.avro.encoding import BARE_TAILS, NO_HEADERS
 from offsite.archives.avro.varints import zigzag
 from offsite.log.buffer import Buffer
 from offsite.log.range import TopicPartition
-from offsite.log.record import CREATE_TIME, LOG_APPEND_TIME, Record, RecordHeaders
+from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record, RecordHeaders
 
 __all__ = ["OwnDecoding"]
 

@@ -14,7 +14,7 @@ from offsite.archives.file_window import SourceFile
 from offsite.archives.indexed_archive import IndexedArchive
 from offsite.archives.indexed_reading import FileFormat, IndexedReader
 from offsite.log.range import TopicPartition
-from offsite.log.record import Record
+from offsite.log.records.record import Record
 
 __all__ = ["AvroReader"]
 

@@ -19,10 +19,10 @@ from crc32c import crc32c
 
 from offsite.archives.record_columns import RecordColumns
 from offsite.log.range import TopicPartition
-from offsite.log.record import CREATE_TIME, LOG_APPEND_TIME, Record, RecordHeaders
-from offsite.model.bounded_json import check_json_size
-from offsite.model.bounds import MAX_OFFSET
+from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record, RecordHeaders
 from offsite.model.size import MIB
+from offsite.model.untrusted.bounded_json import check_json_size
+from offsite.model.untrusted.bounds import MAX_OFFSET
 
 __all__ = ["BadLine", "lines_of", "record_of"]
 

@@ -15,7 +15,7 @@ from offsite.archives.jsonl.compression import Lines, lines_in
 from offsite.archives.jsonl.line import BadLine, record_of
 from offsite.archives.jsonl.place import jsonl_archive
 from offsite.log.range import TopicPartition
-from offsite.log.record import Record
+from offsite.log.records.record import Record
 
 __all__ = ["JsonlReader"]
 

@@ -8,12 +8,12 @@ from operator import lt
 
 from offsite.archives.files import Files
 from offsite.archives.kafka_backup.partition_files import Segment
-from offsite.archives.kafka_backup.record_codec import decode_run, offsets_of
-from offsite.archives.kafka_backup.records_file import FIRST_POSITION, RecordsFile
-from offsite.archives.kafka_backup.segment_index import Entries
-from offsite.archives.kafka_backup.segment_index_file import SegmentIndexFile
-from offsite.archives.kafka_backup.segment_reader import SegmentReader
-from offsite.archives.kafka_backup.walk import Skipped, Walk, Whole
+from offsite.archives.kafka_backup.segments.index import Entries
+from offsite.archives.kafka_backup.segments.index_file import SegmentIndexFile
+from offsite.archives.kafka_backup.segments.reader import SegmentReader
+from offsite.archives.kafka_backup.segments.record_codec import decode_run, offsets_of
+from offsite.archives.kafka_backup.segments.records_file import FIRST_POSITION, RecordsFile
+from offsite.archives.kafka_backup.segments.walk import Skipped, Walk, Whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from offsite.model.bounded_json import BadJson, parse_json
-from offsite.model.bounds import MAX_OFFSET
+from offsite.model.untrusted.bounded_json import BadJson, parse_json
+from offsite.model.untrusted.bounds import MAX_OFFSET
 
 _FIRST_TABLE_SIZE = 16
 _MAX_LOAD = 0.75

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from offsite.archives.files import Files
 from offsite.archives.kafka_backup.group_file import decode_group_file
 from offsite.archives.kafka_backup.partition_files import PartitionFiles
-from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
 
 _CONNECT = "connect-"
 _USUAL_OWN_GROUP = "connect-backup-sink"

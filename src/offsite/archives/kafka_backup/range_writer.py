@@ -16,11 +16,11 @@ from offsite.archives.archive import Written
 from offsite.archives.files import AppendableFiles
 from offsite.archives.kafka_backup import partition_index
 from offsite.archives.kafka_backup.names import partition_index_key, segment_stem
-from offsite.archives.kafka_backup.record_codec import encode_record
-from offsite.archives.kafka_backup.segment_writer import SegmentWriter
+from offsite.archives.kafka_backup.segments.record_codec import encode_record
+from offsite.archives.kafka_backup.segments.writer import SegmentWriter
 from offsite.archives.kafka_backup.tail import Tail
 from offsite.log.range import LogRange
-from offsite.log.record import Record
+from offsite.log.records.record import Record
 from offsite.model.check import check
 from offsite.model.errors import NotRepresentable
 

@@ -12,11 +12,11 @@ from offsite.archives.kafka_backup.extent import Extent, extent_of, overlapping
 from offsite.archives.kafka_backup.groups import read_groups
 from offsite.archives.kafka_backup.partition_files import PartitionFiles, Segment, list_partition, list_partitions
 from offsite.archives.kafka_backup.pieces import PIECE_BYTES, plan_pieces
-from offsite.archives.kafka_backup.records_file import FIRST_POSITION
-from offsite.archives.kafka_backup.segment_records import SegmentRecords
+from offsite.archives.kafka_backup.segments.records import SegmentRecords
+from offsite.archives.kafka_backup.segments.records_file import FIRST_POSITION
 from offsite.archives.kafka_backup.soundness import at_start, sound_segments
 from offsite.archives.overlap import Run, merged
-from offsite.log.record import Record
+from offsite.log.records.record import Record
 from offsite.model.errors import ArchiveNotFound
 
 FIDELITY = (

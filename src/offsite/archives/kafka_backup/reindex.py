@@ -14,12 +14,12 @@ from offsite.archives.files import AppendableFiles
 from offsite.archives.kafka_backup.names import partition_index_key
 from offsite.archives.kafka_backup.partition_files import NO_FILE, PartitionFiles, Segment, list_partitions
 from offsite.archives.kafka_backup.partition_index import encode_partition_index
-from offsite.archives.kafka_backup.record_codec import offsets_of
-from offsite.archives.kafka_backup.records_file import FIRST_POSITION, RecordsFile
-from offsite.archives.kafka_backup.segment_index import ENTRY_BYTES, VERSION, encode_entries
-from offsite.archives.kafka_backup.segment_records import damage_of
+from offsite.archives.kafka_backup.segments.index import ENTRY_BYTES, VERSION, encode_entries
+from offsite.archives.kafka_backup.segments.record_codec import offsets_of
+from offsite.archives.kafka_backup.segments.records import damage_of
+from offsite.archives.kafka_backup.segments.records_file import FIRST_POSITION, RecordsFile
+from offsite.archives.kafka_backup.segments.walk import Skipped, Walk, Whole
 from offsite.archives.kafka_backup.soundness import is_sound
-from offsite.archives.kafka_backup.walk import Skipped, Walk, Whole
 from offsite.model.errors import ArchiveNotFound
 
 

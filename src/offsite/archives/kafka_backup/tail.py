@@ -10,14 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offsite.archives.files import AppendableFiles
-from offsite.archives.kafka_backup import partition_index, segment_index
+from offsite.archives.kafka_backup import partition_index
 from offsite.archives.kafka_backup.extent import extent_of
 from offsite.archives.kafka_backup.names import partition_index_key, segment_stem
 from offsite.archives.kafka_backup.partition_files import NO_FILE, PartitionFiles, Segment
-from offsite.archives.kafka_backup.record_codec import offsets_of
-from offsite.archives.kafka_backup.records_file import FIRST_POSITION, VERSION, RecordsFile
-from offsite.archives.kafka_backup.segment_index_file import SegmentIndexFile
-from offsite.archives.kafka_backup.walk import Skipped, Walk
+from offsite.archives.kafka_backup.segments import index as segment_index
+from offsite.archives.kafka_backup.segments.index_file import SegmentIndexFile
+from offsite.archives.kafka_backup.segments.record_codec import offsets_of
+from offsite.archives.kafka_backup.segments.records_file import FIRST_POSITION, VERSION, RecordsFile
+from offsite.archives.kafka_backup.segments.walk import Skipped, Walk
 from offsite.model.errors import DamagedArchive
 
 _REINDEX = "offsite archive reindex says what is whole"

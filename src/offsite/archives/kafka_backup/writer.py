@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from offsite.archives.archive import ArchiveTopic, ArchiveWriter, Written
 from offsite.archives.files import AppendableFiles
-from offsite.archives.kafka_backup import partition_index, segment_index
+from offsite.archives.kafka_backup import partition_index
 from offsite.archives.kafka_backup.group_file import encode_group_file
 from offsite.archives.kafka_backup.names import (
     consumer_offsets_key,
@@ -18,9 +18,10 @@ from offsite.archives.kafka_backup.names import (
 )
 from offsite.archives.kafka_backup.partition_files import PartitionFiles, list_partition, list_partitions
 from offsite.archives.kafka_backup.range_writer import KafkaBackupRangeWriter
-from offsite.archives.kafka_backup.records_file import VERSION
+from offsite.archives.kafka_backup.segments import index as segment_index
+from offsite.archives.kafka_backup.segments.records_file import VERSION
 from offsite.archives.kafka_backup.tail import mended_tail
-from offsite.log.group_offsets import GroupOffsets
+from offsite.log.groups.offsets import GroupOffsets
 from offsite.log.range import LogRange, TopicPartition
 from offsite.model.errors import BadOption
 

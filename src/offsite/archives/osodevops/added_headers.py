@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 
-from offsite.log.record import Record, RecordHeaders
+from offsite.log.records.record import Record, RecordHeaders
 
 __all__ = ["added_headers", "without_added_headers"]
 

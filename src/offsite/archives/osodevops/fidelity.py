@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from offsite.archives.osodevops.manifest import Manifest, ManifestPartition, ManifestTopic
 from offsite.log.range import Span, TopicPartition, uncovered
-from offsite.log.record import Record
+from offsite.log.records.record import Record
 from offsite.model.cleanup_policy import is_compacted
 
 __all__ = ["fidelity_of", "is_control_like"]

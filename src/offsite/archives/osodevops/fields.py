@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-from offsite.model.bounded_json import BadJson, parse_json
-from offsite.model.json_object import JsonObject, JsonValue
+from offsite.model.untrusted.bounded_json import BadJson, parse_json
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
 
 __all__ = ["NotTheTools", "ToolObject"]
 

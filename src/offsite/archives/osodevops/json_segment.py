@@ -11,10 +11,10 @@ from offsite.archives.osodevops.fields import NotTheTools, ToolObject
 from offsite.archives.osodevops.segment import LZ4, NONE, ZSTD
 from offsite.archives.osodevops.segment_body import BodyProblem, OnProblem, plain_parts
 from offsite.archives.osodevops.stored_file import StoredFile
-from offsite.log.record import CREATE_TIME, Record
-from offsite.model.bounded_json import MAX_JSON_BYTES, BadJson, check_json_size
-from offsite.model.bounds import MAX_OFFSET, MAX_RECORD_BYTES
+from offsite.log.records.record import CREATE_TIME, Record
 from offsite.model.size import MIB
+from offsite.model.untrusted.bounded_json import MAX_JSON_BYTES, BadJson, check_json_size
+from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_RECORD_BYTES
 
 __all__ = ["is_json_segment", "json_records"]
 

@@ -12,7 +12,7 @@ from offsite.archives.osodevops.manifest import Manifest, ManifestPartition, Man
 from offsite.archives.osodevops.place import segment_partition
 from offsite.archives.osodevops.segment_file import segment_at
 from offsite.log.range import TopicPartition
-from offsite.model.whole_number import whole_number
+from offsite.model.untrusted.whole_number import whole_number
 
 __all__ = ["adopted", "find_orphans"]
 

@@ -17,7 +17,7 @@ from offsite.archives.files import Files
 from offsite.archives.osodevops.representable import RecordEncoder
 from offsite.archives.osodevops.segment import FOOTER, FOOTER_MAGIC, HEADER_BYTES, MAGIC, VERSION, ZSTD, SegmentHeader
 from offsite.log.range import LogRange
-from offsite.log.record import Record
+from offsite.log.records.record import Record
 
 if TYPE_CHECKING:
     from zstandard import ZstdCompressionObj

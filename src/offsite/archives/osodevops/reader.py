@@ -21,8 +21,8 @@ from offsite.archives.osodevops.pieces import pieces_of
 from offsite.archives.osodevops.place import SEGMENT_KEY, SNAPSHOT, find_prefix, read_manifest
 from offsite.archives.osodevops.segment_file import read_segment, segment_at
 from offsite.archives.overlap import Run, clipped, merged
-from offsite.log.group_offsets import GroupOffsets
-from offsite.log.record import Record
+from offsite.log.groups.offsets import GroupOffsets
+from offsite.log.records.record import Record
 
 __all__ = ["PIECE_BYTES", "OsodevopsReader"]
 

@@ -7,7 +7,7 @@ from collections import Counter
 from offsite.archives.osodevops.added_headers import added_headers, without_added_headers
 from offsite.archives.osodevops.segment import MAX_HEADERS, MAX_NAME_BYTES, encode_record
 from offsite.log.range import TopicPartition
-from offsite.log.record import LOG_APPEND_TIME, Record, RecordHeaders
+from offsite.log.records.record import LOG_APPEND_TIME, Record, RecordHeaders
 from offsite.model.errors import NotRepresentable
 
 __all__ = ["RecordEncoder"]

@@ -13,7 +13,7 @@ import struct
 from typing import NamedTuple
 
 from offsite.log.buffer import Buffer
-from offsite.log.record import CREATE_TIME, Record, RecordHeaders
+from offsite.log.records.record import CREATE_TIME, Record, RecordHeaders
 
 __all__ = [
     "FOOTER",

@@ -27,8 +27,8 @@ from offsite.archives.osodevops.segment import (
 )
 from offsite.archives.osodevops.segment_body import plain_parts, records_of
 from offsite.archives.osodevops.stored_file import FileSums, StoredFile
-from offsite.log.record import Record
-from offsite.model.bounds import MAX_OFFSET
+from offsite.log.records.record import Record
+from offsite.model.untrusted.bounds import MAX_OFFSET
 
 __all__ = ["read_segment", "segment_at"]
 

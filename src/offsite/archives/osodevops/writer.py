@@ -17,7 +17,7 @@ from offsite.archives.osodevops.manifest_update import ManifestUpdate
 from offsite.archives.osodevops.place import MANIFEST, SNAPSHOT, read_manifest, segment_partition
 from offsite.archives.osodevops.range_writer import START_DIGITS, SegmentRangeWriter
 from offsite.archives.osodevops.representable import RecordEncoder
-from offsite.log.group_offsets import GroupOffsets, offset_count, on_topics
+from offsite.log.groups.offsets import GroupOffsets, offset_count, on_topics
 from offsite.log.range import LogRange, TopicPartition
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption, DamagedArchive

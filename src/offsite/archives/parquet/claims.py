@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from offsite.archives.parquet.pages import Fetch, Page, pages_of, window_bytes
 from offsite.archives.parquet.thrift import BadThrift
-from offsite.model.bounds import MAX_RECORD_BYTES
 from offsite.model.size import MIB
+from offsite.model.untrusted.bounds import MAX_RECORD_BYTES
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ColumnChunkMetaData, FileMetaData  # type: ignore[import-untyped]

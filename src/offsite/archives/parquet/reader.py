@@ -21,8 +21,8 @@ from offsite.archives.parquet.place import parquet_archive
 from offsite.archives.parquet.random_access import RandomAccess
 from offsite.archives.parquet.table import few_headers, records_of
 from offsite.log.range import TopicPartition
-from offsite.log.record import Record
-from offsite.model.bounds import MAX_EXPANDED_BYTES, MAX_RATIO
+from offsite.log.records.record import Record
+from offsite.model.untrusted.bounds import MAX_EXPANDED_BYTES, MAX_RATIO
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from offsite.archives.losses import Losses
 from offsite.archives.record_columns import RecordColumns
 from offsite.log.range import TopicPartition
-from offsite.log.record import Record, RecordHeaders
+from offsite.log.records.record import Record, RecordHeaders
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]

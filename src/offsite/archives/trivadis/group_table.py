@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
-from offsite.log.group_records import GroupPartition, OffsetRecord, parse_group_record
-from offsite.log.record import Record
+from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.groups.records import GroupPartition, OffsetRecord, parse_group_record
+from offsite.log.records.record import Record
 
 __all__ = ["OFFSETS_TOPIC", "GroupTable"]
 

@@ -13,7 +13,7 @@ from offsite.archives.trivadis.container import Container
 from offsite.archives.trivadis.line_file import line_rows
 from offsite.archives.trivadis.object_key import ArchiveObject
 from offsite.archives.trivadis.restored import Restorer, is_wrapped
-from offsite.log.record import Record
+from offsite.log.records.record import Record
 from offsite.model.choices import EmptyAs
 
 __all__ = ["read_object"]

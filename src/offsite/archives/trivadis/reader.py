@@ -17,9 +17,9 @@ from offsite.archives.trivadis.group_table import OFFSETS_TOPIC, GroupTable
 from offsite.archives.trivadis.object_key import ArchiveObject, parse_key
 from offsite.archives.trivadis.object_records import read_object
 from offsite.archives.trivadis.trees import choose_trees
-from offsite.log.group_offsets import GroupOffsets, on_topics
+from offsite.log.groups.offsets import GroupOffsets, on_topics
 from offsite.log.range import TopicPartition
-from offsite.log.record import Record
+from offsite.log.records.record import Record
 from offsite.model.choices import EmptyAs
 from offsite.model.errors import ArchiveNotFound, BadOption, DamagedBatch
 

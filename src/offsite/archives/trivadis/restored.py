@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from offsite.archives.trivadis.avro_row import Row
 from offsite.archives.trivadis.java_value import BYTES_PREFIX, plain_bytes
-from offsite.log.record import CREATE_TIME, Record, RecordHeaders
+from offsite.log.records.record import CREATE_TIME, Record, RecordHeaders
 from offsite.model.choices import EmptyAs
 
 __all__ = ["Restorer", "is_wrapped"]

@@ -12,22 +12,22 @@ from typing import TypeVar
 
 from offsite.model.choices import OffsetsMode
 from offsite.model.clock import Clock
-from offsite.model.group_patterns import parse_groups
-from offsite.model.selection import parse_selection
-from offsite.pipeline.master import slots
-from offsite.pipeline.runner import Runner
-from offsite.repository.open_store import open_store
+from offsite.model.selections.group_patterns import parse_groups
+from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
-from offsite.services.backup import BackupRequest, BackupResult, plan_backup, run_backup
+from offsite.services.backup.run import BackupRequest, BackupResult, plan_backup, run_backup
 from offsite.services.cluster import connect
 from offsite.services.demo.data import ORDERS, TOPICS, write_demo_data
 from offsite.services.demo.group import commit_half_way, committed_offsets
 from offsite.services.demo.truth import Reading, compare, read_topic
-from offsite.services.planned_restore import prepare_restore
-from offsite.services.restore import run_restore
-from offsite.services.restore_request import RestoreRequest
-from offsite.services.restore_result import RestoreResult
-from offsite.services.verify import VerifyResult, verify_deep
+from offsite.services.restore.planned import prepare_restore
+from offsite.services.restore.report.result import RestoreResult
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.run import run_restore
+from offsite.services.verify.run import VerifyResult, verify_deep
+from offsite.spark.master import slots
+from offsite.spark.runner import Runner
+from offsite.stores.open_store import open_store
 
 BACKUP = "demo"
 

@@ -10,9 +10,9 @@ import pytest
 
 from offsite.archives.archive import Damage
 from offsite.archives.avro import CODECS, PLAIN_SCHEMA, SCHEMA, AvroReader, AvroWriter
-from offsite.log.record import Record
+from offsite.log.records.record import Record
 from offsite.model.errors import BadOption, DamagedArchive, NotRepresentable
-from offsite.repository.archive_folder import ArchiveFolder
+from offsite.stores.archive_folder import ArchiveFolder
 from tests.archive_records import (
     TIME_MS,
     binary_header,

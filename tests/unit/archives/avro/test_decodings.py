@@ -13,7 +13,7 @@ from offsite.archives.avro.schema import PLAIN_SCHEMA, SCHEMA
 from offsite.archives.losses import Losses
 from offsite.archives.record_columns import RecordColumns
 from offsite.log.range import LogRange, TopicPartition
-from offsite.log.record import Record
+from offsite.log.records.record import Record
 from tests.archive_records import TIME_MS, binary_header, odd_records, plain_records
 
 ORDERS = TopicPartition(topic="orders", partition=0)

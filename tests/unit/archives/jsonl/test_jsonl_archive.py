@@ -8,9 +8,9 @@ import pytest
 
 from offsite.archives.archive import Damage
 from offsite.archives.jsonl import COMPRESSIONS, JsonlReader, JsonlWriter
-from offsite.log.record import Record
+from offsite.log.records.record import Record
 from offsite.model.errors import BadOption, DamagedArchive
-from offsite.repository.archive_folder import ArchiveFolder
+from offsite.stores.archive_folder import ArchiveFolder
 from tests.archive_records import TIME_MS, binary_header, export, odd_records, plain_records, read_all, write_range
 
 FILE = "topics/orders/partition=0/orders+0-00000000000000000000.jsonl"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from offsite.archives.kafka_backup.record_codec import (
+from offsite.archives.kafka_backup.segments.record_codec import (
     LEAST_HEADER_BYTES,
     MAX_HEADERS,
     NULL_TIME_TYPE,
     Malformed,
     decode_run,
 )
-from offsite.log.record import CREATE_TIME, LOG_APPEND_TIME, Record
+from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record
 
 MIN_RECORD_BYTES = 24
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offsite.archives.kafka_backup import reindex
-from offsite.log.record import Record
+from offsite.log.records.record import Record
 from tests.unit.archives.kafka_backup.made_archives import read_all, write
 from tests.unit.archives.kafka_backup.memory_files import MemoryFiles
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from offsite.archives.archive import ArchiveContents, ArchiveTopic, Damage, OnDamage, Written, refuse_damage
 from offsite.archives.osodevops import OsodevopsReader, OsodevopsWriter
 from offsite.log.range import LogRange
-from offsite.log.record import Record, RecordHeaders
-from offsite.repository.archive_folder import ArchiveFolder
+from offsite.log.records.record import Record, RecordHeaders
+from offsite.stores.archive_folder import ArchiveFolder
 
 TOPIC = "orders"
 

@@ -24,9 +24,9 @@ from offsite.archives.osodevops.segment import (
     SegmentHeader,
     encode_record,
 )
-from offsite.log.record import Record
+from offsite.log.records.record import Record
 from offsite.model.errors import ArchiveNotFound, DamagedArchive
-from offsite.repository.archive_folder import ArchiveFolder
+from offsite.stores.archive_folder import ArchiveFolder
 from tests.unit.archives.osodevops.made_backups import backup, offsets, read_all, read_what_is_whole, record
 
 RECORDS = [record(offset, b"value %d" % offset, headers=(("h", b"%d" % offset),)) for offset in range(10, 22)]

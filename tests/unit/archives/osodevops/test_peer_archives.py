@@ -11,8 +11,8 @@ import zstandard
 from offsite.archives.archive import ArchiveContents, ArchiveTopic
 from offsite.archives.osodevops import OsodevopsReader, OsodevopsWriter
 from offsite.log.range import LogRange
-from offsite.log.record import CREATE_TIME, LOG_APPEND_TIME, Record
-from offsite.repository.archive_folder import ArchiveFolder
+from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record
+from offsite.stores.archive_folder import ArchiveFolder
 from tests.peer_truth import PEERS, truth
 
 ARCHIVES = ["mixed-default", "mixed-none-nohdr"]

@@ -12,9 +12,9 @@ import zstandard
 from offsite.archives.archive import ArchiveHole, ArchiveTopic, Damage
 from offsite.archives.osodevops import OsodevopsReader, stored_file
 from offsite.archives.osodevops.added_headers import added_headers, without_added_headers
-from offsite.log.record import Record, RecordHeaders
+from offsite.log.records.record import Record, RecordHeaders
 from offsite.model.errors import ArchiveNotFound
-from offsite.repository.archive_folder import ArchiveFolder
+from offsite.stores.archive_folder import ArchiveFolder
 from tests.unit.archives.osodevops.made_backups import backup, log_range, offsets, read_all, record
 
 

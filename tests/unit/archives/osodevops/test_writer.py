@@ -10,13 +10,13 @@ import pytest
 from offsite.archives.archive import ArchiveTopic
 from offsite.archives.osodevops import OsodevopsReader, OsodevopsWriter
 from offsite.archives.osodevops.added_headers import added_headers
-from offsite.log.group_offsets import CommittedOffset, GroupOffsets, TopicOffsets
+from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import TopicPartition
-from offsite.log.record import LOG_APPEND_TIME, Record, RecordHeaders
+from offsite.log.records.record import LOG_APPEND_TIME, Record, RecordHeaders
 from offsite.model.errors import ArchiveNotFound, BadOption, NotRepresentable
-from offsite.repository.archive_bucket import ArchiveBucket
-from offsite.repository.archive_folder import ArchiveFolder
-from offsite.repository.object_store import CloudStore
+from offsite.stores.archive_bucket import ArchiveBucket
+from offsite.stores.archive_folder import ArchiveFolder
+from offsite.stores.object_store import CloudStore
 from tests.unit.archives.osodevops.made_backups import TOPIC, backup, log_range, offsets, read_all, record, write
 
 PEER = Path(__file__).parents[3] / "fixtures" / "peers" / "osodevops" / "mixed-none-nohdr"

@@ -13,9 +13,9 @@ from offsite.archives.formats import open_reader
 from offsite.archives.parquet.levels import check_levels
 from offsite.archives.parquet.pages import Page, check_footer, window_bytes
 from offsite.archives.parquet.thrift import I32, I64, LIST, STRUCT
-from offsite.log.record import Record
+from offsite.log.records.record import Record
 from offsite.model.errors import DamagedArchive
-from offsite.repository.archive_folder import ArchiveFolder
+from offsite.stores.archive_folder import ArchiveFolder
 
 MIB = 1 << 20
 

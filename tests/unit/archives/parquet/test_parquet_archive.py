@@ -11,9 +11,9 @@ from pyarrow import parquet
 from offsite.archives.archive import Damage
 from offsite.archives.parquet import ParquetReader, ParquetWriter
 from offsite.archives.parquet.table import table_schema
-from offsite.log.record import Record
+from offsite.log.records.record import Record
 from offsite.model.errors import DamagedArchive, NotRepresentable
-from offsite.repository.archive_folder import ArchiveFolder
+from offsite.stores.archive_folder import ArchiveFolder
 from tests.archive_records import (
     TIME_MS,
     binary_header,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from offsite.archives.archive import Damage
 from offsite.archives.trivadis import byte_source
-from offsite.log.record import Record
+from offsite.log.records.record import Record
 from offsite.model.errors import DamagedArchive
 from tests.unit.archives.trivadis.made_archives import (
     TOPIC,

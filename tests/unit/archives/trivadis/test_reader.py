@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from offsite.archives.archive import ArchiveTopic, Damage
-from offsite.log.record import Record
+from offsite.log.records.record import Record
 from offsite.model.errors import ArchiveNotFound, BadOption
 from tests.unit.archives.trivadis.made_archives import (
     TOPIC,

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import DamagedCommit, NoSuchRestorePoint
-from offsite.pipeline.table.datasource import SCHEMA, OffsiteDataSource
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, Checkpoint
-from offsite.repository.open_store import open_store
+from offsite.stores.open_store import open_store
+from offsite.table.datasource import SCHEMA, OffsiteDataSource
 from tests.tables import ORDERS, USERS, batch_of, commit_batches, new_table
 
 Row = tuple[str, int, int | None]

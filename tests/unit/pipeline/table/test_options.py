@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from offsite.model.errors import BadOption
-from offsite.pipeline.table.options import read_options
+from offsite.table.options import read_options
 
 PLACE = {"repo": "r", "backup": "b"}
 

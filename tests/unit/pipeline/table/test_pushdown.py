@@ -20,8 +20,8 @@ from pyspark.sql.datasource import (
     Not,
 )
 
-from offsite.pipeline.table.pushdown import narrowed
-from offsite.pipeline.table.row_filter import RowFilter
+from offsite.table.pushdown import narrowed
+from offsite.table.row_filter import RowFilter
 
 ALL = RowFilter()
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

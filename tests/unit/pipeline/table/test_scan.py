@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from offsite.log.record import Record
-from offsite.log.records import encode
-from offsite.pipeline.chain import chains_of
-from offsite.pipeline.point_in_time import point_in_time
-from offsite.pipeline.table.arrow_scan import scan_arrow
-from offsite.pipeline.table.row_filter import RowFilter
-from offsite.pipeline.table.scan_plan import plan_scan
+from offsite.copy.chain import chains_of
+from offsite.copy.point_in_time import point_in_time
+from offsite.log.records.batch_records import encode
+from offsite.log.records.record import Record
 from offsite.repository.backup import Backup
 from offsite.repository.commit import RecordedHole
-from offsite.repository.open_store import open_store
+from offsite.stores.open_store import open_store
+from offsite.table.arrow_scan import scan_arrow
+from offsite.table.row_filter import RowFilter
+from offsite.table.scan_plan import plan_scan
 from tests.batches import FIRST_TIME_MS, make_control_batch
 from tests.tables import ORDERS, ORDERS_1, USERS, CountingStore, batch_of, commit_batches, new_table, transactional
 

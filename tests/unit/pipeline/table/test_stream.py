@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from offsite.copy.chain import chains_of
+from offsite.copy.point_in_time import point_in_time
 from offsite.model.errors import BadOption, DamagedCommit
-from offsite.pipeline.chain import chains_of
-from offsite.pipeline.point_in_time import point_in_time
-from offsite.pipeline.table.arrow_scan import scan_arrow
-from offsite.pipeline.table.options import read_options
-from offsite.pipeline.table.row_filter import RowFilter
-from offsite.pipeline.table.scan_plan import plan_scan
-from offsite.pipeline.table.stream import TableStream
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes
-from offsite.repository.open_store import open_store
+from offsite.stores.open_store import open_store
+from offsite.table.arrow_scan import scan_arrow
+from offsite.table.options import read_options
+from offsite.table.row_filter import RowFilter
+from offsite.table.scan_plan import plan_scan
+from offsite.table.stream import TableStream
 from tests.batches import make_control_batch
 from tests.tables import ORDERS, ORDERS_1, USERS, batch_of, commit_batches, new_table, transactional
 

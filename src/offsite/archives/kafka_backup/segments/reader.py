@@ -1,0 +1,183 @@
+"""One segment, read safely whatever a crash left: by its index where that and the records agree, else by walking.
+
+An entry is believed when the record at its position has its offset and its length. Where one is not, the next entry
+that can be believed says where to go on, and what lies before it is walked through. Source: the order in which the tool
+writes (records, then their entries) and reopens files after a crash (it appends, and cuts nothing).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from operator import add, lt
+from typing import TypeAlias
+
+from offsite.archives.files import Files
+from offsite.archives.kafka_backup.partition_files import Segment
+from offsite.archives.kafka_backup.segments.index import Entries, entry_position
+from offsite.archives.kafka_backup.segments.index_file import SegmentIndexFile
+from offsite.archives.kafka_backup.segments.record_codec import decode_run, offsets_of
+from offsite.archives.kafka_backup.segments.records_file import FIRST_POSITION, WINDOW_BYTES, RecordsFile
+from offsite.archives.kafka_backup.segments.walk import Skipped, Walk, Whole
+from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_RECORD_BYTES
+
+_ENTRIES_AT_ONCE = 1 << 14
+_MAX_LOOK_AHEAD = 1 << 12
+"""Entries tried to go on behind damage; behind more than that many lost records the index is of no use."""
+_MAX_CONTRADICTIONS = 100
+"""An index with more of them is of no use either: each costs a window to find."""
+
+
+@dataclass(frozen=True, slots=True)
+class Misindexed:
+    """Entry at byte `position` of the index says other than the records behind offset `after`, which are whole."""
+
+    position: int
+    after: int
+
+
+SegmentStep: TypeAlias = Whole | Skipped | Misindexed
+
+
+@dataclass(slots=True)
+class SegmentReader:
+    """Reads on from the first record with an offset of `from_offset` or more, or from further ahead when the index is
+    of no use. The state is the next entry, where its record should begin, and the last offset that was given."""
+
+    files: Files
+    segment: Segment
+    from_offset: int = 0
+    _file: RecordsFile = field(init=False)
+    _index: SegmentIndexFile = field(init=False)
+    _number: int = field(init=False, default=0)
+    _position: int = field(init=False, default=FIRST_POSITION)
+    _last: int = field(init=False, default=-1)
+    _contradictions: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self._file = RecordsFile(self.files, self.segment.records_key, self.segment.records_bytes)
+        self._index = SegmentIndexFile.of(self.files, self.segment)
+
+    def steps(self) -> Iterator[SegmentStep]:
+        """Records in rising order of offsets, and what had to be skipped. Raises `DamagedArchive` only when the file
+        shrinks meanwhile."""
+        self._seek()
+        while self._number < self._index.count:
+            entries = self._next_entries()
+            agreed = self._agreed(entries)
+            if len(agreed.records) < len(entries):
+                yield from self._pass_contradiction(agreed)
+            elif self._number + len(entries) < self._index.count:
+                yield from self._advance(agreed)
+            elif agreed.ends[-1] < self._file.size_bytes:
+                yield from self._advance(agreed)
+                break
+            else:
+                yield agreed
+                return
+        yield from self._walk(self._file.size_bytes).steps()
+
+    def _seek(self) -> None:
+        if self.from_offset <= self.segment.start:
+            return
+        number = self._index.first_from(self.from_offset)
+        if 0 < number < self._index.count and self._is_right(number):
+            self._number, self._position = number, self._index.entries(number, 1).positions[0]
+            self._last = self.from_offset - 1
+
+    def _is_right(self, number: int) -> bool:
+        """Whether `from_offset` lies between this entry and the one before, and both can be believed."""
+        entries = self._index.entries(number - 1, 2)
+        before, entry = entries[:1], entries[1:]
+        is_between = before.offsets[0] < self.from_offset <= entry.offsets[0]
+        is_chain = before.end(0) == entry.positions[0]
+        return is_between and is_chain and self._file.describes(before) and self._file.describes(entry)
+
+    def _next_entries(self) -> Entries:
+        """The next entries that one window holds, at least one."""
+        entries = self._index.entries(self._number, _ENTRIES_AT_ONCE)
+        window_end = self._position + WINDOW_BYTES
+        if entries.end(len(entries) - 1) <= window_end:
+            return entries
+        fitting = bisect_right(entries.positions, window_end) - 1  # the last that begins there may end behind
+        return entries[: max(fitting, 2)]
+
+    def _agreed(self, entries: Entries) -> Whole:
+        """The records, from the position on, that these entries describe exactly."""
+        end = self._contiguous_end(entries)
+        run = decode_run(self._file.read(self._position, end))
+        ends = [self._position + each for each in run.ends]
+        offsets = offsets_of(run.records)
+        count = self._agreeing(entries, offsets, ends)
+        return Whole(self._position, run.records[:count], ends[:count])
+
+    def _contiguous_end(self, entries: Entries) -> int:
+        """Where the last entry ends that begins where the one before it does, in the file and in bounds."""
+        position, limit = self._position, min(self._file.size_bytes, self._position + MAX_RECORD_BYTES)
+        starts: list[int] = [position, *map(add, entries.positions, entries.lengths)]
+        end = starts.pop()
+        if list(entries.positions) == starts and position < end <= min(limit, position + 2 * WINDOW_BYTES):
+            return end
+        for number, (start, length) in enumerate(zip(entries.positions, entries.lengths, strict=True)):
+            if start != position or not 0 < length <= limit - start or self._is_lie(entries, number):
+                break
+            position += length
+        return position
+
+    def _is_lie(self, entries: Entries, number: int) -> bool:
+        """Of a long record, which may be a million short ones."""
+        return entries.lengths[number] > WINDOW_BYTES and not self._file.describes(entries[number : number + 1])
+
+    def _agreeing(self, entries: Entries, offsets: list[int], ends: list[int]) -> int:
+        """How many of the decoded records the entries describe; nearly always all."""
+        is_same = offsets == list(entries.offsets) and ends == list(map(add, entries.positions, entries.lengths))
+        if is_same and all(map(lt, [self._last, *offsets], offsets)) and (not offsets or offsets[-1] < MAX_OFFSET):
+            return len(offsets)
+        previous = self._last
+        for number, (offset, end) in enumerate(zip(offsets, ends, strict=True)):
+            if offset != entries.offsets[number] or end != entries.end(number) or not previous < offset < MAX_OFFSET:
+                return number
+            previous = offset
+        return len(offsets)
+
+    def _advance(self, agreed: Whole) -> Iterator[Whole]:
+        """Gives all but the last record, which is read again: it counts when what follows agrees as well."""
+        given = agreed[:-1]
+        self._number += len(given.records)
+        if given.records:
+            self._position, self._last = given.ends[-1], given.records[-1].offset
+            yield given
+
+    def _pass_contradiction(self, agreed: Whole) -> Iterator[SegmentStep]:
+        wrong = self._number + len(agreed.records)
+        fence = agreed.ends[-1] if agreed.ends else self._position
+        last = agreed.records[-1].offset if agreed.records else self._last
+        self._contradictions += 1
+        is_usable = self._contradictions <= _MAX_CONTRADICTIONS
+        found = self._next_fitting(wrong, fence, last) if is_usable else None
+        yield from self._advance(agreed)
+        walk = self._walk(self._file.size_bytes) if found is None else self._walk(found[1], found[2])
+        has_skipped = False
+        for step in walk.steps():
+            has_skipped |= isinstance(step, Skipped)
+            yield step
+        if not has_skipped and not self._index.is_torn:
+            yield Misindexed(entry_position(wrong), last)
+        self._last = walk.last
+        self._number = self._index.count if found is None else found[0]
+        self._position = self._file.size_bytes if found is None else found[1]
+
+    def _next_fitting(self, number: int, fence: int, last: int) -> tuple[int, int, int] | None:
+        """Number, position and offset of the next entry that can be believed, from `fence` and `last` on."""
+        entries = self._index.entries(number, _MAX_LOOK_AHEAD)
+        for n, (offset, position) in enumerate(zip(entries.offsets, entries.positions, strict=True)):
+            if position >= fence and offset > last and self._file.describes(entries[n : n + 1]):
+                return number + n, position, offset
+        return None
+
+    def _walk(self, end: int, below: int | None = None) -> Walk:
+        walk = Walk(self._file, self._position, end, self._last)
+        if below is not None:
+            walk.below = below
+        return walk

@@ -1,0 +1,149 @@
+"""Records as kafka-backup lays them out, back to back: no checksum, no compression, everything big-endian. Pure.
+
+    offset i64 | timestamp type i32 | [timestamp i64, of types 0 and 1] | key | value | header count i32 | headers
+    key, value, header value: length i32 (-1 null) and bytes · header: name length i32, name, value
+
+Timestamp types: -1 none, 0 CreateTime, 1 LogAppendTime, -2 CreateTime of a record that was given none.
+Source: "Record File" in the architecture page of itadventurer/kafka-backup.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record, RecordHeaders
+from offsite.model.errors import NotRepresentable
+
+NO_TIME_TYPE, NULL_TIME_TYPE = -1, -2
+
+_UNTIMED = struct.Struct(">qii")
+_TIMED = struct.Struct(">qiqi")
+_LENGTH = struct.Struct(">i")
+LEAST_HEADER_BYTES = 2 * _LENGTH.size
+MAX_HEADERS = 1_000_000
+"""Of one record: eight bytes become two hundred."""
+_NO_HEADERS = _LENGTH.pack(0)
+_NULL = _LENGTH.pack(-1)
+
+
+class Malformed(Exception):
+    """No bytes that follow could make this a record."""
+
+
+class Torn(Malformed):
+    """It begins as a record does, and goes on beyond where the bytes end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Whole records that lie back to back; `ends[n]` is where record n ends, in the bytes they were read from."""
+
+    records: list[Record]
+    ends: list[int]
+
+
+def encode_record(record: Record) -> bytes:
+    """The bytes of one record. A CreateTime record with time -1 is written as type -2, as kafka-backup does.
+
+    Raises `NotRepresentable` for a time without a type.
+    """
+    offset, timestamp_ms, kind, key, value, headers = record
+    key_bytes = -1 if key is None else len(key)
+    if timestamp_ms == -1 and kind != LOG_APPEND_TIME:
+        head = _UNTIMED.pack(offset, NULL_TIME_TYPE if kind == CREATE_TIME else NO_TIME_TYPE, key_bytes)
+    elif CREATE_TIME <= kind <= LOG_APPEND_TIME:
+        head = _TIMED.pack(offset, kind, timestamp_ms, key_bytes)
+    else:
+        raise NotRepresentable(f"offset {offset}: kafka-backup has no place for a time of type {kind}")
+    tail = _encode_headers(headers) if headers else _NO_HEADERS
+    if value is None:
+        return b"".join((head, key or b"", _NULL, tail))
+    return b"".join((head, key or b"", _LENGTH.pack(len(value)), value, tail))
+
+
+def decode_run(data: bytes, at: int = 0) -> Run:
+    """As many whole records as lie back to back from `at`; what stopped it is for `shape_at` to say.
+
+    The hot path: one pass, written out, and every length is checked against the bytes that are there.
+    """
+    records: list[Record] = []
+    ends: list[int] = []
+    add_record, add_end = records.append, ends.append
+    new, kind, size = tuple.__new__, Record, len(data)
+    timed, length = _TIMED.unpack_from, _LENGTH.unpack_from
+    try:
+        while at < size:
+            offset, time_type, timestamp_ms, key_bytes = timed(data, at)
+            at += 24
+            if time_type < CREATE_TIME or time_type > LOG_APPEND_TIME:
+                offset, time_type, key_bytes = _UNTIMED.unpack_from(data, at - 24)
+                time_type, timestamp_ms = _untimed_type(time_type), -1
+                at -= 8
+            key = None
+            if key_bytes >= 0:
+                start, at = at, at + key_bytes
+                key = data[start:at]
+            (value_bytes,) = length(data, at)
+            at += 4
+            value = None
+            if value_bytes >= 0:
+                start, at = at, at + value_bytes
+                value = data[start:at]
+            (header_count,) = length(data, at)
+            at += 4
+            headers: RecordHeaders = ()
+            if header_count:
+                headers, at = _headers_at(data, at, header_count)
+            if offset < 0 or key_bytes < -1 or value_bytes < -1:
+                break
+            add_record(new(kind, (offset, timestamp_ms, time_type, key, value, headers)))
+            add_end(at)
+    except (struct.error, Malformed):
+        pass  # the caller sees that the run ends early
+    return Run(records, ends)
+
+
+def offsets_of(records: Sequence[Record]) -> list[int]:
+    return [record[0] for record in records]
+
+
+def _headers_at(data: bytes, at: int, count: int) -> tuple[RecordHeaders, int]:
+    if not 0 <= count <= MAX_HEADERS:
+        raise Malformed
+    if LEAST_HEADER_BYTES * count > len(data) - at:
+        raise Torn
+    headers = []
+    for _ in range(count):
+        (name_bytes,) = _LENGTH.unpack_from(data, at)
+        at += 4
+        name = str(data[at : at + name_bytes], "utf-8", "surrogateescape")
+        at += name_bytes
+        (value_bytes,) = _LENGTH.unpack_from(data, at)
+        at += 4
+        if name_bytes < 0 or value_bytes < -1:
+            raise Malformed
+        value = None if value_bytes == -1 else data[at : at + value_bytes]
+        at += max(value_bytes, 0)
+        if at > len(data):
+            raise Torn
+        headers.append((name, value))
+    return tuple(headers), at
+
+
+def _untimed_type(time_type: int) -> int:
+    if time_type == NULL_TIME_TYPE:
+        return CREATE_TIME
+    if time_type != NO_TIME_TYPE:
+        raise Malformed
+    return NO_TIME_TYPE
+
+
+def _encode_headers(headers: RecordHeaders) -> bytes:
+    parts = [_LENGTH.pack(len(headers))]
+    for name, value in headers:
+        encoded = name.encode("utf-8", "surrogateescape")
+        parts += (_LENGTH.pack(len(encoded)), encoded)
+        parts += (_NULL,) if value is None else (_LENGTH.pack(len(value)), value)
+    return b"".join(parts)

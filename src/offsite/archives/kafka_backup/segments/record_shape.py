@@ -1,0 +1,130 @@
+"""Where a record ends, told from its lengths alone: what they claim is stepped over, not read.
+
+Behind damage any bytes may look like the head of a record that goes on for a hundred MiB, and there may be a head at
+every twelfth byte. So looking costs a few small reads, and `Effort` bounds how much of it there is.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from offsite.archives.kafka_backup.segments.record_codec import (
+    LEAST_HEADER_BYTES,
+    MAX_HEADERS,
+    NULL_TIME_TYPE,
+    Malformed,
+    Torn,
+)
+from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME
+from offsite.model.untrusted.bounds import MAX_RECORD_BYTES
+
+__all__ = ["Effort", "Exhausted", "Shape", "shape_at"]
+
+_LOOK_BYTES = 4 << 10
+_HEAD, _LENGTH = struct.Struct(">qi"), struct.Struct(">i")
+_TIME_BYTES = 8
+_LOOK_COST, _HEADER_COST = 50, 3
+
+Read = Callable[[int, int], bytes]
+"""The bytes `[start, end)` of a file."""
+
+
+class Exhausted(Exception):
+    """There is no end to the damage: what is left is not looked at."""
+
+
+@dataclass(slots=True)
+class Effort:
+    """What may be spent on damage, in about a microsecond each."""
+
+    left: int
+
+    @classmethod
+    def for_bytes(cls, size_bytes: int) -> Effort:
+        """A second and a half, and another half for each MiB."""
+        return cls(1_500_000 + size_bytes // 2)
+
+    def spend(self, cost: int) -> None:
+        self.left -= cost
+        if self.left < 0:
+            raise Exhausted
+
+
+class Shape(NamedTuple):
+    """A record goes on to `end`. `has_valid_names`: its headers' names are UTF-8, as those of all clients are."""
+
+    offset: int
+    end: int
+    has_valid_names: bool
+
+
+def shape_at(read: Read, start: int, end: int, effort: Effort | None = None) -> Shape:
+    """Of what lies at `start`. Raises `Malformed`, also for a record of more than `MAX_RECORD_BYTES`, `Torn` for one
+    that goes on beyond `end`, and `Exhausted` when all `effort` is spent."""
+    cursor = _Cursor(read, start, end, effort or Effort(1 << 62))
+    offset, time_type = _HEAD.unpack(cursor.take(_HEAD.size))
+    if offset < 0:
+        raise Malformed(f"offset {offset}")
+    if not NULL_TIME_TYPE <= time_type <= LOG_APPEND_TIME:
+        raise Malformed(f"timestamp type {time_type}")
+    if time_type >= CREATE_TIME:
+        cursor.skip(_TIME_BYTES)
+    cursor.skip(cursor.length("key"))
+    cursor.skip(cursor.length("value"))
+    return Shape(offset, *_past_headers(cursor))
+
+
+def _past_headers(cursor: _Cursor) -> tuple[int, bool]:
+    count = cursor.length("list of headers", lowest=0)
+    if count > MAX_HEADERS:
+        raise Malformed(f"{count} headers")
+    cursor.need(LEAST_HEADER_BYTES * count)
+    are_valid = True
+    for _ in range(count):
+        cursor.effort.spend(_HEADER_COST)
+        are_valid &= _is_utf8(cursor.take(cursor.length("header name", lowest=0)))
+        cursor.skip(cursor.length("header value"))
+    return cursor.at, are_valid
+
+
+class _Cursor:
+    def __init__(self, read: Read, start: int, end: int, effort: Effort) -> None:
+        self._read, self._start, self._end, self.effort = read, start, end, effort
+        self.at, self._data, self._data_at = start, b"", start
+
+    def take(self, size_bytes: int) -> bytes:
+        self.need(size_bytes)
+        first = self.at - self._data_at
+        if first + size_bytes > len(self._data):
+            self.effort.spend(_LOOK_COST + size_bytes // 1024)
+            self._data = self._read(self.at, min(self._end, self.at + max(size_bytes, _LOOK_BYTES)))
+            self._data_at, first = self.at, 0
+        self.at += size_bytes
+        return self._data[first : first + size_bytes]
+
+    def skip(self, size_bytes: int) -> None:
+        self.need(size_bytes)
+        self.at += max(size_bytes, 0)
+
+    def length(self, what: str, *, lowest: int = -1) -> int:
+        (length,) = _LENGTH.unpack(self.take(_LENGTH.size))
+        if length < lowest:
+            raise Malformed(f"a {what} of {length} bytes")
+        return int(length)
+
+    def need(self, size_bytes: int) -> None:
+        if self.at + size_bytes > self._end:
+            raise Torn(f"it would go on beyond byte {self._end}")
+        if self.at + size_bytes - self._start > MAX_RECORD_BYTES:
+            raise Malformed(f"it would have more than {MAX_RECORD_BYTES} bytes")
+
+
+def _is_utf8(name: bytes) -> bool:
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,71 @@
+"""One records file, read in bounded windows; what lies at a position, without holding the file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offsite.archives.files import Files
+from offsite.archives.kafka_backup.segments.index import Entries
+from offsite.archives.kafka_backup.segments.record_codec import Malformed, decode_run
+from offsite.archives.kafka_backup.segments.record_shape import Effort, Shape, shape_at
+from offsite.model.errors import DamagedArchive
+
+VERSION = b"\x01"
+FIRST_POSITION = len(VERSION)
+WINDOW_BYTES = 4 << 20
+
+_MAX_REPEAT_BYTES = 32 << 20
+"""Of what a crash may have made the tool write twice: it writes at most some hundred records at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsFile:
+    """`size_bytes` is where reading ends: of a file that grows meanwhile, the end it had."""
+
+    files: Files
+    key: str
+    size_bytes: int
+
+    def read(self, start: int, end: int) -> bytes:
+        """Bytes `[start, end)`, which lie in the file. Raises `DamagedArchive` when it has become shorter."""
+        data = self.files.get_range(self.key, start, end - start)
+        if data is None or len(data) < end - start:
+            raise DamagedArchive(
+                f"{self.key} at byte {start}: the file was cut or removed while it was read",
+                hint="run the command again when nothing else writes to the archive",
+            )
+        return data
+
+    def window(self, start: int, end: int, size_bytes: int = WINDOW_BYTES) -> bytes:
+        """Bytes from `start`, at most `size_bytes` and not beyond `end`."""
+        return self.read(start, min(end, start + size_bytes))
+
+    def describes(self, entry: Entries) -> bool:
+        """Whether the first of these entries says what the file says there: offset, position and length."""
+        start, end = entry.positions[0], entry.end(0)
+        if not FIRST_POSITION <= start < end <= self.size_bytes:
+            return False
+        try:
+            shape = self.shape_at(start, end)
+        except Malformed:
+            return False
+        return shape.offset == entry.offsets[0] and shape.end == end
+
+    def is_repeated(self, start: int, end: int) -> bool:
+        """Whether `[start, end)` stands a second time: as the beginning of what follows, where a torn record was
+        written again, or as whole records right before, which were appended twice. Then nothing is lost with it."""
+        size_bytes = end - start
+        if size_bytes > _MAX_REPEAT_BYTES:
+            return False
+        data = self.read(start, end)
+        if end + size_bytes <= self.size_bytes and self.read(end, end + size_bytes) == data:
+            return True
+        before = start - size_bytes
+        if before < FIRST_POSITION or self.read(before, start) != data:
+            return False
+        ends = decode_run(data).ends
+        return bool(ends) and ends[-1] == size_bytes
+
+    def shape_at(self, start: int, end: int, effort: Effort | None = None) -> Shape:
+        """Of the record at `start`, at most up to `end`. Raises `Malformed` for bytes that are none, `Exhausted`."""
+        return shape_at(self.read, start, end, effort)

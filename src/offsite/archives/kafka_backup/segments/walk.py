@@ -1,0 +1,203 @@
+"""Records without an index: walk from record to record, and find the next whole one behind bytes that are none.
+
+A crashed writer leaves a torn record and goes on behind it, so a record may *seem* whole whose last bytes are those of
+the next one. Hence a record counts only when another whole one of a higher offset follows it, or the end; and where
+that fails, the same offset is looked for again between its first and last byte.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from offsite.archives.kafka_backup.segments.record_codec import Malformed, Run, Torn, decode_run, offsets_of
+from offsite.archives.kafka_backup.segments.record_shape import Effort, Exhausted
+from offsite.archives.kafka_backup.segments.records_file import WINDOW_BYTES, RecordsFile
+from offsite.log.records.record import Record
+from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_RECORD_BYTES
+
+_CANDIDATE_COST = 20
+_BYTES_OF_COST = 32  # decoded in a microsecond, about
+_SMALL_WINDOW_BYTES = 64 << 10
+"""Of the first looks behind damage: where it abounds, the next is near."""
+_HEAD_BYTES = 12
+_HEAD = re.compile(rb"(?=(?!\x00{8})[\x00-\x7f][\x00-\xff]{7}(?:\x00\x00\x00[\x00\x01]|\xff\xff\xff[\xfe\xff]))")
+"""Where a record could begin: an offset that is positive, and one of the four timestamp types. Offset 0 is not looked
+for behind damage: files that a crash filled up with zeros are more common."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Records back to back from `start`; record n ends at `ends[n]`, a position in the file."""
+
+    start: int
+    records: list[Record]
+    ends: list[int]
+
+    def __getitem__(self, part: slice) -> Whole:
+        """A part that begins with the first record, or goes from any to the last."""
+        first = part.indices(len(self.records))[0]
+        return Whole(self.start if first == 0 else self.ends[first - 1], self.records[part], self.ends[part])
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Bytes `[start, end)` that are no whole record. `after` is the offset of the last record before them."""
+
+    start: int
+    end: int
+    after: int
+    problem: str
+
+
+Step = Whole | Skipped
+
+
+@dataclass(slots=True)
+class Walk:
+    """Walks `[position, end)` of one file; all offsets are above `last` and below `below`."""
+
+    file: RecordsFile
+    position: int
+    end: int
+    last: int = -1
+    below: int = MAX_OFFSET
+    _window_bytes: int = field(default=WINDOW_BYTES, repr=False)
+    _needed_bytes: int = field(default=0, repr=False)
+    _effort: Effort = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._effort = Effort.for_bytes(self.end - self.position)
+
+    def steps(self) -> Iterator[Step]:
+        """Ends early, with all the rest skipped, where damage abounds."""
+        try:
+            yield from self._steps()
+        except Exhausted:
+            yield self._skip(self.end, "so much that is no whole record that the rest was not looked at")
+
+    def _steps(self) -> Iterator[Step]:
+        while self.position < self.end:
+            whole = self._decode()
+            if whole.ends and whole.ends[-1] == self.end:
+                yield self._take(whole)
+            elif self._may_go_on(whole):
+                yield from self._advance(whole)
+            else:
+                yield from self._pass_damage(whole)
+
+    def _decode(self) -> Whole:
+        """What is whole at the position, as far as offsets rise."""
+        run = decode_run(self.file.window(self.position, self.end, self._window_bytes))
+        count = self._rising(run)
+        position = self.position
+        return Whole(position, run.records[:count], [position + end for end in run.ends[:count]])
+
+    def _rising(self, run: Run) -> int:
+        offsets = [self.last, *offsets_of(run.records)]
+        rising = (n for n, (one, two) in enumerate(pairwise(offsets)) if not one < two < self.below)
+        return next(rising, len(run.records))
+
+    def _may_go_on(self, whole: Whole) -> bool:
+        """Whether only the window's end stopped the decoding."""
+        stop = whole.ends[-1] if whole.ends else self.position
+        window_end = min(self.end, self.position + self._window_bytes)
+        if window_end == self.end or window_end - stop >= MAX_RECORD_BYTES:
+            return False
+        try:
+            shape = self.file.shape_at(stop, self.end, self._effort)
+        except Malformed:
+            return False
+        self._needed_bytes = shape.end - self.position
+        last = whole.records[-1].offset if whole.records else self.last
+        return shape.end > window_end and last < shape.offset < self.below
+
+    def _advance(self, whole: Whole) -> Iterator[Step]:
+        """The last record is decoded again with the next window: it counts only when another follows."""
+        if len(whole.records) > 1:
+            yield self._take(whole[:-1])
+            self._window_bytes = min(2 * self._window_bytes, WINDOW_BYTES)
+        else:
+            self._window_bytes = self._needed_bytes + _SMALL_WINDOW_BYTES
+
+    def _take(self, whole: Whole) -> Whole:
+        self.position, self.last = whole.ends[-1], whole.records[-1].offset
+        return whole
+
+    def _pass_damage(self, whole: Whole) -> Iterator[Step]:
+        self._window_bytes = _SMALL_WINDOW_BYTES
+        self._effort.spend(min(self._window_bytes, self.end - self.position) // _BYTES_OF_COST)
+        suspect = whole[-1:]
+        if suspect.records:
+            if len(whole.records) > 1:
+                yield self._take(whole[:-1])
+            if (again := self._written_again(suspect)) is not None:
+                yield self._skip(again, "a torn record, which was written again behind it")
+                return
+            if self._is_out_of_order(suspect):
+                yield self._skip(suspect.ends[-1], f"offset {suspect.records[0].offset} is followed by lower ones")
+                return
+            yield self._take(suspect)
+        yield self._skip_to_whole()
+
+    def _skip(self, end: int, problem: str) -> Skipped:
+        skipped = Skipped(self.position, end, self.last, problem)
+        self.position = end
+        return skipped
+
+    def _written_again(self, suspect: Whole) -> int | None:
+        """Where the record at `suspect.start` begins once more, inside what seemed to be its bytes."""
+        offset = suspect.records[0].offset
+        return self._find(suspect.start + 1, suspect.ends[-1], lowest=offset, highest=offset)
+
+    def _is_out_of_order(self, suspect: Whole) -> bool:
+        """Whether the next whole record fits to the one before `suspect`: then the offset of `suspect` is wrong."""
+        found = self._find(suspect.ends[-1], self.end, lowest=self.last + 1, highest=self.below - 1)
+        return found is not None and self.file.shape_at(found, self.end).offset < suspect.records[0].offset
+
+    def _skip_to_whole(self) -> Skipped:
+        problem, first = self._problem()
+        found = self._find(first, self.end, lowest=self.last + 1, highest=self.below - 1)
+        return self._skip(self.end if found is None else found, problem)
+
+    def _problem(self) -> tuple[str, int]:
+        """What is wrong at the position, and from where on a record may begin."""
+        try:
+            shape = self.file.shape_at(self.position, self.end, self._effort)
+        except Malformed as error:
+            return f"no whole record ({error})", self.position + 1
+        return f"offset {shape.offset} is not above {self.last} or not below what follows", shape.end
+
+    def _find(self, start: int, stop: int, *, lowest: int, highest: int) -> int | None:
+        """The first position in `[start, stop)` of a whole record with such an offset, and a whole one or the end
+        behind it."""
+        window_bytes = _SMALL_WINDOW_BYTES
+        while start < min(stop, self.end - _HEAD_BYTES):
+            data = self.file.window(start, min(self.end, stop - 1 + _HEAD_BYTES), window_bytes)
+            for match in _HEAD.finditer(data):
+                self._effort.spend(_CANDIDATE_COST)
+                at = match.start()
+                if lowest <= int.from_bytes(data[at : at + 8]) <= highest and self._is_record(start + at):
+                    return start + at
+            start += len(data) - _HEAD_BYTES + 1
+            window_bytes = min(2 * window_bytes, WINDOW_BYTES)
+        return None
+
+    def _is_record(self, position: int) -> bool:
+        try:
+            shape = self.file.shape_at(position, self.end, self._effort)
+        except Malformed:
+            return False
+        return shape.has_valid_names and (shape.end == self.end or self._may_follow(shape.offset, shape.end))
+
+    def _may_follow(self, offset: int, position: int) -> bool:
+        """Whether a record of a higher offset lies there, or the torn beginning of one at the very end."""
+        try:
+            return self.file.shape_at(position, self.end, self._effort).offset > offset
+        except Torn:
+            head = self.file.read(position, min(position + 8, self.end))
+            return len(head) < 8 or int.from_bytes(head) > offset
+        except Malformed:
+            return False

@@ -1,0 +1,179 @@
+"""`offsite backup`: copy topics into the repository."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import typer
+
+from offsite.cli.options.backup import BackupOptions, BackupRunOptions
+from offsite.cli.options.common import Output, SparkMaster
+from offsite.cli.options.option_group import takes
+from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note
+from offsite.cli.wiring import connect, open_repository, spark
+from offsite.model.head import Head
+from offsite.model.size import format_size
+from offsite.model.time import format_time
+from offsite.services.backup.options import parse_backup
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from offsite.services.backup.run import BackupPlan, BackupResult
+    from offsite.services.groups.snapshots import GroupsSaved
+
+_NAMED_MAX = 5
+"""Topics named in one line."""
+
+app = typer.Typer(help="Back up topics into the repository.", no_args_is_help=True)
+
+
+@app.command()
+@takes(BackupRunOptions)
+def run(options: BackupRunOptions, spark_master: SparkMaster = None, output: Output = OutputFormat.TABLE) -> None:
+    """Copy what is new since the last run, and commit it as one restore point.
+
+    Exit code 3: committed, but the source had lost records (holes), or some partitions or groups could not be read.
+    """
+    from offsite.cli.progress import progress
+    from offsite.services.backup.run import plan_backup, run_backup
+    from offsite.spark.master import slots
+
+    request = parse_backup(options.backup, options.words)
+    cluster, repository = connect(options.bootstrap, options.kafka_config), open_repository(options.repo)
+    with spark(spark_master, preload="offsite.copy.backup") as runner:
+        plan = plan_backup(repository, cluster.admin, request, slots=slots(spark_master))
+        with progress(f"backup {options.backup}", total_bytes=plan.copy.estimated_bytes) as on_progress:
+            result = run_backup(
+                plan, repository=repository, kafka=cluster.config, runner=runner, on_progress=on_progress
+            )
+    for topic in result.missing_topics:
+        note(f"warning: topic {topic} does not exist")
+    _note_vanished(result.vanished_topics)
+    for problem in result.not_read:
+        note(f"note: {problem}")
+    emit(result, output=output, render=_render_result)
+    if not result.complete:
+        raise typer.Exit(EXIT_PARTIAL)
+
+
+@app.command()
+@takes(BackupOptions)
+def plan(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
+    """Show what the next run would copy. Changes nothing, starts no JVM."""
+    from offsite.services.backup.run import plan_backup
+    from offsite.spark.master import slots
+
+    request = parse_backup(options.backup, options.words)
+    cluster = connect(options.bootstrap, options.kafka_config)
+    planned = plan_backup(open_repository(options.repo), cluster.admin, request, slots=slots(None))
+    _note_vanished(planned.vanished)
+    emit(_plan_report(planned), output=output, render=_render_plan)
+
+
+def _note_vanished(topics: Sequence[str]) -> None:
+    """On stderr: in most backups somebody deleted a topic at some time, which is no fault."""
+    if not topics:
+        return
+    named = ", ".join(topics[:_NAMED_MAX]) + (f" and {len(topics) - _NAMED_MAX} more" if topics[_NAMED_MAX:] else "")
+    note(
+        f"note: the cluster does not show {named} any more, which earlier commits hold: deleted, or the right to "
+        "describe was lost"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedPartition:
+    """Offsets `[start, end)` that the next run copies."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanReport:
+    backup: str
+    cluster_id: str
+    continues_from_commit: int
+    tasks: int
+    estimated_bytes: int
+    partitions: tuple[PlannedPartition, ...]
+    holes: int
+    missing_topics: tuple[str, ...]
+    vanished_topics: tuple[str, ...]
+    groups: int
+    sick: tuple[str, ...]
+
+
+def _plan_report(planned: BackupPlan) -> PlanReport:
+    starts = {(t.range.topic, t.range.partition): t.range.start for t in reversed(planned.copy.tasks)}
+    partitions = tuple(
+        PlannedPartition(
+            topic=b.topic, partition=b.partition, start=starts.get((b.topic, b.partition), b.end), end=b.end
+        )
+        for b in planned.copy.bounds
+    )
+    return PlanReport(
+        backup=planned.backup,
+        cluster_id=planned.source.cluster_id,
+        continues_from_commit=planned.base.seq,
+        tasks=len(planned.copy.tasks),
+        estimated_bytes=planned.copy.estimated_bytes,
+        partitions=partitions,
+        holes=len(planned.copy.holes),
+        missing_topics=planned.source.missing,
+        vanished_topics=planned.vanished,
+        groups=len(planned.groups.groups) if planned.groups else 0,
+        sick=tuple(f"{each.topic}/{each.partition}: {each.error.message}" for each in planned.copy.sick),
+    )
+
+
+def _render_plan(console: Console, report: PlanReport) -> None:
+    from rich.table import Table
+
+    table = Table("topic", "partition", "from offset", "to offset", "offsets")
+    for part in report.partitions:
+        table.add_row(part.topic, str(part.partition), f"{part.start:,}", f"{part.end:,}", f"{part.end - part.start:,}")
+    console.print(table)
+    for each in report.sick:
+        console.print(f"  would be left out: {each}")
+    after = f"after commit {report.continues_from_commit}" if report.continues_from_commit else "first run"
+    console.print(
+        f"backup {report.backup} of cluster {report.cluster_id}, {after}: about {format_size(report.estimated_bytes)} "
+        f"in {report.tasks} tasks, {report.holes} holes; {report.groups} groups"
+    )
+
+
+def _render_result(console: Console, result: BackupResult) -> None:
+    console.print(
+        f"backup {result.backup}: commit {result.commit} at {format_time(result.committed_at_ms)}",
+        f"  {result.records:,} records, {format_size(result.bytes)} from {result.partitions} partitions of "
+        f"{result.topics} topics, stored as {format_size(result.stored_bytes)} in {result.segments} segments",
+        sep="\n",
+    )
+    if result.groups is not None:
+        _render_groups(console, result.groups)
+    for hole in result.holes:
+        console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
+    for failure in result.failed:
+        since = f" from {failure.start}" if failure.start >= 0 else ""
+        console.print(f"  failed: {failure.topic}/{failure.partition}{since}: [{failure.error}] {failure.message}")
+        if failure.hint:
+            console.print(f"    hint: {failure.hint}")
+    console.print(f"  head {Head(commit=result.commit, hash=result.head_hash).short}")
+    console.print(f"next: offsite show {result.backup} | offsite verify --backup {result.backup} --deep")
+
+
+def _render_groups(console: Console, saved: GroupsSaved) -> None:
+    if saved.groups:
+        since = "" if saved.changed else ", as before"
+        console.print(f"  {saved.groups:,} groups with {saved.offsets:,} committed offsets{since}")
+    if saved.note:
+        console.print(f"  note: {saved.note}")
+    for failure in saved.failed:
+        console.print(f"  group {failure.group} was not read: {failure.message}")

@@ -1,0 +1,176 @@
+"""`offsite restore drill`: prove that a backup can be restored, and keep the proof."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, SparkMaster
+from offsite.cli.options.option_group import Taken, takes
+from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note, plain
+from offsite.cli.views.proof_view import render_lacking
+from offsite.cli.wiring import connect, open_repository, spark
+from offsite.model.errors import BadOption, Damaged
+from offsite.model.size import format_size
+from offsite.model.time import format_duration
+from offsite.services.restore.options import PointWords
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from offsite.model.untrusted.json_object import JsonValue
+    from offsite.repository.backup import Backup
+    from offsite.services.cluster import Cluster
+    from offsite.services.drill.report import DrillReport
+
+SANDBOX_PREFIX = "offsite-drill-"
+"""Temporary folders of sandboxes; the next drill deletes those of killed ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillOptions:
+    """One field for each option, as typed."""
+
+    repo: Repo
+    backup: BackupName
+    words: Annotated[PointWords, Taken(only=("topics", "exclude", "commit"))] = field(default_factory=PointWords)
+    bootstrap: Bootstrap = None
+    kafka_config: KafkaConfigFile = None
+    sandbox: Annotated[
+        bool, typer.Option("--sandbox", help="Restore into a Kafka of its own on this machine, even if one is named.")
+    ] = False
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Also write the report (JSON and HTML) into this folder.")
+    ] = None
+
+
+@takes(DrillOptions)
+def drill(options: DrillOptions, spark_master: SparkMaster = None, output: Output = OutputFormat.TABLE) -> None:
+    """Restore for the sake of the proof: compare every record, remove everything again, write a report.
+
+    Goes into topics of its own (offsite-drill-…) in the cluster, or into a sandbox when no cluster is named. The report
+    stays with the backup. Exit code 13 when the backup was not proven; 3 when nothing was, because it holds no records
+    of these topics or some could not be read back. One drill of a backup at a time: what a killed one left is removed
+    by the next.
+    """
+    from offsite.cli.progress import progress_of_two
+    from offsite.model.clock import SystemClock
+    from offsite.model.selections.selection import parse_selection
+    from offsite.services.drill.run import Drill, DrillRequest
+
+    _check_folder(options.report)
+    opened = open_repository(options.repo).backup(options.backup)
+    in_sandbox = options.sandbox or not (options.bootstrap or options.kafka_config)
+    request = DrillRequest(
+        selection=parse_selection(options.words.get("topics") or ["*"], options.words.get("exclude") or ()),
+        commit=options.words.get("commit"),
+        in_sandbox=in_sandbox,
+        by=_who(),
+        versions=_versions(),
+    )
+    total_bytes = sum(segment.raw_bytes for segment in opened.sound_state().all_segments())
+    with (
+        spark(spark_master, preload="offsite.copy.restore.translate") as runner,
+        _cluster(options, in_sandbox=in_sandbox) as cluster,
+        progress_of_two("restore", "compare", total_bytes=total_bytes) as (on_progress, on_proof),
+    ):
+        result = Drill(
+            opened,
+            request,
+            cluster=cluster,
+            runner=runner,
+            clock=SystemClock(),
+            on_report=lambda report: _keep(report, opened, options.report),
+        ).run(on_progress=on_progress, on_proof=on_proof)
+    emit(result, output=output, render=_render)
+    if not result.proven:
+        raise typer.Exit(EXIT_PARTIAL if result.proven is None else Damaged.exit_code)
+
+
+@contextmanager
+def _cluster(options: DrillOptions, *, in_sandbox: bool) -> Iterator[Cluster]:
+    if not in_sandbox:
+        yield connect(options.bootstrap, options.kafka_config)
+        return
+    from offsite.sandbox import Sandbox
+    from offsite.spark.scratch import Scratch
+
+    scratch = Scratch(SANDBOX_PREFIX)
+    sandbox = Sandbox(scratch.create() / "kafka")
+    try:
+        yield connect(sandbox.start(owned=True, progress=note).bootstrap, None)
+    finally:
+        sandbox.stop()
+        scratch.remove()
+
+
+def _keep(report: DrillReport, backup: Backup, folder: Path | None) -> None:
+    """Beside the backup, and where it was asked for."""
+    from offsite.repository.snapshots.drill_record import put_drill_report
+    from offsite.services.drill.page import drill_page
+    from offsite.stores.folder_modes import file_mode
+
+    document = cast("dict[str, JsonValue]", plain(report))
+    kept = put_drill_report(backup.store, backup.layout, report.drill, document, drill_page(report))
+    if folder is None:
+        return
+    for suffix, data in kept.items():
+        path = folder / f"{report.drill}.{suffix}"
+        path.touch(mode=file_mode(folder))
+        path.write_bytes(data)
+
+
+def _check_folder(folder: Path | None) -> None:
+    """Found out before the work is done, not after."""
+    if folder is None:
+        return
+    from offsite.stores.folder_modes import make_private_root
+
+    try:
+        make_private_root(folder)
+    except OSError as error:
+        raise BadOption(f"--report {folder} is no folder to write into: {error}", hint="name another one") from error
+
+
+def _versions() -> dict[str, str]:
+    import platform
+    from importlib.metadata import version
+
+    return {"Python": platform.python_version(), "offsite": version("offsite"), "pyspark": version("pyspark")}
+
+
+def _who() -> str:
+    import getpass
+    import socket
+
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (OSError, KeyError):  # a container's user without a name
+        return f"unknown@{socket.gethostname()}"
+
+
+def _render(console: Console, report: DrillReport) -> None:
+    verdict = {True: "PROVEN", False: "NOT PROVEN", None: "NOTHING PROVEN"}[report.proven]
+    console.print(
+        f"drill {report.drill} of backup {report.backup}, commit {report.commit}: {verdict} "
+        f"({report.records:,} records, {format_size(report.bytes)}; restored in {format_duration(report.restore_s)}, "
+        f"read back in {format_duration(report.compare_s)})"
+    )
+    for topic in report.topics:
+        offsets = "offsets kept" if topic.same_offsets else "gap-free"
+        console.print(f"  {topic.source}: {topic.records:,} records in {topic.partitions} partitions, {offsets}")
+    if report.problem:
+        console.print(f"  {report.problem}")
+    for finding in report.findings:
+        console.print(f"  DIFFERENT: {finding}")
+    if report.lacking:
+        console.print("  the backup itself lacks:")
+        render_lacking(console, report.lacking)
+    for name in report.leftovers:
+        console.print(f"  removed what a killed drill left: {name}")
+    console.print(f"the report is stored with the backup: drills/{report.drill}/report.html")

@@ -1,0 +1,236 @@
+"""`offsite groups`: consumer groups of a backup, and putting them in place on a cluster. None of these starts a JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, Yes
+from offsite.cli.options.option_group import takes
+from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, emit_notice
+from offsite.cli.wiring import connect, open_repository
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from offsite.kafka.groups.committed_offsets import GroupFailure
+    from offsite.services.cluster import Cluster
+    from offsite.services.groups.report import GroupPlanReport, GroupsShown
+    from offsite.services.groups.run import GroupsApplied, GroupsUndone, PlannedGroups
+
+app = typer.Typer(help="Put consumer groups where they were.", no_args_is_help=True)
+
+ROWS_SHOWN = 200
+"""How many rows a table has for people; `-o json` has all of them."""
+
+Groups = Annotated[list[str] | None, typer.Option("--groups", help="Groups: all, or patterns [default: all].")]
+Commit = Annotated[int | None, typer.Option("--commit", help="As of this commit [default: the newest].")]
+At = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        help="As of this time: exactly with a backup made with --group-history, else the newest commit before it.",
+    ),
+]
+Restore = Annotated[
+    str | None,
+    typer.Option(
+        "--restore", help="Id of the restore whose offset maps to go by [default: offsets as they are in the backup]."
+    ),
+]
+Rename = Annotated[
+    list[str] | None,
+    typer.Option("--rename", help="old=new: the topic's name on the cluster; a restore knows its own."),
+]
+Change = Annotated[
+    str | None, typer.Option("--change", help="Id that apply printed [default: the newest change of this cluster].")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOptions:
+    """What to put in place, as typed: the same for plan and apply."""
+
+    repo: Repo
+    backup: BackupName
+    groups: Groups = None
+    restore: Restore = None
+    commit: Commit = None
+    at: At = None
+    rename: Rename = None
+    bootstrap: Bootstrap = None
+    kafka_config: KafkaConfigFile = None
+
+
+@app.command()
+def show(
+    repo: Repo,
+    backup: BackupName,
+    groups: Groups = None,
+    commit: Commit = None,
+    at: At = None,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Show the groups of a backup, and how far they were behind."""
+    from offsite.model.selections.group_patterns import parse_groups
+    from offsite.services.groups.report import show_groups
+
+    known = open_repository(repo).backup(backup)
+    shown = show_groups(known, groups=parse_groups(groups or ()), commit=commit, at=at)
+    emit(shown, output=output, render=_render_show)
+
+
+@app.command()
+@takes(GroupOptions)
+def plan(options: GroupOptions, output: Output = OutputFormat.TABLE) -> None:
+    """Show where each group would go on. Changes nothing."""
+    from offsite.services.groups.report import report_groups
+
+    planned = _prepare(options, connect(options.bootstrap, options.kafka_config))
+    emit(report_groups(planned), output=output, render=_render_plan)
+
+
+@app.command()
+@takes(GroupOptions)
+def apply(options: GroupOptions, yes: Yes = False, output: Output = OutputFormat.TABLE) -> None:
+    """Commit for each group where it goes on, after remembering what it has now.
+
+    Exit code 3: some groups were refused, such as those with active members; the others are done.
+    """
+    from offsite.services.groups.report import report_groups
+    from offsite.services.groups.run import apply_groups
+
+    cluster = connect(options.bootstrap, options.kafka_config)
+    planned = _prepare(options, cluster)
+    if not yes:
+        emit_notice(report_groups(planned), render=_render_plan)
+        confirm(f"commit these offsets on cluster {planned.change.cluster_id}?")
+    result = apply_groups(planned, cluster.admin)
+    emit(result, output=output, render=render_applied)
+    if result.failed:
+        raise typer.Exit(EXIT_PARTIAL)
+
+
+@app.command()
+def undo(
+    repo: Repo,
+    backup: BackupName,
+    change: Change = None,
+    bootstrap: Bootstrap = None,
+    kafka_config: KafkaConfigFile = None,
+    yes: Yes = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Put back what groups had committed before an apply; commits that it made anew are removed.
+
+    Exit code 3: some groups were refused; the same command tries them again.
+    """
+    from offsite.services.groups.run import find_change, undo_groups
+
+    known, cluster = open_repository(repo).backup(backup), connect(bootstrap, kafka_config)
+    found = find_change(known, cluster.admin, change)
+    if not yes:
+        confirm(f"undo change {found.change} on cluster {found.cluster_id}?")
+    result = undo_groups(known, cluster.admin, found)
+    emit(result, output=output, render=_render_undone)
+    if result.failed:
+        raise typer.Exit(EXIT_PARTIAL)
+
+
+def _prepare(options: GroupOptions, cluster: Cluster) -> PlannedGroups:
+    from offsite.model.selections.group_patterns import parse_groups
+    from offsite.model.selections.rename import parse_renames
+    from offsite.services.groups.run import GroupsRequest, prepare_groups
+
+    request = GroupsRequest(
+        groups=parse_groups(options.groups or ()),
+        restore=options.restore,
+        commit=options.commit,
+        at=options.at,
+        renames=parse_renames(options.rename or ()),
+    )
+    return prepare_groups(open_repository(options.repo).backup(options.backup), cluster.admin, request)
+
+
+def _render_show(console: Console, shown: GroupsShown) -> None:
+    from rich.table import Table
+
+    table = Table("group", "type", "state", "topic", "partitions", "behind")
+    rows = [(group, topic) for group in shown.groups for topic in group.topics]
+    for group, topic in rows[:ROWS_SHOWN]:
+        behind = "-" if topic.lag is None else f"{topic.lag:,}"
+        table.add_row(group.group, group.kind or "-", group.state or "-", topic.topic, str(len(topic.offsets)), behind)
+    console.print(table)
+    _render_rest(console, len(rows))
+    _render_notes(console, shown.notes)
+    console.print(f"{len(shown.groups):,} groups of backup {shown.backup} as of commit {shown.commit} ({shown.origin})")
+
+
+def _render_plan(console: Console, report: GroupPlanReport) -> None:
+    from rich.table import Table
+
+    table = Table("group", "topic", "partition", "in the backup", "now", "then", "how")
+    rows = [(group, each) for group in report.groups for each in group.offsets]
+    for group, each in rows[:ROWS_SHOWN]:
+        name = f"{group.group} (active)" if group.active else group.group
+        offsets = (f"{each.source:,}", _offset(each.current), _offset(each.new))
+        table.add_row(name, each.target, str(each.partition), *offsets, each.how)
+    console.print(table)
+    _render_rest(console, len(rows))
+    for topic in report.absent_topics:
+        console.print(f"  topic {topic} is not on the cluster: its offsets are left out")
+    _render_notes(console, report.notes)
+    _render_failed(console, report.failed)
+    counts = report.counts
+    console.print(
+        f"{len(report.groups):,} groups of backup {report.backup} as of commit {report.commit} ({report.origin}): "
+        f"{counts.to_set:,} offsets to set, {counts.unchanged:,} stand already, {counts.clamped:,} clamped to the log, "
+        f"{counts.missing:,} without a partition"
+    )
+
+
+def render_applied(console: Console, result: GroupsApplied) -> None:
+    """Also the last lines of a restore."""
+    console.print(
+        f"{result.groups:,} groups are in place: {result.offsets_set:,} offsets set, {result.unchanged:,} stood already"
+    )
+    if result.clamped:
+        console.print(f"  warning: {result.clamped:,} offsets lay outside the log and were set to its nearest end")
+    if result.missing:
+        console.print(f"  {result.missing:,} offsets have no partition on the cluster and were left out")
+    for topic in result.absent_topics:
+        console.print(f"  topic {topic} is not on the cluster: its offsets were left out")
+    _render_notes(console, result.notes)
+    _render_failed(console, result.failed)
+    if result.change:
+        console.print(f"to go back: offsite groups undo --backup {result.backup} --change {result.change}")
+
+
+def _render_undone(console: Console, result: GroupsUndone) -> None:
+    console.print(
+        f"{result.groups:,} groups are as before change {result.change}: "
+        f"{result.offsets_put_back:,} offsets put back, {result.offsets_removed:,} removed"
+    )
+    _render_failed(console, result.failed)
+
+
+def _render_failed(console: Console, failed: Sequence[GroupFailure]) -> None:
+    for failure in failed:
+        console.print(f"  group {failure.group} was left as it is: {failure.message}")
+
+
+def _render_notes(console: Console, notes: Sequence[str]) -> None:
+    for note in notes:
+        console.print(f"  note: {note}")
+
+
+def _render_rest(console: Console, rows: int) -> None:
+    if rows > ROWS_SHOWN:
+        console.print(f"… {rows - ROWS_SHOWN:,} more rows: -o json has all of them")
+
+
+def _offset(offset: int) -> str:
+    return "-" if offset < 0 else f"{offset:,}"

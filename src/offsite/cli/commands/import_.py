@@ -1,0 +1,105 @@
+"""`offsite import`: make a backup out of an archive of another tool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.options.archive import ArchiveReadOptions, SkipDamaged, archive_source
+from offsite.cli.options.common import BackupName, Output, Repo, SparkMaster
+from offsite.cli.options.option_group import takes
+from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit
+from offsite.cli.wiring import open_repository, spark
+from offsite.model.head import Head
+from offsite.model.size import format_size
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from offsite.model.selections.selection import TopicSelection
+    from offsite.services.archives.run_import import ImportResult
+
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topics", help="Topics to import [default: those of the first import, all in a new backup]."),
+]
+Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Topics to leave out, same syntax.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOptions(ArchiveReadOptions):
+    """One field for each option, as typed."""
+
+    repo: Repo
+    backup: BackupName
+    topics: Topics = None
+    exclude: Exclude = None
+    skip_damaged: SkipDamaged = False
+
+
+@takes(ImportOptions)
+def import_(options: ImportOptions, spark_master: SparkMaster = None, output: Output = OutputFormat.TABLE) -> None:
+    """Make a normal backup out of an archive: records at their offsets, groups, and a list of what it lacks.
+
+    The same command again adds what the archive has got since. Damage ends it with exit code 13 and nothing imported,
+    unless --skip-damaged. Exit code 3: imported, but the archive has holes or damage.
+    """
+    from offsite.cli.progress import progress
+    from offsite.services.archives.run_import import ImportRequest, plan_import, run_import
+    from offsite.services.heads import SeenHead
+
+    repository = open_repository(options.repo)
+    source = archive_source(options)
+    request = ImportRequest(
+        backup=options.backup,
+        format=options.format,
+        place=source.place,
+        selection=_selection(options),
+        skip_damaged=options.skip_damaged,
+    )
+    seen = SeenHead(repository=repository, backup=options.backup)
+    with spark(spark_master, preload="offsite.copy.import_copy") as runner:
+        plan = plan_import(repository, source.reader, request)
+        if plan.base.seq:
+            seen.check(repository.backup(options.backup), plan.base)
+        with progress(f"import {options.backup}", total_bytes=plan.estimated_bytes) as on_progress:
+            result = run_import(
+                plan, repository=repository, reader=source.reader, runner=runner, on_progress=on_progress
+            )
+    seen.remember(Head(commit=result.commit, hash=result.head_hash))
+    emit(result, output=output, render=_render_result)
+    if not result.complete:
+        raise typer.Exit(EXIT_PARTIAL)
+
+
+def _selection(options: ImportOptions) -> TopicSelection | None:
+    from offsite.model.selections.selection import parse_selection
+
+    if not options.topics and not options.exclude:
+        return None
+    return parse_selection(options.topics or ["*"], options.exclude or (), internal=not options.topics)
+
+
+def _render_result(console: Console, result: ImportResult) -> None:
+    render_import(console, result)
+    console.print(f"next: offsite show {result.backup} | offsite verify --backup {result.backup} --deep")
+
+
+def render_import(console: Console, result: ImportResult) -> None:
+    """What was imported, without what to do next."""
+    console.print(
+        f"backup {result.backup}: commit {result.commit}, from the {result.format} archive {result.archive}",
+        f"  {result.records:,} records, {format_size(result.bytes)} of {result.topics} topics, stored as "
+        f"{format_size(result.stored_bytes)} in {result.segments} segments",
+        sep="\n",
+    )
+    if result.groups is not None:
+        console.print(f"  {result.groups.groups:,} groups with {result.groups.offsets:,} committed offsets")
+    for hole in result.holes:
+        console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
+    for damage in result.damaged:
+        console.print(f"  damaged: {damage}")
+    for each in result.fidelity:
+        console.print(f"  not in the archive: {each}")

@@ -1,0 +1,177 @@
+"""`offsite init|list|show|status`: make a repository and look into it. None of these starts a JVM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.options.common import Output, Repo
+from offsite.cli.output import OutputFormat, emit
+from offsite.cli.views.settings_view import render_cluster_settings, render_topic_settings
+from offsite.cli.wiring import open_repository
+from offsite.model.errors import Damaged
+from offsite.model.head import Head
+from offsite.model.size import format_size
+from offsite.model.time import format_duration, format_time
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from offsite.services.overview import BackupDetail, BackupList, BackupStatus, Status
+
+EXIT_ATTENTION = 3
+RESTORE_POINTS_SHOWN = 10
+"""How many of the newest restore points `show` prints for people; `-o json` has all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitReport:
+    repository: str
+    repository_id: str
+
+
+def init(
+    repo: Annotated[str, typer.Argument(envvar="OFFSITE_REPO", help="A folder or a URL (s3://, gs://, az://).")],
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Make a new repository in an empty folder or prefix."""
+    from offsite.repository.repository import Repository
+    from offsite.stores.open_store import open_store
+
+    made = Repository.init(open_store(repo))
+    report = InitReport(repository=made.store.url, repository_id=made.descriptor.repository_id)
+    emit(report, output=output, render=_render_init)
+
+
+def list_(repo: Repo, output: Output = OutputFormat.TABLE) -> None:
+    """List the backups of the repository. Exit code 13 when one of them is damaged."""
+    from offsite.services.overview import list_backups
+
+    found = list_backups(open_repository(repo))
+    emit(found, output=output, render=_render_list)
+    if any(each.problem for each in found.backups):
+        raise typer.Exit(Damaged.exit_code)
+
+
+def show(
+    backup: Annotated[str, typer.Argument(help="Name of the backup.")],
+    repo: Repo,
+    commit: Annotated[int | None, typer.Option("--commit", help="As of this commit [default: the newest].")] = None,
+    metadata: Annotated[
+        bool, typer.Option("--metadata", help="Also settings of topics, ACLs, client quotas and SCRAM users.")
+    ] = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Show what a backup holds: topics, offsets, holes, restore points."""
+    from offsite.services.overview import show_backup
+
+    detail = show_backup(open_repository(repo).backup(backup), commit=commit, with_settings=metadata)
+    emit(detail, output=output, render=_render_detail_and_settings if metadata else _render_detail)
+
+
+def status(repo: Repo, output: Output = OutputFormat.TABLE) -> None:
+    """Am I safe? One screen; exit code 3 when something needs attention, 13 when something is damaged or gone."""
+    from offsite.services.overview import read_status
+
+    report = read_status(open_repository(repo))
+    emit(report, output=output, render=_render_status)
+    if not report.safe:
+        raise typer.Exit(Damaged.exit_code if any(each.damaged for each in report.backups) else EXIT_ATTENTION)
+
+
+def _render_init(console: Console, report: InitReport) -> None:
+    console.print(f"repository {report.repository_id} is ready at {report.repository}")
+    console.print(
+        f"next: offsite backup run --repo {report.repository} --bootstrap HOST:PORT --backup NAME --topics '*'"
+    )
+
+
+def _render_list(console: Console, result: BackupList) -> None:
+    from rich.table import Table
+
+    if not result.backups:
+        console.print(f"{result.repository} holds no backup yet")
+        return
+    table = Table("backup", "topics", "restore points", "last", "records", "size", "stored", "holes")
+    for each in result.backups:
+        table.add_row(
+            each.backup,
+            str(each.topics),
+            str(each.restore_points),
+            format_time(each.last_commit_ms) if each.restore_points else "never",
+            f"{each.records:,}",
+            format_size(each.bytes),
+            format_size(each.stored_bytes),
+            str(each.holes),
+        )
+    console.print(table)
+    for each in result.backups:
+        if each.problem:
+            console.print(f"{each.backup} is DAMAGED: {each.problem}")
+
+
+def _render_detail(console: Console, detail: BackupDetail) -> None:
+    from rich.table import Table
+
+    origin = f"from {detail.origin}" if detail.origin else f"of cluster {detail.summary.cluster_id}"
+    console.print(f"backup {detail.summary.backup} {origin}, topics {detail.selection}")
+    for lack in detail.fidelity:
+        console.print(f"  not in the archive: {lack}")
+    table = Table("topic", "partition", "offsets", "records", "stored", "newest record")
+    for topic in detail.topics:
+        for part in topic.partitions:
+            newest = format_time(topic.newest_record_ms) if topic.newest_record_ms >= 0 else "-"
+            table.add_row(
+                f"{topic.topic} (schemas)" if topic.holds_schemas else topic.topic,
+                str(part.partition),
+                f"[{part.start:,}, {part.end:,})",
+                f"{part.records:,}",
+                format_size(part.stored_bytes),
+                newest if part.partition == 0 else "",
+            )
+    console.print(table)
+    for hole in detail.holes:
+        console.print(f"hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
+    points = Table("commit", "time", "records", "size", "holes")
+    for point in detail.restore_points[-RESTORE_POINTS_SHOWN:]:
+        points.add_row(
+            str(point.seq),
+            format_time(point.committed_at_ms),
+            f"{point.records:,}",
+            format_size(point.raw_bytes),
+            str(point.holes),
+        )
+    console.print(points)
+    console.print(f"{len(detail.restore_points)} restore points, shown as of commit {detail.commit}")
+
+
+def _render_detail_and_settings(console: Console, detail: BackupDetail) -> None:
+    _render_detail(console, detail)
+    render_topic_settings(console, detail.topics)
+    render_cluster_settings(console, detail.settings)
+
+
+def _render_status(console: Console, report: Status) -> None:
+    console.print(f"{'SAFE' if report.safe else 'ATTENTION'}  {report.repository}")
+    if not report.backups:
+        console.print("  no backup yet", "next: offsite backup run --backup NAME --topics '*'", sep="\n")
+    for backup in report.backups:
+        console.print(_status_line(backup))
+        if backup.head_commit:
+            console.print(f"      head {Head(commit=backup.head_commit, hash=backup.head_hash).short}")
+        for problem in backup.problems:
+            console.print(f"      {problem}")
+        for each in backup.notes:
+            console.print(f"      note: {each}")
+
+
+def _status_line(backup: BackupStatus) -> str:
+    if not backup.restorable_to_ms:
+        return f"  !!  {backup.backup}"
+    age = "dated in the future" if backup.age_s < 0 else f"{format_duration(backup.age_s)} old"
+    return (
+        f"  {'ok' if backup.safe else '!!'}  {backup.backup}: restorable from {format_time(backup.restorable_from_ms)} "
+        f"to {format_time(backup.restorable_to_ms)}, {age}"
+    )

@@ -1,0 +1,125 @@
+"""What `offsite restore run` restores: a backup, or an archive by way of a backup that goes when all is done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.options.archive import SkipDamaged
+from offsite.cli.options.restore import RestoreOptions, named_backup
+from offsite.cli.output import emit_notice, note
+from offsite.model.errors import BadOption
+from offsite.services.restore.options import parse_restore
+
+if TYPE_CHECKING:
+    from offsite.repository.backup import Backup
+    from offsite.spark.runner import Runner
+
+Archive = Annotated[
+    str | None,
+    typer.Option(
+        "--archive",
+        help="Restore this archive of another tool (a folder or a URL, with --format) instead of a backup. It is "
+        "imported first: all of it is read and stored once more, in about its size; that copy goes when the restore "
+        "has succeeded.",
+    ),
+]
+Format = Annotated[
+    str | None,
+    typer.Option("--format", help="Format of --archive: avro, kafka-backup, osodevops, parquet, jsonl, trivadis."),
+]
+StagingPlace = Annotated[
+    str | None,
+    typer.Option(
+        "--staging",
+        help="Repository for the copy of --archive, made if there is none; Spark workers must reach it.",
+        show_default="a folder in the user's cache",
+    ),
+]
+KeepStaging = Annotated[
+    bool, typer.Option("--keep-staging", help="Keep the copy of --archive, with the map from old to new offsets.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreRunOptions(RestoreOptions):
+    archive: Archive = None
+    format: Format = None
+    staging: StagingPlace = None
+    keep_staging: KeepStaging = False
+    skip_damaged: SkipDamaged = False
+
+    @property
+    def keeps_backup(self) -> bool:
+        """Whether what is restored, and what is known of the restore, stays; the way back for groups is in it."""
+        return self.archive is None or self.keep_staging or bool(self.words.get("groups"))
+
+
+@contextmanager
+def backup_to_restore(
+    options: RestoreRunOptions, runner: Runner, *, cluster_id: Callable[[], str] = str, take_over: bool = False
+) -> Iterator[Backup]:
+    """Leave it by an exception, and the copy of an archive is kept: the same command goes on with it. `cluster_id`, of
+    where it is restored to, is asked for with archives only; `take_over`: also where another process has the copy."""
+    if options.archive is None:
+        if options.format or options.staging or options.keep_staging or options.skip_damaged:
+            raise BadOption("--format, --staging, --keep-staging and --skip-damaged are about an --archive")
+        yield named_backup(options.repo, options.backup, otherwise=", or an archive with --archive and --format")
+        return
+    if options.format is None or options.backup is not None:
+        raise BadOption("--archive needs --format, and no --backup", hint="see: offsite restore run --help")
+    purpose = _purpose(options, cluster_id)
+    with _staged(options.archive, options.format, options, runner, purpose=purpose, take_over=take_over) as backup:
+        yield backup
+
+
+def _purpose(options: RestoreRunOptions, cluster_id: Callable[[], str]) -> str:
+    """What tells this command from other restores of the same archive."""
+    from offsite.services.restore.request import remembered
+
+    return json.dumps([remembered(parse_restore(options.words)), options.skip_damaged, cluster_id()])
+
+
+@contextmanager
+def _staged(  # the archive, and all that says what becomes of it
+    archive: str, format_name: str, options: RestoreRunOptions, runner: Runner, *, purpose: str, take_over: bool
+) -> Iterator[Backup]:
+    from offsite.archives.formats import ReadOptions
+    from offsite.cli.commands.import_ import render_import
+    from offsite.cli.progress import progress
+    from offsite.services.archives.place import open_source
+    from offsite.services.archives.run_import import ImportRequest, plan_import, run_import
+    from offsite.services.archives.staging import open_staging
+
+    source = open_source(format_name, archive, ReadOptions())
+    staging = open_staging(options.staging, format_name=format_name, archive=source.place, purpose=purpose)
+    request = ImportRequest(
+        backup=staging.backup, format=format_name, place=source.place, skip_damaged=options.skip_damaged
+    )
+    with staging.in_hand(take_over=take_over) as held:
+        plan = plan_import(staging.repository, source.reader, request)
+        try:
+            with progress(f"import {archive}", total_bytes=plan.estimated_bytes) as on_progress:
+                result = run_import(
+                    plan,
+                    repository=staging.repository,
+                    reader=source.reader,
+                    runner=runner,
+                    on_progress=held.watched(on_progress),
+                )
+            emit_notice(result, render=render_import)
+            yield staging.repository.backup(staging.backup)
+        except BaseException:
+            place = f"{staging.place}, backup {staging.backup}"
+            note(f"the copy of the archive is kept in {place}: the same command goes on")
+            raise
+        if options.keeps_backup:
+            note(f"the copy of the archive is kept in {staging.place}, backup {staging.backup}")
+        else:
+            staging.remove(held)
+            note("the copy of the archive was removed, with the map of offsets; --keep-staging keeps them")

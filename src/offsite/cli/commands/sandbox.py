@@ -1,0 +1,106 @@
+"""`offsite sandbox`: a real Kafka on this machine, one broker or several, to try things out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.options.common import Output
+from offsite.cli.output import OutputFormat, emit, note
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from offsite.sandbox import SandboxInfo
+
+app = typer.Typer(help="Start and stop a real Kafka on this machine, of one broker or several.", no_args_is_help=True)
+
+Dir = Annotated[Path, typer.Option("--dir", help="Folder of the sandbox: its data, settings and log.")]
+Port = Annotated[
+    int | None, typer.Option("--port", help="Port to listen on [default: the earlier one, or any free one].")
+]
+Brokers = Annotated[
+    int | None,
+    typer.Option("--brokers", help="How many; several keep three replicas of each topic [default: as before, or 1]."),
+]
+KafkaVersion = Annotated[
+    str | None,
+    typer.Option("--kafka-version", help="2.7.2, 2.8.2, 3.9.1, 4.1.1 or 4.2.0 [default: as before, or 4.1.1]."),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxReport:
+    """`bootstrap` is empty and `pid` 0 when the sandbox does not run. `pid` is the first broker's, `pids` are all."""
+
+    bootstrap: str
+    dir: str
+    pid: int
+    running: bool
+    pids: Mapping[str, int]
+    kafka_version: str
+
+
+@app.command()
+def start(
+    directory: Dir,
+    port: Port = None,
+    brokers: Brokers = None,
+    kafka_version: KafkaVersion = None,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Start the sandbox, or find it running; its data from earlier starts is kept."""
+    from offsite.sandbox import Sandbox, Settings
+
+    settings = Settings(brokers=brokers, kafka_version=kafka_version, long_run=True)
+    emit(_running(Sandbox(directory).start(port=port, settings=settings, progress=note)), output=output, render=_render)
+
+
+@app.command()
+def stop(directory: Dir, output: Output = OutputFormat.TABLE) -> None:
+    """Stop the sandbox cleanly. Stopping one that does not run is no error."""
+    from offsite.sandbox import Sandbox
+
+    Sandbox(directory).stop()
+    emit(_stopped(directory), output=output, render=_render)
+
+
+@app.command()
+def status(directory: Dir, output: Output = OutputFormat.TABLE) -> None:
+    """Say whether the sandbox runs, and where."""
+    from offsite.sandbox import Sandbox
+
+    info = Sandbox(directory).status()
+    emit(_running(info) if info else _stopped(directory), output=output, render=_render)
+
+
+def _running(info: SandboxInfo) -> SandboxReport:
+    return SandboxReport(
+        bootstrap=info.bootstrap,
+        dir=str(info.dir),
+        pid=info.pid,
+        running=True,
+        pids=info.pids,
+        kafka_version=info.kafka_version,
+    )
+
+
+def _stopped(directory: Path) -> SandboxReport:
+    return SandboxReport(bootstrap="", dir=str(directory.absolute()), pid=0, running=False, pids={}, kafka_version="")
+
+
+def _render(console: Console, report: SandboxReport) -> None:
+    if not report.running:
+        console.print(f"sandbox in {report.dir}: not running")
+        return
+    from offsite.sandbox.versions import KAFKA_VERSION
+
+    kafka = "Kafka" if report.kafka_version == KAFKA_VERSION else f"Kafka {report.kafka_version}"
+    pids = ", ".join(f"{name} {pid}" for name, pid in report.pids.items())
+    what = f"pid {report.pid}" if len(report.pids) == 1 else f"pids: {pids}"
+    console.print(f"sandbox in {report.dir}: {kafka} on {report.bootstrap} ({what})")
+    console.print(f"next: export OFFSITE_BOOTSTRAP={report.bootstrap}")

@@ -1,0 +1,193 @@
+"""`offsite verify`: whether a backup is what it says it is, and whether a cluster holds what it says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.options.common import BackupName, KafkaConfigFile, Output, Repo, SparkMaster
+from offsite.cli.options.option_group import takes
+from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit
+from offsite.cli.views.verify_view import render_verification
+from offsite.cli.wiring import connect, open_repository, spark
+from offsite.model.choices import Isolation
+from offsite.model.errors import BadOption, Damaged, DamagedCommit
+from offsite.model.head import Head, parse_head
+
+if TYPE_CHECKING:
+    from offsite.repository.backup import Backup
+    from offsite.repository.repository import Repository
+    from offsite.services.compare.run import CompareRequest, CompareResult
+    from offsite.services.leftovers import Leftovers
+    from offsite.services.verify.run import VerifyResult
+    from offsite.spark.runner import Runner
+
+Against = Annotated[
+    str | None, typer.Option("--against", help="Also compare with the cluster of these brokers, host:port[,host:port].")
+]
+Restore = Annotated[
+    str | None, typer.Option("--restore", help="With --against: compare what this restore wrote, by its id.")
+]
+Topics = Annotated[list[str] | None, typer.Option("--topics", help="With --against: topics to compare [default: all].")]
+Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="With --against: topics to leave out.")]
+Commit = Annotated[
+    int | None, typer.Option("--commit", help="With --against: as of this commit [default: the newest].")
+]
+IsolationLevel = Annotated[
+    Isolation, typer.Option("--isolation", help="With --against: whether records of aborted transactions count.")
+]
+Exact = Annotated[
+    bool,
+    typer.Option("--exact", help="With --against: what the cluster wrote or deleted since is a difference as well."),
+]
+
+ExpectHead = Annotated[
+    str | None,
+    typer.Option(
+        "--expect-head",
+        metavar="COMMIT:HASH",
+        help="A head that backup run, status or verify told: it must still be part of the backup.",
+    ),
+]
+AcceptHead = Annotated[
+    bool,
+    typer.Option(
+        "--accept-head", help="Forget which head was seen here before: the commits that are gone will not come back."
+    ),
+]
+ListLeftovers = Annotated[
+    bool, typer.Option("--leftovers", help="Also list what runs that never ended left behind. Deletes nothing.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyOptions:
+    """One field for each option, as typed."""
+
+    repo: Repo
+    backup: BackupName
+    deep: Annotated[bool, typer.Option("--deep", help="Read every byte again and compare hashes and CRCs.")] = False
+    against: Against = None
+    restore: Restore = None
+    topics: Topics = None
+    exclude: Exclude = None
+    commit: Commit = None
+    isolation: IsolationLevel = Isolation.DEFAULT
+    exact: Exact = False
+    kafka_config: KafkaConfigFile = None
+    leftovers: ListLeftovers = False
+    expect_head: ExpectHead = None
+    accept_head: AcceptHead = False
+
+
+@takes(VerifyOptions)
+def verify(options: VerifyOptions, spark_master: SparkMaster = None, output: Output = OutputFormat.TABLE) -> None:
+    """Check a backup, and with --against a cluster. Exit code 13 when something is damaged or different.
+
+    What is damaged is named; the rest stays restorable. A commit that was seen before and is gone counts as damage.
+    What is different is named by topic, partition and offset. Exit code 3: nothing is known to be different, but there
+    was nothing to compare, or partitions could not be read.
+    """
+    repository, request = open_repository(options.repo), _request(options)
+    opened, expected = repository.backup(options.backup), _expected_head(options)
+    result = _check(opened, request, options, spark_master)
+    if result.head_commit or not result.damaged_commits:
+        result = result.and_missing(_missing_heads(repository, opened, expected, accept=options.accept_head))
+    result = replace(result, leftovers=_leftovers(repository, opened, result, listed=options.leftovers))
+    emit(result, output=output, render=partial(render_verification, listed=options.leftovers))
+    if result.damaged_commits:
+        raise DamagedCommit(result.damaged_commits[0].problem, hint=_what_is_left(result))
+    if result.verdict != "ok":
+        raise typer.Exit(EXIT_PARTIAL if result.verdict == "unknown" else Damaged.exit_code)
+
+
+def _request(options: VerifyOptions) -> CompareRequest | None:
+    from offsite.model.selections.selection import parse_selection
+    from offsite.services.compare.run import CompareRequest
+
+    if options.against is None:
+        if options.restore or options.topics or options.exclude or options.commit or options.exact:
+            raise BadOption("compare with which cluster?", hint="name its brokers: --against host:9092")
+        return None
+    if options.restore is not None and options.commit is not None:
+        raise BadOption("--restore and --commit both say what to expect", hint="give one of them")
+    return CompareRequest(
+        selection=parse_selection(options.topics or ["*"], options.exclude or ()),
+        restore=options.restore,
+        commit=options.commit,
+        read_committed=options.isolation == Isolation.READ_COMMITTED,
+        exact=options.exact,
+    )
+
+
+def _what_is_left(result: VerifyResult) -> str:
+    back = "bring the object back from the store's versions or from a copy"
+    return f"{back}; until then use another restore point: --commit" if result.head_commit else back
+
+
+def _expected_head(options: VerifyOptions) -> Head | None:
+    return None if options.expect_head is None else parse_head(options.expect_head)
+
+
+def _missing_heads(repository: Repository, opened: Backup, expected: Head | None, *, accept: bool) -> list[str]:
+    """Why heads that were seen before, by whoever asks or on this machine, are not part of the backup."""
+    from offsite.services.heads import SeenHead, head_of, missing
+
+    state = opened.sound_state()
+    seen = SeenHead(repository=repository, backup=state.backup)
+    if accept:
+        seen.remember(head_of(state))
+    asked = "" if expected is None else missing(opened, state, expected)
+    return list(dict.fromkeys(filter(None, (asked, seen.problem(opened, state)))))
+
+
+def _leftovers(repository: Repository, opened: Backup, result: VerifyResult, *, listed: bool) -> Leftovers | None:
+    """Where commits cannot be read, nobody knows what is left over."""
+    from offsite.services.leftovers import find_leftovers
+
+    return None if result.damaged_commits else find_leftovers(repository, opened, listed=listed)
+
+
+def _check(
+    opened: Backup, request: CompareRequest | None, options: VerifyOptions, spark_master: str | None
+) -> VerifyResult:
+    """A damaged backup is compared with nothing."""
+    from offsite.services.verify.run import verify_quick
+
+    if request is None and not options.deep:
+        return verify_quick(opened)
+    first = "offsite.copy.verify" if options.deep else "offsite.copy.compare.partitions"
+    with spark(spark_master, preload=first) as runner:
+        result = _deep(opened, runner) if options.deep else verify_quick(opened)
+        if request is None or not result.ok:
+            return result
+        against = _compare(opened, request, options, runner)
+        return replace(result, ok=against.verified is True, against=against)
+
+
+def _deep(opened: Backup, runner: Runner) -> VerifyResult:
+    from offsite.cli.progress import progress
+    from offsite.services.verify.run import verify_deep
+
+    with progress("verify", total_bytes=_raw_bytes(opened)) as on_progress:
+        return verify_deep(opened, runner, on_progress=on_progress)
+
+
+def _raw_bytes(opened: Backup) -> int:
+    try:
+        return sum(segment.raw_bytes for segment in opened.sound_state().all_segments())
+    except DamagedCommit:  # nothing is left to read; the check tells
+        return 0
+
+
+def _compare(opened: Backup, request: CompareRequest, options: VerifyOptions, runner: Runner) -> CompareResult:
+    from offsite.cli.progress import progress
+    from offsite.services.compare.run import plan_comparison, run_comparison
+
+    cluster = connect(options.against, options.kafka_config)
+    planned = plan_comparison(opened, cluster.admin, request)
+    with progress("compare", total_bytes=planned.raw_bytes) as on_progress:
+        return run_comparison(planned, cluster=cluster, runner=runner, on_progress=on_progress)

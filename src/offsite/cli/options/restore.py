@@ -1,0 +1,39 @@
+"""The options that say what to restore: the same for `restore plan` and `restore run`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from offsite.cli.damage import tell_damage
+from offsite.cli.options.common import Bootstrap, KafkaConfigFile, OptionalBackup, OptionalRepo
+from offsite.cli.wiring import open_repository
+from offsite.model.errors import BadOption
+from offsite.services.restore.options import RestoreWords
+
+if TYPE_CHECKING:
+    from offsite.repository.backup import Backup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreOptions:
+    """As typed."""
+
+    repo: OptionalRepo = None
+    backup: OptionalBackup = None
+    words: RestoreWords = field(default_factory=RestoreWords)
+    bootstrap: Bootstrap = None
+    kafka_config: KafkaConfigFile = None
+
+
+def named_backup(repo: str | None, backup: str | None, *, otherwise: str) -> Backup:
+    """Raises `BadOption` when it is not named, `RepositoryNotFound`, `BackupNotFound`."""
+    if repo is None or backup is None:
+        raise BadOption("no backup is named", hint=f"name it with --repo and --backup{otherwise}")
+    from offsite.services.heads import SeenHead
+
+    repository = open_repository(repo)
+    opened = repository.backup(backup)
+    if gone := SeenHead(repository=repository, backup=backup).problem(opened, opened.sound_state()):
+        tell_damage(gone)  # what is there can be restored all the same
+    return opened

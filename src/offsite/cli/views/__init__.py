@@ -1,0 +1,1 @@
+"""Results as tables and sentences for a terminal, where several commands show the same."""

@@ -1,0 +1,33 @@
+"""What a proof found, for people: differences, what could not be compared, what the backup itself lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from offsite.services.compare.result import Finding, Uncompared
+    from offsite.services.hole_report import HoleReport
+
+_SHOWN = 24
+"""A backup with thousands of holes is read in the JSON output."""
+
+
+def render_lacking(console: Console, holes: Sequence[HoleReport]) -> None:
+    """A line for each of the first holes."""
+    for hole in holes[:_SHOWN]:
+        where = f"{hole.topic}/{hole.partition} [{hole.start}, {hole.end})"
+        console.print(f"    {where} {hole.reason}")
+    if len(holes) > _SHOWN:
+        console.print(f"    and {len(holes) - _SHOWN:,} more (all of them with -o json)")
+
+
+def render_open(console: Console, findings: Sequence[Finding], uncompared: Sequence[Uncompared]) -> None:
+    """All that is different, and all that could not be compared."""
+    for finding in findings:
+        console.print(f"  DIFFERENT: {finding.where}: {finding.what}")
+    for each in uncompared:
+        hint = f" ({each.hint})" if each.hint else ""
+        console.print(f"  NOT COMPARED: {each.topic}/{each.partition}: {each.message}{hint}")

@@ -1,0 +1,145 @@
+"""A check of a backup for people: one headline, then all that is damaged, gone or different by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsite.cli.views.leftovers_view import render_leftovers, render_leftovers_count
+from offsite.cli.views.proof_view import render_lacking, render_open
+from offsite.model.head import Head
+from offsite.model.size import format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import Console
+
+    from offsite.services.compare.result import ProvenTopic
+    from offsite.services.compare.run import CompareResult
+    from offsite.services.verify.run import VerifyResult
+
+
+def render_verification(console: Console, result: VerifyResult, *, listed: bool) -> None:
+    console.print(
+        f"backup {result.backup}, {result.depth} check: {_headline(result)} "
+        f"({result.commits} restore points, {result.segments} segments, {result.records:,} records, "
+        f"{format_size(result.bytes)})"
+    )
+    if result.head_commit:
+        console.print(f"  head {Head(commit=result.head_commit, hash=result.head_hash).short}")
+    _render_history(console, result)
+    for damage in result.damaged:
+        console.print(
+            f"  {damage.topic}/{damage.partition} [{damage.start}, {damage.end}): {damage.problem}",
+            f"    needed by restore points {damage.first_commit} to {damage.last_commit}; object {damage.key}",
+            sep="\n",
+        )
+    _render_coverage(console, result)
+    _render_unvouched(console, result)
+    for snapshot in result.damaged_snapshots:
+        console.print(f"  DAMAGED snapshot of commit {snapshot.first_commit}: {snapshot.problem}")
+    if result.leftovers is not None:
+        (render_leftovers if listed else render_leftovers_count)(console, result.leftovers)
+    if result.against is not None:
+        _render_comparison(console, result.against)
+    elif result.ok and result.depth == "quick":
+        console.print(f"next: offsite verify --backup {result.backup} --deep reads every byte")
+
+
+def _render_history(console: Console, result: VerifyResult) -> None:
+    for gone in result.missing_head:
+        console.print(f"  GONE: {gone}")
+    for commit in result.damaged_commits:
+        lost = f"restore points {commit.first_commit} to {commit.last_commit} cannot be used"
+        console.print(f"  DAMAGED commit: {commit.problem}", f"    {lost}", sep="\n")
+    for each in result.damaged_objects:
+        console.print(f"  DAMAGED object: {each.problem}", f"    {each.key}", sep="\n")
+
+
+def _render_unvouched(console: Console, result: VerifyResult) -> None:
+    if count := len(result.unvouched):
+        objects = "object of an earlier version has" if count == 1 else "objects of earlier versions have"
+        console.print(f"  {count} {objects} no digest, so nothing vouches for what is said there; -o json lists them")
+
+
+def _headline(result: VerifyResult) -> str:
+    """Says `ok` when, and only when, the exit code is 0."""
+    if result.verdict == "different":
+        return "the backup is whole, the cluster is DIFFERENT"
+    if result.verdict == "unknown":
+        return "the backup is whole, the cluster was NOT fully COMPARED"
+    return ", ".join(_damages(result)) or ("ok" if result.ok else "DAMAGED")
+
+
+def _damages(result: VerifyResult) -> Iterator[str]:
+    if result.damaged:
+        yield f"{len(result.damaged)} of {result.segments} segments are DAMAGED"
+    if lost := sum(each.last_commit - each.first_commit + 1 for each in result.damaged_commits):
+        yield f"{lost} restore point{' is' if lost == 1 else 's are'} LOST"
+    if result.missing_head:
+        yield "commits that were seen before are GONE"
+    if records := len(result.damaged_objects):
+        yield f"{records} object{' is' if records == 1 else 's are'} DAMAGED (no data)"
+    if missing := len(result.damaged_snapshots):
+        yield f"{missing} snapshot{' is' if missing == 1 else 's are'} DAMAGED"
+    if ranges := len(result.unaccounted):
+        yield f"{ranges} range{' of offsets is' if ranges == 1 else 's of offsets are'} NOT ACCOUNTED FOR"
+
+
+def _render_coverage(console: Console, result: VerifyResult) -> None:
+    for left in result.unaccounted:
+        console.print(
+            f"  {left.topic}/{left.partition} [{left.start}, {left.end}): NOT ACCOUNTED FOR by commit {left.commit}: "
+            "no segment, no hole and no proof that there was nothing"
+        )
+    if result.unproven:
+        console.print(
+            f"  {len(result.unproven)} ranges of commits by earlier versions have no records and no proof that there "
+            "were none (compacted topics have such); -o json lists them"
+        )
+
+
+def _render_comparison(console: Console, against: CompareResult) -> None:
+    by = f"restore {against.restore}" if against.restore else f"commit {against.commit}"
+    console.print(f"cluster {against.cluster_id} against {by}: {_verdict(against)} ({_amount(against)})")
+    render_open(console, against.findings, against.uncompared)
+    for name in against.by_name:
+        console.print(f"  {name}: the same topic by its name alone, these brokers have no topic ids")
+    for name, topic in against.topics.items():
+        if not any(each.verified is not None or each.problem for each in topic.partitions):
+            console.print(f"  {name}: nothing to compare")
+        figures = _figures(topic)
+        if any(figures.values()):
+            told = ", ".join(f"{count:,} {what}" for what, count in figures.items() if count)
+            console.print(f"  {name}: {told} (not compared)")
+    if against.lacking:
+        console.print("  the backup itself lacks:")
+        render_lacking(console, against.lacking)
+
+
+def _verdict(against: CompareResult) -> str:
+    if against.verified is not None:
+        return "the same" if against.verified else f"DIFFERENT, {len(against.findings)} findings"
+    if against.uncompared:
+        return f"NOT KNOWN, {len(against.uncompared)} partitions could not be compared"
+    return "NOTHING TO COMPARE"
+
+
+def _amount(against: CompareResult) -> str:
+    topics, partitions = len(against.topics), against.compared_partitions
+    amounts = [
+        f"{topics} topic{'' if topics == 1 else 's'}",
+        f"{partitions} partition{'' if partitions == 1 else 's'} compared",
+        *([f"{against.empty_partitions} with nothing to compare"] if against.empty_partitions else []),
+        f"{against.records:,} records equal",
+    ]
+    return ", ".join(amounts)
+
+
+def _figures(topic: ProvenTopic) -> dict[str, int]:
+    return {
+        "written since": sum(each.later_offsets for each in topic.partitions),
+        "deleted since": sum(each.expired_offsets for each in topic.partitions),
+        "compacted since": sum(each.compacted_records for each in topic.partitions),
+        "in holes of the backup": sum(each.hole_offsets for each in topic.partitions),
+    }

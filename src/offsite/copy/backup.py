@@ -1,0 +1,95 @@
+"""Kafka → repository: one range, in a worker. Raw batches in, segments and a receipt out; commits nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from offsite.copy.log_identity import check_border
+from offsite.copy.plan import CopyTask
+from offsite.kafka.config.config import KafkaConfig
+from offsite.kafka.net.routing import shared_router
+from offsite.kafka.read_task import ReadTask
+from offsite.kafka.reader import PartitionReader
+from offsite.log.chunk import Chunk, Gap, Hole
+from offsite.log.last_batch import LastBatch
+from offsite.model.choices import CompressionChoice
+from offsite.repository.layout import BackupLayout
+from offsite.repository.segments.segment import Segment
+from offsite.repository.segments.writer import SegmentWriter
+from offsite.spark import meter
+from offsite.stores.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupEnds:
+    """The two ends of a backup's copy, as they travel to the workers."""
+
+    kafka: KafkaConfig
+    store: Store
+    layout: BackupLayout
+    compression: CompressionChoice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupReceipt:
+    """What one task did: durable segments, holes met on the way, and gaps in front of the first batch and behind the
+    last one, each with its evidence, and the last batch. Void unless a commit lists the segments."""
+
+    segments: tuple[Segment, ...]
+    holes: tuple[Hole, ...]
+    gaps: tuple[Gap, ...] = ()
+    last_batch: LastBatch | None = None
+
+
+def copy_range(task: CopyTask, *, ends: BackupEnds) -> BackupReceipt:
+    """Copy the task's range. May run twice: every attempt writes under object names of its own.
+
+    Raises what the reader and the store raise; then nothing of the range is committed.
+    """
+    reader, reading = PartitionReader(shared_router(ends.kafka), on_throttle=meter.throttle), _reading(task)
+    if task.border is not None:
+        check_border(reader.read_task, reading, task.border)
+    last_batch: LastBatch | None = None
+    writer = SegmentWriter(
+        store=ends.store,
+        layout=ends.layout,
+        log_range=task.range,
+        topic_id=task.topic_id,
+        compression=ends.compression,
+    )
+    holes: list[Hole] = []
+    gaps: list[Gap] = []
+    with writer:
+        for item in meter.counted(reader.read_task(reading)):
+            match item:
+                case Hole():
+                    holes.append(item)
+                    writer.skip_to(item.end)
+                case Gap():
+                    gaps.append(item)
+                case Chunk():
+                    writer.append(item)
+                    last_batch = LastBatch.of(item.batches[-1])
+        segments = writer.close()
+    outside = tuple(_outside(gaps, segments))
+    return BackupReceipt(segments=segments, holes=tuple(holes), gaps=outside, last_batch=last_batch)
+
+
+def _reading(task: CopyTask) -> ReadTask:
+    return ReadTask(
+        range=task.range,
+        topic_id=UUID(task.topic_id) if task.topic_id else None,
+        planned_epoch=task.leader_epoch,
+        was_compacted=task.was_compacted,
+        owns_start=task.is_first,
+        reach_back=task.is_first,  # positions lie inside no batch that is stored: one that reaches over it is news
+    )
+
+
+def _outside(gaps: Sequence[Gap], segments: Sequence[Segment]) -> Iterator[Gap]:
+    """Gaps between batches of one segment are accounted for by it; those between two segments by neither."""
+    for gap in gaps:
+        if not any(segment.first_offset <= gap.start and gap.end <= segment.last_offset for segment in segments):
+            yield gap

@@ -1,0 +1,82 @@
+"""Whether a stored offset map is that of what was written: looked up at every batch while both ends are compared.
+
+The comparison says that the n-th record of the source is the n-th of the target; so the map must send the first and the
+last record of each source batch to where as many records of the target come before them. Reads nothing but the map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from offsite.copy.chain import PartitionChain
+from offsite.copy.source_view import VisibleBatch
+from offsite.log.difference import Difference
+from offsite.log.offset_map import OffsetMap
+from offsite.log.range import TopicPartition
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.stores.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredMaps:
+    """Where a restore's maps lie, and which count: `makings` of target topics, where it is not the first; `starts` of
+    target partitions."""
+
+    layout: RestoreLayout
+    makings: tuple[tuple[str, int], ...]
+    starts: tuple[tuple[TopicPartition, int], ...]
+
+    def of(self, chain: PartitionChain, target: str, store: Store) -> OffsetMap | None:
+        """The map of `chain` into topic `target`. Raises `DamagedObject`, and what the store raises."""
+        return self.layout.get_map(store, chain.source, making=dict(self.makings).get(target, 1))
+
+
+class MapProof:
+    """Checks one map with the batches of its source as they pass. `keeps_offsets`: every record has its source's."""
+
+    def __init__(self, offset_map: OffsetMap | None, *, target_start: int, keeps_offsets: bool) -> None:
+        self._map = offset_map
+        self._at = target_start
+        self._keeps_offsets = keeps_offsets
+        self.difference = None if offset_map is not None else _wrong("there is no offset map", -1, -1)
+        """The first place where the map is not that of what was written."""
+
+    def passing(self, batches: Iterator[VisibleBatch]) -> Iterator[VisibleBatch]:
+        """The same batches. All have passed when this ends, and `difference` is known."""
+        for batch in batches:
+            self._look_up(batch)
+            yield batch
+        if self._map is not None and not self._keeps_offsets and self._map.target_end != self._at:
+            self._note("the offset map ends elsewhere", self._map.source_end, self._at)
+
+    def _look_up(self, batch: VisibleBatch) -> None:
+        if self._map is None or self.difference is not None:
+            return
+        first, last, count = _visible(batch)
+        if count:
+            target = first if self._keeps_offsets else self._at
+            self._at += count
+            # Compaction keeps the last offset of a batch when it takes the record: then what follows is found.
+            after = self._map.lookup(last)
+            past = (last if self._keeps_offsets else self._at - 1) + (after.match != "exact")
+            if (self._map.lookup(first).target, after.target) != (target, past):
+                self._note("the offset map sends it elsewhere", first, target)
+
+    def _note(self, detail: str, source_offset: int, target_offset: int) -> None:
+        self.difference = self.difference or _wrong(detail, source_offset, target_offset)
+
+
+def _visible(batch: VisibleBatch) -> tuple[int, int, int]:
+    """First and last offset and number of the records that count. Where there is no record at a base offset the next
+    one is found, by the map as well."""
+    if batch.cutoff.takes_all(batch.header):
+        return batch.header.base_offset, batch.header.last_offset, batch.header.record_count
+    records = batch.records()
+    return (records[0].offset, records[-1].offset, len(records)) if records else (0, 0, 0)
+
+
+def _wrong(detail: str, source_offset: int, target_offset: int) -> Difference:
+    return Difference(
+        kind="map", fields=(), source_offset=source_offset, target_offset=target_offset, records=1, detail=detail
+    )

@@ -1,0 +1,296 @@
+"""Whether one live partition holds what a backup says it should: both ends read in full and compared, in a worker.
+
+Reads the backup through the very view that a restore copies by, so what a restore leaves out is left out here as well.
+Changes nothing on either side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from blake3 import blake3
+
+from offsite.copy.chain import PartitionChain
+from offsite.copy.compare.maps import MapProof, RestoredMaps
+from offsite.copy.compare.records import Compaction, Comparison, Lockstep
+from offsite.copy.source_view import SourceView, VisibleBatch, committed_view
+from offsite.copy.stored_log import stored_log
+from offsite.copy.target_view import Read, TargetView
+from offsite.kafka.config.config import KafkaConfig
+from offsite.kafka.net.routing import Router, shared_router
+from offsite.kafka.reader import PartitionReader
+from offsite.log.batch import BatchHeader
+from offsite.log.chunk import Hole
+from offsite.log.difference import Difference
+from offsite.log.range import LogRange
+from offsite.log.records.filler import is_filler
+from offsite.model.journal import decided
+from offsite.repository.segments.segment import NO_TIMESTAMP_MS
+from offsite.stores.store import Store
+
+EXPIRIES_MAX = 20
+"""How often a comparison begins anew because the cluster deleted what it was about to read: each time behind that."""
+_RETENTION = "retention"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofEnds:
+    """The two ends of a proof, as they travel to the workers. `exact`: the target must end where the backup ends, and
+    begin where it began; else what it has after that, or has deleted since, is left alone. `maps`: those of a restore,
+    to be proven as well."""
+
+    kafka: KafkaConfig
+    store: Store
+    exact: bool
+    maps: RestoredMaps | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofTask:
+    """`target` is what is there to be read. `read_committed`: compare what consumers of that isolation see;
+    `whole_log`: compare all of both logs, with markers and what was aborted. `bounded`: all that `target` shows must be
+    in the backup, but for what lies in `holes`. `offsets`: records must have their source's offsets; `compacted`: the
+    target, whose log ends at `log_end`, may lack those whose key comes again, at the end of `target` only if the log
+    `goes_on` to there; without `offsets`, the records must have been written one after the other. Of the backup are
+    passed over, because the target has deleted them already: offsets below `skip_below`, the first `skip_records`."""
+
+    partition: PartitionChain
+    target: LogRange
+    read_committed: bool
+    offsets: bool
+    compacted: bool
+    whole_log: bool = False
+    bounded: bool = False
+    goes_on: bool = False
+    log_end: int = 0
+    holes: tuple[LogRange, ...] = ()
+    skip_below: int = 0
+    skip_records: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionProof:
+    """What `Comparison` says of one partition, also of why the verdict is not known (`unknown`); `next_target` is at
+    least where the target was read from. `expired_offsets`: how many the target deleted while it was read."""
+
+    records: int
+    decoded_records: int
+    compacted_records: int
+    digest: str
+    next_target: int
+    difference: Difference | None
+    markers: int = 0
+    following: int = -1
+    expired_offsets: int = 0
+    unknown: str = ""
+
+
+def prove_partition(task: ProofTask, *, ends: ProofEnds) -> PartitionProof:
+    """Compare the partition with its backup. Raises `DamagedObject`, and what store and broker raise."""
+    return prove_by_reading(task, reads_of(shared_router(ends.kafka)), ends=ends)
+
+
+def prove_by_reading(task: ProofTask, read: Read, *, ends: ProofEnds) -> PartitionProof:
+    """The same, with `read` for the target. Begins anew behind what the target deletes meanwhile."""
+    now = task
+    compared, holes = _compare(now, ends, read)
+    for _ in range(EXPIRIES_MAX):
+        expired_to = _expired_to(holes)
+        if ends.exact or expired_to <= now.target.start:
+            break
+        now = _from(now, expired_to)
+        compared, holes = _compare(now, ends, read)
+    return PartitionProof(
+        records=compared.records,
+        markers=compared.markers,
+        decoded_records=compared.decoded_records,
+        compacted_records=compared.compacted_records,
+        digest=compared.digest,
+        next_target=max(compared.next_target, now.target.start),
+        following=compared.following,
+        unknown=compared.unknown,
+        expired_offsets=now.target.start - task.target.start,
+        difference=with_holes(compared.difference, holes),
+    )
+
+
+def reads_of(router: Router) -> Read:
+    """Each with a reader, and so a buffer, of its own. The batch in which the range begins is the range's: a log that
+    was deleted up to its middle may have it whole again after a broker's crash."""
+    return lambda log_range: PartitionReader(router).read(log_range, reach_back=True)
+
+
+def nothing_to_prove(target: LogRange) -> PartitionProof:
+    """The proof of a partition of which the backup has nothing, and nothing has to be read."""
+    return PartitionProof(
+        records=0,
+        decoded_records=0,
+        compacted_records=0,
+        digest=blake3().hexdigest(),
+        next_target=target.start,
+        difference=None,
+    )
+
+
+def with_holes(difference: Difference | None, holes: Sequence[Hole]) -> Difference | None:
+    """What the cluster lost while it was read is the likely reason of a difference; without one it is one itself."""
+    if not holes:
+        return difference
+    gone = "; ".join(f"offsets {hole.start} to {hole.end - 1} went by {hole.reason}" for hole in holes)
+    if difference is not None:
+        return replace(difference, detail=f"{difference.detail}; {gone} meanwhile")
+    return Difference(
+        kind="missing",
+        fields=(),
+        source_offset=holes[0].start,
+        target_offset=-1,
+        records=0,
+        detail=f"not seen in the cluster: {gone} while they were to be read",
+    )
+
+
+def _compare(task: ProofTask, ends: ProofEnds, read: Read) -> tuple[Comparison, Sequence[Hole]]:
+    """Once, from the beginning, with what the target did not have any more."""
+    target = TargetView(
+        read, task.target, read_committed=task.read_committed, whole_log=task.whole_log, ignored=task.holes
+    )
+    expected, map_proof = _expected(task, ends), _map_proof(task, ends)
+    later = _Later(task, read)
+    with closing(target.batches()) as found:
+        compared = Lockstep(
+            _seen(expected if map_proof is None else map_proof.passing(expected), task),
+            _seen(found, task),
+            offsets=task.offsets,
+            exact=ends.exact or task.bounded,
+            compaction=_compaction(task, ends, later) if task.compacted else None,
+        ).run()
+    if later.holes:
+        compared = _told_of(compared, later.holes)
+    difference = compared.difference or (None if map_proof is None else map_proof.difference)
+    return replace(compared, difference=difference), tuple(target.holes)
+
+
+class _Later:
+    """What consumers see of the target behind what is compared of it, or in what the backup lacks."""
+
+    def __init__(self, task: ProofTask, read: Read) -> None:
+        start = min([task.target.end, *(hole.start for hole in task.holes)])
+        rest = replace(task.target, start=start, end=max(start, task.log_end))
+        self._view = TargetView(read, rest, read_committed=True)
+        self._is_empty = len(rest) == 0
+
+    @property
+    def holes(self) -> Sequence[Hole]:
+        return self._view.holes
+
+    def batches(self) -> Iterator[VisibleBatch]:
+        if not self._is_empty:
+            with closing(self._view.batches()) as found:
+                yield from found
+
+
+def _compaction(task: ProofTask, ends: ProofEnds, later: _Later) -> Compaction:
+    return Compaction(
+        later=later.batches,
+        committed=_committed(task, ends),
+        first=None if task.offsets else task.target.start,
+        tail_to=task.target.end if task.goes_on or not task.offsets else 0,
+    )
+
+
+def _committed(task: ProofTask, ends: ProofEnds) -> Callable[[BatchHeader], bool | None]:
+    """By the backup's markers, where both logs are compared with what was aborted: they are the same in the target."""
+    if task.read_committed or not task.offsets:
+        return lambda _: True
+    view = committed_view(task.partition, ends.store)
+    return lambda header: view.outcome(header) if header.is_transactional else True
+
+
+def _told_of(compared: Comparison, holes: Sequence[Hole]) -> Comparison:
+    """The cluster went on deleting behind what was compared: whether it has a later record of a key is not known."""
+    if compared.difference is None or compared.difference.target_offset >= 0:
+        return compared
+    gone = "; ".join(f"offsets {hole.start} to {hole.end - 1} went by {hole.reason}" for hole in holes)
+    return replace(
+        compared, difference=None, unknown=f"whether compaction took what it lacks could not be seen: {gone} meanwhile"
+    )
+
+
+def _map_proof(task: ProofTask, ends: ProofEnds) -> MapProof | None:
+    if ends.maps is None or not task.partition.segments:
+        return None
+    start = dict(ends.maps.starts).get(task.target.topic_partition, task.target.start)
+    offset_map = ends.maps.of(task.partition, task.target.topic, ends.store)
+    return MapProof(offset_map, target_start=start, keeps_offsets=task.offsets)
+
+
+def _expired_to(holes: Sequence[Hole]) -> int:
+    return max((hole.end for hole in holes if hole.reason == _RETENTION), default=-1)
+
+
+def _from(task: ProofTask, start: int) -> ProofTask:
+    """The same of a log that begins at `start` by now."""
+    target = task.target
+    decided(
+        "expired",
+        why="the cluster deleted what was to be compared: the comparison begins behind it",
+        topic=target.topic,
+        partition=target.partition,
+        start=target.start,
+        end=start,
+    )
+    return replace(
+        task,
+        target=replace(target, start=start),
+        skip_below=start if task.offsets else 0,
+        skip_records=0 if task.offsets else task.skip_records + start - target.start,
+    )
+
+
+def _expected(task: ProofTask, ends: ProofEnds) -> Iterator[VisibleBatch]:
+    if not task.partition.segments:
+        return iter(())
+    if task.whole_log:
+        batches = stored_log(task.partition, ends.store)
+    else:
+        batches = SourceView(task.partition, ends.store, read_committed=task.read_committed).batches()
+    if task.skip_below:
+        batches = _from_offset(batches, task.skip_below)
+    return _after_records(batches, task.skip_records) if task.skip_records else batches
+
+
+def _seen(batches: Iterator[VisibleBatch], task: ProofTask) -> Iterator[VisibleBatch]:
+    """Where it is the very same log, what a restore once wrote to keep offsets belongs to it."""
+    counts_all = task.whole_log or (task.compacted and not task.offsets)
+    return batches if counts_all else _without_filler(batches)
+
+
+def _without_filler(batches: Iterator[VisibleBatch]) -> Iterator[VisibleBatch]:
+    """Without what a restore wrote to keep offsets, this one or, in the backup, an earlier one: a compacted topic
+    loses it some time. It has batches of its own."""
+    for batch in batches:
+        is_timeless = batch.header.max_timestamp_ms == NO_TIMESTAMP_MS
+        if not (is_timeless and all(map(is_filler, batch.records()))):
+            yield batch
+
+
+def _from_offset(batches: Iterator[VisibleBatch], offset: int) -> Iterator[VisibleBatch]:
+    for batch in batches:
+        if batch.header.base_offset >= offset:
+            yield batch
+        elif batch.header.last_offset >= offset:
+            yield batch._replace(cutoff=batch.cutoff._replace(start=max(batch.cutoff.start, offset)))
+
+
+def _after_records(batches: Iterator[VisibleBatch], count: int) -> Iterator[VisibleBatch]:
+    """What comes after the first `count` records."""
+    for batch in batches:
+        if count == 0:
+            yield batch
+            continue
+        records = batch.records()
+        if len(records) > count:
+            yield batch._replace(cutoff=batch.cutoff._replace(start=records[count].offset))
+        count -= min(count, len(records))

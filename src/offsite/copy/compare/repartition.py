@@ -1,0 +1,119 @@
+"""Whether a repartitioned topic holds what the backup says: every record in its partition, in the order of its key.
+
+The copy goes by the logs and the plan alone, so the same reading says which record has to come next in which target
+partition. All target partitions of a task are read in step with it; nothing is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from offsite.copy.compare.partitions import PartitionProof, ProofEnds, reads_of, with_holes
+from offsite.copy.restore.plan import Repartition
+from offsite.copy.restore.repartition import MAX_TARGETS, in_turns, placement
+from offsite.copy.source_view import SourceView
+from offsite.copy.target_view import TargetView
+from offsite.kafka.net.routing import shared_router
+from offsite.log.difference import Difference, first_difference, index_of_difference
+from offsite.log.range import LogRange
+from offsite.log.records.record import Record
+
+LOOK_AHEAD_RECORDS = 1000
+"""How far is read on from a difference, in each of up to `MAX_TARGETS` partitions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepartitionProofTask:
+    """Some target partitions of one repartitioned topic. Every task of a topic reads the whole of its backup."""
+
+    repartition: Repartition
+    targets: tuple[LogRange, ...]
+    read_committed: bool
+
+
+def repartition_proof_tasks(
+    plan: Repartition, targets: Sequence[LogRange], *, read_committed: bool
+) -> list[RepartitionProofTask]:
+    """The tasks that compare all `targets`, those of one topic in the order of their numbers."""
+    groups = (targets[first : first + MAX_TARGETS] for first in range(0, len(targets), MAX_TARGETS))
+    return [
+        RepartitionProofTask(repartition=plan, targets=tuple(group), read_committed=read_committed) for group in groups
+    ]
+
+
+def prove_repartition(task: RepartitionProofTask, *, ends: ProofEnds) -> tuple[PartitionProof, ...]:
+    """One proof for each of the task's target partitions, without a digest. Raises as `prove_partition`."""
+    plan = task.repartition
+    views = [SourceView(each, ends.store, read_committed=task.read_committed) for each in plan.sources]
+    read, place = reads_of(shared_router(ends.kafka)), placement(plan)
+    with ExitStack() as stack:
+        comparisons: dict[int, _PartitionComparison] = {}
+        for target in task.targets:
+            view = TargetView(read, target, read_committed=task.read_committed)
+            found = stack.enter_context(closing(_records(view)))
+            comparisons[target.partition] = _PartitionComparison(found, view, target)
+        for batch in in_turns(views, plan.sources):
+            for record in batch.records():
+                if (comparison := comparisons.get(place(record))) is not None:
+                    comparison.expect(record)
+        return tuple(comparisons[target.partition].proof(exact=ends.exact) for target in task.targets)
+
+
+def _records(view: TargetView) -> Generator[Record, None, None]:
+    with closing(view.batches()) as batches:
+        for batch in batches:
+            yield from batch.records()
+
+
+class _PartitionComparison:
+    """One target partition: what it holds is taken record by record, as the source says what to expect."""
+
+    def __init__(self, found: Iterator[Record], view: TargetView, target: LogRange) -> None:
+        self._found = found
+        self._view = view
+        self._next_target = target.start
+        self._equal = self._expected = 0
+        self._unmet: list[Record] = []
+        self._instead: list[Record] = []
+
+    def expect(self, record: Record) -> None:
+        self._expected += 1
+        if self._unmet:
+            if len(self._unmet) < LOOK_AHEAD_RECORDS:
+                self._unmet.append(record)
+            return
+        found = next(self._found, None)
+        if found is not None and index_of_difference([record], [found], offsets=False) is None:
+            self._equal += 1
+            self._next_target = found.offset + 1
+        else:
+            self._unmet = [record]
+            self._instead = [] if found is None else [found]
+
+    def proof(self, *, exact: bool) -> PartitionProof:
+        """Once everything was expected."""
+        difference = self._difference(exact=exact)
+        following = next(self._found, None) if difference is None else None
+        return PartitionProof(
+            records=self._equal,
+            decoded_records=self._equal,
+            compacted_records=0,
+            digest="",
+            next_target=self._next_target,
+            following=-1 if following is None else following.offset,
+            difference=with_holes(difference, self._view.holes),
+        )
+
+    def _difference(self, *, exact: bool) -> Difference | None:
+        if not self._unmet and not exact:
+            return None
+        following = [*self._instead, *islice(self._found, LOOK_AHEAD_RECORDS)]
+        if not self._unmet and not following:
+            return None
+        found = first_difference(self._unmet, following, offsets=False)
+        if not following:
+            return replace(found, records=self._expected - self._equal)
+        return found if self._unmet else replace(found, records=found.records + sum(1 for _ in self._found))

@@ -1,0 +1,164 @@
+"""A piece of a foreign archive → segments, in a worker: records into batches, encoded anew. Commits nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import groupby
+
+from offsite.archives.archive import ArchiveReader, Damage, Piece, collect_damage
+from offsite.log.batch import scan
+from offsite.log.chunk import Chunk
+from offsite.log.codecs.codec import ZSTD
+from offsite.log.range import LogRange
+from offsite.log.records.record import Record
+from offsite.log.records.record_batches import batches_of
+from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.repository.layout import BackupLayout
+from offsite.repository.segments.segment import Segment
+from offsite.repository.segments.writer import SegmentWriter
+from offsite.spark.meter import counted
+from offsite.stores.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportTask:
+    """The records of `piece`. `is_first`: nothing of the partition is known, its log begins where they begin.
+    `lost_at`: offsets of the partition that are known to be lost if nothing holds them."""
+
+    piece: Piece
+    is_first: bool
+    lost_at: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportEnds:
+    """The two ends of an import's copy, as they travel to the workers. `skip_damaged`: go on behind damage."""
+
+    reader: ArchiveReader
+    store: Store
+    layout: BackupLayout
+    skip_damaged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Offsets `[start, end)` that damage took: from behind the last record before it to the first one after it."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportReceipt:
+    """What one task did: durable segments of `[start, end)`, none of which spans anything `lost`. Void unless a commit
+    lists the segments."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    segments: tuple[Segment, ...]
+    damages: tuple[Damage, ...]
+    lost: tuple[Lost, ...] = ()
+
+
+def import_piece(task: ImportTask, *, ends: ImportEnds) -> ImportReceipt:
+    """Copy the piece. May run twice: every attempt writes under object names of its own.
+
+    Raises `DamagedArchive` unless damage is skipped, and what the two ends raise; then nothing of it is committed.
+    """
+    damages: list[Damage] = []
+    on_damage = collect_damage(damages, skip=ends.skip_damaged)
+    copy = _Copy(task, ends)
+    copy.run(_with_lost(ends.reader.read(task.piece, on_damage), task, damages))
+    return ImportReceipt(
+        topic=task.piece.topic,
+        partition=task.piece.partition,
+        start=copy.start,
+        end=copy.end,
+        segments=copy.segments,
+        damages=tuple(damages),
+        lost=tuple(copy.lost),
+    )
+
+
+def _with_lost(
+    runs: Iterator[Sequence[Record]], task: ImportTask, damages: Sequence[Damage]
+) -> Iterator[Sequence[Record] | Lost]:
+    """The `runs`, and between them what was lost: where offsets are missing and damage was told meanwhile, or before.
+    `damages` grow while `runs` are read."""
+    piece, told = task.piece, 0
+    position = piece.start
+    for run in runs:
+        if run:
+            if _is_lost(position, run[0].offset, task, damages[told:]):
+                yield Lost(position, run[0].offset)
+            position, told = run[-1].offset + 1, len(damages)
+            yield run
+    if piece.end is not None and _is_lost(position, piece.end, task, damages[told:]):
+        yield Lost(position, piece.end)
+
+
+def _is_lost(start: int, end: int, task: ImportTask, told: Sequence[Damage]) -> bool:
+    was_told = not all(damage.is_note for damage in told)
+    return start < end and (was_told or any(start <= offset < end for offset in task.lost_at))
+
+
+class _Copy:
+    """One task under way: where it began and ended is known when it is over."""
+
+    def __init__(self, task: ImportTask, ends: ImportEnds) -> None:
+        piece = task.piece
+        self.start, self.end = piece.start, piece.start if piece.end is None else piece.end
+        self.segments: tuple[Segment, ...] = ()
+        self.lost: list[Lost] = []
+        self._task, self._ends = task, ends
+        self._writer: SegmentWriter | None = None
+
+    def run(self, items: Iterator[Sequence[Record] | Lost]) -> None:
+        with ExitStack() as stack:
+            for lost, group in groupby(items, key=_lost_of):
+                if lost is not None:
+                    self._lose(lost)
+                else:
+                    self._take(batches_of(_runs(group), codec=ZSTD), stack)
+            if self._writer is not None:
+                self.segments = self._writer.close(end=self.end)
+
+    def _lose(self, lost: Lost) -> None:
+        self.lost.append(lost)
+        if self._writer is not None:
+            self._writer.skip_to(lost.end)
+
+    def _take(self, batches: Iterator[bytearray], stack: ExitStack) -> None:
+        for chunk in counted(Chunk(data=memoryview(batch), batches=scan(batch)) for batch in batches):
+            (header,) = chunk.batches
+            if self._writer is None:
+                self._writer = stack.enter_context(self._begin(header.base_offset))
+            self._writer.append(chunk)
+            if self._task.piece.end is None:
+                self.end = header.next_offset
+
+    def _begin(self, first: int) -> SegmentWriter:
+        """The log of a partition begins with the first record there is, unless something was lost before it."""
+        if self._task.is_first and not self.lost:
+            self.start = first
+        begin = self.lost[-1].end if self.lost else self.start
+        piece = self._task.piece
+        end = MAX_OFFSET if piece.end is None else piece.end
+        return SegmentWriter(
+            store=self._ends.store,
+            layout=self._ends.layout,
+            log_range=LogRange(topic=piece.topic, partition=piece.partition, start=begin, end=end),
+            topic_id="",
+        )
+
+
+def _lost_of(item: Sequence[Record] | Lost) -> Lost | None:
+    return item if isinstance(item, Lost) else None
+
+
+def _runs(items: Iterable[Sequence[Record] | Lost]) -> Iterator[Sequence[Record]]:
+    return (item for item in items if not isinstance(item, Lost))

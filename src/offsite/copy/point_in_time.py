@@ -1,0 +1,121 @@
+"""A restore point between commits: a commit's state, ended earlier in some partitions, by offset or by date. Pure.
+
+By offset a partition simply ends there: what transactions had not decided before that is undecided. By date there is no
+such end, because dates need not rise: records are picked, and transactions stay as the commit knew them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from offsite.copy.incarnations import KnownIncarnation, without_others
+from offsite.log.records.record import LOG_APPEND_TIME
+from offsite.model.selections.partition_selection import PartitionSelection
+from offsite.repository.commit import PartitionId
+from offsite.repository.segments.segment import Segment
+from offsite.repository.segments.segment_list import SegmentList
+from offsite.repository.state import BackupState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionCut:
+    """What a point takes of one partition that the commit holds to `commit_end`: everything of `whole_segments`, a part
+    of `edge_segments` (all, some or none of their records), nothing of `left_out_segments`."""
+
+    partition: PartitionId
+    end: int
+    commit_end: int
+    whole_segments: int
+    edge_segments: int
+    left_out_segments: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointInTime:
+    """`state` is what the point takes of `commit`, the state at the commit it goes by; records dated after `until_ms`
+    are still in it. Both know one incarnation of each chosen topic; `incarnations` has all of those with several.
+    `partitions` are those that were asked for: only their segments are in `state`."""
+
+    commit: BackupState
+    state: BackupState
+    until_ms: int | None = None
+    incarnations: tuple[KnownIncarnation, ...] = ()
+    partitions: PartitionSelection = field(default_factory=PartitionSelection)
+
+    def cuts(self) -> tuple[PartitionCut, ...]:
+        """The partitions that are not taken whole, sorted."""
+        found = (self._cut(partition) for partition in sorted(self.commit.segments))
+        return tuple(cut for cut in found if cut.edge_segments or cut.left_out_segments)
+
+    def _cut(self, partition: PartitionId) -> PartitionCut:
+        position = self.state.positions[partition]
+        taken = self.state.segments.get(partition, ())
+        edges = sum(segment.end > position.end or is_open(segment, self.until_ms) for segment in taken)
+        return PartitionCut(
+            partition=partition,
+            end=position.end,
+            commit_end=self.commit.positions[partition].end,
+            whole_segments=len(taken) - edges,
+            edge_segments=edges,
+            left_out_segments=len(self.commit.segments[partition]) - len(taken),
+        )
+
+
+def point_in_time(
+    commit: BackupState,
+    *,
+    ends: Mapping[PartitionId, int] | None = None,
+    until_ms: int | None = None,
+    partitions: PartitionSelection | None = None,
+    incarnations: Sequence[KnownIncarnation] = (),
+) -> PointInTime:
+    """`commit` ended at `ends` where these say so, with the records dated `until_ms` or before, of `partitions`. Of
+    `incarnations` those that were not taken are left out."""
+    commit = without_others(commit, incarnations)
+    state = _ended(commit, ends or {})
+    partitions = partitions or PartitionSelection()
+    segments = dict(_chosen(state, partitions, until_ms))
+    return PointInTime(
+        commit=commit,
+        state=replace(state, segments=segments),
+        until_ms=until_ms,
+        incarnations=tuple(incarnations),
+        partitions=partitions,
+    )
+
+
+def is_open(segment: Segment, until_ms: int | None) -> bool:
+    """Whether only its records can tell which of them are dated `until_ms` or before."""
+    return until_ms is not None and segment.timestamp_max_ms > until_ms
+
+
+def _ended(state: BackupState, ends: Mapping[PartitionId, int]) -> BackupState:
+    positions = {
+        known: replace(position, end=min(position.end, ends.get(known, position.end)))
+        for known, position in state.positions.items()
+    }
+    segments = {
+        known: SegmentList(s for s in found if s.start < positions[known].end) if known in ends else found
+        for known, found in state.segments.items()
+    }
+    holes = (hole for hole in state.holes if hole.start < ends.get(hole.partition_id, hole.end))
+    return replace(state, positions=positions, segments=segments, holes=tuple(holes))
+
+
+def _chosen(
+    state: BackupState, partitions: PartitionSelection, until_ms: int | None
+) -> Iterator[tuple[PartitionId, SegmentList]]:
+    for known, found in state.segments.items():
+        if not partitions.includes(known.topic, known.partition):
+            continue
+        kept = found if until_ms is None else SegmentList(s for s in found if not _is_later(s, until_ms))
+        if kept:
+            yield known, kept
+
+
+def _is_later(segment: Segment, until_ms: int) -> bool:
+    """Whether every record is dated after `until_ms`, which only a broker's dates tell unread: with a producer's, an
+    early record may stand behind a late one. A later segment may decide a transaction of before, so such ones stay."""
+    by_broker = segment.timestamp_types == (LOG_APPEND_TIME,) and not segment.has_transactions
+    return by_broker and segment.base_timestamp_min_ms > until_ms

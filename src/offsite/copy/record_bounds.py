@@ -1,0 +1,40 @@
+"""Where a restore of one partition begins and ends: by offset, and by the time that records say they are of.
+
+Pure. Nearly every batch lies wholly on one side and is judged by its header. Times need not rise with offsets, nor do
+they inside a batch, and a header tells only the latest of them: what it leaves open is decided record by record.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from offsite.log.batch import BatchHeader
+from offsite.log.records.record import LOG_APPEND_TIME, Record
+
+
+class Cutoff(NamedTuple):
+    """Takes the records at offsets in `[start, end)` that are dated `until_ms` or before; None: of any date.
+
+    A record without a time (-1) is before every date. A tuple, because one is made for each batch.
+    """
+
+    start: int
+    end: int
+    until_ms: int | None = None
+
+    def takes_all(self, header: BatchHeader) -> bool:
+        """Whether the header tells that every record of the batch is taken."""
+        in_range = self.start <= header.base_offset and header.last_offset < self.end
+        return in_range and (self.until_ms is None or header.max_timestamp_ms <= self.until_ms)
+
+    def takes_none(self, header: BatchHeader) -> bool:
+        """Whether the header tells that no record of the batch is taken. False leaves it open."""
+        if header.record_count == 0 or header.last_offset < self.start or header.base_offset >= self.end:
+            return True
+        if self.until_ms is None or header.max_timestamp_ms <= self.until_ms:
+            return False
+        return header.timestamp_type == LOG_APPEND_TIME
+
+    def takes(self, record: Record) -> bool:
+        in_range = self.start <= record.offset < self.end
+        return in_range and (self.until_ms is None or record.timestamp_ms <= self.until_ms)

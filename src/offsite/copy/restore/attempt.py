@@ -1,0 +1,152 @@
+"""One attempt at writing one target partition of a restore: its number, its producer, and whether it still counts.
+
+A newer attempt supersedes it. Brokers refuse what it sends from the newer one's first batch on; and whoever was stopped
+for a while looks into the repository before it sends anything again, in case the brokers have forgotten the producer.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from offsite.kafka.net.routing import Router
+from offsite.kafka.producer import Producer, new_producer
+from offsite.kafka.reader import PartitionReader
+from offsite.log.chunk import Chunk
+from offsite.log.range import LogRange, TopicPartition
+from offsite.model.clock import Clock, SystemClock
+from offsite.model.errors import OffsiteError, TargetDisturbed, TargetNotEmpty, TransactionLost, WriterFenced
+from offsite.model.journal import decided, warned
+from offsite.repository.restores.fence import PartitionFence, restore_producer_id
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.stores.store import Store
+
+PAUSE_S = 1.0
+"""Nobody is overtaken in less: a newer attempt first waits for the partition to stand still."""
+CHECK_EVERY_S = 10.0
+"""One small request to the store for each partition that is written."""
+
+_NOT_OURS = (TransactionLost, TargetNotEmpty, TargetDisturbed)
+
+
+class WriteAttempt:
+    """Begins with a number that nobody else has. `start`: where the target ended before the restore. Raises what store
+    and broker raise."""
+
+    def __init__(  # noqa: PLR0913  # where to write, what it is part of
+        self,
+        router: Router,
+        store: Store,
+        layout: RestoreLayout,
+        target: TopicPartition,
+        *,
+        start: int,
+        clock: Clock | None = None,
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._router = router
+        self.target = target
+        self.start = start
+        self._fence = PartitionFence(store=store, layout=layout, target=target)
+        self.producer_id = restore_producer_id(store, layout, lambda: new_producer(router, self._clock).producer_id)
+        self.number = self._fence.take(by=f"{socket.gethostname()}:{os.getpid()}")
+        self._called_s = self._checked_s = self._clock.monotonic_s()
+        self._tell("attempt", "writing begins, and whoever wrote before is shut out")
+
+    def producer(self) -> Producer:
+        """At its first record: call it once."""
+        return Producer(producer_id=self.producer_id, epoch=self.number)
+
+    @property
+    def is_first(self) -> bool:
+        return self.number == 1
+
+    def check(self) -> None:
+        """Raises `WriterFenced` when a newer attempt has begun."""
+        self._checked_s = self._clock.monotonic_s()
+        if self._fence.is_superseded(self.number):
+            raise self._superseded()
+
+    def guard(self) -> None:
+        """`check`, after a pause and now and then. To be called before anything is sent."""
+        now_s = self._clock.monotonic_s()
+        paused = now_s - self._called_s > PAUSE_S
+        self._called_s = now_s
+        if paused or now_s - self._checked_s > CHECK_EVERY_S:
+            self.check()
+            self._called_s = self._clock.monotonic_s()
+
+    @contextmanager
+    def judged(self) -> Iterator[None]:
+        """What a superseded attempt finds in the target is the newer one's work, and no reason to touch anything."""
+        try:
+            yield
+        except _NOT_OURS:
+            self.check()
+            raise
+
+    def unexpected(self, start: int, *, end: int, own: frozenset[int] = frozenset()) -> OffsiteError:
+        """What `[start, end)` of the target means, which is not what has to be there. `own`: producer ids of the
+        restore besides that of all attempts.
+
+        `TargetDisturbed`: earlier attempts wrote it, so a topic that this restore made may be made again.
+        `TargetNotEmpty`: others have written, there or before, and nothing of theirs must be touched.
+        """
+        held = LogRange(topic=self.target.topic, partition=self.target.partition, start=self.start, end=end)
+        stranger = first_of_others(self._router, held, own=own | {self.producer_id})
+        if stranger is not None:
+            return foreign_records(self.target, stranger)
+        if start < end and holds_markers_only(self._router, replace(held, start=start)):
+            self._tell("fence", "brokers wrote a marker twice", start=start, end=end)
+            return TargetDisturbed(
+                f"{self.target} has at offsets {start} to {end} a transaction's outcome that the brokers wrote twice: "
+                "its coordinator moved",
+                hint="run the same command again; a topic that was there before has to be deleted and made anew first",
+            )
+        self._tell("fence", "two attempts wrote at the same time", start=start, end=end)
+        return TargetDisturbed(
+            f"{self.target} has at offsets {start} to {end} what an earlier attempt of this restore wrote meanwhile",
+            hint="run the same command again; a topic that was there before has to be deleted and made anew first",
+        )
+
+    def _superseded(self) -> WriterFenced:
+        self._tell("fence", "a newer attempt has begun")
+        return WriterFenced(
+            f"a newer attempt writes into {self.target}: attempt {self.number} has stopped",
+            hint="nothing is wrong with the newer one; run the same command again when it has ended",
+        )
+
+    def _tell(self, event: str, why: str, *, start: int | None = None, end: int | None = None) -> None:
+        write = decided if event == "attempt" else warned
+        topic, partition = self.target.topic, self.target.partition
+        write(event, why=why, topic=topic, partition=partition, attempt=self.number, start=start, end=end)
+
+
+def foreign_records(target: TopicPartition, offset: int) -> TargetNotEmpty:
+    return TargetNotEmpty(
+        f"{target} holds records that this restore did not write, at offset {offset}",
+        hint="stop whatever else writes to it; delete the topic and restore again, or restore under another name",
+    )
+
+
+def holds_markers_only(router: Router, held: LogRange) -> bool:
+    """Whether all batches that begin in `held` are transactions' markers, and there is one. Raises as a reader."""
+    kinds = [
+        h.is_control for item in PartitionReader(router).read(held) if isinstance(item, Chunk) for h in item.batches
+    ]
+    return bool(kinds) and all(kinds)
+
+
+def first_of_others(router: Router, held: LogRange, *, own: frozenset[int]) -> int | None:
+    """Where in `held` the first batch lies that none of these producers wrote; its start when there is no batch at
+    all. Raises what a reader raises."""
+    seen = False
+    for item in PartitionReader(router).read(held):
+        for header in item.batches if isinstance(item, Chunk) else ():
+            seen = True
+            if header.producer_id not in own:
+                return header.base_offset
+    return None if seen or not held else held.start

@@ -1,0 +1,178 @@
+"""Plans of restores: which chains of a backup go where. Pure: what is read and target facts in, a frozen plan out;
+every reason not to begin is found here, before a byte is written."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+
+from offsite.copy.chain import PartitionChain, SelectedChains, TopicChains
+from offsite.log.range import TopicPartition
+from offsite.model.errors import BadOption, ProtectedTopic
+from offsite.model.selections.partition_counts import PartitionCounts
+from offsite.model.selections.rename import Renames
+from offsite.model.size import KIB
+from offsite.model.untrusted.names import PROTECTED_TOPICS
+from offsite.repository.commit import RecordedHole, TopicShape
+
+REPARTITIONED_BATCH_BYTES = 256 * KIB
+"""How large the new batches of a repartitioned topic get: a quarter of what brokers take by default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRestore:
+    """One topic to restore: its shape at the source, its name at the target, and whether it has to be created. With
+    `repartition` it gets that many partitions.
+
+    `oldest_ms` is a time at or before which records begin, `timestamp_max_ms` that of the newest; -1 when unknown.
+    """
+
+    source: TopicShape
+    target: str
+    create: bool
+    records: int
+    raw_bytes: int
+    largest_batch_bytes: int
+    largest_partition_bytes: int
+    oldest_ms: int
+    timestamp_max_ms: int
+    repartition: int | None = None
+
+    @property
+    def partitions(self) -> int:
+        """How many it has at the target."""
+        return self.source.partitions if self.repartition is None else self.repartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRestore(PartitionChain):
+    """A chain, and the target partition that its records go to, in their order."""
+
+    target: TopicPartition
+
+    @classmethod
+    def into(cls, topic: str, chain: PartitionChain) -> PartitionRestore:
+        """`chain` into the partition of `topic` that has the number of its source."""
+        return cls(
+            source=chain.source,
+            segments=chain.segments,
+            end=chain.end,
+            until_ms=chain.until_ms,
+            target=TopicPartition(topic=topic, partition=chain.source.partition),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repartition:
+    """One topic whose records, those of all `sources`, go to `partitions` target partitions by their keys. What has no
+    key is refused, or goes to each in turn."""
+
+    target: str
+    partitions: int
+    sources: tuple[PartitionChain, ...]
+    keyless_in_turn: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestorePlan:
+    """What a restore will do: `partitions` are chains of their own, `repartitions` topics whose partitions mix.
+    `skipped` are selected topics that are left out, with the reason."""
+
+    backup: str
+    commit: int
+    topics: tuple[TopicRestore, ...]
+    partitions: tuple[PartitionRestore, ...]
+    holes: tuple[RecordedHole, ...]
+    skipped: tuple[tuple[str, str], ...]
+    repartitions: tuple[Repartition, ...] = ()
+
+    @property
+    def all_chains(self) -> tuple[PartitionChain, ...]:
+        """Of every source partition that is read, whether alone or mixed with others."""
+        return (*self.partitions, *(source for each in self.repartitions for source in each.sources))
+
+    @property
+    def source_names(self) -> set[str]:
+        """The names at the source of the topics that are restored."""
+        return {topic.source.topic for topic in self.topics}
+
+    @property
+    def raw_bytes(self) -> int:
+        return sum(chain.raw_bytes for chain in self.all_chains)
+
+    @property
+    def records(self) -> int:
+        return sum(topic.records for topic in self.topics)
+
+
+def plan_restore(
+    selected: SelectedChains,
+    *,
+    renames: Renames,
+    existing: Container[str],
+    counts: PartitionCounts | None = None,
+) -> RestorePlan:
+    """Decide what restoring `selected` means on a target that has the topics `existing`. `counts`: of partitions, where
+    they change; a schema registry wants one, so a count for all topics does not mean its own.
+
+    Whether existing topics can take it is for a preflight to judge. Raises `BadOption` (two topics under one name, a
+    count for a topic not restored), `ProtectedTopic`.
+    """
+    names = target_names(selected, renames)
+    counts = counts or PartitionCounts()
+    counts.check_all_used(names)
+    topics = [(_topic(each, names[each.topic], existing, counts), each.chains) for each in selected.topics]
+    return RestorePlan(
+        backup=selected.backup,
+        commit=selected.commit,
+        topics=tuple(topic for topic, _ in topics),
+        partitions=tuple(
+            PartitionRestore.into(topic.target, chain)
+            for topic, chains in topics
+            if topic.repartition is None
+            for chain in chains
+        ),
+        holes=selected.holes,
+        skipped=selected.skipped,
+        repartitions=tuple(
+            Repartition(
+                target=topic.target,
+                partitions=topic.repartition,
+                sources=chains,
+                keyless_in_turn=counts.keyless_in_turn,
+            )
+            for topic, chains in topics
+            if topic.repartition is not None
+        ),
+    )
+
+
+def target_names(selected: SelectedChains, renames: Renames) -> dict[str, str]:
+    """The name at the target of each topic of `selected`. Raises what `plan_restore` raises of these."""
+    names = {topic: renames.target_name(topic) for topic in sorted(selected.names)}
+    if unused := renames.unused(names):
+        raise BadOption(f"--rename names {', '.join(unused)}, which is not restored", hint="select it with --topics")
+    if len(set(names.values())) < len(names):
+        raise BadOption("two topics would be restored under one name", hint="give each its own --rename")
+    if protected := sorted(PROTECTED_TOPICS & set(names.values())):
+        raise ProtectedTopic(f"{protected[0]} belongs to the brokers", hint="choose another name with --rename")
+    return names
+
+
+def _topic(selected: TopicChains, target: str, existing: Container[str], counts: PartitionCounts) -> TopicRestore:
+    shape, chains = selected.shape, selected.chains
+    segments = [segment for chain in chains for segment in chain.segments]
+    repartition = counts.of(shape.topic, shape.partitions, if_named=shape.holds_schemas)
+    new_batch_bytes = 0 if repartition is None else REPARTITIONED_BATCH_BYTES
+    return TopicRestore(
+        source=shape,
+        target=target,
+        create=target not in existing,
+        records=sum(s.records for s in segments),
+        raw_bytes=sum(s.raw_bytes for s in segments),
+        largest_batch_bytes=max((new_batch_bytes, *(s.largest_batch_bytes for s in segments))),
+        largest_partition_bytes=max((chain.raw_bytes for chain in chains), default=0),
+        oldest_ms=min((s.base_timestamp_min_ms for s in segments if s.base_timestamp_min_ms >= 0), default=-1),
+        timestamp_max_ms=max((s.timestamp_max_ms for s in segments), default=-1),
+        repartition=repartition,
+    )

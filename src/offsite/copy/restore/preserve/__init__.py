@@ -1,0 +1,1 @@
+"""Repository → Kafka at the source's own offsets: transactions replayed, gaps filled."""

@@ -1,0 +1,182 @@
+"""Repository → Kafka: one partition at its own offsets, in a worker. Transactions are replayed, gaps are filled.
+
+The target's end offset is how far an earlier attempt came. What lies below it is passed over; transactions that were
+open there are taken up again. Every acknowledgement is compared with the source's offset: the partition is the same
+log, or the attempt fails.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from offsite.copy.restore.attempt import WriteAttempt
+from offsite.copy.restore.plan import PartitionRestore
+from offsite.copy.restore.preserve.pieces import Data, Gap, Piece, SourcePieces, first_offset, log_start
+from offsite.copy.restore.preserve.plan import Filler
+from offsite.copy.restore.preserve.resume import PassedOver, check_filler
+from offsite.copy.restore.preserve.writer import PreservingWriter
+from offsite.copy.restore.translate import RestoreEnds, RestoreReceipt
+from offsite.kafka.end_offset import settled_end_offset
+from offsite.kafka.log_start import delete_before
+from offsite.kafka.net.routing import shared_router
+from offsite.kafka.transactions.replay import PartitionTransactions
+from offsite.log.offset_map import OffsetMapBuilder
+from offsite.log.range import TopicPartition
+from offsite.model.journal import decided
+from offsite.repository.restores.layout import RestoreLayout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreserveTask:
+    """A partition to write at its own offsets; without segments its log is empty, and begins and ends at `end`.
+
+    `target_start`: where the target partition ended before the restore's first attempt, at or before the source;
+    `making`: which making of the target topic that was (see `RestoreTargets`).
+    """
+
+    partition: PartitionRestore
+    target_start: int
+    filler: Filler
+    making: int = 1
+
+
+def transaction_prefix(layout: RestoreLayout, target: TopicPartition) -> str:
+    """What the transactional ids of one restored partition begin with."""
+    return f"offsite-{layout.restore}-{target.topic}-{target.partition}"
+
+
+def restore_partition_preserving(task: PreserveTask, *, ends: RestoreEnds) -> RestoreReceipt:
+    """Make the target partition the log that the source was at the restore point: same offsets, same start, same end.
+
+    May run again after any crash. Raises as `restore_partition`, and `TransactionLost` when brokers ended what it left
+    open.
+    """
+    router, target = shared_router(ends.kafka), task.partition.target
+    attempt = WriteAttempt(router, ends.store, ends.layout, target, start=task.target_start)
+    with attempt.judged(), _Chain(task, ends, attempt) as chain:
+        return chain.run()
+
+
+class _Chain:
+    """The state of one restored partition."""
+
+    def __init__(self, task: PreserveTask, ends: RestoreEnds, attempt: WriteAttempt) -> None:
+        self._plan, self._target = task.partition, task.partition.target
+        self._task = task
+        self._ends = ends
+        self._attempt = attempt
+        self._router = shared_router(ends.kafka)
+        self._transactions = PartitionTransactions(
+            self._router,
+            self._target,
+            prefix=transaction_prefix(ends.layout, self._target),
+            owner=attempt.producer_id,
+            check=attempt.check,
+        )
+        if any(segment.has_transactions for segment in self._plan.segments):
+            self._transactions.await_outcomes()
+        if not attempt.is_first and self._may_use_transactions():
+            self._transactions.recover()  # whoever wakes from now on begins and ends none
+        self._found = settled_end_offset(self._router, self._target, start=task.target_start)
+        self._source = SourcePieces(task.partition, ends.store)
+        self._passed: PassedOver | None = PassedOver()
+        self._writer = PreservingWriter(
+            self._router, self._target, at=self._found, transactions=self._transactions, attempt=attempt
+        )
+        self._resumed_records = self._bytes = 0
+
+    def _may_use_transactions(self) -> bool:
+        """As far as segments tell: markers also fill gaps."""
+        segments = self._plan.segments
+        held = sum(segment.records + segment.control_batches for segment in segments)
+        gaps = self._plan.end - first_offset(self._plan) > held
+        return any(s.has_transactions for s in segments) or (gaps and self._task.filler is Filler.MARKERS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+
+    def run(self) -> RestoreReceipt:
+        """Write what is not there yet, let the log start where the source's did, then store the map."""
+        start = log_start(self._plan)
+        self._fill_head()
+        for piece in self._source.pieces():
+            self._take(piece)
+        self._catch_up()
+        self._writer.flush()
+        self._writer.check_end(self._plan.end)
+        self._attempt.check()
+        if start > self._task.target_start:
+            delete_before(self._router, self._target, start)
+        self._put_map(start)
+        return self._receipt()
+
+    def _fill_head(self) -> None:
+        """What lies below the source's first batch goes when the log starts there: nobody else's record may."""
+        if self._task.target_start < self._found <= self._source.first_offset:
+            check_filler(
+                self._router,
+                self._target,
+                start=self._task.target_start,
+                end=self._found,
+                transactions=self._transactions,
+                attempt=self._attempt,
+            )
+        self._writer.fill_head(self._source.first_offset)
+
+    def _take(self, piece: Piece) -> None:
+        if isinstance(piece, Data):
+            self._bytes += len(piece.batch)
+        if self._passed is not None:
+            if piece.end > self._found:
+                self._look_again()
+            if piece.end <= self._found:
+                self._passed.add(piece)
+                self._resumed_records = self._source.visible_records
+                return
+            if isinstance(piece, Gap) and piece.start < self._found:
+                self._passed.add(Gap(piece.start, self._found))
+                piece = Gap(self._found, piece.end)
+            self._catch_up()
+        self._writer.write(piece, self._task.filler)
+
+    def _look_again(self) -> None:
+        """Whoever was stopped may have woken while its records passed. From the next record on it is shut out."""
+        self._found = settled_end_offset(self._router, self._target, start=self._found)
+        self._writer.at = max(self._writer.at, self._found)
+
+    def _catch_up(self) -> None:
+        """All that an earlier attempt wrote has passed: go on where it stopped. Only the first call does anything."""
+        passed, self._passed = self._passed, None
+        if passed is None or self._found <= self._source.first_offset:
+            return
+        if passed.has_transactions:
+            recovered = self._transactions.recover()
+            self._writer.take_up(passed.take_up(recovered, self._target))
+        passed.check_end(
+            self._router, self._target, end=self._found, transactions=self._transactions, attempt=self._attempt
+        )
+        why = "the target holds what an earlier attempt wrote"
+        decided("resume", why=why, topic=self._target.topic, partition=self._target.partition, start=self._found)
+
+    def _put_map(self, start: int) -> None:
+        """Offsets stay what they were."""
+        builder = OffsetMapBuilder(source_start=start, target_start=start)
+        if self._plan.end > start:
+            builder.add(start, start, self._plan.end - start)
+        built = builder.build(source_end=self._plan.end, target_end=self._plan.end)
+        self._ends.layout.put_map(self._ends.store, self._plan.source, built, making=self._task.making)
+
+    def _receipt(self) -> RestoreReceipt:
+        return RestoreReceipt(
+            source=self._plan.source,
+            target=self._target,
+            records=self._source.visible_records,
+            resumed_records=self._resumed_records,
+            invisible_records=self._source.invisible_records,
+            undecided=self._source.undecided,
+            bytes=self._bytes,
+        )

@@ -1,0 +1,150 @@
+"""A source partition's log as what has to be written to get the same log again: data, outcomes of transactions, gaps.
+
+Pieces come in offset order and leave no offset out. A transaction that was undecided at the restore point is aborted in
+the place of its last record: so the log keeps its length, and a read_committed consumer sees what it saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+from offsite.copy.chain import PartitionChain
+from offsite.copy.record_bounds import Cutoff
+from offsite.copy.source_view import committed_view, undecided_batches
+from offsite.log.batch import BatchHeader
+from offsite.log.control import control_type
+from offsite.log.records.batch_records import iterate
+from offsite.log.rewrite import needs_reencode, split_runs
+from offsite.repository.segments.reader import SegmentReader
+from offsite.repository.segments.segment import Segment
+from offsite.spark.meter import counted
+from offsite.stores.store import Store
+
+
+class Data(NamedTuple):
+    """A batch without gaps at `[start, end)`, in memory that may be changed. `producer_id`: of its transaction."""
+
+    start: int
+    end: int
+    batch: memoryview | bytearray
+    producer_id: int | None
+
+
+class Outcome(NamedTuple):
+    """The control record at `start` that ends a transaction of `producer_id`."""
+
+    start: int
+    end: int
+    producer_id: int
+    committed: bool
+
+
+class Gap(NamedTuple):
+    """Offsets without a record."""
+
+    start: int
+    end: int
+
+
+Piece: TypeAlias = Data | Outcome | Gap
+
+
+def first_offset(partition: PartitionChain) -> int:
+    """Where its first batch begins at the earliest: at the log's start, or before it when the log starts inside a
+    batch; the log's end when it holds nothing."""
+    return partition.segments[0].lowest_offset if partition.segments else partition.end
+
+
+def log_start(partition: PartitionChain) -> int:
+    """Where the source's log began; an empty one began where it ended."""
+    return partition.segments[0].start if partition.segments else partition.end
+
+
+class SourcePieces:
+    """The pieces of one partition, and what was counted while they passed."""
+
+    def __init__(self, partition: PartitionChain, store: Store) -> None:
+        self._partition = partition
+        self._store = store
+        self._committed = committed_view(partition, store)
+        self._last_undecided: dict[int, int] | None = None
+        self._start = log_start(partition)
+        self._at = self.first_offset = first_offset(partition)
+        self.visible_records = 0
+        """Records at or after the log's start that consumers of both isolation levels see."""
+        self.invisible_records = 0
+        """Of transactions that were aborted, or undecided at the restore point."""
+
+    @property
+    def undecided(self) -> int:
+        """How many transactions were undecided at the restore point, so far."""
+        return len(self._committed.undecided)
+
+    def pieces(self) -> Iterator[Piece]:
+        """All of `[first_offset, end)`, once. Raises `DamagedObject`, and what the store raises."""
+        for segment, data, header in self._batches():
+            # Records that the log start had passed when the segment was read do not count, but those before the very
+            # first offset are written all the same: the log start passes them again.
+            low = max(self._at, segment.start if self._at > self.first_offset else 0)
+            for piece in self._of_batch(data, header, low):
+                if piece.start > self._at:
+                    yield Gap(self._at, piece.start)
+                self._at = piece.end
+                yield piece
+        if self._at < self._partition.end:
+            yield Gap(self._at, self._partition.end)
+
+    def _batches(self) -> Iterator[tuple[Segment, memoryview, BatchHeader]]:
+        for segment in self._partition.segments:
+            end = min(segment.end, self._partition.end)
+            for chunk in counted(SegmentReader(store=self._store, segment=segment).chunks(end=end)):
+                for header in chunk.batches:
+                    yield segment, chunk.data, header
+
+    def _of_batch(self, data: memoryview, header: BatchHeader, low: int) -> Iterator[Piece]:
+        if header.record_count == 0 or header.next_offset <= low:
+            return
+        if header.is_control:
+            marker = control_type(header.view(data), header)
+            if marker is not None:
+                offset = header.last_offset
+                yield Outcome(offset, offset + 1, header.producer_id, committed=marker.kind == "commit")
+            return
+        self._count(data, header, low)
+        if self._committed.is_undecided(header):
+            yield from self._undecided(data, header, low)
+        else:
+            yield from self._data(data, header, low, self._partition.end)
+
+    def _data(self, data: memoryview, header: BatchHeader, low: int, end: int) -> Iterator[Data]:
+        producer_id = header.producer_id if header.is_transactional else None
+        batch = header.view(data)
+        if low <= header.base_offset and header.last_offset < end and not needs_reencode(header):
+            yield Data(header.base_offset, header.next_offset, batch, producer_id)
+            return
+        for first, after, run in split_runs(batch, header, start=low, end=end):
+            yield Data(first, after, run, producer_id)
+
+    def _undecided(self, data: memoryview, header: BatchHeader, low: int) -> Iterator[Piece]:
+        if self._last_undecided is None:
+            self._last_undecided = self._find_last_undecided(header.base_offset)
+        last = self._last_undecided[header.producer_id]
+        yield from self._data(data, header, low, min(last, self._partition.end))
+        if header.base_offset <= last <= header.last_offset:
+            yield Outcome(last, last + 1, header.producer_id, committed=False)
+
+    def _find_last_undecided(self, start: int) -> dict[int, int]:
+        """Producer id → last offset of its undecided data: one more look at the rest of the log, where there is any."""
+        undecided = undecided_batches(self._partition, self._store, self._committed, start=start)
+        return {header.producer_id: min(header.last_offset, self._partition.end - 1) for header in undecided}
+
+    def _count(self, data: memoryview, header: BatchHeader, low: int) -> None:
+        cutoff = Cutoff(max(self._start, low), self._partition.end)
+        records = header.record_count
+        if not cutoff.takes_all(header):
+            records = sum(map(cutoff.takes, iterate(header.view(data), header)))
+        if self._committed.is_visible(header):
+            self.visible_records += records
+        else:
+            self.invisible_records += records

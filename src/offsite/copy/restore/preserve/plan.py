@@ -1,0 +1,121 @@
+"""Whether a topic can come back at its own offsets, and at what cost. Pure: what a backup knows of its segments in, a
+verdict for each topic out, with the figures for each partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from offsite.copy.restore.plan import PartitionRestore
+from offsite.copy.restore.preserve.pieces import first_offset
+from offsite.copy.restore.target_topic import TargetTopic
+from offsite.copy.slow_transaction import MARKER_S, TRANSACTION_S, SlowTransaction
+from offsite.kafka.transactions.replay import TIMEOUTS_MS
+from offsite.model.time import format_duration
+
+MARKER_GAPS_MAX = 20_000
+"""Offsets without records that are filled one by one in a partition: less than a minute."""
+TOMBSTONES_FROM = 1_000
+"""From so many on, tombstones fill the gaps of a compacted topic if they may: that is quicker."""
+AUTO_EXTRA_MAX_S = 120.0
+"""How much longer than without it `auto` lets a topic take to keep its offsets."""
+PARTITIONS_AT_ONCE = 4
+"""How many partitions are taken to be written at the same time: few, so that estimates are not too low."""
+
+TRANSACTION_OPEN_MAX_S = TIMEOUTS_MS[0] / 1000
+"""How long a replayed transaction may stay open before the brokers end it."""
+
+HEAD_OFFSETS_PER_S = 4_000_000
+TOMBSTONE_OFFSETS_PER_S = 1_000
+"""Measured on two busy cores. Tombstones come as one batch for each gap; gaps of one are the worst."""
+
+
+class Filler(Enum):
+    """What takes the offsets of a gap. `MARKERS`: control records, which no consumer sees. `TOMBSTONES`: records
+    without value under a key of their own, for compacted topics."""
+
+    MARKERS = "markers"
+    TOMBSTONES = "tombstones"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreservedPartition:
+    """One partition and what its offsets cost: `head_offsets` below its first batch, `gap_offsets` without a record in
+    it (as far as segments tell; `filler` takes them), `outcomes` of transactions to replay. `slow`: one of them would
+    stay open longer than brokers let it."""
+
+    chain: PartitionRestore
+    head_offsets: int
+    gap_offsets: int
+    outcomes: int
+    filler: Filler
+    slow: SlowTransaction | None = None
+
+    @property
+    def needs_transactions(self) -> bool:
+        """Only brokers that replay transactions can make this log: some of its offsets are control records."""
+        return self.outcomes > 0 or (self.gap_offsets > 0 and self.filler is Filler.MARKERS)
+
+    @property
+    def extra_s(self) -> float:
+        """How much longer it takes than without its offsets, at most."""
+        of_gap_s = MARKER_S if self.filler is Filler.MARKERS else 1 / TOMBSTONE_OFFSETS_PER_S
+        return self.head_offsets / HEAD_OFFSETS_PER_S + self.outcomes * TRANSACTION_S + self.gap_offsets * of_gap_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicOffsets:
+    """A topic's verdict. `reason` says why it is not preserved. `partitions` are all that hold or held anything, also
+    when only the cost speaks against it; none where it is out of the question."""
+
+    source: str
+    target: str
+    preserve: bool
+    reason: str
+    partitions: tuple[PreservedPartition, ...]
+
+    @property
+    def extra_s(self) -> float:
+        """How much longer the topic takes to keep its offsets, a few partitions at the same time."""
+        each = [partition.extra_s for partition in self.partitions]
+        return max(max(each, default=0.0), sum(each) / PARTITIONS_AT_ONCE)
+
+
+def preserved_partition(chain: PartitionRestore, *, tombstones: bool, target_end: int = 0) -> PreservedPartition:
+    """The figures of one partition, into a target that ends at `target_end`. `tombstones`: they may fill its gaps."""
+    records = sum(segment.records for segment in chain.segments)
+    outcomes = sum(segment.control_batches for segment in chain.segments)
+    first = first_offset(chain)
+    gaps = max(chain.end - first - records - outcomes, 0)
+    return PreservedPartition(
+        chain=chain,
+        head_offsets=max(first - target_end, 0),
+        gap_offsets=gaps,
+        outcomes=outcomes,
+        filler=Filler.TOMBSTONES if tombstones and gaps > TOMBSTONES_FROM else Filler.MARKERS,
+    )
+
+
+def obstacle(partitions: Sequence[PreservedPartition], target: TargetTopic | None) -> str:
+    """Why the offsets of these cannot be kept in `target` (None: it will be made); empty when they can."""
+    for each in partitions:
+        name, number = f"partition {each.chain.source.partition}", each.chain.target.partition
+        if target is not None and target.ends[number] > first_offset(each.chain):
+            return f"{name} of the target ends at {target.ends[number]:,} already, beyond where the source begins"
+        if each.filler is Filler.MARKERS and each.gap_offsets > MARKER_GAPS_MAX:
+            return f"{name} has {each.gap_offsets:,} offsets without records, too many to fill"
+    return ""
+
+
+def too_slow(partitions: Sequence[PreservedPartition]) -> str:
+    """Which transaction can hardly be replayed before brokers end it; empty when none is like that. An estimate."""
+    slow = [(each.slow.open_s, each.chain.source.partition, each.slow) for each in partitions if each.slow is not None]
+    if not slow:
+        return ""
+    open_s, partition, found = max(slow, key=lambda each: each[0])
+    takes, limit = format_duration(open_s), format_duration(TRANSACTION_OPEN_MAX_S)
+    return (
+        f"partition {partition} has a transaction at offsets {found.start:,} to {found.end:,} that takes about {takes}"
+        f" to write, and brokers end what is open for {limit}"
+    )

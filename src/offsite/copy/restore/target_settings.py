@@ -1,0 +1,176 @@
+"""Which settings a target topic gets: while records are written, and at the end. Pure.
+
+While they are written, a topic must not judge them: no retention, no compaction, times as the producer gave them,
+however old or far ahead, batches as large as they are. At the end a created topic has the source's settings, an
+existing one its own. A batch limit that the source had from its brokers stays on the topic where the target's brokers
+allow less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from offsite.copy.restore.plan import TopicRestore
+from offsite.copy.restore.target_topic import UNLIMITED, TargetTopic, is_too_much, is_too_old
+from offsite.model.choices import RetentionMode
+from offsite.model.size import KIB
+from offsite.model.untrusted.whole_number import setting_number
+from offsite.repository.restores.topic_settings import LeftOut, TopicSettings
+
+BATCH_LIMIT = "max.message.bytes"
+KAFKA_BATCH_LIMIT_BYTES = 1024 * KIB + 12
+"""What a broker takes unless it is configured otherwise."""
+REENCODED_GROWTH = 2
+"""How many times as large a batch may be when it is encoded anew: its producer may have compressed much harder."""
+REENCODED_MARGIN_BYTES = 64 * KIB
+"""And by how much more, for batches too small to compress."""
+AT_ONCE = "it would delete restored records at once"
+_RETENTION = {"retention.ms": "-1", "retention.bytes": "-1"}
+_TIME_TYPE = {"message.timestamp.type": "CreateTime"}
+_OLD_TIMES = {"message.timestamp.before.max.ms": str(UNLIMITED)}
+_NEW_TIMES = {"message.timestamp.after.max.ms": str(UNLIMITED)}
+WHILE_RESTORING = {"cleanup.policy": "delete"} | _RETENTION | _TIME_TYPE | _OLD_TIMES | _NEW_TIMES
+_MIN_IN_SYNC = "min.insync.replicas"
+_OF_THE_SOURCE = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerDefaults:
+    """What a topic has from the target's brokers where it has nothing of its own. A negative retention is none."""
+
+    retention_ms: int = -1
+    retention_bytes: int = -1
+    deletes: bool = True
+    min_in_sync: int = 1
+    max_batch_bytes: int = KAFKA_BATCH_LIMIT_BYTES
+    replication_factor: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What the decision depends on beside the topics. `brokers`: how many the target has."""
+
+    brokers: int
+    now_ms: int
+    retention: RetentionMode = RetentionMode.DEFAULT
+    defaults: BrokerDefaults = BrokerDefaults()
+
+
+def decide_settings(topic: TopicRestore, target: TargetTopic | None, given: Circumstances) -> TopicSettings:
+    """For a topic to create (`target` None) or an empty one that `target_problems` finds fit."""
+    return _of_existing(topic, target, given) if target is not None else _of_created(topic, given)
+
+
+def batch_limit_bytes(settings: TopicSettings, defaults: BrokerDefaults) -> int:
+    """The largest batch that a topic to create takes while records are written."""
+    return setting_number(dict(settings.configs) | dict(settings.meanwhile), BATCH_LIMIT, defaults.max_batch_bytes)
+
+
+def without(settings: TopicSettings, refused: Mapping[str, str]) -> TopicSettings:
+    """`settings` of a topic to create, less what the target does not take: setting → reason."""
+    values = dict(settings.configs)
+    lost = tuple(LeftOut(setting=n, value=values[n], reason=why) for n, why in refused.items() if n in values)
+    return replace(
+        settings,
+        configs=tuple((name, value) for name, value in settings.configs if name not in refused),
+        meanwhile=tuple((name, value) for name, value in settings.meanwhile if name not in refused),
+        at_end=tuple((name, value) for name, value in settings.at_end if name not in refused),
+        left_out=(*settings.left_out, *lost),
+    )
+
+
+def _of_created(topic: TopicRestore, given: Circumstances) -> TopicSettings:
+    wanted = topic.source.replication_factor
+    replicas = max(1, min(wanted if wanted > 0 else given.defaults.replication_factor, given.brokers))
+    left_out = tuple(_left_out(topic, replicas, given))
+    held = {each.setting for each in left_out}
+    configs = {name: value for name, value in topic.source.configs if name not in held}
+    if _MIN_IN_SYNC in held:
+        configs[_MIN_IN_SYNC] = str(replicas)
+    meanwhile = WHILE_RESTORING | _room_for_batches(topic, given.defaults)
+    if _MIN_IN_SYNC not in configs and given.defaults.min_in_sync > replicas:
+        meanwhile |= {_MIN_IN_SYNC: str(replicas)}
+    stay = {name: value for name, value in _RETENTION.items() if name in held}
+    at_end = {name: configs.get(name, stay.get(name)) for name in meanwhile}
+    if BATCH_LIMIT not in configs and topic.largest_batch_bytes > given.defaults.max_batch_bytes:
+        at_end[BATCH_LIMIT] = str(topic.largest_batch_bytes)
+    return TopicSettings(
+        topic=topic.target,
+        create=True,
+        partitions=topic.partitions,
+        replication_factor=replicas,
+        configs=_pairs(configs | stay),
+        meanwhile=_pairs(meanwhile),
+        at_end=tuple(sorted(at_end.items())),
+        left_out=left_out,
+    )
+
+
+def _of_existing(topic: TopicRestore, target: TargetTopic, given: Circumstances) -> TopicSettings:
+    """Only what stands in the way is set aside, and put back at the end."""
+    meanwhile = dict(_obstacles(topic, target, given))
+    own = dict(target.configs)
+    return TopicSettings(
+        topic=topic.target,
+        create=False,
+        partitions=target.partitions,
+        replication_factor=-1,
+        configs=target.configs,
+        meanwhile=_pairs(meanwhile),
+        at_end=tuple((name, own.get(name)) for name in sorted(meanwhile)),
+    )
+
+
+def _obstacles(topic: TopicRestore, target: TargetTopic, given: Circumstances) -> Iterator[tuple[str, str]]:
+    if target.compacts:
+        yield "cleanup.policy", "delete"
+        if not target.deletes:  # without compaction its retention begins to count, be it its brokers' default
+            yield from _RETENTION.items()
+    if topic.timestamp_max_ms >= 0:
+        if not target.keeps_times:
+            yield from _TIME_TYPE.items()
+        if 0 <= topic.oldest_ms < target.oldest_taken_ms:
+            yield from _OLD_TIMES.items()
+        if topic.timestamp_max_ms > target.newest_taken_ms:
+            yield from _NEW_TIMES.items()
+    if given.retention == RetentionMode.OVERRIDE:
+        if is_too_old(target, topic):
+            yield "retention.ms", "-1"
+        if is_too_much(target, topic):
+            yield "retention.bytes", "-1"
+
+
+def _left_out(topic: TopicRestore, replicas: int, given: Circumstances) -> Iterator[LeftOut]:
+    source = dict(topic.source.configs)
+    for name in sorted(_OF_THE_SOURCE & source.keys()):
+        yield LeftOut(setting=name, value=source[name], reason="it names brokers of the source")
+    if setting_number(source, _MIN_IN_SYNC, 1) > replicas:
+        reason = f"the target has {given.brokers} brokers: it is {replicas} there"
+        yield LeftOut(setting=_MIN_IN_SYNC, value=source[_MIN_IN_SYNC], reason=reason)
+    if given.retention == RetentionMode.HOLD:
+        for name in _deleting(topic, source, given):
+            yield LeftOut(setting=name, value=source.get(name, ""), reason=AT_ONCE)
+
+
+def _deleting(topic: TopicRestore, source: Mapping[str, str], given: Circumstances) -> Iterator[str]:
+    """What deletes, whether the topic has it from its source or from the target's brokers."""
+    policy, defaults = source.get("cleanup.policy"), given.defaults
+    if not (defaults.deletes if policy is None else "delete" in policy):
+        return
+    retention_ms = setting_number(source, "retention.ms", defaults.retention_ms)
+    retention_bytes = setting_number(source, "retention.bytes", defaults.retention_bytes)
+    if retention_ms >= 0 and topic.records and 0 <= topic.oldest_ms < given.now_ms - retention_ms:
+        yield "retention.ms"
+    if 0 <= retention_bytes < topic.largest_partition_bytes:
+        yield "retention.bytes"
+
+
+def _room_for_batches(topic: TopicRestore, defaults: BrokerDefaults) -> dict[str, str]:
+    needed_bytes = topic.largest_batch_bytes * REENCODED_GROWTH + REENCODED_MARGIN_BYTES
+    own_bytes = setting_number(dict(topic.source.configs), BATCH_LIMIT, defaults.max_batch_bytes)
+    return {BATCH_LIMIT: str(needed_bytes)} if needed_bytes > own_bytes else {}
+
+
+def _pairs(configs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(configs.items()))

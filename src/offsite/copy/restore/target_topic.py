@@ -1,0 +1,102 @@
+"""Whether an existing topic can take what a restore would write into it. Pure: its facts in, problems out.
+
+A broker judges record by record, when half of a restore is written. The same rules are applied here before the first.
+What can be set aside meanwhile and put back at the end is no problem: see `target_settings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from offsite.copy.restore.plan import TopicRestore
+from offsite.model.cleanup_policy import is_compacted
+from offsite.model.errors import OffsiteError, TargetMismatch, TargetNotEmpty
+from offsite.model.size import format_size
+from offsite.model.time import format_time
+
+UNLIMITED = 2**63 - 1
+_MAKE_ROOM = "delete the empty topic, or restore under another name with --rename"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetTopic:
+    """A topic that exists on the target. `records` is the number of offsets it holds, over all partitions.
+
+    `max_batch_bytes`: the largest batch it takes. It takes record times in `[oldest_taken_ms, newest_taken_ms]`, and
+    its brokers delete what is older than `oldest_kept_ms`, and of each partition what is more than `kept_bytes`; or
+    nothing, when it is not one that `deletes`. `keeps_times`: it has CreateTime. `compacts`: it takes no record without
+    a key. `configs` are its own settings, `ends` where each partition ends.
+    """
+
+    topic: str
+    partitions: int
+    records: int
+    max_batch_bytes: int
+    oldest_taken_ms: int
+    newest_taken_ms: int
+    oldest_kept_ms: int
+    keeps_times: bool
+    compacts: bool
+    deletes: bool = True
+    kept_bytes: int = UNLIMITED
+    configs: tuple[tuple[str, str], ...] = ()
+    ends: tuple[int, ...] = ()
+
+
+def target_problems(
+    target: TargetTopic, topic: TopicRestore, *, may_override_retention: bool
+) -> Iterator[OffsiteError]:
+    """Every reason why `target` cannot take `topic`, with a hint that says what to change."""
+    if target.records:
+        yield TargetNotEmpty(
+            f"{target.topic} exists on the target and holds {target.records:,} records",
+            hint=f"restore under another name: --rename {topic.source.topic}={topic.source.topic}-restored",
+        )
+        return
+    if target.partitions != topic.partitions:
+        yield TargetMismatch(
+            f"{target.topic} exists with {target.partitions} partitions, {topic.partitions} are to be restored",
+            hint=f"distribute the records anew with --repartition {topic.source.topic}={target.partitions}, "
+            f"or {_MAKE_ROOM}",
+        )
+    if target.compacts and not is_compacted(dict(topic.source.configs)):
+        yield TargetMismatch(f"{target.topic} exists and is compacted, its source was not", hint=_MAKE_ROOM)
+    if topic.largest_batch_bytes > target.max_batch_bytes:
+        yield batches_too_large(topic, target.max_batch_bytes)
+    if not may_override_retention:
+        yield from _retention(target, topic)
+
+
+def is_too_old(target: TargetTopic, topic: TopicRestore) -> bool:
+    """Whether the target's brokers would delete some of the records at once."""
+    return topic.records > 0 and 0 <= topic.oldest_ms < target.oldest_kept_ms
+
+
+def is_too_much(target: TargetTopic, topic: TopicRestore) -> bool:
+    return topic.largest_partition_bytes > target.kept_bytes
+
+
+def batches_too_large(topic: TopicRestore, limit_bytes: int) -> TargetMismatch:
+    """The target topic takes less than the backup has."""
+    return TargetMismatch(
+        f"{topic.target} takes batches of {format_size(limit_bytes)} at most (max.message.bytes={limit_bytes}), "
+        f"the backup has one of {format_size(topic.largest_batch_bytes)}",
+        hint=f"let it take {topic.largest_batch_bytes} bytes (max.message.bytes of a topic that exists, "
+        f"message.max.bytes of the brokers), or {_MAKE_ROOM}",
+    )
+
+
+def _retention(target: TargetTopic, topic: TopicRestore) -> Iterator[OffsiteError]:
+    if is_too_old(target, topic):
+        yield TargetMismatch(
+            f"{target.topic} deletes what is older than {format_time(target.oldest_kept_ms)} (retention.ms), "
+            f"the records of the backup begin at {format_time(topic.oldest_ms)}",
+            hint=f"raise its retention.ms, set it aside meanwhile with --retention override, or {_MAKE_ROOM}",
+        )
+    if is_too_much(target, topic):
+        yield TargetMismatch(
+            f"{target.topic} keeps {format_size(target.kept_bytes)} a partition (retention.bytes), "
+            f"the backup has one of {format_size(topic.largest_partition_bytes)}",
+            hint=f"raise its retention.bytes, set it aside meanwhile with --retention override, or {_MAKE_ROOM}",
+        )

@@ -1,0 +1,214 @@
+"""Restore points: what is asked for, and what that is in a backup.
+
+A commit is named by number, by time (`committed_at`) or through a checkpoint, else it is the newest. `at` (a time of
+records), `ends` (an offset for each partition) and `before` (an offset for some) then take only a part of it. Of a
+topic that was deleted and made anew one incarnation is taken: the one asked for, the one of `at`, or the newest; all
+offsets are of that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from offsite.copy.incarnations import KnownIncarnation, Wanted, find_incarnations, without_others
+from offsite.copy.point_in_time import PointInTime, point_in_time
+from offsite.log.offset_vector import OffsetVector
+from offsite.log.range import TopicPartition
+from offsite.model.choices import Isolation
+from offsite.model.errors import BadOption, NoSuchRestorePoint
+from offsite.model.selections.partition_selection import PartitionSelection
+from offsite.model.selections.selection import TopicSelection
+from offsite.model.time import parse_time
+from offsite.model.untrusted.names import PROTECTED_TOPICS
+from offsite.repository.backup import Backup
+from offsite.repository.commit import Checkpoint, PartitionId, TopicIncarnation, TopicShape
+from offsite.repository.restores.record import RestoreRecord
+from offsite.repository.state import BackupState
+
+ALL_TOPICS = TopicSelection(include=("*",))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointRequest:
+    """A restore point as it is asked for, and what of it is read. At most one of `commit`, `committed_at` and
+    `checkpoint` names the commit to go by; none means the newest.
+
+    Of that commit, `at` takes the records dated then or before, `ends` what lies below an offset in each partition,
+    `before` the same in some. `incarnations` names, by topic, which one is meant where the backup holds several (see
+    `parse_incarnations`); otherwise the time chooses, or it is the newest. Times are texts as people write them.
+    """
+
+    selection: TopicSelection = ALL_TOPICS
+    partitions: PartitionSelection = field(default_factory=PartitionSelection)
+    commit: int | None = None
+    committed_at: str | None = None
+    checkpoint: int | None = None
+    at: str | None = None
+    ends: OffsetVector = field(default_factory=dict)
+    before: OffsetVector = field(default_factory=dict)
+    incarnations: Mapping[str, str] = field(default_factory=dict)
+    isolation: Isolation = Isolation.DEFAULT
+
+    @property
+    def read_committed(self) -> bool:
+        """Whether records of aborted and undecided transactions are left out."""
+        return self.isolation == Isolation.READ_COMMITTED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedPoint:
+    """A restore point in numbers that never change their meaning: a commit, and a time of records (epoch ms).
+
+    `incarnations` are the topics that were taken then, name and id; None where the request chooses them.
+    """
+
+    commit: int
+    until_ms: int | None = None
+    incarnations: tuple[tuple[str, str], ...] | None = None
+
+    @classmethod
+    def of_restore(cls, record: RestoreRecord) -> FixedPoint:
+        """Where a restore began, to go on from: a time like `2h-ago` is another one a moment later."""
+        return cls(commit=record.commit, until_ms=record.until_ms, incarnations=record.incarnations)
+
+
+def find_point(
+    backup: Backup, request: PointRequest, fixed: FixedPoint | None = None, *, partitions_exist: bool = True
+) -> PointInTime:
+    """The point that `request` means: now, or as it was `fixed` before. With `partitions_exist` a chosen partition that
+    its topic does not have is an error, else it just holds nothing.
+
+    Raises `NoSuchRestorePoint`, `IncarnationUnclear`, and `BadOption` for a time that is none or partitions that are
+    not there.
+    """
+    head = backup.sound_state()
+    fixed = fixed or fix_point(backup, request, head)
+    known = backup.state_at(fixed.commit, head=head)
+    incarnations = _incarnations(backup, known, request, head, fixed)
+    state = without_others(known, incarnations)
+    shapes = state.latest_shapes()
+    for topic in request.partitions.chosen if partitions_exist else ():
+        request.partitions.check_exists(topic, shapes[topic].partitions if topic in shapes else 0)
+    return point_in_time(
+        state,
+        ends=_ends(state, request, head, incarnations),
+        until_ms=fixed.until_ms,
+        partitions=request.partitions,
+        incarnations=incarnations,
+    )
+
+
+def fix_point(backup: Backup, request: PointRequest, head: BackupState) -> FixedPoint:
+    """What `request` means now, when `head` is the newest state. Raises `NoSuchRestorePoint`, `BadOption` for a time
+    that is none."""
+    return FixedPoint(
+        commit=commit_meant(backup, request, head),
+        until_ms=None if request.at is None else parse_time(request.at, now_ms=backup.store.now_ms()),
+    )
+
+
+def commit_meant(backup: Backup, request: PointRequest, head: BackupState) -> int:
+    """The number of the commit that `request` means now. Raises as `fix_point`; whether a commit that is named by its
+    number exists is not looked at."""
+    if request.commit is not None:
+        return request.commit
+    if request.committed_at is not None:
+        return backup.commit_at_time(parse_time(request.committed_at, now_ms=backup.store.now_ms()), head=head)
+    if request.checkpoint is not None:
+        taken = _checkpoint(head, request.checkpoint)
+        return next(each.seq for each in head.history if each.checkpoint == taken.id)
+    return head.seq
+
+
+def _incarnations(
+    backup: Backup, state: BackupState, request: PointRequest, head: BackupState, fixed: FixedPoint
+) -> tuple[KnownIncarnation, ...]:
+    topics = request.selection.select({each.topic for each in state.topics}, internal=PROTECTED_TOPICS)
+    wanted = Wanted(named=request.incarnations, until_ms=fixed.until_ms)
+    if fixed.incarnations is not None:
+        newest = {each.topic: each.topic_id for each in state.topics}  # what older versions took
+        wanted = replace(wanted, ids=newest | dict(fixed.incarnations), ids_because="the restore began with it")
+    elif request.checkpoint is not None:
+        cut = {each.topic: each.topic_id for each, _ in _checkpoint(head, request.checkpoint).ends}
+        ids = {topic: topic_id for topic, topic_id in cut.items() if topic not in request.incarnations}
+        wanted = replace(wanted, ids=ids, ids_because=f"checkpoint {request.checkpoint} is of it")
+    return find_incarnations(backup, state, topics, wanted)
+
+
+def _ends(
+    state: BackupState, request: PointRequest, head: BackupState, incarnations: Sequence[KnownIncarnation]
+) -> dict[PartitionId, int]:
+    if request.checkpoint is not None:
+        ends = dict(_checkpoint(head, request.checkpoint).ends)
+        return {partition: ends.get(partition, 0) for partition in state.positions}
+    shapes = state.latest_shapes()
+    if request.ends:
+        selected = set(request.selection.select(shapes, internal=PROTECTED_TOPICS)) - PROTECTED_TOPICS
+        vector = {each: end for each, end in request.ends.items() if each.topic in selected}
+        _check_complete(state, request, {shapes[topic].incarnation for topic in selected})
+    else:
+        vector = dict(request.before)
+        _check_selected(request.selection, shapes, vector)
+    return dict(_resolved(state, shapes, vector, incarnations))
+
+
+def _resolved(
+    state: BackupState,
+    shapes: Mapping[str, TopicShape],
+    vector: OffsetVector,
+    incarnations: Sequence[KnownIncarnation],
+) -> Iterator[tuple[PartitionId, int]]:
+    for each, end in vector.items():
+        shape = shapes[each.topic]
+        if each.partition >= shape.partitions:
+            raise BadOption(f"there is no partition {each}, the topic has {shape.partitions}")
+        partition = PartitionId(topic=each.topic, topic_id=shape.topic_id, partition=each.partition)
+        known = state.positions[partition].end if partition in state.positions else 0
+        if end > known:
+            raise NoSuchRestorePoint(
+                f"commit {state.seq} of backup {state.backup} holds {each} to offset {known}, not to {end}",
+                hint="; ".join(["choose a later commit or a smaller offset", *_reaching(incarnations, each, end)]),
+            )
+        yield partition, end
+
+
+def _reaching(incarnations: Iterable[KnownIncarnation], wanted: TopicPartition, end: int) -> Iterator[str]:
+    """Offsets count anew in each incarnation: those that were left aside and hold this one."""
+    for other in incarnations:
+        ranges = {each.partition: each for each in other.ranges}
+        if other.topic == wanted.topic and wanted.partition in ranges and ranges[wanted.partition].end >= end:
+            yield f"or take {other} with --incarnation {other.topic}={other.number}"
+
+
+def _check_complete(state: BackupState, request: PointRequest, selected: Container[TopicIncarnation]) -> None:
+    """A cut that says nothing of some partitions is no cut."""
+    missing = [
+        str(partition)
+        for partition in sorted(state.segments)
+        if partition.incarnation in selected
+        and request.partitions.includes(partition.topic, partition.partition)
+        and partition.topic_partition not in request.ends
+    ]
+    if missing:
+        raise BadOption(
+            f"the offsets file does not name {', '.join(missing[:10])}{' …' if len(missing) > 10 else ''}",
+            hint="add them, or leave them out of the restore with --topics or --partitions",
+        )
+
+
+def _check_selected(selection: TopicSelection, shapes: Mapping[str, TopicShape], vector: OffsetVector) -> None:
+    selected = selection.select(shapes, internal=PROTECTED_TOPICS)
+    if others := sorted({each.topic for each in vector} - set(selected)):
+        raise BadOption(f"--before names {', '.join(others)}, which is not restored", hint="select it with --topics")
+
+
+def _checkpoint(head: BackupState, number: int) -> Checkpoint:
+    taken = head.checkpoint(number)
+    if taken is None:
+        known = ", ".join(str(each.id) for each in head.checkpoints[-10:]) or "none yet"
+        raise NoSuchRestorePoint(
+            f"backup {head.backup} has no checkpoint {number} (checkpoints: {known})",
+            hint=f"see its commits with: offsite show {head.backup}",
+        )
+    return taken

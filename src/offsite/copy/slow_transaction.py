@@ -1,0 +1,128 @@
+"""Whether a transaction would stay open for too long while its partition is written again: brokers end it then.
+
+A replayed transaction is open from its first batch to its marker, and everything between the two has to be written
+meanwhile. Segments tell how much that is, their sidecars where transactions began and ended; sidecars are read only of
+partitions that take that long at all. Sidecars of older versions do not tell what was open at their end: of a
+transaction that reaches over such a border only the part behind the last one counts.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from offsite.copy.chain import PartitionChain
+from offsite.log.transactions import OpenTransaction
+from offsite.repository.segments.reader import SegmentReader
+from offsite.repository.segments.segment import Segment
+from offsite.stores.store import Store
+
+WRITE_BYTES_PER_S = 20_000_000
+"""What one of several partitions gets on a busy machine or a line of 1 Gbit/s."""
+TRANSACTION_S = 0.015
+"""To replay one transaction. Measured on two busy cores."""
+MARKER_S = 0.002
+"""To fill one offset."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowTransaction:
+    """One with data at offsets from `start` on whose outcome comes before `end`: it takes about `open_s` to write what
+    lies between."""
+
+    producer_id: int
+    start: int
+    end: int
+    open_s: float
+
+
+def slow_transaction(partition: PartitionChain, *, store: Store, open_max_s: float) -> SlowTransaction | None:
+    """The one that stays open longest, if that is more than `open_max_s`; one that is undecided at the end counts to
+    its last batch. Raises `DamagedObject`, and what the store raises."""
+    costs = _Costs(partition.segments)
+    if costs.total_s <= open_max_s:
+        return None
+    search = _Search(costs, partition.end, open_max_s)
+    for segment in partition.segments:
+        if segment.has_transactions:
+            search.pass_over(segment, store)
+    return search.finish()
+
+
+class _Search:
+    """Passes over the sidecars in order. `_open`: transactions without a marker so far."""
+
+    def __init__(self, costs: _Costs, end: int, open_max_s: float) -> None:
+        self._costs = costs
+        self._end = end
+        self._open_max_s = open_max_s
+        self._open: dict[int, OpenTransaction] = {}
+        self._slowest: SlowTransaction | None = None
+
+    def pass_over(self, segment: Segment, store: Store) -> None:
+        index = SegmentReader(store=store, segment=segment).index()
+        is_slow = self._costs.between(segment.lowest_offset, segment.end) > self._open_max_s
+        for marker in index.markers:
+            begun = self._open.get(marker.producer_id)
+            is_inside = begun is None and marker.first_offset >= 0
+            if is_inside and not is_slow:
+                continue
+            first = begun.first_offset if begun else max(marker.first_offset, segment.lowest_offset)
+            if marker.offset < self._end:
+                self._open.pop(marker.producer_id, None)
+                self._consider(marker.producer_id, first, marker.offset + 1)
+            elif 0 <= marker.first_offset < self._end:  # undecided there, with data up to no one knows where
+                self._open[marker.producer_id] = OpenTransaction(
+                    producer_id=marker.producer_id, first_offset=first, last_offset=self._end - 1
+                )
+        for each in index.open or ():
+            begun = self._open.get(each.producer_id, each)
+            self._open[each.producer_id] = replace(each, first_offset=begun.first_offset)
+
+    def finish(self) -> SlowTransaction | None:
+        for each in self._open.values():
+            if each.first_offset < self._end:
+                self._consider(each.producer_id, each.first_offset, min(each.last_offset + 1, self._end))
+        return self._slowest
+
+    def _consider(self, producer_id: int, start: int, end: int) -> None:
+        open_s = self._costs.between(start, end)
+        if open_s > (self._slowest.open_s if self._slowest else self._open_max_s):
+            self._slowest = SlowTransaction(producer_id=producer_id, start=start, end=end, open_s=open_s)
+
+
+class _Costs:
+    """How long it takes to write from one offset to another; within a segment offsets are taken to be alike."""
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self._offsets: list[int] = []
+        self._until_s: list[float] = []
+        spent_s, at = 0.0, segments[0].lowest_offset if segments else 0
+        for segment in segments:
+            spent_s += max(segment.lowest_offset - at, 0) * MARKER_S
+            at = max(segment.end, segment.last_offset + 1)
+            self._offsets += [segment.lowest_offset, at]
+            self._until_s += [spent_s, spent_s + _segment_s(segment)]
+            spent_s = self._until_s[-1]
+
+    @property
+    def total_s(self) -> float:
+        return self._until_s[-1] if self._until_s else 0.0
+
+    def between(self, start: int, end: int) -> float:
+        return max(self._until(end) - self._until(start), 0.0)
+
+    def _until(self, offset: int) -> float:
+        after = bisect_right(self._offsets, offset)
+        if after in (0, len(self._offsets)):
+            return self.total_s if after else 0.0
+        low, high = self._offsets[after - 1 : after + 1]
+        part = (offset - low) / (high - low)
+        return self._until_s[after - 1] + part * (self._until_s[after] - self._until_s[after - 1])
+
+
+def _segment_s(segment: Segment) -> float:
+    gaps = segment.end - segment.lowest_offset - segment.records - segment.control_batches
+    written_s = segment.raw_bytes / WRITE_BYTES_PER_S + segment.control_batches * TRANSACTION_S
+    return written_s + max(gaps, 0) * MARKER_S

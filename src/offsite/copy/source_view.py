@@ -1,0 +1,99 @@
+"""What of one partition of a backup belongs to a restore: the one reading that both the copy and the proof go by.
+
+Reads the segments in order and leaves out what the restore leaves out: control batches, what transactions aborted or
+had not decided at the restore point, what lies behind the cutoff, and what an overlapping segment brought already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from offsite.copy.chain import PartitionChain
+from offsite.copy.record_bounds import Cutoff
+from offsite.log.batch import BatchHeader
+from offsite.log.committed_view import CommittedView, sees_uncommitted
+from offsite.log.records.batch_records import decode, iterate
+from offsite.log.records.record import Record
+from offsite.repository.segments.reader import SegmentReader, stored_markers
+from offsite.repository.segments.segment import Segment
+from offsite.spark.meter import counted
+from offsite.stores.store import Store
+
+
+class VisibleBatch(NamedTuple):
+    """A batch of `data`, writable memory. Of its records, those count that `cutoff` takes: the log may have started
+    inside the batch, and the restore point may lie inside it."""
+
+    data: memoryview
+    header: BatchHeader
+    cutoff: Cutoff
+
+    def records(self) -> list[Record]:
+        """Decoded, those that count: maybe none, where the cutoff goes by time."""
+        records = decode(self.header.view(self.data), self.header)
+        return records if self.cutoff.takes_all(self.header) else list(filter(self.cutoff.takes, records))
+
+    def iterate(self) -> Iterator[Record]:
+        """The same one after the other: for those who keep none of them."""
+        return filter(self.cutoff.takes, iterate(self.header.view(self.data), self.header))
+
+
+class SourceView:
+    """The batches of `partition` to restore. `read_committed`: as a consumer of that isolation saw it at the end."""
+
+    def __init__(self, partition: PartitionChain, store: Store, *, read_committed: bool) -> None:
+        self._partition = partition
+        self._store = store
+        self._committed = committed_view(partition, store) if read_committed else None
+        self._sees = self._committed.is_visible if self._committed else sees_uncommitted
+        self._taken_to = 0
+        self.invisible_records = 0
+        """How many were left out so far, as aborted or undecided at the restore point."""
+
+    @property
+    def undecided(self) -> int:
+        """Of the batches so far: transactions left out because they had no outcome before the end."""
+        return len(self._committed.undecided) if self._committed else 0
+
+    def batches(self, *, start: int = 0, end: int | None = None) -> Iterator[VisibleBatch]:
+        """Those with a base offset in `[start, end)`, all by default, in offset order, once: the next range has to
+        begin where the last one ended. Raises `DamagedObject`, and what the store raises."""
+        end = self._partition.end if end is None else min(end, self._partition.end)
+        for segment in self._partition.segments:
+            low, high = max(start, segment.lowest_offset), min(end, segment.end)
+            if low < high:
+                yield from self._segment_batches(segment, low, high)
+
+    def _segment_batches(self, segment: Segment, low: int, high: int) -> Iterator[VisibleBatch]:
+        plan = self._partition
+        for chunk in counted(SegmentReader(store=self._store, segment=segment).chunks(start=low, end=high)):
+            for header in chunk.batches:
+                cutoff = Cutoff(max(segment.start, self._taken_to), plan.end, plan.until_ms)
+                self._taken_to = header.next_offset
+                if not cutoff.takes_none(header) and self._is_visible(header):
+                    yield VisibleBatch(chunk.data, header, cutoff)
+
+    def _is_visible(self, header: BatchHeader) -> bool:
+        if self._sees(header):
+            return True
+        self.invisible_records += 0 if header.is_control else header.record_count
+        return False
+
+
+def committed_view(partition: PartitionChain, store: Store) -> CommittedView:
+    """The partition as a read_committed consumer saw it at its end. Raises `DamagedObject`, and what the store raises,
+    before any data is read."""
+    return CommittedView(stored_markers(partition.segments, store), end_offset=partition.end)
+
+
+def undecided_batches(
+    partition: PartitionChain, store: Store, view: CommittedView, *, start: int = 0
+) -> Iterator[BatchHeader]:
+    """The batches of transactions without a marker before the partition's end, with a base offset of `start` or more:
+    only segments with transactions are read. Raises `DamagedObject`, and what the store raises."""
+    for segment in partition.segments:
+        if segment.has_transactions:
+            low, high = max(start, segment.lowest_offset), min(segment.end, partition.end)
+            for chunk in SegmentReader(store=store, segment=segment).chunks(start=low, end=high):
+                yield from filter(view.is_undecided, chunk.batches)

@@ -1,0 +1,80 @@
+"""What a live partition shows of a range: the other side of a proof, seen as a consumer of that isolation sees it.
+
+Never takes silence for emptiness: what the reader does not give, it names (a hole) or raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
+
+from offsite.copy.record_bounds import Cutoff
+from offsite.copy.source_view import VisibleBatch
+from offsite.log.batch import BatchHeader
+from offsite.log.chunk import Chunk, Gap, Hole
+from offsite.log.committed_view import CommittedView, sees_uncommitted
+from offsite.log.range import LogRange
+from offsite.log.transactions import log_markers
+
+Read = Callable[[LogRange], Iterator[Chunk | Hole | Gap]]
+"""`PartitionReader.read`, of a reader of its own for each call. A `Gap` tells of offsets
+that are proven to hold nothing."""
+
+
+class TargetView:
+    """The batches of `log_range` but for what lies in `ignored` ranges. `read_committed`: without what transactions
+    aborted or had not decided before the range's end. `whole_log`: with control batches, else without."""
+
+    def __init__(
+        self,
+        read: Read,
+        log_range: LogRange,
+        *,
+        read_committed: bool,
+        whole_log: bool = False,
+        ignored: Sequence[LogRange] = (),
+    ) -> None:
+        self._read = read
+        self._range = log_range
+        self._read_committed = read_committed
+        self._whole_log = whole_log
+        self._wanted = tuple(_without(log_range, ignored))
+        self._committed: CommittedView | None = None
+        self.holes: list[Hole] = []
+        """Ranges that the cluster did not have any more when they were read, but for `ignored` ones."""
+
+    def batches(self) -> Generator[VisibleBatch, None, None]:
+        """In offset order, once; each is valid until the next is asked for. Raises what `PartitionReader` raises."""
+        for item in self._read(self._range):
+            if isinstance(item, Hole):
+                self._note(item)
+            elif isinstance(item, Chunk):
+                for header in item.batches:
+                    for cutoff in self._wanted:
+                        if not cutoff.takes_none(header) and self._is_visible(header):
+                            yield VisibleBatch(item.data, header, cutoff)
+
+    def _note(self, hole: Hole) -> None:
+        if any(hole.start < wanted.end and wanted.start < hole.end for wanted in self._wanted):
+            self.holes.append(hole)
+
+    def _is_visible(self, header: BatchHeader) -> bool:
+        if self._whole_log:
+            return True
+        if header.is_control or not (self._read_committed and header.is_transactional):
+            return sees_uncommitted(header)
+        if self._committed is None:
+            rest = replace(self._range, start=header.base_offset)
+            self._committed = CommittedView(log_markers(self._read, rest), end_offset=rest.end)
+        return self._committed.is_visible(header)
+
+
+def _without(log_range: LogRange, ignored: Sequence[LogRange]) -> Iterator[Cutoff]:
+    """The parts of the range that lie in none of `ignored`, in order."""
+    start = log_range.start
+    for each in sorted(ignored):
+        if start < min(each.start, log_range.end):
+            yield Cutoff(start, min(each.start, log_range.end))
+        start = max(start, each.end)
+    if start < log_range.end:
+        yield Cutoff(start, log_range.end)

@@ -1,0 +1,65 @@
+"""From the settings Kafka users have (Java's names or librdkafka's) to a `KafkaConfig`.
+
+Unknown settings are told of, not refused: the file usually serves other tools as well. Bad values are refused with
+file and line, and no error ever holds a value that may be a secret. Certificate files are read here, once, on the
+driver.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from offsite.kafka.config.config import Address, KafkaConfig, parse_bootstrap
+from offsite.kafka.config.java_properties import parse_properties
+from offsite.kafka.config.sasl_settings import SASL_SETTINGS, read_sasl
+from offsite.kafka.config.settings import Settings
+from offsite.kafka.config.tls_settings import TLS_SETTINGS, read_tls
+from offsite.model.errors import BadKafkaConfig
+
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_SERVERS = ("bootstrap.servers", "metadata.broker.list")
+_RACK = ("client.rack", "rack.id")
+_TIMEOUT = ("request.timeout.ms", "socket.timeout.ms")
+_KNOWN = frozenset({*_SERVERS, *_RACK, *_TIMEOUT, "client.id", "security.protocol"}) | TLS_SETTINGS | SASL_SETTINGS
+_DEFAULT_TIMEOUT_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientProperties:
+    """The configuration, and one line for each setting that was not understood."""
+
+    config: KafkaConfig
+    warnings: tuple[str, ...] = ()
+
+
+def read_client_properties(path: Path, *, bootstrap: str = "") -> ClientProperties:
+    """Read a properties file; `bootstrap`, when given, wins over the file's. Raises `BadKafkaConfig`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadKafkaConfig(f"cannot read {path}: {error.strerror}", hint="check --kafka-config") from error
+    except UnicodeDecodeError as error:
+        raise BadKafkaConfig(f"{path} is not a text file", hint="check --kafka-config") from error
+    return parse_client_properties(text, source=str(path), bootstrap=bootstrap)
+
+
+def parse_client_properties(text: str, *, source: str, bootstrap: str = "") -> ClientProperties:
+    """The same from a text; `source` is what errors call it."""
+    settings = Settings(source, parse_properties(text))
+    protocol = settings.choice("security.protocol", _PROTOCOLS, "PLAINTEXT")
+    config = KafkaConfig(
+        bootstrap=_bootstrap(settings, bootstrap),
+        client_id=settings.get("client.id") or "offsite",
+        rack_id=settings.get(*_RACK),
+        request_timeout_ms=settings.milliseconds(*_TIMEOUT, default=_DEFAULT_TIMEOUT_MS),
+        tls=read_tls(settings) if protocol.endswith("SSL") else None,
+        sasl=read_sasl(settings) if protocol.startswith("SASL") else None,
+    )
+    return ClientProperties(config=config, warnings=settings.unknown(_KNOWN))
+
+
+def _bootstrap(settings: Settings, given: str) -> tuple[Address, ...]:
+    if given:
+        return parse_bootstrap(given)
+    return settings.parse(next((name for name in _SERVERS if settings.has(name)), _SERVERS[0]), parse_bootstrap)

@@ -1,0 +1,100 @@
+"""How to reach a cluster: a frozen value that pickles to workers and prints without its secrets.
+
+Certificates are held as PEM text, never as paths, so that a worker on another machine needs no file of the driver's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from offsite.kafka.config.secret import Secret
+from offsite.model.errors import BadKafkaConfig
+from offsite.model.hosts import is_loopback
+from offsite.model.untrusted.whole_number import whole_number
+
+DEFAULT_PORT = 9092
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_MAX_PORT = 65_535
+_TOLD_IN_CLEAR = frozenset({"PLAIN", "OAUTHBEARER"})  # the others prove that they know the secret, and keep it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Address:
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsConfig:
+    """PEM texts. `ca_pem` empty: the machine's own trust store. `cert_pem` and `key_pem` for mutual TLS."""
+
+    ca_pem: str = ""
+    cert_pem: str = ""
+    key_pem: Secret | None = None
+    key_password: Secret | None = None
+    check_hostname: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenSource:
+    """Where an OAUTHBEARER token comes from, asked anew for each connection: exactly one of the three is set."""
+
+    static: Secret | None = None
+    file: str = ""
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslConfig:
+    mechanism: str
+    username: str = ""
+    password: Secret = field(default_factory=lambda: Secret(""))
+    token: TokenSource | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaConfig:
+    """`tls` and `sasl` decide the security protocol. `rack_id` asks for the replica in the same rack (KIP-392)."""
+
+    bootstrap: tuple[Address, ...]
+    client_id: str = "offsite"
+    rack_id: str = ""
+    request_timeout_ms: int = 30_000
+    tls: TlsConfig | None = None
+    sasl: SaslConfig | None = None
+
+    @property
+    def overheard(self) -> tuple[str, ...]:
+        """Hosts, other than this machine, that a password or a token is sent to so that whoever is on the way can
+        read it."""
+        if self.tls is not None or self.sasl is None or self.sasl.mechanism not in _TOLD_IN_CLEAR:
+            return ()
+        return tuple(each.host for each in self.bootstrap if not is_loopback(each.host))
+
+    @property
+    def security_protocol(self) -> str:
+        if self.sasl is None:
+            return "PLAINTEXT" if self.tls is None else "SSL"
+        return "SASL_PLAINTEXT" if self.tls is None else "SASL_SSL"
+
+
+def parse_bootstrap(text: str) -> tuple[Address, ...]:
+    """`host:9092,[::1]:9093` → addresses; the port may be left out. Raises `BadKafkaConfig`."""
+    addresses = tuple(_parse_address(part.strip()) for part in text.split(",") if part.strip())
+    if not addresses:
+        raise BadKafkaConfig("no bootstrap servers given", hint="name one with --bootstrap host:9092")
+    return addresses
+
+
+def _parse_address(text: str) -> Address:
+    text = text.rpartition("://")[2]
+    host, colon, port = text.rpartition(":")
+    if not colon or (text.startswith("[") and text.endswith("]")):
+        host, port = text, str(DEFAULT_PORT)
+    number = whole_number(port, most=_MAX_PORT)
+    if not host.strip("[]") or not number:
+        raise BadKafkaConfig(f"{text[:300]!r} is not a broker address", hint="write it as host:9092")
+    return Address(host=host.strip("[]"), port=number)

@@ -1,0 +1,72 @@
+"""Settings by name, each remembering the file and line it came from, so that an error can point there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+from offsite.kafka.config.java_properties import Property
+from offsite.kafka.config.secret import Secret
+from offsite.model.errors import BadKafkaConfig
+from offsite.model.untrusted.whole_number import whole_number
+
+_MAX_MS = (1 << 31) - 1  # about 24 days: sockets and locks refuse much more
+
+T = TypeVar("T")
+
+
+class Settings:
+    """Read-only. Of a name given twice the later one counts. Errors never hold a value unless asked to show it."""
+
+    def __init__(self, source: str, properties: Iterable[Property]) -> None:
+        self._source = source
+        self._properties = {each.name: each for each in properties}
+
+    def get(self, *names: str) -> str:
+        """The value under the first of these names that is set, or an empty text."""
+        return next((self._properties[name].value.strip() for name in names if name in self._properties), "")
+
+    def secret(self, *names: str) -> Secret | None:
+        value = self.get(*names)
+        return Secret(value) if value else None
+
+    def has(self, *names: str) -> bool:
+        return any(name in self._properties for name in names)
+
+    def choice(self, name: str, allowed: Collection[str], default: str) -> str:
+        value = self.get(name).upper() or default
+        if value not in allowed:
+            raise self.bad(name, f"{value!r} is not one of {', '.join(allowed)}")
+        return value
+
+    def milliseconds(self, *names: str, default: int) -> int:
+        name = next((each for each in names if self.has(each)), names[0])
+        value = self.get(name) or str(default)
+        if not (number := whole_number(value)):
+            raise self.bad(name, f"{value[:100]!r} is not a positive number of milliseconds")
+        return min(number, _MAX_MS)
+
+    def read_file(self, name: str) -> bytes:
+        """The content of the file that setting names."""
+        try:
+            return Path(self.get(name)).read_bytes()
+        except OSError as error:
+            raise self.bad(name, f"cannot read {self.get(name)}: {error.strerror}") from error
+
+    def parse(self, name: str, parse: Callable[[str], T]) -> T:
+        """`parse` the value; its `BadKafkaConfig` is told with file and line."""
+        try:
+            return parse(self.get(name))
+        except BadKafkaConfig as error:
+            raise self.bad(name, error.message, hint=error.hint) from error
+
+    def bad(self, name: str, reason: str, *, hint: str = "") -> BadKafkaConfig:
+        found = self._properties.get(name)
+        place = f"{self._source}:{found.line}" if found else self._source
+        return BadKafkaConfig(f"{place}: {name}: {reason}", hint=hint or f"correct {name} in {self._source}")
+
+    def unknown(self, known: Collection[str]) -> tuple[str, ...]:
+        """One line for each setting that is not among `known`."""
+        strangers = (each for each in self._properties.values() if each.name not in known)
+        return tuple(f"{self._source}:{each.line}: {each.name} is not used by offsite" for each in strangers)

@@ -1,0 +1,1 @@
+"""Consumer groups of a cluster: their coordinators, and what these are asked."""

@@ -1,0 +1,141 @@
+"""Consumer groups of a cluster: who they are, what they have committed, and the same put in place. Joins no group.
+
+Answers are per group: one that may not be read, or has members when it must have none, never spoils the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from offsite.kafka.groups.coordinators import COORDINATOR_MAX_S, GroupCoordinators
+from offsite.kafka.groups.requests import (
+    FETCH_VERSIONS,
+    LIST_VERSIONS,
+    MANY_GROUPS_VERSION,
+    Answered,
+    ListedGroup,
+    commit_offsets_request,
+    delete_offsets_request,
+    fetch_offsets_request,
+    list_groups_request,
+)
+from offsite.kafka.net.backoff import Backoff
+from offsite.kafka.net.routing import Router
+from offsite.kafka.protocol.broker_errors import broker_error, error_name
+from offsite.kafka.protocol.request import Api
+from offsite.log.groups.offsets import GroupOffsets, GroupTable
+from offsite.model.clock import Clock, SystemClock
+from offsite.model.errors import KafkaProtocolError, KafkaUnavailable, OffsiteError
+from offsite.model.journal import decided
+
+FETCH_GROUPS_MAX = 100
+"""Groups in one OffsetFetch request: with 1,000 partitions each the answer has some 2 MB."""
+STABLE_ATTEMPTS = 20
+STABLE_WAIT_S = 0.25
+"""Transactions that commit offsets take milliseconds. One of 5 s hangs: what was committed before it counts."""
+_UNSTABLE_OFFSET_COMMIT = 88
+_SHARE = "share"
+_HAS_MEMBERS = {22, 25, 27, 68, 82, 86, 113}
+"""How coordinators of all kinds say that a group is in use, or an offset of a topic it reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFailure:
+    """A group that was left as it was. `error` is the broker's name for it, `message` says it in words."""
+
+    group: str
+    error: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedGroups:
+    """Groups with what they have committed, and those whose offsets could not be read."""
+
+    groups: GroupTable
+    failed: tuple[GroupFailure, ...]
+
+
+class GroupClient:
+    """One cluster. Methods raise `KafkaUnavailable` when it does not answer, `Denied` when it may not."""
+
+    def __init__(self, router: Router, *, clock: Clock | None = None) -> None:
+        self._router = router
+        self._clock = clock or SystemClock()
+        self._coordinators = GroupCoordinators(router, self._clock)
+
+    def list(self) -> Sequence[ListedGroup]:
+        """Every group that may be seen, sorted by name. Brokers that still load their groups are waited for."""
+        backoff = Backoff(self._clock, limit_s=COORDINATOR_MAX_S)
+        while True:
+            try:
+                return self._list()
+            except KafkaProtocolError:
+                raise
+            except KafkaUnavailable as error:
+                backoff.wait(error)
+
+    def offsets(self, groups: Iterable[ListedGroup]) -> FetchedGroups:
+        """What each of `groups` has committed, on whatever topics. A commit under way in a transaction is waited for,
+        and left out when it does not end. Share groups commit no offsets and are left out (KIP-932)."""
+        listed = {each.group: each for each in groups if each.kind != _SHARE}
+        answers = self._fetch(listed, stable=True)
+        for attempt in range(STABLE_ATTEMPTS):
+            unstable = [name for name, each in answers.items() if each.error_code == _UNSTABLE_OFFSET_COMMIT]
+            if not unstable:
+                break
+            why = "a commit of these groups is under way in a transaction"
+            decided("retry", groups=len(unstable), first=unstable[0], wait_s=STABLE_WAIT_S, why=why)
+            self._clock.sleep(STABLE_WAIT_S)
+            answers |= self._fetch(unstable, stable=attempt + 1 < STABLE_ATTEMPTS)
+        found = {
+            name: GroupOffsets(group=name, kind=each.kind, state=each.state, topics=answers[name].offsets)
+            for name, each in listed.items()
+            if not answers[name].error_code
+        }
+        return FetchedGroups(groups=found, failed=_failures(answers, "reading its offsets"))
+
+    def commit(self, groups: GroupTable) -> tuple[GroupFailure, ...]:
+        """Commit for each group what it holds; returns those that were refused. May be repeated.
+
+        A group with members is refused by its coordinator. One that does not exist is made, with these offsets.
+        """
+        answers = self._coordinators.ask(groups, lambda names: commit_offsets_request(groups[names[0]]), per_request=1)
+        return _failures(answers, "committing offsets")
+
+    def delete(self, groups: GroupTable) -> tuple[GroupFailure, ...]:
+        """Remove the commits of each group on the partitions it holds; returns those that were refused."""
+        answers = self._coordinators.ask(groups, lambda names: delete_offsets_request(groups[names[0]]), per_request=1)
+        return _failures(answers, "removing offsets")
+
+    def _list(self) -> Sequence[ListedGroup]:
+        found: dict[str, ListedGroup] = {}
+        for node_id in self._router.metadata([]).brokers:
+            with self._router.lease_broker(node_id) as connection:
+                version = connection.highest_version(Api.LIST_GROUPS, *LIST_VERSIONS)
+                code, listed = connection.call(list_groups_request(version))
+            if code:
+                raise broker_error(code, f"listing the groups of broker {node_id}")
+            found |= {each.group: each for each in listed}
+        return [found[name] for name in sorted(found)]
+
+    def _fetch(self, groups: Iterable[str], *, stable: bool) -> dict[str, Answered]:
+        with self._router.lease_any() as connection:
+            version = connection.highest_version(Api.OFFSET_FETCH, *FETCH_VERSIONS)
+        request = partial(fetch_offsets_request, stable=stable, version=version)
+        per_request = FETCH_GROUPS_MAX if version >= MANY_GROUPS_VERSION else 1
+        return self._coordinators.ask(groups, request, per_request=per_request)
+
+
+def _failures(answers: Mapping[str, Answered], doing: str) -> tuple[GroupFailure, ...]:
+    codes = sorted((name, answer.error_code) for name, answer in answers.items())
+    return tuple(_failure(name, code, doing) for name, code in codes if code)
+
+
+def _failure(group: str, code: int, doing: str) -> GroupFailure:
+    if code in _HAS_MEMBERS:
+        return GroupFailure(group=group, error=error_name(code), message="it has active members: stop them first")
+    error: OffsiteError = broker_error(code, doing)
+    return GroupFailure(group=group, error=error_name(code), message=error.message)

@@ -1,0 +1,130 @@
+"""Asking the coordinators of many groups at once: who coordinates whom, requests in parallel, repeated where it helps.
+
+A coordinator answers the requests of one connection one after the other, and a commit waits for its replicas, so each
+coordinator is asked over several connections. One thread; requests are built when they are sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import zip_longest
+
+from offsite.kafka.find_coordinators import find_coordinators
+from offsite.kafka.groups.requests import Answered
+from offsite.kafka.net.backoff import Backoff
+from offsite.kafka.net.connection import Connection
+from offsite.kafka.net.routing import Router
+from offsite.kafka.protocol.broker_errors import broker_error
+from offsite.kafka.protocol.request import Request
+from offsite.model.clock import Clock
+from offsite.model.errors import KafkaTimeout, KafkaUnavailable, OffsiteError
+
+LANES = 16
+"""Connections to one coordinator: a commit waits some 5 ms for its log, so this makes about 3,000 a second."""
+FIND_GROUPS_MAX = 1000
+"""Groups in one FindCoordinator request: some 50 KB."""
+COORDINATOR_MAX_S = 60.0
+"""A coordinator that moves has loaded its groups, and a new cluster has made `__consumer_offsets`, well within this."""
+_TRY_AGAIN = frozenset({7, 14, 15, 16})  # timed out, loading, not available, moved
+
+Ask = Callable[[Sequence[str]], Request[Mapping[str, Answered]]]
+
+
+class GroupCoordinators:
+    """Remembers who coordinates which group until it is found wrong."""
+
+    def __init__(self, router: Router, clock: Clock) -> None:
+        self._router = router
+        self._clock = clock
+        self._nodes: dict[str, int] = {}
+
+    def ask(self, groups: Iterable[str], request: Ask, *, per_request: int) -> dict[str, Answered]:
+        """Ask about all of `groups`, up to `per_request` of them at a time; each has an answer in the end.
+
+        Coordinators that load, move or do not answer are asked again, until there was no progress for
+        `COORDINATOR_MAX_S`: the groups keep the error code they were told last. Raises `KafkaUnavailable` when brokers
+        did not answer at all, `Denied`.
+        """
+        answers: dict[str, Answered] = {}
+        pending, backoff = list(dict.fromkeys(groups)), Backoff(self._clock, limit_s=COORDINATOR_MAX_S)
+        while pending:
+            failure = self._round(pending, request, per_request, answers)
+            left = [group for group in pending if group not in answers or answers[group].error_code in _TRY_AGAIN]
+            if len(left) < len(pending):
+                backoff.reset()
+            pending = left
+            if pending and not self._may_repeat(backoff, failure, pending, answers):
+                break
+        return answers
+
+    def _may_repeat(
+        self, backoff: Backoff, failure: KafkaUnavailable | None, groups: Sequence[str], answers: Mapping[str, Answered]
+    ) -> bool:
+        """Wait before another attempt; False when the time is up and all were told an error at least."""
+        for group in groups:
+            self._nodes.pop(group, None)
+        untold = next((group for group in groups if group not in answers), None)
+        if failure is None and untold is not None:
+            failure = KafkaTimeout(f"the answers leave out group {untold}", hint="look at the brokers' logs")
+        told = failure or broker_error(answers[groups[0]].error_code, f"group {groups[0]}")
+        try:
+            backoff.wait(told)
+        except OffsiteError:
+            if failure is not None:
+                raise
+            return False
+        return True
+
+    def _round(
+        self, groups: Sequence[str], request: Ask, per_request: int, answers: dict[str, Answered]
+    ) -> KafkaUnavailable | None:
+        """Ask each once, and put what they say into `answers`; the error that ended the round early, if one did."""
+        try:
+            answers |= self._find([group for group in groups if group not in self._nodes])
+            asked = set(groups)
+            for some in self._ask_known(groups, request, per_request):
+                answers |= {group: told for group, told in some.items() if group in asked}
+        except KafkaUnavailable as failure:
+            return failure
+        return None
+
+    def _find(self, groups: Sequence[str]) -> dict[str, Answered]:
+        """Learn the coordinators of `groups`; returns the error codes of those that have none."""
+        refused: dict[str, Answered] = {}
+        for some in _split(groups, FIND_GROUPS_MAX):
+            coordinators = find_coordinators(self._router, some)
+            for group, found in ((group, coordinators[group]) for group in some if group in coordinators):
+                if found.error_code:
+                    refused[group] = Answered(error_code=found.error_code)
+                else:
+                    self._nodes[group] = found.node_id
+        return refused
+
+    def _ask_known(self, groups: Sequence[str], request: Ask, per_request: int) -> Iterator[Mapping[str, Answered]]:
+        shares: dict[int, list[str]] = {}
+        for group in groups:
+            if group in self._nodes:
+                shares.setdefault(self._nodes[group], []).append(group)
+        with ExitStack() as stack:
+            lanes = [lane for node, share in shares.items() for lane in self._lanes(stack, node, share, per_request)]
+            for turn in zip_longest(*(parts for _, parts in lanes)):
+                asked = [(lane[0], request(part)) for lane, part in zip(lanes, turn, strict=True) if part]
+                for connection, posted in asked:
+                    connection.post(posted)
+                for connection, posted in asked:
+                    yield connection.collect(posted)
+
+    def _lanes(
+        self, stack: ExitStack, node_id: int, groups: Sequence[str], per_request: int
+    ) -> list[tuple[Connection, list[Sequence[str]]]]:
+        """Connections to one broker, each with its share of the requests."""
+        parts = list(_split(groups, per_request))
+        count = min(LANES, len(parts))
+        return [
+            (stack.enter_context(self._router.lease_broker(node_id)), parts[number::count]) for number in range(count)
+        ]
+
+
+def _split(groups: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    return (groups[first : first + size] for first in range(0, len(groups), size))

@@ -1,0 +1,298 @@
+"""One blocking connection to one broker: TCP, TLS, SASL, framing. Knows no partitions and never retries.
+
+Requests may be pipelined: each `send` is answered by one `receive`, in order. After any error the connection is closed
+and must be thrown away (`usable` is false); an answer that was lost with it is the caller's to think about. An answer
+that fits no request of ours (correlation id), is shorter or longer than its schema, or cannot be read is an error of
+the connection as well: what comes behind it would be no better.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from offsite.kafka.config.config import Address, KafkaConfig
+from offsite.kafka.net.connected_socket import TIMEOUT_HINT, connected_socket
+from offsite.kafka.net.receive_buffer import MAX_RESPONSE_BYTES, ReceiveBuffer
+from offsite.kafka.protocol.broker_errors import error_name
+from offsite.kafka.protocol.releases import api_name, release_of
+from offsite.kafka.protocol.request import Api, Request, request_header
+from offsite.kafka.protocol.wire import UNREADABLE, Decoder, Encoder
+from offsite.model.errors import KafkaProtocolError, KafkaTimeout, KafkaTooOld, KafkaUnreachable
+from offsite.model.size import KIB, MIB
+
+if TYPE_CHECKING:
+    import ssl
+
+    from kafka.protocol.api_message import ApiMessage  # type: ignore[import-untyped]
+
+T = TypeVar("T")
+Buffer = bytes | bytearray | memoryview
+
+PROGRESS_BYTES = 1 * MIB
+"""An answer has `request.timeout.ms` from the first look for it until it is whole, and as much again for each of these
+many bytes that came: a slow line is no dead broker, a byte now and then is."""
+_TIMEOUT_SLACK = 0.1  # a socket's own timeout may be off by so much of it: setting it anew is a system call
+_SIZE = struct.Struct(">i")
+_CORRELATION_BYTES = 4
+_MAX_CORRELATION = 2**31
+_MIN_RESPONSE_BYTES = 4
+_TLS_ALERT = b"\x15\x03"  # a TLS listener answers a plaintext client with an alert record
+_SMALL_RESPONSE_BYTES = 64 * KIB
+MAX_GREETING_BYTES = 1 * MIB
+"""The largest answer taken from somebody who may be anybody: versions of a hundred APIs take 600 bytes, a round of a
+SASL mechanism some kilobytes."""
+MAX_ANSWER_BYTES = 64 * MIB
+"""The largest answer taken but for records: metadata of a million partitions. As objects it takes ten times as much."""
+
+
+class Connection:
+    """Made by `Connection.open`. Not for use by several threads at once."""
+
+    def __init__(self, sock: socket.socket | ssl.SSLSocket, config: KafkaConfig, address: Address) -> None:
+        self.address = address
+        self.usable = True
+        self._sock = sock
+        self._client_id = config.client_id
+        self._timeout_s = config.request_timeout_ms / 1000
+        self._set_timeout(self._timeout_s)
+        self._gathers = config.tls is None  # SSL sockets have no sendmsg
+        self._correlation = 0
+        self._unanswered: deque[int] = deque()
+        self._buffer = ReceiveBuffer(_SMALL_RESPONSE_BYTES)
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._is_greeted = True
+        self._welcome = False  # a listener that wants SASL or TLS hangs up on the first real request
+
+    @classmethod
+    def open(cls, config: KafkaConfig, address: Address) -> Self:
+        """Connect, shake hands, authenticate. Raises `KafkaUnreachable`, `KafkaTimeout`, `KafkaAuthenticationFailed` or
+        `BadKafkaConfig`; nothing is left open."""
+        sock = connected_socket(config, address)
+        connection = cls(sock, config, address)
+        connection._is_greeted = False
+        try:
+            connection._greet(config)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @property
+    def in_flight(self) -> int:
+        """Requests sent and not yet answered."""
+        return len(self._unanswered)
+
+    @property
+    def stale(self) -> bool:
+        """True when the broker has closed an idle connection (or spoken unasked), seen without blocking."""
+        try:
+            self._sock.setblocking(False)
+            return len(self._sock.recv(1)) >= 0
+        except OSError as error:
+            return not isinstance(error, BlockingIOError) and type(error).__name__ != "SSLWantReadError"
+        finally:
+            with suppress(OSError):
+                self._set_timeout(self._timeout_s)
+
+    def call(self, request: Request[T]) -> T:
+        """Send one request and read its answer. Errors as for `send` and `receive`."""
+        self.post(request)
+        return self.collect(request)
+
+    def post(self, request: Request[T]) -> None:
+        """The first half of `call`, for asking several brokers at the same time."""
+        self.check_version(request.api, request.version)
+        self.send(request.api, request.version, [request.body], flexible=request.flexible)
+
+    def collect(self, request: Request[T]) -> T:
+        """The second half of `call`: requests are answered in the order they were posted."""
+        return self._parse(request, self.receive())
+
+    def call_message(self, message: ApiMessage) -> Any:  # noqa: ANN401  (kafka-python has no types)
+        """The same for a request of kafka-python's schemas, in the highest version both sides know."""
+        key = int(message.API_KEY)
+        message.API_VERSION = self.highest_version(key, 0, int(message.max_version))
+        flexible = bool(message.flexible_version_q(message.API_VERSION))
+        self.send(key, message.API_VERSION, [message.encode()], flexible=flexible)
+        decoder = Decoder(self.receive(), flexible=flexible)
+        message.with_header()
+        response = message.header.get_response_class()
+        try:
+            decoder.end()
+            return response.decode(bytes(decoder.data[decoder.position :]), version=message.API_VERSION)
+        except Exception as error:  # a decoder of others: no telling what it raises on bytes that are no answer
+            raise self._unreadable(message.name) from error
+
+    def send(self, api: int, version: int, parts: Sequence[Buffer], *, flexible: bool = False) -> None:
+        """Send a request whose body is `parts` back to back, without joining them. The parts may be reused on
+        return."""
+        self._correlation = (self._correlation + 1) % _MAX_CORRELATION
+        header = request_header(api, version, self._correlation, self._client_id, flexible=flexible)
+        size = len(header) + sum(len(part) for part in parts)
+        self._unanswered.append(self._correlation)
+        try:
+            self._allow(self._timeout_s)
+            self._send_all([_SIZE.pack(size) + header, *parts])
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def receive(self, buffer: ReceiveBuffer | None = None) -> memoryview:
+        """The next answer, after its correlation id, in `buffer` (or one of the connection's own), valid until it is
+        used again. Raises `KafkaTimeout` (see `PROGRESS_BYTES`), `KafkaUnreachable`, `KafkaProtocolError`."""
+        deadline_s = monotonic() + self._timeout_s
+        try:
+            head = memoryview(bytearray(_SIZE.size + _CORRELATION_BYTES))
+            self._receive_exactly(head, deadline_s)
+            size = self._checked_size(head, MAX_ANSWER_BYTES if buffer is None else MAX_RESPONSE_BYTES)
+            view = self._receive_body(buffer or self._buffer, size - _CORRELATION_BYTES, deadline_s)
+        except OSError as error:
+            raise self._lost(error) from error
+        except KafkaProtocolError:
+            self.close()
+            raise
+        return view
+
+    def highest_version(self, api: int, lowest: int, highest: int) -> int:
+        """The highest version of `api` within `[lowest, highest]` that the broker has. Raises `KafkaTooOld`, or
+        `KafkaProtocolError` for a broker that dropped those versions."""
+        floor, ceiling = self._versions.get(api, (0, -1))
+        version = min(ceiling, highest)
+        if version < max(floor, lowest):
+            raise self._too_old(api, lowest) if ceiling < lowest else self._too_new(api, highest)
+        return version
+
+    def has_version(self, api: int, version: int) -> bool:
+        floor, ceiling = self._versions.get(api, (0, -1))
+        return floor <= version <= ceiling
+
+    def check_version(self, api: int, version: int) -> None:
+        """Raise as `highest_version` does unless the broker has that version; before the greeting nothing is known."""
+        if self._versions:
+            self.highest_version(api, version, version)
+
+    def close(self) -> None:
+        self.usable = False
+        with suppress(OSError):
+            self._sock.close()
+
+    def _greet(self, config: KafkaConfig) -> None:
+        self._versions = self.call(_api_versions())
+        if config.sasl is not None:
+            from offsite.kafka.net.sasl import authenticate
+
+            authenticate(config.sasl, self.call)
+        self._is_greeted = True
+
+    def _send_all(self, parts: list[Buffer]) -> None:
+        if not self._gathers:
+            for part in parts:
+                self._sock.sendall(part)
+            return
+        sent = self._sock.sendmsg(parts)  # type: ignore[arg-type]
+        for part in parts:
+            if sent < len(part):
+                self._sock.sendall(memoryview(part)[sent:])
+            sent = max(0, sent - len(part))
+
+    def _receive_body(self, buffer: ReceiveBuffer, size: int, deadline_s: float) -> memoryview:
+        arrived = 0
+        while arrived < size:
+            room = buffer.room(arrived, size)
+            deadline_s = self._receive_exactly(room, deadline_s, arrived)
+            arrived += len(room)
+        return buffer.taken(size)
+
+    def _receive_exactly(self, view: memoryview, deadline_s: float, arrived: int = 0) -> float:
+        """Returns the deadline, which progress moves; so much of the same answer has arrived before."""
+        receive, position, size, progress = (
+            self._sock.recv_into,
+            0,
+            len(view),
+            PROGRESS_BYTES - arrived % PROGRESS_BYTES,
+        )
+        while position < size:
+            self._allow(deadline_s - monotonic())
+            count = receive(view[position:])
+            if not count:
+                raise ConnectionResetError("the broker closed the connection")
+            position += count
+            if position >= progress:
+                progress, deadline_s = position + PROGRESS_BYTES, monotonic() + self._timeout_s
+        return deadline_s
+
+    def _allow(self, left_s: float) -> None:
+        """The next call of the socket may take so long, more or less."""
+        if left_s <= 0:
+            raise TimeoutError
+        if abs(left_s - self._set_s) > _TIMEOUT_SLACK * min(left_s, self._set_s):
+            self._set_timeout(left_s)
+
+    def _set_timeout(self, timeout_s: float) -> None:
+        self._set_s = timeout_s
+        self._sock.settimeout(timeout_s)
+
+    def _checked_size(self, head: memoryview, most: int) -> int:
+        size, correlation = struct.unpack(">ii", head)
+        if bytes(head[:2]) == _TLS_ALERT:
+            raise KafkaProtocolError(f"{self.address} speaks TLS", hint="use security.protocol=SSL or SASL_SSL")
+        if size < _MIN_RESPONSE_BYTES or not self._unanswered or correlation != self._unanswered.popleft():
+            raise KafkaProtocolError(f"{self.address} sent an answer that fits no request of ours", hint=_GARBLED_HINT)
+        if size - _CORRELATION_BYTES > (most := most if self._is_greeted else MAX_GREETING_BYTES):
+            raise KafkaProtocolError(
+                f"{self.address} announces an answer of {size} bytes, above the limit of {most}", hint=_GARBLED_HINT
+            )
+        return int(size)
+
+    def _parse(self, request: Request[T], answer: memoryview) -> T:
+        decoder = Decoder(answer, flexible=request.flexible)
+        try:
+            decoder.end()
+            parsed = request.parse(decoder)
+            decoder.end()
+            decoder.done()
+        except UNREADABLE as error:
+            raise self._unreadable(request.api.name) from error
+        self._welcome = request.api is not Api.API_VERSIONS
+        return parsed
+
+    def _unreadable(self, asked: str) -> KafkaProtocolError:
+        self.close()
+        return KafkaProtocolError(f"{self.address} sent an unreadable answer to {asked}", hint=_GARBLED_HINT)
+
+    def _too_old(self, api: int, version: int) -> KafkaTooOld:
+        needed = release_of(api, version)
+        return KafkaTooOld(
+            f"the broker at {self.address} has no {api_name(api)} (version {version}), which Kafka {needed} brought",
+            hint=f"this needs brokers of Kafka {needed} or newer",
+        )
+
+    def _too_new(self, api: int, version: int) -> KafkaProtocolError:
+        return KafkaProtocolError(
+            f"the broker at {self.address} no longer has {api_name(api)} in version {version}",
+            hint="this Kafka is newer than this offsite: look for a newer offsite",
+        )
+
+    def _lost(self, error: OSError) -> KafkaTimeout | KafkaUnreachable:
+        self.close()
+        if isinstance(error, TimeoutError):
+            return KafkaTimeout(f"{self.address} did not answer within {self._timeout_s:.0f} s", hint=TIMEOUT_HINT)
+        hint = "" if self._welcome else "is security.protocol right for this listener?"
+        return KafkaUnreachable(f"connection to {self.address} lost: {error}", hint=hint)
+
+
+_GARBLED_HINT = "is it a Kafka broker, and is nothing in between that changes what it says? Run the command again"
+
+
+def _api_versions() -> Request[dict[int, tuple[int, int]]]:
+    def parse(answer: Decoder) -> dict[int, tuple[int, int]]:
+        if code := answer.i16():
+            raise KafkaProtocolError(f"ApiVersions: {error_name(code)}")
+        return dict(answer.array(lambda each: (each.i16(), (each.i16(), each.i16()))))
+
+    return Request(api=Api.API_VERSIONS, version=0, body=Encoder().done(), parse=parse)

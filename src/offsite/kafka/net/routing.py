@@ -1,0 +1,204 @@
+"""Which broker to ask: leaders of partitions, brokers by id, kept until someone finds them wrong.
+
+A router raises what is worth a retry (`KafkaUnavailable`), and its caller decides with a `Backoff`. It repeats nothing
+itself but a question that any broker can answer, when the connection breaks or the answer cannot be read.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+from uuid import UUID
+
+from offsite.kafka.config.config import Address, KafkaConfig
+from offsite.kafka.net.connection import Connection
+from offsite.kafka.net.given_up import GivenUp
+from offsite.kafka.net.pool import ConnectionPool, shared_pool
+from offsite.kafka.protocol.broker_errors import LEADER_NOT_AVAILABLE, broker_error
+from offsite.kafka.protocol.metadata import HIGHEST_VERSION, LOWEST_VERSION, ClusterMetadata, metadata_request
+from offsite.kafka.protocol.request import Api, Request
+from offsite.log.range import TopicPartition
+from offsite.model.errors import (
+    KafkaProtocolError,
+    KafkaTimeout,
+    KafkaTooOld,
+    KafkaUnavailable,
+    KafkaUnreachable,
+    LeaderUnavailable,
+    NoSuchTopic,
+)
+from offsite.model.journal import decided
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leader:
+    """Who leads a partition, since which leader epoch, and of which topic incarnation."""
+
+    node_id: int
+    address: Address
+    epoch: int
+    topic_id: UUID | None
+
+
+class Router:
+    """One cluster as one process sees it."""
+
+    def __init__(self, config: KafkaConfig, *, pool: ConnectionPool = shared_pool) -> None:
+        self.config = config
+        self._pool = pool
+        self._brokers: dict[int, Address] = {}
+        self._leaders: dict[TopicPartition, Leader] = {}
+        self.given_up = GivenUp()
+
+    def metadata(self, topics: Sequence[str] | None, *, operations: bool = False) -> ClusterMetadata:
+        """Fresh metadata from any broker, kept for `leader`. None asks for all topics. Raises `KafkaUnavailable`,
+        `Denied`."""
+
+        def ask(connection: Connection) -> ClusterMetadata:
+            version = connection.highest_version(Api.METADATA, LOWEST_VERSION, HIGHEST_VERSION)
+            return connection.call(metadata_request(topics, version=version, operations=operations))
+
+        metadata = self._ask_any(ask)
+        self._keep(metadata)
+        return metadata
+
+    def leader(self, topic_partition: TopicPartition) -> Leader:
+        """The leader, from memory or from the cluster. Raises `LeaderUnavailable` or `NoSuchTopic`."""
+        known = self._leaders.get(topic_partition)
+        if known is None:
+            self._check_exists(topic_partition, self.metadata([topic_partition.topic]))
+            known = self._leaders.get(topic_partition)
+        if known is None:
+            raise broker_error(LEADER_NOT_AVAILABLE, f"{topic_partition} has no leader")
+        return known
+
+    def known_leader(self, topic_partition: TopicPartition) -> Leader | None:
+        """The leader as the last metadata told it; asks nobody."""
+        return self._leaders.get(topic_partition)
+
+    def by_leader(self, partitions: Iterable[TopicPartition]) -> Mapping[int, list[TopicPartition]]:
+        """Leader's node id → its share of `partitions`; at most one request for metadata, however many there are.
+
+        Raises `LeaderUnavailable`, `NoSuchTopic`.
+        """
+        wanted = list(partitions)
+        if unknown := {each.topic for each in wanted if each not in self._leaders}:
+            self.metadata(sorted(unknown))
+        shares: dict[int, list[TopicPartition]] = {}
+        for each in wanted:
+            shares.setdefault(self.leader(each).node_id, []).append(each)
+        return shares
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """The leader was found wrong: ask the cluster next time."""
+        self._leaders.pop(topic_partition, None)
+
+    @contextmanager
+    def lease_leader(self, topic_partition: TopicPartition) -> Iterator[Connection]:
+        with self._pool.lease(self.config, self.leader(topic_partition).address) as connection:
+            yield connection
+
+    @contextmanager
+    def lease_broker(self, node_id: int) -> Iterator[Connection]:
+        """A connection to that broker. Raises `LeaderUnavailable` when the metadata does not know it."""
+        if node_id not in self._brokers:
+            self.metadata([])
+        address = self._brokers.get(node_id)
+        if address is None:
+            raise LeaderUnavailable(f"broker {node_id} is not in the cluster", hint="is it down?")
+        with self._pool.lease(self.config, address) as connection:
+            yield connection
+
+    def call_each(self, requests: Mapping[int, Request[T]]) -> Mapping[int, T]:
+        """Ask several brokers, by node id, at the same time: as slow as the slowest of them, not as their sum."""
+        with ExitStack() as stack:
+            connections = {node_id: stack.enter_context(self.lease_broker(node_id)) for node_id in requests}
+            for node_id, request in requests.items():
+                connections[node_id].post(request)
+            return {node_id: connections[node_id].collect(request) for node_id, request in requests.items()}
+
+    @contextmanager
+    def lease_any(self) -> Iterator[Connection]:
+        """A connection to any broker that answers, each tried once. Raises the last one's error."""
+        with ExitStack() as stack:
+            yield self._enter_first(stack)
+
+    def call(self, request: Request[T]) -> T:
+        """Ask any broker what may be asked twice."""
+        return self._ask_any(lambda connection: connection.call(request))
+
+    def _ask_any(self, ask: Callable[[Connection], T]) -> T:
+        """Each broker at most twice, one that is slow only once. Raises the last one's error."""
+        error: KafkaUnavailable = KafkaUnreachable("no broker is known")
+        candidates, slow = self._candidates(), set[Address]()
+        for address in [*candidates, *candidates]:
+            if address in slow:
+                continue
+            try:
+                with self._pool.lease(self.config, address) as connection:
+                    return ask(connection)
+            except KafkaTooOld:
+                raise
+            except KafkaTimeout as failure:
+                slow.add(address)
+                error = failure
+            except (KafkaUnreachable, KafkaProtocolError) as failure:
+                error = failure
+            decided("retry", why=error.message, error=error.id)
+        raise error
+
+    def _enter_first(self, stack: ExitStack) -> Connection:
+        error: KafkaUnavailable = KafkaUnreachable("no broker is known")
+        for address in self._candidates():
+            try:
+                return stack.enter_context(self._pool.lease(self.config, address))
+            except KafkaUnavailable as failure:
+                error = failure
+        raise error
+
+    def _candidates(self) -> list[Address]:
+        """Brokers met so far in random order, then the bootstrap addresses."""
+        known = list(dict.fromkeys(self._brokers.values()))
+        random.shuffle(known)
+        return list(dict.fromkeys([*known, *self.config.bootstrap]))
+
+    def _keep(self, metadata: ClusterMetadata) -> None:
+        self._brokers = {node_id: broker.address for node_id, broker in metadata.brokers.items()}
+        for topic in metadata.topics.values():
+            for partition in topic.partitions:
+                key = TopicPartition(topic=topic.name, partition=partition.partition)
+                address = self._brokers.get(partition.leader)
+                if address is None:
+                    self._leaders.pop(key, None)
+                else:
+                    self._leaders[key] = Leader(
+                        node_id=partition.leader,
+                        address=address,
+                        epoch=partition.leader_epoch,
+                        topic_id=topic.topic_id,
+                    )
+
+    def _check_exists(self, topic_partition: TopicPartition, metadata: ClusterMetadata) -> None:
+        topic = metadata.topics.get(topic_partition.topic)
+        if topic is not None and topic.error_code not in {0, LEADER_NOT_AVAILABLE}:
+            raise broker_error(topic.error_code, f"topic {topic_partition.topic}")
+        partitions = () if topic is None else topic.partitions
+        if partitions and all(each.partition != topic_partition.partition for each in partitions):
+            raise NoSuchTopic(f"{topic_partition.topic} has no partition {topic_partition.partition}")
+
+
+_routers: dict[tuple[int, KafkaConfig], Router] = {}
+
+
+def shared_router(config: KafkaConfig) -> Router:
+    """This process's router for that cluster, so that tasks of a reused Spark worker need no new metadata.
+
+    Keyed by process id: a forked child makes its own.
+    """
+    return _routers.setdefault((os.getpid(), config), Router(config))

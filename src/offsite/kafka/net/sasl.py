@@ -1,0 +1,118 @@
+"""SASL over a connection: handshake and the rounds of a mechanism. The mechanisms themselves are kafka-python's.
+
+Source: KIP-43, KIP-84, KIP-255, KIP-152 (SaslAuthenticate inside the Kafka protocol).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from offsite.kafka.config.config import MECHANISMS, SaslConfig
+from offsite.kafka.net.scram import check_challenge
+from offsite.kafka.net.token import read_token
+from offsite.kafka.protocol.broker_errors import error_name
+from offsite.kafka.protocol.request import Api, Request
+from offsite.kafka.protocol.wire import Decoder, Encoder
+from offsite.model.errors import BadKafkaConfig, KafkaAuthenticationFailed
+
+_MAX_ROUNDS = 8  # SCRAM needs two, OAUTHBEARER's refusal two: more is a broker gone mad
+_HANDSHAKE_VERSION = 1
+_AUTHENTICATE_VERSION = 1
+_UNSUPPORTED_MECHANISM = 33
+_WRONG_PROOF_HINT = "is it your broker? Whoever proves nothing may be another one: find out before a password is sent"
+
+Call = Callable[[Request[Any]], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Handshake:
+    code: int
+    mechanisms: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Round:
+    code: int
+    message: str
+    data: bytes
+
+
+def authenticate(sasl: SaslConfig, call: Call) -> None:
+    """Prove who we are through `call`, one request after the other. Raises `KafkaAuthenticationFailed` when the broker
+    does not believe it, `BadKafkaConfig` when it does not know the mechanism."""
+    if sasl.mechanism not in MECHANISMS:
+        raise BadKafkaConfig(
+            f"SASL mechanism {sasl.mechanism!r} is not supported", hint=f"one of {', '.join(MECHANISMS)}"
+        )
+    _check_handshake(sasl, call(_handshake(sasl.mechanism)))
+    mechanism = _mechanism(sasl)
+    for number in range(_MAX_ROUNDS):
+        sent = mechanism.auth_bytes()
+        answer: _Round = call(_round(sent))
+        if answer.code:
+            raise _refused(sasl, answer.message or error_name(answer.code))
+        try:
+            if number == 0 and sasl.mechanism.startswith("SCRAM"):
+                check_challenge(sent, answer.data)
+            mechanism.receive(answer.data)
+        except (ValueError, KeyError) as error:
+            raise _refused(sasl, f"the broker's proof is wrong: {error}", hint=_WRONG_PROOF_HINT) from error
+        if mechanism.is_done():
+            return
+    raise _refused(sasl, "no end of the exchange")
+
+
+def _mechanism(sasl: SaslConfig) -> Any:  # noqa: ANN401  (kafka-python has no types)
+    from kafka.net.sasl import get_sasl_mechanism  # type: ignore[import-untyped]
+    from kafka.net.sasl.oauth import AbstractTokenProvider  # type: ignore[import-untyped]
+
+    class _Provider(AbstractTokenProvider):  # type: ignore[misc]
+        def token(self) -> str:
+            if sasl.token is None:
+                raise BadKafkaConfig("OAUTHBEARER needs a token", hint="set a token, a token file or a token command")
+            return read_token(sasl.token)
+
+    return get_sasl_mechanism(sasl.mechanism)(
+        sasl_mechanism=sasl.mechanism,
+        sasl_plain_username=sasl.username,
+        sasl_plain_password=sasl.password.reveal(),
+        sasl_oauth_token_provider=_Provider(),
+    )
+
+
+def _handshake(mechanism: str) -> Request[_Handshake]:
+    def parse(answer: Decoder) -> _Handshake:
+        return _Handshake(code=answer.i16(), mechanisms=answer.array(Decoder.string))
+
+    body = Encoder().string(mechanism).done()
+    return Request(api=Api.SASL_HANDSHAKE, version=_HANDSHAKE_VERSION, body=body, parse=parse)
+
+
+def _round(data: bytes) -> Request[_Round]:
+    def parse(answer: Decoder) -> _Round:
+        told = _Round(code=answer.i16(), message=answer.string(), data=answer.blob())
+        answer.i64()  # how long the session may last: ours are shorter
+        return told
+
+    body = Encoder().blob(data).done()
+    return Request(api=Api.SASL_AUTHENTICATE, version=_AUTHENTICATE_VERSION, body=body, parse=parse)
+
+
+def _check_handshake(sasl: SaslConfig, answer: _Handshake) -> None:
+    if answer.code == _UNSUPPORTED_MECHANISM:
+        offered = ", ".join(answer.mechanisms) or "none"
+        raise BadKafkaConfig(f"the broker does not offer {sasl.mechanism}, only {offered}", hint="set sasl.mechanism")
+    if answer.code:
+        raise BadKafkaConfig(
+            f"the broker refuses SASL on this listener: {error_name(answer.code)}",
+            hint="use security.protocol=PLAINTEXT or SSL, or another listener",
+        )
+
+
+def _refused(
+    sasl: SaslConfig, why: str, *, hint: str = "check username, password and mechanism"
+) -> KafkaAuthenticationFailed:
+    who = f" as {sasl.username}" if sasl.username else ""
+    return KafkaAuthenticationFailed(f"{sasl.mechanism} authentication{who} failed: {why}", hint=hint)

@@ -1,0 +1,141 @@
+"""What a cluster says of itself: brokers, topics with their ids, partitions with their leaders (the Metadata API)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from offsite.kafka.config.config import Address
+from offsite.kafka.protocol.request import Api, Request
+from offsite.kafka.protocol.wire import Decoder, Encoder, UnreadableError
+from offsite.model.untrusted.bounds import MAX_PARTITIONS
+
+LOWEST_VERSION = 8
+HIGHEST_VERSION = 10
+_FLEXIBLE_VERSION = 9
+_TOPIC_ID_VERSION = 10
+_NO_ID = UUID(int=0)
+_NO_LEADER = _NO_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    node_id: int
+    address: Address
+    rack: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionMetadata:
+    """`leader` is -1 while there is none."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicMetadata:
+    """`topic_id` is None from brokers before 2.8. `error_code` is not 0 when the broker would not describe the
+    topic. `operations` has a bit for each operation that we may do on it; 0 when that was not asked."""
+
+    name: str
+    topic_id: UUID | None
+    internal: bool
+    error_code: int
+    partitions: tuple[PartitionMetadata, ...]
+    operations: int = 0
+
+    def allows(self, operation: int) -> bool:
+        return bool(self.operations >> operation & 1)
+
+    @property
+    def replication_factor(self) -> int:
+        return max((len(p.replicas) for p in self.partitions), default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterMetadata:
+    cluster_id: str
+    controller_id: int
+    brokers: Mapping[int, Broker]
+    topics: Mapping[str, TopicMetadata]
+
+
+def metadata_request(
+    topics: Sequence[str] | None, *, version: int, operations: bool = False
+) -> Request[ClusterMetadata]:
+    """Ask for `topics`, or for all when None, or for the brokers only when empty. Never creates a topic.
+
+    `operations`: also what we may do on each topic (KIP-430).
+    """
+    flexible = version >= _FLEXIBLE_VERSION
+
+    def put_topic(out: Encoder, topic: str) -> None:
+        if version >= _TOPIC_ID_VERSION:
+            out.uuid(_NO_ID)
+        out.string(topic).end()
+
+    wanted = Encoder(flexible=flexible).array(topics, put_topic).boolean(False).boolean(False).boolean(operations)
+    return Request(
+        api=Api.METADATA,
+        version=version,
+        body=wanted.end().done(),
+        flexible=flexible,
+        parse=lambda answer: _cluster(answer, version),
+    )
+
+
+def _cluster(answer: Decoder, version: int) -> ClusterMetadata:
+    answer.i32()  # throttle time
+    brokers = answer.array(_broker)
+    cluster_id, controller_id = answer.string(), answer.i32()
+    topics = answer.array(lambda each: _topic(each, version))
+    answer.i32()  # what we may do on the cluster: not asked
+    return ClusterMetadata(
+        cluster_id=cluster_id,
+        controller_id=controller_id,
+        brokers={broker.node_id: broker for broker in brokers},
+        topics={topic.name: topic for topic in topics},
+    )
+
+
+def _broker(answer: Decoder) -> Broker:
+    node_id = answer.i32()
+    address = Address(host=answer.string(), port=answer.i32())
+    broker = Broker(node_id=node_id, address=address, rack=answer.string())
+    answer.end()
+    return broker
+
+
+def _topic(answer: Decoder, version: int) -> TopicMetadata:
+    error_code, name = answer.i16(), answer.string()
+    topic_id = answer.uuid() if version >= _TOPIC_ID_VERSION else _NO_ID
+    internal = answer.boolean()
+    partitions = sorted(answer.array(_partition), key=lambda each: each.partition)
+    operations = answer.i32()
+    answer.end()
+    return TopicMetadata(
+        name=name,
+        topic_id=None if topic_id == _NO_ID else topic_id,
+        internal=internal,
+        error_code=error_code,
+        partitions=tuple(partitions),
+        operations=max(0, operations),  # the least integer says that it was not asked
+    )
+
+
+def _partition(answer: Decoder) -> PartitionMetadata:
+    answer.i16()  # no leader shows as leader -1 as well, and what else ails a replica is no concern of ours
+    partition, leader, leader_epoch = answer.i32(), answer.i32(), answer.i32()
+    replicas, in_sync = tuple(answer.array(Decoder.i32)), tuple(answer.array(Decoder.i32))
+    answer.array(Decoder.i32)  # offline replicas
+    answer.end()
+    if not 0 <= partition < MAX_PARTITIONS or leader < _NO_LEADER or leader_epoch < _NO_EPOCH:
+        raise UnreadableError(f"partition {partition}, led by {leader} in epoch {leader_epoch}")
+    return PartitionMetadata(
+        partition=partition, leader=leader, leader_epoch=leader_epoch, replicas=replicas, in_sync=in_sync
+    )

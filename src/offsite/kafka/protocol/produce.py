@@ -1,0 +1,81 @@
+"""The Produce API for one batch of one partition: the bytes in front of the batch, and the broker's acknowledgement."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+
+from offsite.kafka.protocol.wire import Decoder, Encoder, bounded_throttle_ms
+from offsite.log.range import TopicPartition
+from offsite.model.errors import LeaderUnavailable
+
+VERSION = 8  # Kafka 2.4; the last one without the compact encoding, the first one that says what is wrong with a record
+_ALL_IN_SYNC = -1
+_COUNT = struct.Struct(">i")
+# Error, base offset, append time, log start, no record errors, no message, throttle time.
+_PLAIN_RESULT = struct.Struct(">hq16x4x2xi")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceAnswer:
+    """`base_offset` is what the broker gave the batch, or -1. `detail`: what it said of a refused record."""
+
+    error_code: int
+    base_offset: int
+    throttle_ms: int
+    detail: str
+
+
+class ProduceFormat:
+    """Everything in front of the batch but its length stays the same, and is made once; so does where an answer that
+    reports no trouble has its fields, and what stands before them."""
+
+    def __init__(self, topic_partition: TopicPartition, *, transactional_id: str | None, timeout_ms: int) -> None:
+        out = Encoder().string(transactional_id).i16(_ALL_IN_SYNC).i32(timeout_ms)
+        self._place = Encoder().i32(1).string(topic_partition.topic).i32(1).i32(topic_partition.partition).done()
+        self._head = out.done() + self._place
+        self._topic_partition = topic_partition
+
+    def head(self, batch_bytes: int) -> bytes:
+        """What goes before a batch of that size."""
+        return self._head + _COUNT.pack(batch_bytes)
+
+    def decode(self, data: memoryview) -> ProduceAnswer:
+        """Raises `struct.error` or `IndexError` on an answer that is not one, and `LeaderUnavailable` on one that
+        leaves our partition out: then nothing was acknowledged, and the batch may be sent again."""
+        result = len(self._place)
+        if len(data) == result + _PLAIN_RESULT.size and data[:result] == self._place:
+            error_code, base_offset, throttle_ms = _PLAIN_RESULT.unpack_from(data, result)
+            return ProduceAnswer(
+                error_code=error_code, base_offset=base_offset, throttle_ms=bounded_throttle_ms(throttle_ms), detail=""
+            )
+        return self._decode_detailed(Decoder(data))
+
+    def _decode_detailed(self, answer: Decoder) -> ProduceAnswer:
+        found = {key: told for topic in answer.array(_topic) for key, told in topic}
+        throttle_ms = answer.throttle_ms()
+        answer.done()
+        told = found.get(self._topic_partition)
+        if told is None:
+            raise LeaderUnavailable(f"the answer to a batch for {self._topic_partition} leaves the partition out")
+        return replace(told, throttle_ms=throttle_ms)
+
+
+def _topic(answer: Decoder) -> list[tuple[TopicPartition, ProduceAnswer]]:
+    name = answer.string()
+    return answer.array(lambda each: _partition(each, name))
+
+
+def _partition(answer: Decoder, topic: str) -> tuple[TopicPartition, ProduceAnswer]:
+    key = TopicPartition(topic=topic, partition=answer.i32())
+    error_code, base_offset = answer.i16(), answer.i64()
+    answer.i64()  # log append time
+    answer.i64()  # log start
+    record_errors = answer.array(_record_error)
+    detail = "; ".join(text for text in [answer.string(), *record_errors] if text)
+    return key, ProduceAnswer(error_code=error_code, base_offset=base_offset, throttle_ms=0, detail=detail)
+
+
+def _record_error(answer: Decoder) -> str:
+    index, message = answer.i32(), answer.string()
+    return f"record {index}: {message}"

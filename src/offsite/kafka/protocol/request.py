@@ -1,0 +1,69 @@
+"""One request to a broker as a value: which API, which version, the body, and how to read the answer."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Generic, TypeVar
+
+from offsite.kafka.protocol.wire import Decoder
+
+T = TypeVar("T")
+
+_HEADER = struct.Struct(">hhi")
+
+
+class Api(IntEnum):
+    """API keys of the requests offsite builds itself."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    END_TXN = 26
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DESCRIBE_CONFIGS = 32
+    DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
+    INCREMENTAL_ALTER_CONFIGS = 44
+    OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request(Generic[T]):
+    """`parse` gets a decoder that stands at the beginning of the answer's body, and reads the whole of it but for the
+    body's own tagged fields: what is left is taken for damage. It may raise `UNREADABLE`, or errors of ours. `flexible`
+    as KIP-482 says for the version."""
+
+    api: Api
+    version: int
+    body: bytes
+    parse: Callable[[Decoder], T]
+    flexible: bool = False
+
+
+def request_header(api: int, version: int, correlation_id: int, client_id: str, *, flexible: bool = False) -> bytes:
+    """Request header v1, or v2 when flexible (only its empty tagged fields differ)."""
+    name = client_id.encode()
+    tags = b"\0" if flexible else b""
+    return _HEADER.pack(api, version, correlation_id) + struct.pack(">h", len(name)) + name + tags

@@ -1,0 +1,59 @@
+"""Making and deleting topics (the CreateTopics and DeleteTopics APIs). Both are asked of the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from offsite.kafka.protocol.request import Api, Request
+from offsite.kafka.protocol.wire import Decoder, Encoder
+
+CREATE_VERSION = 4
+DELETE_VERSION = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """`replication_factor` -1: the cluster's default."""
+
+    name: str
+    partitions: int
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicOutcome:
+    """What became of one topic: `error_code` 0 when it was done."""
+
+    name: str
+    error_code: int
+    detail: str = ""
+
+
+def create_topics_request(
+    topics: Iterable[NewTopic], *, timeout_ms: int, validate_only: bool = False
+) -> Request[Sequence[TopicOutcome]]:
+    body = Encoder().array(topics, _put_topic).i32(timeout_ms).boolean(validate_only).done()
+    return Request(api=Api.CREATE_TOPICS, version=CREATE_VERSION, body=body, parse=_parse_created)
+
+
+def delete_topics_request(names: Iterable[str], *, timeout_ms: int) -> Request[Sequence[TopicOutcome]]:
+    body = Encoder().array(names, Encoder.string).i32(timeout_ms).done()
+    return Request(api=Api.DELETE_TOPICS, version=DELETE_VERSION, body=body, parse=_parse_deleted)
+
+
+def _put_topic(out: Encoder, topic: NewTopic) -> None:
+    out.string(topic.name).i32(topic.partitions).i16(topic.replication_factor)
+    out.array([], Encoder.i32)  # no replica assignment of our own
+    out.array(topic.configs.items(), lambda _, item: out.string(item[0]).string(item[1]))
+
+
+def _parse_created(answer: Decoder) -> Sequence[TopicOutcome]:
+    answer.i32()  # throttle time
+    return answer.array(lambda each: TopicOutcome(name=each.string(), error_code=each.i16(), detail=each.string()))
+
+
+def _parse_deleted(answer: Decoder) -> Sequence[TopicOutcome]:
+    answer.i32()  # throttle time
+    return answer.array(lambda each: TopicOutcome(name=each.string(), error_code=each.i16()))

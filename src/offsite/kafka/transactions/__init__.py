@@ -1,0 +1,1 @@
+"""Transactions: replayed into one partition, their coordinators, and what these are asked."""

@@ -1,0 +1,310 @@
+"""Transactions replayed into one partition: begun, ended with a given outcome, and taken up after a crash.
+
+Each transaction under way has a transactional id (a slot) to itself. Slots are reused, the longest unused first, so
+that the coordinator has finished with one when its turn comes. Nothing is remembered here that brokers do not know: a
+new process finds the open transactions of a killed one by asking them, and goes on with the same producer ids.
+
+The process before may only have been stopped, and wake. It cannot begin or end anything then: ids without an open
+transaction get a new epoch when they are found, others as soon as theirs has ended. An id is claimed on the condition
+that it is as it was described before we made sure that no newer attempt has begun: so it is the older one that fails.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from offsite.kafka.net.backoff import Backoff
+from offsite.kafka.net.routing import Router
+from offsite.kafka.producer import Producer
+from offsite.kafka.protocol.broker_errors import broker_error
+from offsite.kafka.transactions.coordinators import BUSY_MAX_S, TransactionCoordinators
+from offsite.kafka.transactions.requests import (
+    ActiveProducer,
+    KnownTransaction,
+    add_partition_request,
+    describe_producers_request,
+    describe_transaction_request,
+    end_request,
+    init_producer_request,
+)
+from offsite.log.range import TopicPartition
+from offsite.model.check import check
+from offsite.model.clock import Clock, SystemClock
+from offsite.model.errors import BadOption, KafkaTimeout, KafkaTooOld, KafkaUnavailable, TransactionLost
+
+TIMEOUTS_MS = (900_000, 300_000, 60_000, 10_000)
+"""How long a transaction may stay open: the most that brokers allow, which is 15 minutes unless they say otherwise."""
+FREE_MIN = 3
+"""Unused slots before one is used again: by then its last outcome is in all logs."""
+ENDED_AT_ONCE = 32
+"""Empty transactions under way at the same time: each leaves one control record."""
+EARLIER_MAX_S = 10.0
+"""How long an earlier process, which is shut out of one id after the other, may go on with others."""
+CLAIMS_MAX = 3
+"""Of one id in a row: an answer that was lost takes two, and whoever else claims it would be a newer attempt."""
+_AGAIN = "run the same command again"
+_UNKNOWN = ActiveProducer(epoch=-1, next_sequence=0, first_offset=-1)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Slot:
+    """One transactional id. `begun`: the partition is in a transaction of it that has no outcome yet. `shared`: an
+    earlier attempt, which may only sleep, has it under the same epoch."""
+
+    producer: Producer
+    begun: bool
+    shared: bool = False
+
+    @property
+    def transactional_id(self) -> str:
+        return str(self.producer.transactional_id)
+
+
+class PartitionTransactions:
+    """The transactions of one partition; `prefix` must be no one else's.
+
+    `check` raises when a newer attempt at the partition has begun; `owner` is a producer id that stands for all
+    attempts and has no transactional id.
+    """
+
+    def __init__(  # noqa: PLR0913  # keyword-only settings, each with a default
+        self,
+        router: Router,
+        partition: TopicPartition,
+        *,
+        prefix: str,
+        owner: int = -1,
+        check: Callable[[], None] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._router = router
+        self._partition = partition
+        self._prefix = prefix
+        self._owner = owner
+        self._check = check or _nobody_else
+        self._clock = clock or SystemClock()
+        self._coordinators = TransactionCoordinators(router, self._clock)
+        self._count = 0
+        self._free: deque[Slot] = deque()
+        self._recovered = False
+
+    def await_outcomes(self) -> None:
+        """Return when what an earlier process decided is in the logs. Raises `KafkaTimeout`."""
+        self._known_transactions()
+
+    def recover(self) -> dict[int, Slot]:
+        """Take up what an earlier process left: first offset → slot of its open transactions with data, all of them.
+
+        Transactions without data stay begun and are used first: otherwise their markers would come when nobody expects
+        them. All other ids are claimed, and so is the next new one. Raises `TransactionLost` when the earlier process
+        is at work, and what `check` raises.
+        """
+        backoff = Backoff(self._clock, limit_s=EARLIER_MAX_S)
+        while True:
+            try:
+                recovered = self._recovered_once()
+            except TransactionLost as error:
+                backoff.wait(error)
+            else:
+                self._recovered = True
+                return recovered
+
+    def _recovered_once(self) -> dict[int, Slot]:
+        self._free.clear()
+        known = self._known_transactions()
+        recovered = self._taken_up(known)
+        kept = {slot.transactional_id for slot in (*recovered.values(), *self._free)}
+        self._count = len(known)
+        # One id more than there are: an earlier attempt that wants new ones would begin with that.
+        self._claim([*(name for name in known if name not in kept), *self._new_names(1)])
+        return recovered
+
+    def _taken_up(self, known: Mapping[str, KnownTransaction]) -> dict[int, Slot]:
+        producers = self._active_producers() if known else {}
+        recovered: dict[int, Slot] = {}
+        for transactional_id, transaction in known.items():
+            active = producers.get(transaction.producer_id, _UNKNOWN)
+            slot = _recovered(transactional_id, transaction, active, begun=self._partition in transaction.partitions)
+            if active.first_offset >= 0:
+                recovered[active.first_offset] = slot
+            elif slot.begun:
+                self._free.appendleft(slot)
+        return recovered
+
+    @property
+    def producer_ids(self) -> frozenset[int]:
+        """Who may have written into the partition; nobody where brokers have no transactions to ask about."""
+        try:
+            return frozenset(transaction.producer_id for transaction in self._described().values())
+        except KafkaTooOld:
+            return frozenset()
+
+    @property
+    def slots(self) -> int:
+        """How many transactions of this writer the brokers may have ended on their own since the crash, at most."""
+        return self._count
+
+    def begin(self) -> Slot:
+        """A slot with a transaction that the partition is part of."""
+        (slot,) = self._take(1)
+        return slot
+
+    def end(self, slot: Slot, *, committed: bool) -> None:
+        """Decide it. Its marker is the next thing in the log, but not at once; the slot is not the caller's any more.
+
+        Everything sent into the transaction must have been acknowledged.
+        """
+        self._end([slot], committed=committed)
+
+    def end_empty(self, count: int) -> int:
+        """Leave control records in the log: up to `count`, and how many. They are not there at once."""
+        slots = self._take(min(count, ENDED_AT_ONCE))
+        self._end(slots, committed=True)
+        return len(slots)
+
+    def abandon(self) -> None:
+        """Abort whatever an earlier process left open here, so that no marker of it comes later."""
+        self._initialise(dict.fromkeys(self._known_transactions()))
+
+    def _take(self, count: int) -> Sequence[Slot]:
+        if not self._recovered and self.recover():
+            raise TransactionLost(f"{self._partition} has open transactions that nobody asked for")
+        begun = sum(slot.begun for slot in self._free)
+        missing = max(count + (0 if begun >= count else FREE_MIN) - len(self._free), 0)
+        if missing:
+            self._claim(self._new_names(missing))
+        slots = [self._free.popleft() for _ in range(count)]
+        self._part_from_earlier([slot for slot in slots if slot.shared and not slot.begun])
+        new = {s.transactional_id: add_partition_request(s.producer, self._partition) for s in slots if not s.begun}
+        self._coordinators.ask(new, doing=f"beginning a transaction in {self._partition}")
+        for slot in slots:
+            slot.begun = True
+        return slots
+
+    def _new_names(self, count: int) -> list[str]:
+        names = [self._name(number) for number in range(self._count, self._count + count)]
+        self._count += count
+        return names
+
+    def _claim(self, names: Sequence[str]) -> None:
+        """Unused slots of these ids, and nobody else's from now on."""
+        self._free.extend(Slot(producer=producer, begun=False) for producer in self._claimed(names))
+
+    def _part_from_earlier(self, slots: Sequence[Slot]) -> None:
+        """An earlier attempt could still begin and end in these."""
+        for slot, producer in zip(slots, self._claimed([s.transactional_id for s in slots]), strict=True):
+            slot.producer, slot.shared = producer, False
+
+    def _claimed(self, names: Sequence[str]) -> list[Producer]:
+        """Raises `TransactionLost` when others claim them as well, and what `check` raises."""
+        for _ in range(CLAIMS_MAX - 1 if names else 0):
+            with suppress(TransactionLost):
+                return self._claim_once(names)
+        return self._claim_once(names) if names else []
+
+    def _claim_once(self, names: Sequence[str]) -> list[Producer]:
+        found = self._found(names)
+        self._check()
+        return self._initialise_twice(found)
+
+    def _initialise_twice(self, found: Mapping[str, tuple[int, int] | None]) -> list[Producer]:
+        """The epoch before the present one is let in as well, so a known id is moved on by two."""
+        producers = self._initialise({name: each or self._as_new for name, each in found.items()})
+        known = {p.transactional_id: (p.producer_id, p.epoch) for p in producers if found[str(p.transactional_id)]}
+        again = self._initialise({str(name): each for name, each in known.items()}) if known else []
+        newest = {each.transactional_id: each for each in (*producers, *again)}
+        return [newest[name] for name in found]
+
+    @property
+    def _as_new(self) -> tuple[int, int] | None:
+        """Only an id that nobody has used takes this for its own."""
+        return None if self._owner < 0 else (self._owner, 0)
+
+    def _end(self, slots: Sequence[Slot], *, committed: bool) -> None:
+        check(all(slot.begun for slot in slots), f"a transaction of {self._partition} is ended that was not begun")
+        requests = {slot.transactional_id: end_request(slot.producer, committed=committed) for slot in slots}
+        self._coordinators.ask(requests, doing=f"ending a transaction in {self._partition}")
+        for slot in slots:
+            slot.begun = False
+            self._free.append(slot)
+
+    def _found(self, names: Sequence[str]) -> dict[str, tuple[int, int] | None]:
+        """Producer id and epoch of each id as its coordinator knows them; None where it knows none. Raises
+        `TransactionLost` when one is in a transaction: to claim it would be to end that."""
+        requests = {name: describe_transaction_request(name) for name in names}
+        answers = self._coordinators.ask(requests, doing=f"describing transactions of {self._partition}")
+        if used := [name for name, a in answers.items() if a is not None and a.state == "Ongoing"]:
+            raise TransactionLost(f"transaction {used[0]} was begun by an earlier attempt", hint=_AGAIN)
+        return {name: (a.producer_id, a.epoch) if (a := answers[name]) is not None else None for name in names}
+
+    def _initialise(self, expected: Mapping[str, tuple[int, int] | None]) -> list[Producer]:
+        """Ids → who has them so far, or None to take them from whoever it is. In their order."""
+        doing = f"preparing transactions for {self._partition}"
+        for timeout_ms in TIMEOUTS_MS:
+            requests = {
+                name: init_producer_request(name, timeout_ms=timeout_ms, expected=each)
+                for name, each in expected.items()
+            }
+            producers = self._coordinators.ask(requests, doing=doing)
+            given = [producer for name in expected if (producer := producers[name]) is not None]
+            if len(given) == len(expected):
+                return given
+        raise BadOption(
+            f"{doing}: the brokers allow no transaction of {TIMEOUTS_MS[-1]} ms",
+            hint="raise transaction.max.timeout.ms",
+        )
+
+    def _name(self, number: int) -> str:
+        return f"{self._prefix}-{number}"
+
+    def _known_transactions(self) -> dict[str, KnownTransaction]:
+        """All slots of the prefix that ever were, in order, none of them about to end."""
+        backoff = Backoff(self._clock, limit_s=BUSY_MAX_S)
+        while True:
+            known = self._described()
+            ending = [name for name, transaction in known.items() if transaction.is_ending]
+            if not ending:
+                return known
+            backoff.wait(KafkaTimeout(f"transaction {ending[0]} has an outcome, but not in all of its partitions"))
+
+    def _described(self) -> dict[str, KnownTransaction]:
+        known: dict[str, KnownTransaction] = {}
+        while True:
+            names = [self._name(len(known) + number) for number in range(FREE_MIN + 1)]
+            requests = {name: describe_transaction_request(name) for name in names}
+            answers = self._coordinators.ask(requests, doing=f"describing transactions of {self._partition}")
+            for name in names:
+                transaction = answers[name]
+                if transaction is None:
+                    return known
+                known[name] = transaction
+
+    def _active_producers(self) -> dict[int, ActiveProducer]:
+        backoff = Backoff(self._clock)
+        while True:
+            try:
+                with self._router.lease_leader(self._partition) as connection:
+                    code, producers = connection.call(describe_producers_request(self._partition))
+                if not code:
+                    return dict(producers)
+                raise broker_error(code, f"describing the producers of {self._partition}")
+            except KafkaUnavailable as error:
+                self._router.forget(self._partition)
+                backoff.wait(error)
+
+
+def _recovered(transactional_id: str, transaction: KnownTransaction, active: ActiveProducer, *, begun: bool) -> Slot:
+    producer = Producer(
+        producer_id=transaction.producer_id,
+        epoch=transaction.epoch,
+        transactional_id=transactional_id,
+        next_sequence=active.next_sequence if active.epoch == transaction.epoch else 0,
+    )
+    return Slot(producer=producer, begun=begun and transaction.state == "Ongoing", shared=True)
+
+
+def _nobody_else() -> None:
+    """Nothing tells of newer attempts."""

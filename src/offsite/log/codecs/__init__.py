@@ -1,0 +1,1 @@
+"""What is compressed in a log: the codecs of batches, and frames that never become larger than allowed."""

@@ -1,0 +1,93 @@
+"""Zstd frames back into plain bytes, and never more of them than allowed: whatever the frames say of themselves.
+
+A frame may state any size, or none, and a kilobyte of it can hold a gigabyte; zstandard believes what is stated. What
+no frame can lie about is the number of its blocks, each of at most 128 KiB. Few of them are expanded at once, many in
+portions, with a look at the room that is left after each. Format: RFC 8878.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+import zstandard
+
+from offsite.log.buffer import Buffer
+from offsite.log.codecs.room import check_room
+from offsite.model.size import KIB
+
+__all__ = ["UNREADABLE", "expand"]
+
+_RLE_BLOCK = 1  # one byte, repeated
+_PORTION_BLOCKS = 128
+_PORTION_BYTES = _PORTION_BLOCKS * 128 * KIB
+"""What is expanded at once: nearly every batch, and every frame of a segment, is one portion."""
+_BLOCK = struct.Struct("<HB")
+_CHECKSUM_BYTES = 4
+_SKIPPABLE, _SKIPPABLE_MASK = 0x50, 0xF0  # the first byte of a frame that holds nothing for us
+_SKIPPABLE_HEADER = struct.Struct("<II")
+
+UNREADABLE = (zstandard.ZstdError, struct.error)
+"""What `expand` raises on bytes that are not zstd, or are cut."""
+
+
+class _Workplace(threading.local):
+    """One decoder for each thread: making it anew takes as long as a batch of 16 KiB."""
+
+    def __init__(self) -> None:
+        self.zstd = zstandard.ZstdDecompressor()
+
+
+_workplace = _Workplace()
+
+
+def expand(data: Buffer, *, max_bytes: int) -> bytes | bytearray:
+    """All frames, one at least. Raises `TooLargeError` when there is more than `max_bytes`, having expanded at most
+    16 MiB of it, and `UNREADABLE`."""
+    if 0 < zstandard.get_frame_parameters(data).content_size <= min(max_bytes, _PORTION_BYTES):
+        with suppress(zstandard.ZstdError):  # there is more than that, or it is damaged: see below
+            return _workplace.zstd.decompress(data, allow_extra_data=False)
+    rest, plain = memoryview(data), bytearray()
+    while True:
+        cuts = _cuts(rest)
+        for part in _parts(rest, cuts):
+            check_room(len(plain) + len(part), max_bytes)
+            if cuts[0] == len(data):
+                return part
+            plain += part
+        rest = rest[cuts[-1] :]
+        if not rest:
+            return plain
+
+
+def _parts(frame: memoryview, cuts: Sequence[int]) -> Iterator[bytes]:
+    """The plain bytes of one frame, those up to each of `cuts`."""
+    expanding, start = _workplace.zstd.decompressobj(), 0
+    for end in cuts:
+        part = expanding.decompress(frame[start:end])
+        if end == cuts[-1] and not expanding.eof:
+            raise zstandard.ZstdError("the frame is cut")
+        yield part
+        start = end
+
+
+def _cuts(data: memoryview) -> list[int]:
+    """Where to cut the first frame, so that no part of it has more than `_PORTION_BLOCKS` blocks; the last is its
+    end."""
+    about = zstandard.get_frame_parameters(data)
+    if data[0] & _SKIPPABLE_MASK == _SKIPPABLE:
+        return [_SKIPPABLE_HEADER.size + _SKIPPABLE_HEADER.unpack_from(data)[1]]
+    unpack_from, position, is_last = _BLOCK.unpack_from, zstandard.frame_header_size(data), 0
+    cuts: list[int] = []
+    blocks = 0
+    while not is_last:
+        low, high = unpack_from(data, position)
+        is_last, kind, size = low & 1, low >> 1 & 3, (low | high << 16) >> 3
+        position += _BLOCK.size + (1 if kind == _RLE_BLOCK else size)
+        blocks += 1
+        if not blocks % _PORTION_BLOCKS and not is_last:
+            cuts.append(position)
+    cuts.append(position + (_CHECKSUM_BYTES if about.has_checksum else 0))
+    return cuts

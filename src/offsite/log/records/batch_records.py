@@ -1,0 +1,181 @@
+"""Batches into records and back, where somebody needs records; the copy itself never does.
+
+The fast path is aiokafka's Cython codec; what it cannot hold exactly goes through `record_body`. Compression is always
+`codec`'s, so that its bounds hold and a batch keeps its codec even where that does not make it smaller. aiokafka takes
+0.3 s to import, so only those who decode or encode pay for it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import islice
+from typing import Any
+
+from crc32c import crc32c
+
+from offsite.log.batch import (
+    CODEC_MASK,
+    CRC_START,
+    HEADER_BYTES,
+    LOG_APPEND_TIME_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+)
+from offsite.log.buffer import Buffer
+from offsite.log.codecs.codec import NONE, compress, decompress
+from offsite.log.records.record import LOG_APPEND_TIME, Record
+from offsite.log.records.record_body import MIN_RECORD_BYTES, read_records, write_records
+from offsite.model.check import check
+from offsite.model.errors import DamagedBatch
+
+__all__ = ["MAX_LISTED_RECORDS", "decode", "encode", "iterate", "listed_plain", "renumber", "row_codec"]
+
+_BEFORE_CRC = struct.Struct(">qiibI")
+_AFTER_CRC = struct.Struct(">hiqqqhii")
+_MAX_DELTA = (1 << 31) - 1
+_NO_LIMIT = (1 << 31) - 1  # the builder must never stop at a size of its own
+
+MAX_LISTED_RECORDS = 1_000_000
+"""Most records of one batch that are held in memory at once. A batch of 448 MiB has room for 64 million."""
+
+
+def decode(batch: Buffer, header: BatchHeader) -> list[Record]:
+    """The records of one batch (`header.view(data)`), in order; those of a control batch hold its marker.
+
+    LogAppendTime batches give every record the batch's max timestamp. Raises `DamagedBatch` if the body is not what the
+    header promises, or holds more than `MAX_LISTED_RECORDS`. Does not check the CRC, see `verify_crc`.
+    """
+    plain = listed_plain(batch, header)
+    try:
+        return list(_fast_records(plain, header))
+    except UnicodeDecodeError:
+        return list(_exact_records(plain, header))
+
+
+def iterate(batch: Buffer, header: BatchHeader) -> Iterator[Record]:
+    """The same one after the other, however many they are: memory is that of the body. Raises when it meets damage."""
+    plain = _plain_batch(batch, header)
+    seen = 0
+    try:
+        for record in _fast_records(plain, header):
+            yield record
+            seen += 1
+    except UnicodeDecodeError:
+        yield from islice(_exact_records(plain, header), seen, None)
+
+
+def encode(  # noqa: PLR0913 - the fields of a batch header
+    records: Sequence[Record],
+    *,
+    codec: int = NONE,
+    base_offset: int | None = None,
+    leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    is_transactional: bool = False,
+    is_append_time: bool = False,
+) -> bytearray:
+    """One whole batch with a valid CRC that holds these records, at least one, at their offsets: a CreateTime batch, or
+    with `is_append_time` one of LogAppendTime, whose readers see the latest of the times in all records.
+
+    Offsets must rise and may have gaps; times may fall and be -1. `base_offset` is the first record's unless given.
+    """
+    check(len(records) > 0, "a batch without records cannot be encoded")
+    base = records[0].offset if base_offset is None else base_offset
+    last_delta = records[-1].offset - base
+    check(base <= records[0].offset and last_delta <= _MAX_DELTA, f"offsets from {base} do not fit in one batch")
+    body = compress(codec, _encode_body(records, base))
+    attributes = codec | (TRANSACTIONAL_BIT if is_transactional else 0) | (LOG_APPEND_TIME_BIT if is_append_time else 0)
+    times_ms = (records[0].timestamp_ms, max(record.timestamp_ms for record in records))
+    producer = (producer_id, producer_epoch, base_sequence)
+    after_crc = _AFTER_CRC.pack(attributes, last_delta, *times_ms, *producer, len(records))
+    crc = crc32c(body, crc32c(after_crc))
+    length = HEADER_BYTES - 12 + len(body)
+    return bytearray().join((_BEFORE_CRC.pack(base, length, leader_epoch, 2, crc), after_crc, body))
+
+
+def renumber(records: Sequence[Record], *, start: int = 0) -> list[Record]:
+    """The same records at the offsets `start`, `start + 1`, …: without gaps, otherwise untouched."""
+    new, kind = tuple.__new__, Record
+    return [new(kind, (offset, *record[1:])) for offset, record in enumerate(records, start)]
+
+
+def listed_plain(batch: Buffer, header: BatchHeader) -> Buffer:
+    """The batch as if its producer had not compressed it (CRC and length left alone: nobody looks at them), for those
+    who make a list of its records. Raises `DamagedBatch` when it holds more than `MAX_LISTED_RECORDS`."""
+    if header.record_count > MAX_LISTED_RECORDS:
+        raise DamagedBatch(
+            f"the batch at offset {header.base_offset} says that it holds {header.record_count} records, more than "
+            f"the {MAX_LISTED_RECORDS} that are held in memory at once"
+        )
+    return _plain_batch(batch, header)
+
+
+@cache
+def row_codec() -> tuple[Any, type[Exception]]:
+    """The reader of batches of aiokafka, and what it raises: looking them up for each batch would cost 20 records."""
+    from aiokafka.errors import CorruptRecordException  # type: ignore[import-untyped]
+    from aiokafka.record.default_records import DefaultRecordBatch  # type: ignore[import-untyped]
+
+    return DefaultRecordBatch, CorruptRecordException
+
+
+def _plain_batch(batch: Buffer, header: BatchHeader) -> Buffer:
+    header.check_is_of(batch)
+    body = decompress(header.codec, memoryview(batch)[HEADER_BYTES:])
+    if not 0 <= header.record_count <= len(body) // MIN_RECORD_BYTES:
+        raise DamagedBatch(
+            f"the batch at offset {header.base_offset} holds {len(body)} bytes, and not the {header.record_count} "
+            "records that its header tells of"
+        )
+    if header.codec == NONE:
+        return batch
+    head = bytearray(memoryview(batch)[:HEADER_BYTES])
+    struct.pack_into(">h", head, CRC_START, header.attributes & ~CODEC_MASK)
+    if not isinstance(body, bytearray):
+        return head + body
+    body[:0] = head  # in its place: a large body is never there twice
+    return body
+
+
+def _fast_records(plain: Buffer, header: BatchHeader) -> Iterator[Record]:
+    """Raises `UnicodeDecodeError` for what aiokafka cannot hold."""
+    new, kind = tuple.__new__, Record
+    default_record_batch, corrupt = row_codec()
+    try:
+        for row in default_record_batch(plain):
+            yield new(kind, (row.offset, row.timestamp, row.timestamp_type, row.key, row.value, tuple(row.headers)))
+    except corrupt as error:
+        raise DamagedBatch(f"the batch at offset {header.base_offset} is damaged inside: {error}") from error
+
+
+def _exact_records(plain: Buffer, header: BatchHeader) -> Iterator[Record]:
+    return read_records(
+        memoryview(plain)[HEADER_BYTES:],
+        count=header.record_count,
+        base_offset=header.base_offset,
+        base_timestamp_ms=header.base_timestamp_ms,
+        append_time_ms=header.max_timestamp_ms if header.timestamp_type == LOG_APPEND_TIME else None,
+    )
+
+
+def _encode_body(records: Sequence[Record], base_offset: int) -> Buffer:
+    if records[0].timestamp_ms == -1:  # the builder takes -1 for "no record yet" and would shift the times
+        return write_records(records, base_offset=base_offset, base_timestamp_ms=-1)
+    try:
+        return _encode_fast(records, base_offset)
+    except UnicodeEncodeError:
+        return write_records(records, base_offset=base_offset, base_timestamp_ms=records[0].timestamp_ms)
+
+
+def _encode_fast(records: Sequence[Record], base_offset: int) -> memoryview:
+    from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+    builder = DefaultRecordBatchBuilder(2, NONE, False, -1, -1, -1, _NO_LIMIT)
+    append = builder.append
+    for offset, timestamp_ms, _, key, value, headers in records:
+        append(offset - base_offset, timestamp_ms, key, value, list(headers))
+    return memoryview(builder.build())[HEADER_BYTES:]

@@ -1,0 +1,1 @@
+"""What a person selects: topics, partitions, incarnations, groups, new names, new numbers of partitions. Pure."""

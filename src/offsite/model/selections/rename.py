@@ -1,0 +1,101 @@
+r"""Under which name each topic is restored: `old=new` rules, for one topic or by pattern. Pure; what belongs to a topic
+(its group offsets) follows the same rules.
+
+Syntax of one rule: `orders=orders-back` (one topic), `orders-*=restored-*` (each `*` on the left is any text, which is
+put in for the `*` of the same place on the right), `regex:^(.+)-v[0-9]+$=\1-old` (searched, not anchored; `\1` is what
+the first group matched). Several rules are separated by commas. A topic goes by the rule with its very name, else by
+the first pattern that matches, else keeps its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from offsite.model.errors import BadOption
+from offsite.model.untrusted.names import check_topic_name
+
+_REGEX_PREFIX = "regex:"
+_STAR = "*"
+_HINT = "write --rename old=new, 'orders-*=restored-*' or 'regex:^(.+)-v1$=\\1-old'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rename:
+    """One rule: both sides as they were typed."""
+
+    source: str
+    target: str
+
+    @property
+    def is_literal(self) -> bool:
+        return not self.source.startswith(_REGEX_PREFIX) and _STAR not in self.source
+
+    def apply(self, topic: str) -> str | None:
+        """The new name, or None when the rule is not about this topic."""
+        if self.is_literal:
+            return self.target if topic == self.source else None
+        found = self._pattern().search(topic)
+        return None if found is None else found.expand(self._template())
+
+    def check(self) -> None:
+        """Raises `BadOption` or `BadName` for a rule that cannot be meant."""
+        if self.is_literal:
+            check_topic_name(self.source)
+            check_topic_name(self.target)
+            return
+        if not self.source.startswith(_REGEX_PREFIX) and self.source.count(_STAR) != self.target.count(_STAR):
+            raise BadOption(f"{self}: both sides need the same number of *", hint=_HINT)
+        try:
+            self._pattern().sub(self._template(), "")  # reads the right side, whether anything matches or not
+        except (re.error, IndexError) as error:
+            raise BadOption(f"{self} is not a rename: {error}", hint=_HINT) from error
+
+    def __str__(self) -> str:
+        return f"{self.source}={self.target}"
+
+    def _pattern(self) -> re.Pattern[str]:
+        if self.source.startswith(_REGEX_PREFIX):
+            return re.compile(self.source.removeprefix(_REGEX_PREFIX))
+        return re.compile("^" + "(.*)".join(map(re.escape, self.source.split(_STAR))) + r"\Z")
+
+    def _template(self) -> str:
+        if self.source.startswith(_REGEX_PREFIX):
+            return self.target
+        first, *rest = self.target.split(_STAR)
+        return first + "".join(rf"\g<{number}>{part}" for number, part in enumerate(rest, 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renames:
+    """All rules of a restore, in the order they were given."""
+
+    rules: tuple[Rename, ...] = ()
+
+    def target_name(self, topic: str) -> str:
+        """The name that `topic` is restored under. Raises `BadName` when a pattern makes one that Kafka refuses."""
+        for rule in sorted(self.rules, key=lambda each: not each.is_literal):
+            if (name := rule.apply(topic)) is not None:
+                return check_topic_name(name)
+        return topic
+
+    def unused(self, topics: Iterable[str]) -> tuple[str, ...]:
+        """The left sides of the rules that are about none of `topics`."""
+        names = tuple(topics)
+        return tuple(rule.source for rule in self.rules if all(rule.apply(name) is None for name in names))
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.rules))
+
+
+def parse_renames(values: Iterable[str]) -> Renames:
+    """Read comma-separated rules. Raises `BadOption` and `BadName`."""
+    rules: dict[str, Rename] = {}
+    for text in (part.strip() for value in values for part in value.split(",") if part.strip()):
+        source, separator, target = text.rpartition("=")
+        if not separator or source in rules:
+            raise BadOption(f"{text!r} is not a rename, or the second one of that name", hint=_HINT)
+        rules[source] = Rename(source=source, target=target)
+        rules[source].check()
+    return Renames(rules=tuple(rules.values()))

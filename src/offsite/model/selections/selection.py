@@ -1,0 +1,85 @@
+"""Which topics are meant: literal names, globs and regular expressions, minus excludes, minus internal topics.
+
+Syntax of one pattern: `orders` (literal), `orders-*` (glob: `*`, `?`, `[...]`), `regex:^orders-[0-9]+$` (searched, not
+anchored). Several patterns are separated by commas, so a regular expression cannot hold a comma: repeat the option.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import translate
+
+from offsite.model.errors import BadOption, NoSuchTopic
+from offsite.model.untrusted.names import check_topic_name
+
+_REGEX_PREFIX = "regex:"
+_GLOB_CHARACTERS = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSelection:
+    """A frozen choice of topics. `internal` lets patterns match topics that Kafka or its tools own (`__*`)."""
+
+    include: tuple[str, ...]
+    exclude: tuple[str, ...] = ()
+    internal: bool = False
+
+    def select(self, topics: Iterable[str], *, internal: frozenset[str] = frozenset()) -> tuple[str, ...]:
+        """Names of `topics` that are meant, sorted. A literal pattern selects an internal topic even unasked.
+
+        A literal that is not among `topics` is not an error here: see `missing`.
+        """
+        names = frozenset(topics)
+        literals = {p for p in self.include if is_literal(p)} & names
+        hidden = frozenset() if self.internal else internal
+        matched = {n for n in names - hidden if any(_matches(p, n) for p in self.include)}
+        return tuple(sorted(n for n in matched | literals if not any(_matches(p, n) for p in self.exclude)))
+
+    def missing(self, topics: Iterable[str]) -> tuple[str, ...]:
+        """Literal names that are not among `topics`, sorted."""
+        return tuple(sorted({p for p in self.include if is_literal(p)} - frozenset(topics)))
+
+
+def parse_selection(include: Iterable[str], exclude: Iterable[str] = (), *, internal: bool = False) -> TopicSelection:
+    """Read comma-separated patterns. Raises `BadOption` for an unreadable one, `BadName` for an impossible literal."""
+    chosen = tuple(_split(include))
+    if not chosen:
+        raise BadOption("no topics selected", hint="name topics with --topics 'orders,payments-*,regex:^audit'")
+    return TopicSelection(include=chosen, exclude=tuple(_split(exclude)), internal=internal)
+
+
+def no_topics(selection: TopicSelection) -> NoSuchTopic:
+    """The error for a selection that matched nothing."""
+    wanted = ", ".join(selection.include)
+    return NoSuchTopic(f"no topic matches {wanted}", hint="list the topics of the cluster with: kcat -L -b BOOTSTRAP")
+
+
+def is_literal(pattern: str) -> bool:
+    return not pattern.startswith(_REGEX_PREFIX) and _GLOB_CHARACTERS.isdisjoint(pattern)
+
+
+def _split(values: Iterable[str]) -> Iterable[str]:
+    for pattern in (part.strip() for value in values for part in value.split(",")):
+        if pattern:
+            _check(pattern)
+            yield pattern
+
+
+def _check(pattern: str) -> None:
+    if is_literal(pattern):
+        check_topic_name(pattern)
+    try:
+        _compile(pattern)
+    except re.error as error:
+        raise BadOption(f"{pattern!r} is not a regular expression: {error}", hint="quote it for the shell") from error
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    expression = pattern.removeprefix(_REGEX_PREFIX) if pattern.startswith(_REGEX_PREFIX) else translate(pattern)
+    return re.compile(expression)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    return _compile(pattern).search(name) is not None

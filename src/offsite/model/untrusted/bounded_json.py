@@ -1,0 +1,108 @@
+"""JSON that somebody else wrote: whatever is wrong with it is one error, and what is not bounded by anything else is
+parsed only where its objects fit into memory. Pure.
+
+Three bytes of JSON, such as `[],`, become seventy of Python: what stands outside of text decides, not how long it is.
+Texts may hold halves of surrogate pairs, which JSON can spell: callers decide what they may be.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import NoReturn
+
+from offsite.model.size import MIB
+from offsite.model.untrusted.json_object import JsonValue
+
+__all__ = [
+    "ANY_NUMBER",
+    "MAX_JSON_BYTES",
+    "STRICT",
+    "UNAMBIGUOUS",
+    "BadJson",
+    "check_json_size",
+    "decode_json",
+    "decode_object",
+    "parse_json",
+]
+
+MAX_JSON_BYTES = 64 * MIB
+_MAX_OUTSIDE_BYTES = 16 * MIB
+_SMALL_BYTES = 4 * MIB
+_QUOTES = 2
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+
+
+class BadJson(ValueError):
+    """`position` is in bytes."""
+
+    def __init__(self, problem: str, position: int = 0) -> None:
+        super().__init__(problem)
+        self.position = position
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
+STRICT = json.JSONDecoder(parse_constant=_no_constant)
+ANY_NUMBER = json.JSONDecoder()
+"""Also reads NaN and Infinity, which are no JSON and are written all the same."""
+
+
+def _unambiguous(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise ValueError("an object names a field twice")
+    return fields
+
+
+UNAMBIGUOUS = json.JSONDecoder(object_pairs_hook=_unambiguous)
+"""Refuses an object that names a field twice, of which others may read the first and Python reads the last."""
+
+
+def parse_json(data: bytes, *, max_bytes: int = MAX_JSON_BYTES, decoder: json.JSONDecoder = ANY_NUMBER) -> object:
+    """Raises `BadJson` for bytes that are too many, and as `decode_json`."""
+    if len(data) > max_bytes:
+        raise BadJson(f"JSON of {len(data)} bytes, at most {max_bytes} are read")
+    check_json_size(data)
+    return decode_json(data, decoder=decoder)
+
+
+def decode_json(data: bytes | str, *, decoder: json.JSONDecoder = ANY_NUMBER) -> object:
+    """Of any size: what something else bounds. Raises `BadJson` for what is no JSON, or nests too deep, or holds a
+    number of thousands of digits."""
+    try:
+        text = data if isinstance(data, str) else data.decode()
+        return decoder.decode(text)
+    except json.JSONDecodeError as error:
+        raise BadJson(f"not JSON: {error.msg}", len(text[: error.pos].encode("utf-8", "surrogatepass"))) from error
+    except UnicodeDecodeError as error:
+        raise BadJson("not UTF-8", error.start) from error
+    except RecursionError as error:
+        raise BadJson("JSON that nests too deep") from error
+    except ValueError as error:
+        raise BadJson(f"not JSON: {error}") from error
+
+
+def decode_object(data: bytes, *, decoder: json.JSONDecoder) -> dict[str, JsonValue]:
+    """The members of a JSON object, as `decode_json`. Raises `BadJson` for any other value, too."""
+    fields = decode_json(data, decoder=decoder)
+    if not isinstance(fields, dict):
+        raise BadJson("not a JSON object")
+    return fields
+
+
+def check_json_size(data: bytes, *, small_bytes: int = _SMALL_BYTES, max_outside: int = _MAX_OUTSIDE_BYTES) -> None:
+    """Raises `BadJson` when there is so much outside of text that its objects might not fit."""
+    if len(data) <= small_bytes:
+        return
+    outside = end = 0
+    for text in _TEXT.finditer(data):
+        outside += text.start() - end + _QUOTES
+        end = text.end()
+        if outside > max_outside:
+            break
+    if outside + len(data) - end > max_outside:
+        raise BadJson(f"JSON with more than {max_outside} bytes outside of text")

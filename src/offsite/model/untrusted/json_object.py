@@ -1,0 +1,168 @@
+"""A JSON object read strictly: every field has the type it must have, or the reader says which one has not. Pure.
+
+The one reader of fields: of a repository's objects, of the indexes of archives, of another tool's manifests. Whoever
+reads names the error (`damaged`). Where a format differs in what may be missing, or its errors in their words, it
+overrides the methods at the end.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self, TypeAlias, TypeGuard
+
+from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_PARTITIONS
+from offsite.model.untrusted.names import is_topic_name
+
+__all__ = ["JsonObject", "JsonValue"]
+
+JsonValue: TypeAlias = "bool | int | float | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
+
+_LEAST = -MAX_OFFSET - 1
+_MAX_NUMBER = sys.float_info.max
+"""JSON has no infinity, and Python reads one out of 1e999."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonObject:
+    """`fields` of one object; `damaged` makes the error for one that is wrong, from the sentence that says so."""
+
+    fields: Mapping[str, JsonValue]
+    damaged: Callable[[str], Exception]
+
+    ANY_TEXT: ClassVar[bool] = False
+    """Whether texts may hold halves of surrogate pairs: JSON can spell them, but they are no characters, and can be
+    written nowhere but in JSON."""
+
+    def text(self, name: str) -> str:
+        value = self.fields.get(name)
+        if not isinstance(value, str) or not (value.isascii() or self._may_be_text(value)):
+            raise self.wrong(name, "text")
+        return value
+
+    def optional_text(self, name: str) -> str | None:
+        return None if self.fields.get(name) is None else self.text(name)
+
+    def integer(self, name: str, *, least: int = _LEAST, most: int = MAX_OFFSET) -> int:
+        """An integer from `least` to `most`, both inclusive."""
+        value = self.fields.get(name)
+        if type(value) is not int or not least <= value <= most:
+            raise self._no_integer(name, value, least, most)
+        return value
+
+    def count(self, name: str) -> int:
+        """An offset, a number of things, or a size: not below 0."""
+        value = self.fields.get(name)
+        if type(value) is not int or not 0 <= value <= MAX_OFFSET:
+            raise self._no_integer(name, value, 0, MAX_OFFSET)
+        return value
+
+    def partition(self, name: str = "partition") -> int:
+        """The number of a partition."""
+        if not 0 <= (value := self.integer(name)) < MAX_PARTITIONS:
+            raise self.wrong(name, f"a partition (0 to {MAX_PARTITIONS - 1})")
+        return value
+
+    def topic(self, name: str = "topic") -> str:
+        """A name that Kafka accepts as that of a topic."""
+        if not is_topic_name(value := self.text(name)):
+            raise self.wrong(name, "the name of a Kafka topic")
+        return value
+
+    def optional_integer(self, name: str) -> int | None:
+        return None if self.fields.get(name) is None else self.integer(name)
+
+    def integer_or(self, name: str, default: int) -> int:
+        """`default` for a missing field, and for null."""
+        return default if self.fields.get(name) is None else self.integer(name)
+
+    def number(self, name: str) -> float:
+        value = self.fields.get(name)
+        if not isinstance(value, int | float) or isinstance(value, bool) or abs(value) > _MAX_NUMBER:
+            raise self.wrong(name, "a number")
+        return float(value)
+
+    def flag(self, name: str) -> bool:
+        value = self.fields.get(name)
+        if not isinstance(value, bool):
+            raise self.wrong(name, "true or false")
+        return value
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        values = self._list(name)
+        found = tuple(value for value in values if _is_integer(value))
+        if len(found) != len(values):
+            raise self.wrong(name, "a list of integers")
+        return found
+
+    def integer_rows(self, name: str, *, width: int) -> tuple[tuple[int, ...], ...]:
+        """A list of lists of `width` integers each."""
+        values = self._list(name)
+        rows = tuple(tuple(row) for row in values if isinstance(row, list | tuple))
+        if len(rows) != len(values) or not all(_is_row(row, width) for row in rows):
+            raise self.wrong(name, f"a list of rows of {width} integers")
+        return rows
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        values = self._list(name)
+        found = tuple(value for value in values if isinstance(value, str) and self._may_be_text(value))
+        if len(found) != len(values):
+            raise self.wrong(name, "a list of texts")
+        return found
+
+    def text_map(self, name: str) -> tuple[tuple[str, str], ...]:
+        """An object of texts as sorted pairs."""
+        child = self.child(name)
+        return tuple((key, child.text(key)) for key in sorted(child.fields))
+
+    def child(self, name: str) -> Self:
+        return self._object(name, self.fields.get(name))
+
+    def optional_child(self, name: str) -> Self | None:
+        return None if self.fields.get(name) is None else self._object(name, self.fields[name])
+
+    def children(self, name: str) -> tuple[Self, ...]:
+        """A list of objects."""
+        return tuple(self._item(name, value) for value in self._list(name))
+
+    def wrong(self, name: str, wanted: str) -> Exception:
+        return self.damaged(f"field {name!r} is not {wanted}")
+
+    def _may_be_text(self, value: str) -> bool:
+        return self.ANY_TEXT or _is_utf8(value)
+
+    def _object(self, name: str, value: JsonValue) -> Self:
+        if not isinstance(value, dict):
+            raise self.wrong(name, "an object")
+        return type(self)(fields=value, damaged=self.damaged)
+
+    def _item(self, name: str, value: JsonValue) -> Self:
+        """One of the list of objects `name`."""
+        return self._object(name, value)
+
+    def _list(self, name: str) -> Sequence[JsonValue]:
+        """A list; a missing one is empty, because writers leave out empty lists."""
+        value = self.fields.get(name, ())
+        if not isinstance(value, list | tuple):
+            raise self.wrong(name, "a list")
+        return value
+
+    def _no_integer(self, name: str, value: JsonValue, least: int, most: int) -> Exception:  # noqa: ARG002 - for others
+        return self.wrong(name, "an integer of 64 bits" if least else "an integer of 64 bits, from 0 on")
+
+
+def _is_integer(value: object) -> TypeGuard[int]:
+    return type(value) is int and _LEAST <= value <= MAX_OFFSET
+
+
+def _is_row(row: Sequence[JsonValue], width: int) -> bool:
+    return len(row) == width and all(map(_is_integer, row))
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,30 @@
+"""Whole numbers as text from outside: an option, a file name, a setting. Python refuses to read more than 4,300 digits
+by an error of its own, and reads digits of other scripts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from offsite.model.untrusted.bounds import MAX_DIGITS, MAX_OFFSET
+
+__all__ = ["setting_number", "whole_number"]
+
+_DIGITS = re.compile(r"0*([0-9]+)", re.ASCII)
+
+
+def whole_number(text: str, *, most: int = MAX_OFFSET) -> int | None:
+    """The number from 0 to `most` that `text` writes in decimal digits, else None."""
+    found = _DIGITS.fullmatch(text)
+    if found is None or len(found[1]) > MAX_DIGITS or (number := int(found[1])) > most:
+        return None
+    return number
+
+
+def setting_number(configs: Mapping[str, str], name: str, default: int) -> int:
+    """A setting of Kafka as a number; `default` where it is not set, or to what Kafka would refuse itself."""
+    text = configs.get(name, "")
+    number = whole_number(text.removeprefix("-"))
+    if number is None:
+        return default
+    return -number if text.startswith("-") else number

@@ -1,1 +1,0 @@
-"""Plan, Spark copy, receipts: from one end to the other. Only `session.py` builds a SparkContext."""

@@ -1,0 +1,68 @@
+"""Who may write for a restore: its producer id, and the numbered attempts at each of its target partitions.
+
+An attempt is a create-only object, so each number has one owner. The number is the epoch under which its owner writes:
+brokers refuse the lower ones from the first batch of a higher one on (KIP-360). Numbers only rise, also when the target
+topic is made again. Must never be tidied up while the restore is unfinished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from offsite.log.range import TopicPartition
+from offsite.model.errors import DamagedObject, WriterFenced
+from offsite.model.ids import random_id
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.stores.store import PutResult, Store
+
+ATTEMPTS_MAX = 32_766
+"""Producer epochs are signed 16-bit numbers, and brokers keep the last one for themselves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFence:
+    """The attempts at one target partition of one restore."""
+
+    store: Store
+    layout: RestoreLayout
+    target: TopicPartition
+
+    def take(self, *, by: str) -> int:
+        """The next number, which nobody else has: every earlier attempt is superseded from now on. `by` says who took
+        it, for people. Raises `WriterFenced` when there are no numbers left, and what the store raises."""
+        number = self._newest() + 1
+        while number <= ATTEMPTS_MAX:
+            if self._create(number, by):
+                return number
+            number += 1
+        raise WriterFenced(
+            f"{self.target} was attempted {ATTEMPTS_MAX:,} times: there is no producer epoch left",
+            hint="restore under another name with --rename",
+        )
+
+    def is_superseded(self, number: int) -> bool:
+        """Whether an attempt after `number` has begun."""
+        return self.store.head(self.layout.attempt_key(self.target, number + 1)) is not None
+
+    def _newest(self) -> int:
+        keys = [info.key for info in self.store.list(self.layout.attempts_prefix(self.target))]
+        return max((self.layout.attempt_number(key) for key in keys), default=0)
+
+    def _create(self, number: int, by: str) -> bool:
+        """The random word tells our own lost answer from another's object."""
+        data = encode_object({"format": FORMAT, "by": by, "word": random_id()})
+        return self.store.put_if_absent(self.layout.attempt_key(self.target, number), data) is not PutResult.OTHER
+
+
+def restore_producer_id(store: Store, layout: RestoreLayout, new: Callable[[], int]) -> int:
+    """The producer id that belongs to this restore; `new` gets one from the cluster where there is none yet."""
+    key = layout.producer_key
+    data = store.get(key)
+    if data is None:
+        store.put_if_absent(key, encode_object({"format": FORMAT, "producer_id": new()}))
+        data = store.get(key)  # another may have been quicker
+    if data is None:
+        raise DamagedObject(f"{key} was written and is not there", hint="run the same command again")
+    return parse_json_object(data, source=key, damaged=DamagedObject).integer("producer_id")

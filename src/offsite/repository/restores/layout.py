@@ -1,0 +1,105 @@
+"""Where the records of one restore lie: its description, who writes for it, its offset maps, its report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offsite.log.offset_map import OffsetMap
+from offsite.log.range import TopicPartition
+from offsite.model.errors import DamagedObject, ObjectTaken
+from offsite.model.untrusted.whole_number import whole_number
+from offsite.repository.commit import PartitionId
+from offsite.repository.layout import BackupLayout
+from offsite.stores.store import PutResult, Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseLayout:
+    """Where is told who has `what` in hand, which lies below `prefix`."""
+
+    prefix: str
+    what: str
+
+    def key(self, term: int, part: str) -> str:
+        """`term` counts from 1: how often it was taken in hand; `part`: `claim`, `beat` or `end`."""
+        return f"{self.prefix}{term:08d}.{part}.json"
+
+    def term(self, key: str) -> int:
+        """Of a key that `key` made. Raises `DamagedObject` for another one."""
+        return _number(key, key.removeprefix(self.prefix).partition(".")[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreLayout:
+    """`restores/<restore>/…` of a backup. Everything there is written once, but the beats of its lease."""
+
+    backup: BackupLayout
+    restore: str
+
+    @property
+    def prefix(self) -> str:
+        return self.backup.restores_prefix(self.restore)
+
+    @property
+    def record_key(self) -> str:
+        return f"{self.prefix}restore.json"
+
+    def targets_key(self, number: int) -> str:
+        """`number` counts from 1: how often the target topics were made, the first time included."""
+        return f"{self.prefix}targets{'' if number == 1 else f'-{number}'}.json"
+
+    def aside_key(self, number: int) -> str:
+        """`number` counts from 1: how often it changed which settings are set aside."""
+        return f"{self.prefix}aside{'' if number == 1 else f'-{number}'}.json"
+
+    @property
+    def report_key(self) -> str:
+        return f"{self.prefix}report.json"
+
+    @property
+    def producer_key(self) -> str:
+        return f"{self.prefix}producer.json"
+
+    def attempts_prefix(self, target: TopicPartition) -> str:
+        return f"{self.prefix}attempts/{target.topic}/{target.partition}/"
+
+    def attempt_key(self, target: TopicPartition, number: int) -> str:
+        """`number` counts from 1: how often writing into that partition was begun."""
+        return f"{self.attempts_prefix(target)}{number:05d}.json"
+
+    def attempt_number(self, key: str) -> int:
+        """Of a key that `attempt_key` made. Raises `DamagedObject` for another one."""
+        return _number(key, key.rpartition("/")[2].removesuffix(".json"))
+
+    @property
+    def lease(self) -> LeaseLayout:
+        return LeaseLayout(prefix=f"{self.prefix}lease/", what=f"restore {self.restore}")
+
+    def map_key(self, source: PartitionId, making: int = 1) -> str:
+        """`making`: which making of the target topic the map is about (see `RestoreTargets`)."""
+        made = "" if making == 1 else f".{making}"
+        return f"{self.prefix}maps/{source.topic}/{source.partition}{made}.map"
+
+    def put_map(self, store: Store, source: PartitionId, offset_map: OffsetMap, *, making: int = 1) -> None:
+        """Store the map of one restored partition. A second attempt arrives at an equal map, which is no error.
+
+        Raises `ObjectTaken` when another one is there: it says of the same target what is not so.
+        """
+        put = store.put_if_absent(self.map_key(source, making), offset_map.to_bytes())
+        if put is PutResult.OTHER and self.get_map(store, source, making=making) != offset_map:
+            raise ObjectTaken(
+                f"the stored offset map of {source} is not that of what was written",
+                hint="restore under another name with --rename; and tell us, for this should not happen",
+            )
+
+    def get_map(self, store: Store, source: PartitionId, *, making: int = 1) -> OffsetMap | None:
+        """The stored map, or None when that partition was not (yet) restored. Raises `DamagedObject`."""
+        data = store.get(self.map_key(source, making))
+        return None if data is None else OffsetMap.from_bytes(data)
+
+
+def _number(key: str, text: str) -> int:
+    number = whole_number(text)
+    if number is None:
+        raise DamagedObject(f"{key} is no name that offsite gives", hint="take it out of the repository")
+    return number

@@ -1,0 +1,132 @@
+"""Who carries a restore out: told to whoever would begin it a second time. A courtesy; what protects data is the fence.
+
+Terms are numbered. `claim` is created by the holder of a term, `beat` written again every few seconds while it lives (a
+hint: it may be lost), `end` when it has finished. The newest claim counts until its end, until its process is known to
+be gone, or until it has been silent for `TTL_S` by the store's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from offsite.model.errors import DamagedObject, RestoreRunning, RestoreTakenOver
+from offsite.model.journal import decided, warned
+from offsite.model.time import format_time
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.restores.layout import LeaseLayout
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.stores.store import PutResult, Store
+
+TTL_S = 30.0
+BEAT_S = 5.0
+BEATS = (encode_object({"format": FORMAT}), b"{}\n")
+"""What a sign of life is: as it is written, and as earlier versions wrote it. Only its time is read."""
+_HINT = "wait for its end; if it hangs, restore run --take-over goes on in its place and shuts it out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseClaim:
+    """`word` is random: it tells our own lost answer from another's claim."""
+
+    term: int
+    holder: ProcessIdentity
+    word: str
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseTerms:
+    """The terms of one restore, or of a copy of an archive."""
+
+    store: Store
+    lease: LeaseLayout
+
+    def claim(self, holder: ProcessIdentity, word: str, *, take_over: bool) -> LeaseClaim:
+        """The next term. Raises `RestoreRunning` while another process has the restore in hand, unless `take_over`."""
+        while True:
+            newest = self._newest()
+            if newest is not None and not self._is_free(newest, holder):
+                if not take_over:
+                    raise self.running(newest, hint=_HINT)
+                warned("take-over", why="asked for", lease=self.lease.what, holder=newest.holder.text)
+            term = 1 if newest is None else newest.term + 1
+            claim = LeaseClaim(term=term, holder=holder, word=word, since_ms=self.store.now_ms())
+            data = encode_object({"format": FORMAT, **_fields(claim)})
+            if self.store.put_if_absent(self.lease.key(term, "claim"), data) is not PutResult.OTHER:
+                return claim
+
+    def beat(self, claim: LeaseClaim) -> None:
+        """Say that the holder lives. Raises `RestoreTakenOver`."""
+        self.check(claim)
+        self.store.put_overwrite(self.lease.key(claim.term, "beat"), BEATS[0])
+
+    def check(self, claim: LeaseClaim) -> None:
+        """Raises `RestoreTakenOver` when a later term has begun."""
+        if (later := self._claim_of(claim.term + 1)) is None:
+            return
+        warned("fence", why="the restore was taken over", lease=self.lease.what, holder=later.holder.text)
+        raise RestoreTakenOver(
+            f"{self.lease.what} was taken over by {later.holder.text} at {format_time(later.since_ms)}: "
+            "this process has stopped",
+            hint="nothing is wrong with the other one: wait for its end",
+        )
+
+    def end(self, claim: LeaseClaim) -> None:
+        """The holder has stopped, well or not: whoever comes next need not wait."""
+        self.store.put_if_absent(self.lease.key(claim.term, "end"), encode_object({"format": FORMAT}))
+
+    def holder(self, *, asking: ProcessIdentity) -> LeaseClaim | None:
+        """Whoever has the restore in hand now, if anybody."""
+        newest = self._newest()
+        return None if newest is None or self._is_free(newest, asking) else newest
+
+    def running(self, claim: LeaseClaim, *, hint: str) -> RestoreRunning:
+        """What to tell whoever would begin it, too."""
+        return RestoreRunning(
+            f"{self.lease.what} is being carried out by {claim.holder.text}, "
+            f"since {format_time(claim.since_ms)}, and gave a sign of life {self._silent_s(claim):.0f} s ago",
+            hint=hint,
+        )
+
+    def _newest(self) -> LeaseClaim | None:
+        keys = [info.key for info in self.store.list(self.lease.prefix) if info.key.endswith(".claim.json")]
+        return self._claim_of(self.lease.term(max(keys))) if keys else None
+
+    def _claim_of(self, term: int) -> LeaseClaim | None:
+        key = self.lease.key(term, "claim")
+        data = self.store.get(key)
+        return None if data is None else _claim(parse_json_object(data, source=key, damaged=DamagedObject))
+
+    def _is_free(self, claim: LeaseClaim, asking: ProcessIdentity) -> bool:
+        if self.store.head(self.lease.key(claim.term, "end")) is not None:
+            return True
+        if claim.holder.is_gone(seen_from=asking):
+            self._tell_void(claim, "its process has ended")
+            return True
+        if self._silent_s(claim) > TTL_S:
+            self._tell_void(claim, "it is silent")
+            return True
+        return False
+
+    def _silent_s(self, claim: LeaseClaim) -> float:
+        signs = (self.store.head(self.lease.key(claim.term, part)) for part in ("claim", "beat"))
+        newest_ms = max((info.modified_ms for info in signs if info is not None), default=0)
+        return (self.store.now_ms() - newest_ms) / 1000
+
+    def _tell_void(self, claim: LeaseClaim, why: str) -> None:
+        decided("take-over", why=why, lease=self.lease.what, holder=claim.holder.text)
+
+
+def _fields(claim: LeaseClaim) -> Mapping[str, JsonValue]:
+    return {"term": claim.term, "holder": dict(claim.holder.fields), "word": claim.word, "since_ms": claim.since_ms}
+
+
+def _claim(item: JsonObject) -> LeaseClaim:
+    return LeaseClaim(
+        term=item.integer("term"),
+        holder=ProcessIdentity.of(dict(item.text_map("holder"))),
+        word=item.text("word"),
+        since_ms=item.integer("since_ms"),
+    )

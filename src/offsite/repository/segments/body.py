@@ -1,0 +1,106 @@
+"""The bytes of a segment on their way into its object: plain or in independent zstd frames, hashed and counted."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import zstandard
+from blake3 import blake3
+
+from offsite.log.buffer import Buffer
+from offsite.repository.segments.segment import Compression
+from offsite.stores.store import ObjectWriter
+
+HASH_NAME = "blake3"
+ZSTD_LEVEL = 1
+
+_SAMPLE_BYTES = 256 * 1024
+_WORTHWHILE = 0.75
+"""Compress when a sample shrinks below this: less is not worth the time it takes to write and to read."""
+
+
+def content_hash(data: Buffer) -> str:
+    """The form in which commits hold the hash of an object: algorithm, colon, hexadecimal digest."""
+    return f"{HASH_NAME}:{blake3(data).hexdigest()}"
+
+
+def pays_off(sample: Buffer) -> bool:
+    """Whether compressing data that begins like `sample` saves enough."""
+    head = memoryview(sample)[:_SAMPLE_BYTES]
+    return len(zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(head)) < _WORTHWHILE * len(head)
+
+
+class SegmentBody(Protocol):
+    """Takes raw bytes, whole batches at a time, and knows what has become of them."""
+
+    @property
+    def stored_bytes(self) -> int:
+        """Stored so far; where the next frame begins, right after `end_frame`."""
+
+    def write(self, data: Buffer) -> None:
+        """Add raw bytes to the frame."""
+
+    def end_frame(self) -> None:
+        """Make what follows readable on its own."""
+
+    def hash(self) -> str:
+        """Hash of the stored bytes so far."""
+
+
+class PlainBody:
+    """Stored as it comes; frames are only places."""
+
+    def __init__(self, writer: ObjectWriter) -> None:
+        self._writer = writer
+        self._hasher = blake3()
+        self._stored_bytes = 0
+
+    @property
+    def stored_bytes(self) -> int:
+        return self._stored_bytes
+
+    def write(self, data: Buffer) -> None:
+        self._hasher.update(data)
+        self._writer.write(data)
+        self._stored_bytes += len(data)
+
+    def end_frame(self) -> None:
+        """Nothing to do: plain bytes can be read from any batch on."""
+
+    def hash(self) -> str:
+        return f"{HASH_NAME}:{self._hasher.hexdigest()}"
+
+
+class ZstdBody:
+    """Each frame of the segment is one zstd frame (RFC 8878); the object is all of them, readable by `zstd -d`."""
+
+    def __init__(self, writer: ObjectWriter) -> None:
+        self._plain = PlainBody(writer)
+        self._compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
+        self._frame = self._compressor.compressobj()
+        self._frame_bytes = 0
+
+    @property
+    def stored_bytes(self) -> int:
+        return self._plain.stored_bytes
+
+    def write(self, data: Buffer) -> None:
+        self._store(self._frame.compress(data))
+        self._frame_bytes += len(data)
+
+    def end_frame(self) -> None:
+        if self._frame_bytes:
+            self._store(self._frame.flush())
+            self._frame = self._compressor.compressobj()
+            self._frame_bytes = 0
+
+    def hash(self) -> str:
+        return self._plain.hash()
+
+    def _store(self, compressed: bytes) -> None:
+        if compressed:
+            self._plain.write(compressed)
+
+
+def open_body(writer: ObjectWriter, compression: Compression) -> SegmentBody:
+    return ZstdBody(writer) if compression is Compression.ZSTD else PlainBody(writer)

@@ -1,0 +1,168 @@
+"""The sidecar of a segment: where its frames begin and where its transactions ended, so that readers can seek.
+
+Stored as zstd-compressed JSON: {"format": 1, "segment": key, "frames": [[first offset, raw position, stored position,
+maximum timestamp, CRC32C of the raw bytes], ...], "markers": [[offset, producer id, producer epoch, 1 if committed,
+first offset of its data or -1], ...], "open": [[producer id, base offset of its first batch, of its last], ...]}.
+A segment of one frame without transactions has none. It can be rebuilt from the segment.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise, starmap
+from operator import lt
+
+import zstandard
+
+from offsite.log.markers import Marker, Markers
+from offsite.log.transactions import OpenTransaction
+from offsite.model.errors import DamagedObject
+from offsite.model.size import KIB, MIB
+from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.repository.json_form import FORMAT, encode_canonical, parse_part
+from offsite.repository.segments.marker_text import MarkerText, insert_markers
+
+_MAX_INDEX_BYTES = 256 * MIB
+"""Of all its text: 3 million markers as they are written, which take 120 MB, and at the very most 14 million."""
+_BLOCK_BYTES = 64 * KIB
+_LEVEL = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """About 4 MiB of batches. `first_offset` is the first base offset, `raw_position` counts in the log as Kafka had
+    it, `stored_position` in the object. `timestamp_max_ms` is exact. `raw_crc` (CRC32C) covers all raw bytes of the
+    frame, the header bytes that Kafka's own CRC leaves out included, so that a part can be trusted without reading
+    the whole."""
+
+    first_offset: int
+    raw_position: int
+    stored_position: int
+    timestamp_max_ms: int
+    raw_crc: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentIndex:
+    """What the sidecar of `segment_key` says; no frames and no markers for a segment that needs none. `open`: the
+    transactions with data in the segment and no marker after it; None: written before that was told."""
+
+    segment_key: str
+    frames: tuple[Frame, ...]
+    markers: Markers = field(default_factory=Markers)
+    open: tuple[OpenTransaction, ...] | None = None
+
+    def frame_of(self, offset: int) -> int:
+        """The number of the last frame that begins at or before `offset`; 0 when none does."""
+        return max(bisect_right(self.frames, offset, key=lambda frame: frame.first_offset) - 1, 0)
+
+
+def encode_index(index: SegmentIndex) -> bytes:
+    fields: dict[str, JsonValue] = {
+        "format": FORMAT,
+        "segment": index.segment_key,
+        "frames": [
+            [f.first_offset, f.raw_position, f.stored_position, f.timestamp_max_ms, f.raw_crc] for f in index.frames
+        ],
+        "markers": [],
+    }
+    if index.open is not None:
+        fields["open"] = [[each.producer_id, each.first_offset, each.last_offset] for each in index.open]
+    plain = insert_markers(encode_canonical(fields), index.markers)
+    return zstandard.ZstdCompressor(level=_LEVEL).compress(plain)
+
+
+def decode_index(data: bytes, *, key: str, with_markers: bool = True) -> SegmentIndex:
+    """Read the index object `key`. Raises `DamagedObject`, `FormatTooNew`."""
+    text = MarkerText(_blocks(data))
+    markers = Markers()
+    for part in _marker_parts(text, key, wanted=with_markers):
+        markers.extend(part)
+    item = parse_part(text.rest, source=key, damaged=_damaged)
+    markers.extend(_other_markers(item, key, after=markers[-1].offset if markers else -1))
+    return SegmentIndex(
+        segment_key=item.text("segment"), frames=_frames(item, key), markers=markers, open=_open(item, key)
+    )
+
+
+def decode_markers(data: bytes, *, key: str) -> Iterator[Markers]:
+    """Its markers alone, a part after the other, of an object that is known to be whole. Raises as `decode_index`."""
+    text = MarkerText(_blocks(data))
+    last = -1
+    for part in _marker_parts(text, key, wanted=True):
+        yield part
+        last = part[-1].offset
+    yield _other_markers(parse_part(text.rest, source=key, damaged=_damaged), key, after=last)
+
+
+def _marker_parts(text: MarkerText, key: str, *, wanted: bool) -> Iterator[Markers]:
+    last = -1
+    try:
+        for part in text.markers(wanted=wanted):
+            _check_rise(part, key, after=last)
+            last = part[-1].offset
+            yield part
+    except (zstandard.ZstdError, ValueError, RecursionError) as error:
+        raise _damaged(f"{key}: {error}") from error
+
+
+def _other_markers(item: JsonObject, key: str, *, after: int) -> Markers:
+    """Those that are left: of text in another form than ours."""
+    try:
+        markers = Markers(starmap(Marker, item.integer_rows("markers", width=5)))
+    except OverflowError as error:
+        raise _damaged(f"{key}: a number of more than 64 bits") from error
+    _check_rise(markers, key, after=after)
+    return markers
+
+
+def _check_rise(markers: Markers, key: str, *, after: int) -> None:
+    offsets = markers.offsets
+    if offsets and not (offsets[0] > after and all(map(lt, offsets, offsets[1:]))):
+        raise _damaged(f"{key}: the offsets of the markers do not rise")
+
+
+def _frames(item: JsonObject, key: str) -> tuple[Frame, ...]:
+    """Frames that follow each other, from the beginning on."""
+    frames = tuple(
+        Frame(first_offset=first, raw_position=raw, stored_position=stored, timestamp_max_ms=time_ms, raw_crc=crc)
+        for first, raw, stored, time_ms, crc in item.integer_rows("frames", width=5)
+    )
+    if not frames:
+        raise _damaged(f"{key}: no frames")
+    places = [(frame.first_offset, frame.raw_position, frame.stored_position) for frame in frames]
+    rise = all(all(map(lt, one, next_one)) for one, next_one in pairwise(places))
+    if not rise or places[0][0] < 0 or places[0][1:] != (0, 0) or max(places[-1]) > MAX_OFFSET:
+        raise _damaged(f"{key}: the frames do not follow each other")
+    if any(not 0 <= frame.raw_crc < 1 << 32 or abs(frame.timestamp_max_ms) > MAX_OFFSET for frame in frames):
+        raise _damaged(f"{key}: a frame has numbers that cannot be")
+    return frames
+
+
+def _blocks(data: bytes) -> Iterator[bytes]:
+    read_bytes = 0
+    with zstandard.ZstdDecompressor().stream_reader(data) as reader:
+        while block := reader.read(_BLOCK_BYTES):
+            read_bytes += len(block)
+            if read_bytes > _MAX_INDEX_BYTES:
+                raise ValueError(f"larger than {_MAX_INDEX_BYTES} bytes")
+            yield block
+
+
+def _open(item: JsonObject, key: str) -> tuple[OpenTransaction, ...] | None:
+    if "open" not in item.fields:
+        return None
+    rows = item.integer_rows("open", width=3)
+    if rows and not 0 <= min(map(min, rows)) <= max(map(max, rows)) <= MAX_OFFSET:
+        raise _damaged(f"{key}: an open transaction has numbers that cannot be")
+    return tuple(
+        OpenTransaction(producer_id=producer_id, first_offset=first, last_offset=last)
+        for producer_id, first, last in rows
+    )
+
+
+def _damaged(message: str) -> DamagedObject:
+    return DamagedObject(message, hint="the index can be rebuilt from its segment; run: offsite verify --deep")

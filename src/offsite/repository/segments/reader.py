@@ -1,0 +1,176 @@
+"""Batches back out of a segment: read ahead in pieces, checked before they are handed on, seekable through the index.
+
+Nothing damaged is yielded unnoticed: each batch has its CRC32C, each indexed frame one over all of its bytes, and a
+segment that is read as a whole its hash. Memory: a few pieces of about 4 MiB, or one batch where that is larger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from offsite.log.chunk import Chunk
+from offsite.log.markers import Markers
+from offsite.model.errors import DamagedObject
+from offsite.model.journal import warned
+from offsite.model.size import MIB
+from offsite.model.untrusted.bounds import MAX_EXPANDED_BYTES
+from offsite.repository.segments.assembler import PIECE_BYTES, Assembler, Piece, damaged_segment
+from offsite.repository.segments.body import content_hash
+from offsite.repository.segments.index import SegmentIndex, decode_index, decode_markers
+from offsite.repository.segments.open_segment import FRAME_BYTES
+from offsite.repository.segments.segment import Segment
+from offsite.stores.store import Store
+
+MAX_FRAME_BYTES = FRAME_BYTES + MAX_EXPANDED_BYTES
+"""Of one frame: it ends with the batch that fills it."""
+_MAX_STORED_BYTES = MAX_FRAME_BYTES + 1 * MIB  # what does not shrink grows a little
+_MAX_OBJECT_BYTES = 1 << 40
+_READ_AHEAD = 3
+"""Pieces under way at once: hides the latency of an object store, bounds the memory."""
+_READ_AHEAD_BYTES = 16 * MIB
+"""Larger pieces are read one by one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentReader:
+    """Reads one segment that a commit lists."""
+
+    store: Store
+    segment: Segment
+
+    def index(self, *, with_markers: bool = True) -> SegmentIndex:
+        """Frames and transaction markers (40 bytes each); empty for a segment that needs no sidecar.
+
+        Raises `DamagedObject` when the sidecar should be there and is not whole.
+        """
+        segment = self.segment
+        if segment.index_key is None:
+            return SegmentIndex(segment_key=segment.key, frames=())
+        index = decode_index(self._index_data(), key=segment.index_key, with_markers=with_markers)
+        if index.segment_key != segment.key:
+            raise damaged_segment(segment, f"its index belongs to {index.segment_key}")
+        last = index.frames[-1]
+        if last.stored_position >= segment.stored_bytes or last.raw_position >= segment.raw_bytes:
+            raise damaged_segment(segment, "its index tells of more bytes than it has")
+        return index
+
+    def markers(self) -> Iterator[Markers]:
+        """The index's markers alone, a part after the other, so that memory does not grow with them. Raises as
+        `index`."""
+        if self.segment.index_key is not None:
+            yield from decode_markers(self._index_data(), key=self.segment.index_key)
+
+    def chunks(self, *, start: int | None = None, end: int | None = None) -> Iterator[Chunk]:
+        """The batches with a base offset in `[start, end)`, all by default, in order.
+
+        The data of a chunk is writable, and the caller's to keep. Raises `DamagedObject` naming object, topic and
+        range (a segment of one frame is checked before it is yielded, so is each indexed frame), and what the store
+        raises. A damaged index costs the frames their early check, not the data: batches and object are still checked.
+        """
+        segment = self.segment
+        low = segment.lowest_offset if start is None else start
+        high = segment.end if end is None else end
+        pieces = _plan(segment, self._frames(), low, high)
+        whole = bool(pieces) and pieces[0].start == 0 and pieces[-1].end == segment.stored_bytes
+        assembler = Assembler(segment, whole=whole)
+        for piece, stored in _fetched(self.store, segment, pieces):
+            for chunk in assembler.take(stored, piece):
+                if (clipped := _clipped(chunk, low, high)).batches:
+                    yield clipped
+
+    def _index_data(self) -> bytes:
+        segment = self.segment
+        data = self.store.get(str(segment.index_key))
+        if data is None or content_hash(data) != segment.index_hash:
+            problem = "is missing" if data is None else "does not have its recorded hash"
+            raise damaged_segment(segment, f"its index {segment.index_key} {problem}")
+        return data
+
+    def _frames(self) -> SegmentIndex | None:
+        try:
+            index = self.index(with_markers=False)
+        except DamagedObject as error:
+            warned("index_unusable", key=self.segment.index_key, why=error.message)
+            return None
+        return index if index.frames else None
+
+
+def stored_markers(segments: Iterable[Segment], store: Store) -> Iterator[Markers]:
+    """The transaction markers of segments that follow each other, in parts: from the indexes, without reading data.
+    Segments without transactions cost nothing. Raises as `SegmentReader.markers`."""
+    for segment in segments:
+        if segment.has_transactions:
+            yield from SegmentReader(store=store, segment=segment).markers()
+
+
+def _plan(segment: Segment, index: SegmentIndex | None, low: int, high: int) -> list[Piece]:
+    """The pieces that can hold batches of `[low, high)`. Raises `DamagedObject` where one is larger than can be."""
+    if low >= high:
+        return []
+    if index is not None:
+        pieces = _frames(segment, index, low, high)
+    elif segment.index_key is None:
+        pieces = [Piece(start=0, end=segment.stored_bytes, raw_bytes=segment.raw_bytes)]
+    else:
+        pieces = _blind_pieces(segment)
+    for piece in pieces:
+        if piece.end - piece.start > _MAX_STORED_BYTES or (piece.raw_bytes or 0) > MAX_FRAME_BYTES:
+            raise damaged_segment(segment, f"a frame of {piece.end - piece.start} bytes, {piece.raw_bytes} expanded")
+    return pieces
+
+
+def _frames(segment: Segment, index: SegmentIndex, low: int, high: int) -> list[Piece]:
+    starts = [(frame.stored_position, frame.raw_position) for frame in index.frames]
+    ends = [*starts[1:], (segment.stored_bytes, segment.raw_bytes)]
+    first = index.frame_of(low)
+    return [
+        Piece(start=start, end=end, raw_bytes=raw_end - raw_start, raw_crc=frame.raw_crc)
+        for number, (frame, (start, raw_start), (end, raw_end)) in enumerate(
+            zip(index.frames, starts, ends, strict=True)
+        )
+        if number >= first and frame.first_offset < high
+    ]
+
+
+def _blind_pieces(segment: Segment) -> list[Piece]:
+    size = segment.stored_bytes
+    if size > _MAX_OBJECT_BYTES:
+        raise damaged_segment(segment, f"an object of {size} bytes")
+    return [Piece(start=at, end=min(at + PIECE_BYTES, size)) for at in range(0, size, PIECE_BYTES)]
+
+
+def _fetched(store: Store, segment: Segment, pieces: Sequence[Piece]) -> Iterator[tuple[Piece, bytes]]:
+    """The pieces with their bytes, a few of them read ahead."""
+
+    def fetch(piece: Piece) -> bytes:
+        data = store.get_range(segment.key, piece.start, piece.end - piece.start)
+        if data is None:
+            raise damaged_segment(segment, "the object is missing")
+        if len(data) != piece.end - piece.start:
+            raise damaged_segment(segment, f"the object is cut at byte {piece.start + len(data)}")
+        return data
+
+    if len(pieces) == 1 or any(piece.end - piece.start > _READ_AHEAD_BYTES for piece in pieces):
+        for piece in pieces:
+            yield piece, fetch(piece)
+        return
+    pool = ThreadPoolExecutor(max_workers=_READ_AHEAD, thread_name_prefix="read-segment")
+    try:
+        under_way = [pool.submit(fetch, piece) for piece in pieces[:_READ_AHEAD]]
+        for number, piece in enumerate(pieces):
+            data = under_way.pop(0).result()
+            if number + _READ_AHEAD < len(pieces):
+                under_way.append(pool.submit(fetch, pieces[number + _READ_AHEAD]))
+            yield piece, data
+    finally:
+        # Never waits: a reader that is dropped half-way may be collected where waiting for a thread hangs the process.
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _clipped(chunk: Chunk, low: int, high: int) -> Chunk:
+    batches = chunk.batches
+    if batches and (batches[0].base_offset < low or batches[-1].base_offset >= high):
+        batches = [header for header in batches if low <= header.base_offset < high]
+    return Chunk(data=chunk.data, batches=batches)

@@ -1,0 +1,139 @@
+"""A segment as a commit lists it: one immutable object with the batches of a range, and what is known of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from offsite.log.range import LogRange
+from offsite.model.check import check
+from offsite.model.errors import OffsiteError
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.repository.layout import index_key, parse_segment_key
+
+NO_TIMESTAMP_MS = -1
+
+
+class Compression(Enum):
+    """How the *object* is stored; what the producer did inside the batches is kept either way."""
+
+    NONE = "none"
+    ZSTD = "zstd"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Batches whose base offset is in `[start, end)` of one partition of one topic incarnation, back to back.
+
+    `key` is relative to the repository root. `hash` (`blake3:<hex>`) covers the stored bytes.
+    `first_offset` is the first base offset: it lies below `start` when the log itself started inside that batch, whose
+    earlier records no longer counted then. `last_offset` is the last offset of the last batch: it can be `end` or
+    beyond when that batch crosses the border. `records` does not count the `control_batches`.
+    `timestamp_max_ms` is exact (-1 when no record has one); `base_timestamp_min_ms` is the least *base* timestamp of
+    the batches, which is no lower bound for records whose timestamps decrease inside a batch.
+    `index_key`, `index_hash`: the sidecar, absent for a segment of one frame without transactions.
+    """
+
+    key: str
+    topic: str
+    topic_id: str
+    partition: int
+    start: int
+    end: int
+    first_offset: int
+    last_offset: int
+    records: int
+    control_batches: int
+    batches: int
+    largest_batch_bytes: int
+    raw_bytes: int
+    stored_bytes: int
+    compression: Compression
+    base_timestamp_min_ms: int
+    timestamp_max_ms: int
+    timestamp_types: tuple[int, ...]
+    leader_epochs: tuple[int, ...]
+    has_transactions: bool
+    hash: str
+    index_key: str | None = None
+    index_hash: str | None = None
+
+    def __post_init__(self) -> None:
+        check(0 <= self.start < self.end, f"range of segment {self.key}")
+        check(self.first_offset < self.end and self.start <= self.last_offset, f"offsets of segment {self.key}")
+        check(0 <= self.first_offset <= self.last_offset, f"order of the offsets of segment {self.key}")
+        check((self.index_key is None) == (self.index_hash is None), f"index of segment {self.key}")
+
+    @property
+    def log_range(self) -> LogRange:
+        return LogRange(topic=self.topic, partition=self.partition, start=self.start, end=self.end)
+
+    @property
+    def lowest_offset(self) -> int:
+        """Where its batches can begin: `start`, or before it when the log started inside the first batch."""
+        return min(self.start, self.first_offset)
+
+
+def segment_to_json(segment: Segment) -> dict[str, JsonValue]:
+    """The fields of `segment` under their own names; an absent index is left out."""
+    fields: dict[str, JsonValue] = {name: getattr(segment, name) for name in _PLAIN}
+    fields["compression"] = segment.compression.value
+    if segment.index_key is not None:
+        fields |= {"index_key": segment.index_key, "index_hash": segment.index_hash}
+    return fields
+
+
+def segment_from_json(item: JsonObject) -> Segment:
+    """Read one entry; its fields must agree with each other and with its key, or the commit is damaged."""
+    name = parse_segment_key(item.text("key"))
+    if name is None or (name.topic, name.partition, name.start) != (
+        item.text("topic"),
+        item.partition(),
+        item.count("start"),
+    ):
+        raise item.wrong("key", "that of its topic, partition and start")
+    if item.optional_text("index_key") not in (None, index_key(item.text("key"))):
+        raise item.wrong("index_key", "that of its segment")
+    if not 0 < item.count("largest_batch_bytes") <= item.count("raw_bytes") or not item.count("stored_bytes"):
+        raise item.wrong("raw_bytes", "the size of at least its largest batch, or it is stored in no bytes")
+    try:
+        return _from_fields(item)
+    except (ValueError, OffsiteError) as error:
+        raise item.damaged(f"segment {item.text('key')}: {error}") from error
+
+
+def _from_fields(item: JsonObject) -> Segment:
+    integers = {name: item.integer(name) if name in _SIGNED else item.count(name) for name in _INTEGERS}
+    return Segment(
+        key=item.text("key"),
+        topic=item.topic(),
+        topic_id=item.text("topic_id"),
+        compression=Compression(item.text("compression")),
+        timestamp_types=item.integers("timestamp_types"),
+        leader_epochs=item.integers("leader_epochs"),
+        has_transactions=item.flag("has_transactions"),
+        hash=item.text("hash"),
+        index_key=item.optional_text("index_key"),
+        index_hash=item.optional_text("index_hash"),
+        **integers,
+    )
+
+
+_INTEGERS = (
+    "partition",
+    "start",
+    "end",
+    "first_offset",
+    "last_offset",
+    "records",
+    "control_batches",
+    "batches",
+    "largest_batch_bytes",
+    "raw_bytes",
+    "stored_bytes",
+    "base_timestamp_min_ms",
+    "timestamp_max_ms",
+)
+_SIGNED = frozenset({"base_timestamp_min_ms", "timestamp_max_ms"})
+"""Times of records: producers may write any."""
+_PLAIN = ("key", "topic", "topic_id", "timestamp_types", "leader_epochs", "has_transactions", "hash", *_INTEGERS)

@@ -1,0 +1,131 @@
+"""Batches of one range into segments: streamed, hashed, indexed, rotated by size.
+
+A segment counts only when a commit lists it: whatever happens before, its object is an orphan that can be collected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from offsite.log.batch import CODEC_MASK
+from offsite.log.chunk import Chunk
+from offsite.log.range import LogRange
+from offsite.model.check import check
+from offsite.model.choices import CompressionChoice
+from offsite.model.ids import random_id
+from offsite.model.size import MIB
+from offsite.repository.layout import BackupLayout
+from offsite.repository.segments.body import pays_off
+from offsite.repository.segments.open_segment import OpenSegment
+from offsite.repository.segments.segment import Compression, Segment
+from offsite.stores.store import Store
+
+TARGET_SEGMENT_BYTES = 128 * MIB
+
+
+class SegmentWriter:
+    """Takes the chunks of `log_range` in order; `close` returns the segments, all of them durable.
+
+    Segments share the range out without gaps: the first begins at its start, the last ends at its end. A range without
+    batches gives none. `compression`: `auto` compresses an object when most of its first chunk came uncompressed from
+    the producer and a sample of it shrinks. Use as a context manager: leaving by an exception aborts.
+    """
+
+    def __init__(  # noqa: PLR0913  # all by keyword, most with a default
+        self,
+        *,
+        store: Store,
+        layout: BackupLayout,
+        log_range: LogRange,
+        topic_id: str,
+        compression: CompressionChoice = CompressionChoice.DEFAULT,
+        target_bytes: int = TARGET_SEGMENT_BYTES,
+        attempts: Callable[[], str] = random_id,
+    ) -> None:
+        self._store = store
+        self._layout = layout
+        self._range = log_range
+        self._topic_id = topic_id
+        self._choice = compression
+        self._target_bytes = target_bytes
+        self._attempts = attempts
+        self._current: OpenSegment | None = None
+        self._start = log_range.start
+        self._next_offset = log_range.start
+        self._may_begin_cut = True
+        self._segments: list[Segment] = []
+
+    def append(self, chunk: Chunk) -> None:
+        """Take whole batches whose base offsets rise and lie in the range. `chunk.data` may be reused afterwards.
+
+        The very first, and the first after `skip_to`, may begin before its segment when it reaches into it: the log
+        then started inside that batch.
+        """
+        if not chunk.batches:
+            return
+        first, last = chunk.batches[0], chunk.batches[-1]
+        cut = self._current is None and self._may_begin_cut and first.next_offset > self._start
+        in_order = cut or self._next_offset <= first.base_offset
+        check(in_order, f"chunk at {first.base_offset} out of order in {self._range}")
+        check(last.base_offset < self._range.end, f"chunk to {last.base_offset} out of range in {self._range}")
+        if self._current is not None and self._current.raw_bytes >= self._target_bytes:
+            self._finish(first.base_offset)
+        if self._current is None:
+            self._current = self._open(chunk)
+        self._current.append(chunk)
+        self._next_offset = last.next_offset
+
+    def skip_to(self, offset: int) -> None:
+        """The log starts at `offset` by now, beyond what was appended. The next segment begins there, so that a batch
+        which is only in part behind it comes back only in part."""
+        check(self._next_offset <= offset <= self._range.end, f"a skip to {offset} in {self._range}")
+        self._finish(offset)
+        self._start, self._may_begin_cut = offset, True
+
+    def close(self, *, end: int | None = None) -> tuple[Segment, ...]:
+        """Make everything durable. On any error nothing of this range is to be committed. `end`: where the range turned
+        out to end, behind the last batch."""
+        self._finish(self._range.end if end is None else end)
+        return tuple(self._segments)
+
+    def abort(self) -> None:
+        """Give up. Segments that were already finished stay behind as orphans."""
+        if self._current is not None:
+            self._current.abort()
+            self._current = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.abort()
+
+    def _open(self, chunk: Chunk) -> OpenSegment:
+        compression = self._choose(chunk)
+        key = self._layout.segment_key(
+            topic=self._range.topic,
+            partition=self._range.partition,
+            start=self._start,
+            attempt=self._attempts(),
+            compressed=compression is Compression.ZSTD,
+        )
+        return OpenSegment(store=self._store, key=key, compression=compression)
+
+    def _finish(self, end: int) -> None:
+        if self._current is None:
+            return
+        part = LogRange(topic=self._range.topic, partition=self._range.partition, start=self._start, end=end)
+        self._segments.append(self._current.finish(part, self._topic_id))
+        self._current, self._may_begin_cut = None, False
+        self._start = end
+
+    def _choose(self, chunk: Chunk) -> Compression:
+        if self._choice != CompressionChoice.AUTO:
+            return Compression(self._choice)
+        uncompressed = sum([h.size_bytes for h in chunk.batches if not h.attributes & CODEC_MASK])
+        mostly = 2 * uncompressed > sum([h.size_bytes for h in chunk.batches])
+        return Compression.ZSTD if mostly and pays_off(chunk.data) else Compression.NONE

@@ -1,0 +1,1 @@
+"""Objects beside the commits: groups, settings of the cluster, changes to groups, drills."""

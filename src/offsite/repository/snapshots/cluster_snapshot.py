@@ -1,0 +1,122 @@
+"""A cluster's settings as one small object beside the commits, made anew only when they change.
+
+The commit names its key and the hash of its bytes, so that nobody can slip rules into a restore unseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, QuotaEntity, ScramUser
+from offsite.model.errors import DamagedObject
+from offsite.model.ids import random_id
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.repository.commit import SnapshotRef
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.layout import BackupLayout
+from offsite.repository.segments.body import content_hash
+from offsite.repository.state import BackupState
+from offsite.stores.store import Store
+
+T = TypeVar("T")
+
+
+def put_cluster_snapshot(store: Store, base: BackupState, settings: ClusterSettings) -> SnapshotRef:
+    """Store `settings` for the commit that follows `base`, unless `base` has the same: then that snapshot is returned.
+
+    A crash after it leaves an object that no commit names, which is swept by age.
+    """
+    data = encode_settings(settings)
+    digest = content_hash(data)
+    if base.metadata is not None and base.metadata.hash == digest:
+        return base.metadata
+    key = BackupLayout(backup=base.backup).metadata_key(base.seq + 1, random_id())
+    store.put_if_absent(key, data)
+    return SnapshotRef(key=key, hash=digest)
+
+
+def get_cluster_snapshot(store: Store, ref: SnapshotRef) -> ClusterSettings:
+    """Raises `DamagedObject` when it is missing or not what was stored, `FormatTooNew`."""
+    data = store.get(ref.key)
+    if data is None or content_hash(data) != ref.hash:
+        raise _damaged(f"{ref.key} {'is missing' if data is None else 'does not have its recorded hash'}")
+    return decode_settings(data, key=ref.key)
+
+
+def encode_settings(settings: ClusterSettings) -> bytes:
+    """The one byte form of `settings`: a part that could not be read is null."""
+    return encode_object(
+        {
+            "format": FORMAT,
+            "acls": _list(settings.acls, _acl_to_json),
+            "quotas": _list(settings.quotas, _quota_to_json),
+            "scram_users": _list(settings.scram_users, _user_to_json),
+        }
+    )
+
+
+def decode_settings(data: bytes, *, key: str) -> ClusterSettings:
+    """Raises `DamagedObject`, `FormatTooNew`."""
+    item = parse_json_object(data, source=key, damaged=_damaged)
+    return ClusterSettings(
+        acls=_part(item, "acls", _acl),
+        quotas=_part(item, "quotas", _quota),
+        scram_users=_part(item, "scram_users", _user),
+    )
+
+
+def _list(part: Sequence[T] | None, put: Callable[[T], JsonValue]) -> JsonValue:
+    return None if part is None else [put(each) for each in part]
+
+
+def _part(item: JsonObject, name: str, read: Callable[[JsonObject], T]) -> tuple[T, ...] | None:
+    return None if item.fields.get(name) is None else tuple(map(read, item.children(name)))
+
+
+def _acl_to_json(acl: Acl) -> JsonValue:
+    return {
+        "resource_type": acl.resource_type,
+        "resource": acl.resource,
+        "pattern": acl.pattern,
+        "principal": acl.principal,
+        "host": acl.host,
+        "operation": acl.operation,
+        "permission": acl.permission,
+    }
+
+
+def _acl(item: JsonObject) -> Acl:
+    return Acl(
+        resource_type=item.text("resource_type"),
+        resource=item.text("resource"),
+        pattern=item.text("pattern"),
+        principal=item.text("principal"),
+        host=item.text("host"),
+        operation=item.text("operation"),
+        permission=item.text("permission"),
+    )
+
+
+def _quota_to_json(quota: ClientQuota) -> JsonValue:
+    return {"entity": dict(quota.entity.parts), "limits": dict(quota.limits)}
+
+
+def _quota(item: JsonObject) -> ClientQuota:
+    limits = item.child("limits")
+    return ClientQuota(
+        entity=QuotaEntity(parts=item.text_map("entity")),
+        limits=tuple((name, limits.number(name)) for name in sorted(limits.fields)),
+    )
+
+
+def _user_to_json(user: ScramUser) -> JsonValue:
+    return {"name": user.name, "mechanism": user.mechanism, "iterations": user.iterations}
+
+
+def _user(item: JsonObject) -> ScramUser:
+    return ScramUser(name=item.text("name"), mechanism=item.text("mechanism"), iterations=item.integer("iterations"))
+
+
+def _damaged(message: str) -> DamagedObject:
+    return DamagedObject(message, hint="restore without it (--metadata none), or from another commit (--commit)")

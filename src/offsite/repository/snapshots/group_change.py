@@ -1,0 +1,109 @@
+"""What is remembered of a change to the groups of a cluster, so that it can be undone.
+
+Below `group-changes/<change>/`, each written once: `before.parquet`, what the groups had committed where something is
+about to be committed (a group snapshot; offset -1: nothing); then `change.json`, and from then on the cluster may be
+touched; `undone.json` when all of it was put back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from offsite.log.groups.offsets import GroupOffsets, GroupTable
+from offsite.model.errors import DamagedObject
+from offsite.model.untrusted.json_object import JsonValue
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.layout import BackupLayout
+from offsite.repository.segments.body import content_hash
+from offsite.repository.snapshots.group_snapshot import decode_groups, encode_groups
+from offsite.stores.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupChange:
+    """`restore` is empty for a change apart from a restore; `commit` is the restore point the offsets are of."""
+
+    change: str
+    cluster_id: str
+    restore: str
+    commit: int
+    created_at_ms: int
+    before_hash: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupChangeLayout:
+    """The keys of one change."""
+
+    backup: BackupLayout
+    change: str
+
+    @property
+    def before_key(self) -> str:
+        return f"{self._prefix}before.parquet"
+
+    @property
+    def record_key(self) -> str:
+        return f"{self._prefix}change.json"
+
+    @property
+    def undone_key(self) -> str:
+        return f"{self._prefix}undone.json"
+
+    @property
+    def _prefix(self) -> str:
+        return self.backup.group_change_prefix(self.change)
+
+
+def put_group_change(store: Store, backup: BackupLayout, change: GroupChange, before: GroupTable) -> None:
+    """Remember it. A repeated change keeps what the first attempt found: that is what to go back to."""
+    layout = GroupChangeLayout(backup=backup, change=change.change)
+    store.put_if_absent(layout.before_key, encode_groups(before))
+    stored = store.get(layout.before_key) or b""
+    fields: dict[str, JsonValue] = {
+        "format": FORMAT,
+        "change": change.change,
+        "cluster_id": change.cluster_id,
+        "restore": change.restore,
+        "commit": change.commit,
+        "created_at_ms": change.created_at_ms,
+        "before_hash": content_hash(stored),
+    }
+    store.put_if_absent(layout.record_key, encode_object(fields))
+
+
+def get_before(store: Store, backup: BackupLayout, change: GroupChange) -> dict[str, GroupOffsets]:
+    """What to go back to. Raises `DamagedObject`."""
+    key = GroupChangeLayout(backup=backup, change=change.change).before_key
+    data = store.get(key)
+    if data is None or content_hash(data) != change.before_hash:
+        raise DamagedObject(f"{key} {'is missing' if data is None else 'does not have its recorded hash'}")
+    return decode_groups(data, key=key)
+
+
+def put_undone(store: Store, backup: BackupLayout, change: GroupChange) -> None:
+    key = GroupChangeLayout(backup=backup, change=change.change).undone_key
+    store.put_if_absent(key, encode_object({"format": FORMAT, "change": change.change}))
+
+
+def open_changes(store: Store, backup: BackupLayout) -> Iterator[GroupChange]:
+    """Changes that were not undone, in the order of their names."""
+    prefix = backup.group_changes_prefix
+    for name in sorted({info.key.removeprefix(prefix).split("/")[0] for info in store.list(prefix)}):
+        layout = GroupChangeLayout(backup=backup, change=name)
+        data = store.get(layout.record_key)
+        if data is not None and store.head(layout.undone_key) is None:
+            yield _change(data, layout.record_key)
+
+
+def _change(data: bytes, key: str) -> GroupChange:
+    item = parse_json_object(data, source=key, damaged=DamagedObject)
+    return GroupChange(
+        change=item.text("change"),
+        cluster_id=item.text("cluster_id"),
+        restore=item.text("restore"),
+        commit=item.integer("commit"),
+        created_at_ms=item.integer("created_at_ms"),
+        before_hash=item.text("before_hash"),
+    )

@@ -1,0 +1,197 @@
+"""Group snapshots: the committed offsets of a moment as one Parquet object, one row per (group, topic, partition).
+
+A snapshot's name ends in the beginning of its own hash, so that a reader of the commit that names it sees damage.
+Columns, all sorted by group, topic, partition: `group`, `kind`, `state`, `topic`, `topic_id` (text, dictionaries),
+`partition` (int32), `offset` (int64), `leader_epoch` (int32), `metadata` (text). Offset -1: there was no commit.
+pyarrow is imported where it is used.
+"""
+
+from __future__ import annotations
+
+import io
+from array import array
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from offsite.log.groups.offsets import GroupOffsets, GroupTable, TopicOffsets
+from offsite.model.errors import DamagedObject
+from offsite.repository.json_form import FORMAT, encode_canonical, parse_part
+from offsite.repository.layout import BackupLayout
+from offsite.repository.segments.body import HASH_NAME, content_hash
+from offsite.repository.snapshots.parquet_object import read_parquet
+from offsite.stores.store import PutResult, Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+_ABOUT = b"offsite.groups"
+_ATTEMPT_DIGITS = 8
+_GROUP_TEXTS, _TOPIC_TEXTS = ("group", "kind", "state"), ("topic", "topic_id")
+_NUMBERS = {"partition": "i", "offset": "q", "leader_epoch": "i"}
+_COLUMNS = (*_GROUP_TEXTS, *_TOPIC_TEXTS, *_NUMBERS, "metadata")
+
+
+def put_group_snapshot(store: Store, layout: BackupLayout, seq: int, groups: GroupTable) -> str:
+    """Store the snapshot that commit `seq` is going to name; returns its key. A crash before that leaves an orphan."""
+    data = encode_groups(groups)
+    key = layout.groups_key(seq, _digits(data))
+    if store.put_if_absent(key, data) is PutResult.OTHER:
+        raise _damaged(f"{key} exists with other bytes")
+    return key
+
+
+def get_group_snapshot(store: Store, key: str) -> dict[str, GroupOffsets]:
+    """The snapshot that a commit names. Raises `DamagedObject` when it is missing or not what was written,
+    `FormatTooNew`."""
+    data = store.get(key)
+    if data is None:
+        raise _damaged(f"{key} is missing")
+    if not key.endswith(f"-{_digits(data)}.parquet"):
+        raise _damaged(f"{key} does not have the hash that its name tells")
+    return decode_groups(data, key=key)
+
+
+def encode_groups(groups: GroupTable) -> bytes:
+    """Equal tables give equal bytes (of one version of pyarrow)."""
+    from pyarrow import parquet
+
+    sink = io.BytesIO()
+    table = _table([groups[name] for name in sorted(groups)])
+    parquet.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    return sink.getvalue()
+
+
+def decode_groups(data: bytes, *, key: str) -> dict[str, GroupOffsets]:
+    """Groups by name, sorted. Raises `DamagedObject`, `FormatTooNew`."""
+    import pyarrow as pa
+
+    try:
+        stored = read_parquet(data)
+        about = (stored.schema.metadata or {}).get(_ABOUT, b"")
+        parse_part(about, source=key, damaged=_damaged)
+        return _groups(stored.select(list(_COLUMNS)).unify_dictionaries())
+    except (pa.ArrowException, OSError, KeyError, AttributeError) as error:
+        raise _damaged(f"{key}: {error}") from error
+
+
+def _table(groups: list[GroupOffsets]) -> pa.Table:
+    import pyarrow as pa
+
+    texts = {name: _TextColumn() for name in (*_GROUP_TEXTS, *_TOPIC_TEXTS)}
+    numbers = {name: array(kind) for name, kind in _NUMBERS.items()}
+    metadata: list[str] = []
+    for group, topic in ((each, topic) for each in groups for topic in each.topics):
+        for name, value in zip(texts, (group.group, group.kind, group.state, topic.topic, topic.topic_id), strict=True):
+            texts[name].repeat(value, len(topic))
+        for column, values in zip(
+            numbers.values(), (topic.partitions, topic.offsets, topic.leader_epochs), strict=True
+        ):
+            column.extend(values)
+        metadata.extend(topic.metadata)
+    columns = {name: column.to_arrow() for name, column in texts.items()}
+    columns |= {name: _to_arrow(column) for name, column in numbers.items()}
+    columns["metadata"] = pa.array(metadata, type=pa.string()).dictionary_encode()
+    return pa.table(columns).replace_schema_metadata({_ABOUT: encode_canonical({"format": FORMAT})})
+
+
+class _TextColumn:
+    """Texts that repeat for many rows, as numbers of a dictionary."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+        self._indices = array("i")
+
+    def repeat(self, text: str, times: int) -> None:
+        number = self._known.setdefault(text, len(self._known))
+        self._indices.extend(array("i", (number,)) * times)
+
+    def to_arrow(self) -> pa.DictionaryArray:
+        import pyarrow as pa
+
+        return pa.DictionaryArray.from_arrays(_to_arrow(self._indices), pa.array(self._known, type=pa.string()))
+
+
+def _to_arrow(column: array[int]) -> pa.Array:
+    import pyarrow as pa
+
+    kind = pa.int64() if column.typecode == "q" else pa.int32()
+    return pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(column)])
+
+
+def _groups(table: pa.Table) -> dict[str, GroupOffsets]:
+    texts = {name: _Texts(table, name) for name in (*_GROUP_TEXTS, *_TOPIC_TEXTS, "metadata")}
+    numbers = {name: _integers(table, name) for name in _NUMBERS}
+    found: dict[str, list[TopicOffsets]] = {}
+    abouts: dict[str, tuple[str, str]] = {}
+    for start, end in _runs(table):
+        group, kind, state, topic, topic_id = (texts[name].at(start) for name in (*_GROUP_TEXTS, *_TOPIC_TEXTS))
+        abouts[group] = (kind, state)
+        offsets = TopicOffsets(
+            topic=topic,
+            topic_id=topic_id,
+            partitions=numbers["partition"][start:end],
+            offsets=numbers["offset"][start:end],
+            leader_epochs=numbers["leader_epoch"][start:end],
+            metadata=texts["metadata"].between(start, end),
+        )
+        found.setdefault(group, []).append(offsets)
+    return {
+        group: GroupOffsets(group=group, kind=abouts[group][0], state=abouts[group][1], topics=tuple(topics))
+        for group, topics in found.items()
+    }
+
+
+def _runs(table: pa.Table) -> Iterator[tuple[int, int]]:
+    """Rows `[start, end)` of one group and topic each."""
+    from pyarrow import compute
+
+    if not table.num_rows:
+        return iter(())
+    changes = [_changes(table.column(name).combine_chunks().indices) for name in ("group", "topic")]
+    starts = [0, *(at + 1 for at in compute.indices_nonzero(compute.or_(*changes)).to_pylist())]
+    return zip(starts, [*starts[1:], table.num_rows], strict=True)
+
+
+def _changes(indices: pa.Array) -> pa.Array:
+    """For each row but the first: whether it differs from the one before."""
+    from pyarrow import compute
+
+    return compute.not_equal(indices[1:], indices[:-1])
+
+
+class _Texts:
+    """A column of texts: numbers of a dictionary."""
+
+    def __init__(self, table: pa.Table, name: str) -> None:
+        column = table.column(name).combine_chunks()
+        self._words: list[str] = column.dictionary.to_pylist()
+        self._indices = _numbers(column.indices, "i")
+
+    def at(self, row: int) -> str:
+        return self._words[self._indices[row]]
+
+    def between(self, start: int, end: int) -> tuple[str, ...]:
+        if len(self._words) == 1:
+            return (self._words[0],) * (end - start)
+        return tuple(map(self._words.__getitem__, self._indices[start:end]))
+
+
+def _integers(table: pa.Table, name: str) -> array[int]:
+    return _numbers(table.column(name).combine_chunks(), _NUMBERS[name])
+
+
+def _numbers(column: pa.Array, kind: str) -> array[int]:
+    numbers = array(kind)
+    width = numbers.itemsize
+    if len(column):
+        content = memoryview(column.buffers()[1])
+        numbers.frombytes(content[width * column.offset : width * (column.offset + len(column))])
+    return numbers
+
+
+def _digits(data: bytes) -> str:
+    return content_hash(data).removeprefix(f"{HASH_NAME}:")[:_ATTEMPT_DIGITS]
+
+
+def _damaged(message: str) -> DamagedObject:
+    return DamagedObject(message, hint="the records of the backup are not affected; use another restore point")

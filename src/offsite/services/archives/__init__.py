@@ -1,0 +1,1 @@
+"""Foreign archives: looked into, imported, exported."""

@@ -1,0 +1,108 @@
+"""What an export straight from a cluster will write: its topics as they are now, as a plan like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from offsite.archives.archive import ArchiveWriter
+from offsite.copy.plan import CopyTask, PartitionBounds, SickPartition, plan_copy
+from offsite.copy.record_source import ExportTask
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.protocol.list_offsets import READ_COMMITTED
+from offsite.log.groups.offsets import on_topics
+from offsite.log.range import TopicPartition
+from offsite.model.choices import MissingTopics
+from offsite.model.errors import SourceTruncated
+from offsite.services.archives.export_plan import (
+    Ends,
+    ExportPlan,
+    ExportRequest,
+    archive_topic,
+    check_same_topics,
+    in_turn,
+)
+from offsite.services.backup.source import read_source
+from offsite.services.groups.snapshots import read_groups
+from offsite.services.hole_report import HoleReport
+
+
+def plan_cluster_export(
+    admin: ClusterAdmin, writer: ArchiveWriter, request: ExportRequest, *, slots: int
+) -> ExportPlan:
+    """Decide; see `plan_export`. With read_committed partitions end at their last stable offsets.
+
+    Raises `NoSuchTopic`, `SourceTruncated` (made anew, or cut back), `TopicReplaced`, `DamagedArchive`, and what the
+    cluster does.
+    """
+    fetched = read_groups(admin.groups, request.groups)  # before the end offsets: no commit lies beyond them
+    source = read_source(admin, request.point.selection, missing_topics=MissingTopics.FAIL)
+    for shape in source.shapes:
+        request.point.partitions.check_exists(shape.topic, shape.partitions)
+    ends = writer.ends()
+    topics = tuple(map(archive_topic, source.shapes))
+    check_same_topics(writer, topics)
+    chosen = [b for b in source.bounds if request.point.partitions.includes(b.topic, b.partition)]
+    bounds = list(_to_stable(admin, chosen, ends)) if request.point.read_committed else chosen
+    positions = {b.key: ends[_key(b)] for b in bounds if _key(b) in ends}
+    copy = plan_copy(bounds, positions, slots=slots)
+    if copy.sick and len(copy.sick) == len(bounds):
+        raise _cut_back(copy.sick[0])
+    high_watermarks = {_key(each): each.end for each in source.bounds}
+    ids = {shape.topic: shape.topic_id for shape in source.shapes}
+    return ExportPlan(
+        source=f"cluster {source.cluster_id}",
+        topics=topics,
+        tasks=in_turn(_tasks(copy.tasks, high_watermarks, divides=writer.divides)),
+        holes=tuple(
+            HoleReport(topic=h.topic, partition=h.partition, start=h.start, end=h.end, reason=h.reason)
+            for h in copy.holes
+        ),
+        groups=on_topics(fetched.groups, ids) if fetched else {},
+        ends=ends,
+        notes=tuple(f"group {each.group} was not read: {each.message}" for each in fetched.failed) if fetched else (),
+        sick=tuple(f"{each.topic}/{each.partition}: {each.error.message}" for each in (*source.sick, *copy.sick)),
+    )
+
+
+def _cut_back(sick: SickPartition) -> SourceTruncated:
+    return SourceTruncated(sick.error.message, hint="was the topic made anew? Then export it into another place")
+
+
+def _to_stable(admin: ClusterAdmin, bounds: Sequence[PartitionBounds], ends: Ends) -> Iterator[PartitionBounds]:
+    """`bounds` up to the last stable offsets; where the archive reaches further already, nothing is to be done."""
+    stable = admin.end_offsets([_key(each) for each in bounds], isolation=READ_COMMITTED)
+    for each in bounds:
+        known = min(each.end, ends.get(_key(each), 0))
+        yield replace(each, end=max(each.log_start, known, stable[_key(each)]))
+
+
+def _tasks(tasks: Sequence[CopyTask], high_watermarks: Ends, *, divides: bool) -> Iterator[list[ExportTask]]:
+    """The tasks of each partition, or the one for all of it."""
+    ordered = sorted(tasks, key=lambda task: task.range)
+    for key, group in groupby(ordered, key=lambda task: task.range.topic_partition):
+        own = [
+            ExportTask(
+                range=task.range,
+                estimated_bytes=task.estimated_bytes,
+                topic_id=task.topic_id,
+                high_watermark=high_watermarks[key],
+                leader_epoch=task.leader_epoch,
+                was_compacted=task.was_compacted,
+            )
+            for task in group
+        ]
+        yield own if divides else [_joined(own)]
+
+
+def _joined(tasks: Sequence[ExportTask]) -> ExportTask:
+    return replace(
+        tasks[0],
+        range=replace(tasks[0].range, end=tasks[-1].range.end),
+        estimated_bytes=sum(task.estimated_bytes for task in tasks),
+    )
+
+
+def _key(bounds: PartitionBounds) -> TopicPartition:
+    return TopicPartition(topic=bounds.topic, partition=bounds.partition)

@@ -1,0 +1,88 @@
+"""An export that can be planned and run again and again: once, or for as long as its source grows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from threading import Event
+
+from offsite.archives.formats import WriteOptions, open_writer
+from offsite.copy.record_source import BackupRecords, ClusterRecords, RecordSource
+from offsite.model.errors import BadOption
+from offsite.repository.backup import Backup
+from offsite.services.archives.cluster_export import plan_cluster_export
+from offsite.services.archives.export_plan import ExportPlan, ExportRequest, plan_export
+from offsite.services.archives.run_export import ExportResult, ExportTarget, run_export
+from offsite.services.cluster import Cluster
+from offsite.spark.runner import OnProgress, Runner
+from offsite.stores.open_archive import open_archive_files
+
+OnResult = Callable[[ExportResult], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportJob:
+    """`plan` decides anew, from what source and archive are now; it raises what `plan_export` raises."""
+
+    target: ExportTarget
+    source: RecordSource
+    plan: Callable[[], ExportPlan]
+
+    def run(self, plan: ExportPlan, runner: Runner, *, on_progress: OnProgress | None = None) -> ExportResult:
+        """See `run_export`."""
+        return run_export(plan, target=self.target, source=self.source, runner=runner, on_progress=on_progress)
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Around `plan` and `run`: no other process writes into the archive meanwhile. Raises `ArchiveBusy`."""
+        return self.target.files.exclusive()
+
+    def follow(self, runner: Runner, *, interval_s: float, stop: Event, on_result: OnResult) -> None:
+        """Export what is new, every `interval_s`, until `stop` is set; what has begun is finished first. `on_result` is
+        told of each run that found something, and of the first."""
+        is_first = True
+        while not stop.is_set():
+            with self.alone():
+                plan = self.plan()
+                result = self.run(plan, runner) if plan.tasks or is_first else None
+            if result is not None:
+                on_result(result)
+            is_first = False
+            stop.wait(interval_s)
+
+
+def open_target(format_name: str, place: str, options: WriteOptions) -> ExportTarget:
+    """Touches nothing. Raises `BadOption`, `BadRepositoryUrl`."""
+    files = open_archive_files(place)
+    return ExportTarget(
+        format=format_name, place=files.url, writer=open_writer(format_name, files, options), files=files
+    )
+
+
+def export_of_backup(backup: Backup, target: ExportTarget, request: ExportRequest) -> ExportJob:
+    return ExportJob(
+        target=target,
+        source=BackupRecords(store=backup.store, read_committed=request.point.read_committed),
+        plan=lambda: plan_export(backup, target.writer, request),
+    )
+
+
+def export_of_cluster(cluster: Cluster, target: ExportTarget, request: ExportRequest, *, slots: int) -> ExportJob:
+    """Raises `BadOption` for a restore point."""
+    check_no_point(request)
+    return ExportJob(
+        target=target,
+        source=ClusterRecords(kafka=cluster.config, read_committed=request.point.read_committed),
+        plan=lambda: plan_cluster_export(cluster.admin, target.writer, request, slots=slots),
+    )
+
+
+def check_no_point(request: ExportRequest) -> None:
+    """A cluster is as it is now. Raises `BadOption`."""
+    point = request.point
+    named = (point.commit, point.committed_at, point.checkpoint, point.at)
+    if point.ends or point.before or point.incarnations or any(each is not None for each in named):
+        raise BadOption(
+            "a cluster has no restore points: it is exported as it is now",
+            hint="leave the restore point out, or export from a backup with --repo and --backup",
+        )

@@ -1,0 +1,171 @@
+"""What an export will write, decided before anything is written: from a restore point of a backup.
+
+An archive knows how far each partition reaches; an export goes on there, whoever wrote it. What the source no longer
+has of what should come next is a hole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
+
+from offsite.archives.archive import ArchiveTopic, ArchiveWriter
+from offsite.copy.chain import PartitionChain, SelectedChains, select_chains
+from offsite.copy.incarnations import incarnation_notes
+from offsite.copy.record_source import ExportTask
+from offsite.copy.restore_point import PointRequest, find_point
+from offsite.log.groups.offsets import GroupOffsets, on_topics
+from offsite.log.range import LogRange, TopicPartition
+from offsite.model.errors import TopicReplaced
+from offsite.model.selections.group_patterns import ALL_GROUPS, GroupPatterns
+from offsite.model.time import format_time
+from offsite.repository.backup import Backup
+from offsite.repository.commit import TopicShape
+from offsite.repository.segments.segment import Segment
+from offsite.repository.snapshots.group_snapshot import get_group_snapshot
+from offsite.repository.state import BackupState
+from offsite.services.groups.source import SNAPSHOT, GroupsAsOf
+from offsite.services.hole_report import HoleReport, hole_reports
+from offsite.services.point_report import incarnations_of
+
+Ends = Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportRequest:
+    """`point`: the restore point, topics, partitions and isolation; of a cluster only the latter three count.
+    `groups`: whose offsets go along."""
+
+    point: PointRequest
+    groups: GroupPatterns = ALL_GROUPS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportPlan:
+    """A decided export: nothing was written yet. `source` names it for people. `tasks` of one partition rise. `ends`:
+    how far the archive reaches already. `holes` are new ones; `sick` partitions cannot be read now and are left out."""
+
+    source: str
+    topics: tuple[ArchiveTopic, ...]
+    tasks: tuple[ExportTask, ...]
+    holes: tuple[HoleReport, ...]
+    groups: Mapping[str, GroupOffsets]
+    ends: Ends
+    notes: tuple[str, ...]
+    sick: tuple[str, ...] = ()
+
+    @property
+    def estimated_bytes(self) -> int:
+        return sum(task.estimated_bytes for task in self.tasks)
+
+
+def plan_export(backup: Backup, writer: ArchiveWriter, request: ExportRequest) -> ExportPlan:
+    """Decide. Writes nothing, but lets the archive repair what a crash left of it (see `ArchiveWriter.ends`).
+
+    Raises `NoSuchRestorePoint`, `NoSuchTopic`, `BadOption`, `DamagedArchive`, `TopicReplaced`.
+    """
+    point = find_point(backup, request.point)
+    selected = select_chains(point, request.point.selection).copyable()
+    ends = writer.ends()
+    topics = tuple(archive_topic(topic.shape) for topic in selected.topics)
+    groups = _groups(backup, point.state, {topic.topic: topic.topic_id for topic in topics}, request.groups)
+    check_same_topics(writer, topics)
+    tasks = [list(_tasks(each, ends, divides=writer.divides)) for each in selected.chains]
+    return ExportPlan(
+        source=f"backup {point.state.backup} as of commit {point.state.seq}",
+        topics=topics,
+        tasks=in_turn(tasks),
+        holes=tuple(_holes(selected, ends)),
+        groups=groups.groups,
+        ends=ends,
+        notes=(
+            *_notes(selected, point.until_ms),
+            *incarnation_notes(incarnations_of(point, selected.names)),
+            *groups.notes,
+        ),
+    )
+
+
+def archive_topic(shape: TopicShape) -> ArchiveTopic:
+    return ArchiveTopic(
+        topic=shape.topic,
+        partitions=shape.partitions,
+        replication_factor=shape.replication_factor,
+        configs=shape.configs,
+        topic_id=shape.topic_id,
+    )
+
+
+def check_same_topics(writer: ArchiveWriter, topics: Iterable[ArchiveTopic]) -> None:
+    """A topic that was deleted and made anew does not continue the old one. Raises `TopicReplaced`."""
+    known = writer.topic_ids()
+    for topic in topics:
+        if topic.topic_id and known.get(topic.topic, topic.topic_id) != topic.topic_id:
+            raise TopicReplaced(
+                f"topic {topic.topic} was deleted and made anew since it was exported into this archive",
+                hint="export it into another place",
+            )
+
+
+def in_turn(tasks: Iterable[Sequence[ExportTask]]) -> tuple[ExportTask, ...]:
+    """One of each partition after the other, so that a part of them is a part of each."""
+    return tuple(task for task in chain.from_iterable(zip_longest(*tasks)) if task is not None)
+
+
+def _tasks(partition: PartitionChain, ends: Ends, *, divides: bool) -> Iterator[ExportTask]:
+    """Segments are the ranges to export side by side; transactions may reach over them, and chain them together."""
+    begun = ends.get(partition.source.topic_partition, 0)
+    needed = [s for s in partition.segments if max(s.last_offset + 1, s.end) > begun and s.start < partition.end]
+    if not needed or begun >= partition.end:
+        return
+    is_chain = not divides or any(segment.has_transactions for segment in needed)
+    start = max(begun, needed[0].start)
+    for group in [needed] if is_chain else [[segment] for segment in needed]:
+        is_last = group[-1] is needed[-1]
+        end = partition.end if is_last else min(partition.end, _behind(group[-1]))
+        if start < end:
+            yield _task(partition, group, start, end)
+        start = max(start, end)
+
+
+def _task(partition: PartitionChain, segments: Sequence[Segment], start: int, end: int) -> ExportTask:
+    source = partition.source
+    return ExportTask(
+        range=LogRange(topic=source.topic, partition=source.partition, start=start, end=end),
+        estimated_bytes=sum(segment.raw_bytes for segment in segments),
+        chain=replace(partition, segments=tuple(segments)),
+    )
+
+
+def _behind(segment: Segment) -> int:
+    """Where the records of the next segment begin: the last batch of this one may reach over the border."""
+    return max(segment.end, segment.last_offset + 1)
+
+
+def _holes(selected: SelectedChains, ends: Ends) -> Iterator[HoleReport]:
+    """Those behind the archive's end: the backup's own, and what it has dropped since."""
+    for hole in hole_reports(selected.holes):
+        key = TopicPartition(topic=hole.topic, partition=hole.partition)
+        if hole.start >= ends.get(key, 0):
+            yield hole
+    for partition in selected.chains:
+        source, first = partition.source, partition.segments[0].start
+        begun = ends.get(source.topic_partition)
+        if begun is not None and begun < first:
+            yield HoleReport(topic=source.topic, partition=source.partition, start=begun, end=first, reason="retention")
+
+
+def _groups(backup: Backup, state: BackupState, ids: Mapping[str, str], patterns: GroupPatterns) -> GroupsAsOf:
+    """The groups' offsets on the topics of these ids, by name."""
+    known = get_group_snapshot(backup.store, state.groups) if patterns and state.groups is not None else {}
+    chosen = {name: known[name] for name in patterns.select(known)}
+    found = GroupsAsOf(groups=chosen, point=state, origin=SNAPSHOT).of_incarnations(ids)
+    return replace(found, groups=on_topics(found.groups, ids))
+
+
+def _notes(selected: SelectedChains, until_ms: int | None) -> Iterator[str]:
+    for topic, reason in selected.skipped:
+        yield f"topic {topic} is left out: {reason}"
+    if until_ms is not None:
+        yield (f"records dated after {format_time(until_ms)} are left out for good: a later export goes on behind them")

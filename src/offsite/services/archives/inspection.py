@@ -1,0 +1,162 @@
+"""What is in an archive, as a person wants to see it; and its indexes made anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+
+from offsite.archives import kafka_backup
+from offsite.archives.archive import ArchiveContents, Damage, Piece
+from offsite.archives.kafka_backup import InspectedSegment, Reindexed
+from offsite.log.groups.offsets import offset_count
+from offsite.model.errors import BadOption
+from offsite.model.untrusted.printable import printable
+from offsite.services.archives.place import ArchiveSource
+from offsite.services.hole_report import HoleReport
+from offsite.stores.open_archive import open_archive_files
+
+KAFKA_BACKUP = "kafka-backup"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectedPartition:
+    """`end` is None where only reading would tell it."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int | None
+    files: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What the indexes and names of an archive tell. `fidelity`: what it does not hold of its source. `segments` are
+    told of kafka-backup archives: each with its records, and how its index stands."""
+
+    format: str
+    archive: str
+    cluster_id: str
+    partitions: tuple[InspectedPartition, ...]
+    segments: tuple[InspectedSegment, ...]
+    groups: int
+    group_offsets: int
+    holes: tuple[HoleReport, ...]
+    fidelity: tuple[str, ...]
+    damaged: tuple[Damage, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordLine:
+    """A record, and where its file has it: `size_bytes` from `position` on. Keys and values are shortened text, null as
+    None; bytes that are no text are escaped."""
+
+    position: int
+    size_bytes: int
+    offset: int
+    timestamp_ms: int
+    timestamp_type: int
+    key: str | None
+    value: str | None
+    headers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordLines:
+    archive: str
+    file: str
+    records: tuple[RecordLine, ...]
+    damaged: tuple[Damage, ...]
+
+
+TEXT_SHOWN = 60
+"""Characters of a key or value."""
+
+
+def inspect(source: ArchiveSource) -> Inspection:
+    """Damage is a result here. Raises `ArchiveNotFound`, and what the store raises."""
+    damages: list[Damage] = []
+    contents = source.reader.contents(damages.append)
+    segments: tuple[InspectedSegment, ...] = ()
+    if source.format == KAFKA_BACKUP:
+        found = kafka_backup.inspect(source.files)
+        segments = tuple(segment for partition in found.partitions for segment in partition.segments)
+        damages += found.damage
+    return Inspection(
+        format=source.format,
+        archive=source.place,
+        cluster_id=contents.cluster_id,
+        partitions=tuple(_partitions(contents)),
+        segments=segments,
+        groups=len(contents.groups),
+        group_offsets=offset_count(contents.groups),
+        holes=tuple(
+            HoleReport(
+                topic=h.range.topic, partition=h.range.partition, start=h.range.start, end=h.range.end, reason=h.reason
+            )
+            for h in contents.holes
+        ),
+        fidelity=(*contents.fidelity, *dict.fromkeys(str(damage) for damage in damages if damage.is_note)),
+        damaged=_real(damages),
+    )
+
+
+def inspect_file(source: ArchiveSource, file: str, *, limit: int) -> RecordLines:
+    """The first `limit` records of one file. Raises `BadOption` for a format other than kafka-backup: the files of the
+    others are read by tools of their own."""
+    if source.format != KAFKA_BACKUP:
+        raise BadOption("records are shown of kafka-backup segments", hint="import it, then: offsite cat")
+    damages: list[Damage] = []
+    records = kafka_backup.inspect_records(source.files, file, damages.append)
+    lines = tuple(
+        RecordLine(
+            position=placed.position,
+            size_bytes=placed.size_bytes,
+            offset=placed.record.offset,
+            timestamp_ms=placed.record.timestamp_ms,
+            timestamp_type=placed.record.timestamp_type,
+            key=_text(placed.record.key),
+            value=_text(placed.record.value),
+            headers=len(placed.record.headers),
+        )
+        for placed in islice(records, limit)
+    )
+    return RecordLines(archive=source.place, file=file, records=lines, damaged=_real(damages))
+
+
+def reindex(place: str, topic: str | None = None) -> Reindexed:
+    """Make the indexes of a kafka-backup archive anew from its records. Raises `ArchiveNotFound`, `BadOption`."""
+    folder = open_archive_files(place).appendable
+    if folder is None:
+        raise BadOption(f"indexes are mended in folders, and {place} is none", hint="copy the archive into a folder")
+    return kafka_backup.reindex(folder, topic)
+
+
+def _real(damages: Sequence[Damage]) -> tuple[Damage, ...]:
+    return tuple(dict.fromkeys(damage for damage in damages if not damage.is_note))
+
+
+def _text(data: bytes | None) -> str | None:
+    if data is None:
+        return None
+    text = printable(data[:TEXT_SHOWN].decode("utf-8", "backslashreplace"))
+    return text if len(data) <= TEXT_SHOWN else f"{text}…"
+
+
+def _partitions(contents: ArchiveContents) -> Iterator[InspectedPartition]:
+    pieces = sorted(contents.pieces, key=lambda piece: (piece.topic, piece.partition, piece.start))
+    for (topic, partition), group in groupby(pieces, key=lambda piece: (piece.topic, piece.partition)):
+        yield _partition(topic, partition, list(group))
+
+
+def _partition(topic: str, partition: int, pieces: Sequence[Piece]) -> InspectedPartition:
+    return InspectedPartition(
+        topic=topic,
+        partition=partition,
+        start=pieces[0].start,
+        end=pieces[-1].end,
+        files=len({file for piece in pieces for file in piece.files}),
+        size_bytes=sum(piece.size_bytes for piece in pieces),
+    )

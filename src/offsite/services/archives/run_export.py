@@ -1,0 +1,216 @@
+"""Export: write what is new of a backup, or of a cluster, into a foreign archive.
+
+In rounds: each writes some ranges side by side and then makes them count, so that an export that is killed loses one
+round at most. What an archive holds already is not written again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from offsite.archives.archive import ArchiveWriter, Written
+from offsite.archives.files import Files
+from offsite.copy.export import ExportEnds, ExportReceipt, export_range
+from offsite.copy.record_source import ExportTask, RecordSource
+from offsite.log.groups.offsets import offset_count
+from offsite.log.range import TopicPartition
+from offsite.model.errors import ArchiveBusy, OffsiteError
+from offsite.model.journal import warned
+from offsite.services.archives.export_plan import ExportPlan
+from offsite.services.hole_report import HoleReport
+from offsite.spark.runner import OnProgress, Runner, RunProgress
+
+ROUND_TASKS = 64
+"""Ranges of a round, about 6 GiB: what is written again after a crash takes minutes at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Postponed:
+    """Where a partition stopped: a transaction that began at `offset` had no outcome yet."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportResult:
+    """What a run added. `bytes` of records, `size_bytes` of the files they are in. `losses`: what records had to leave
+    behind, in how many (`--lossy`); `not_held`: what else the format has no place for. `postponed` partitions go on
+    with the next run; `sick` ones could not be read, each with its reason."""
+
+    format: str
+    archive: str
+    source: str
+    topics: int
+    records: int
+    files: int
+    bytes: int
+    size_bytes: int
+    groups: int
+    group_offsets: int
+    holes: tuple[HoleReport, ...]
+    losses: tuple[tuple[str, int], ...]
+    not_held: tuple[str, ...]
+    postponed: tuple[Postponed, ...]
+    notes: tuple[str, ...]
+    sick: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        return not self.holes and not self.sick
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportTarget:
+    """The archive to write: `format` and `place` name it for people."""
+
+    format: str
+    place: str
+    writer: ArchiveWriter
+    files: Files
+
+
+def run_export(
+    plan: ExportPlan,
+    *,
+    target: ExportTarget,
+    source: RecordSource,
+    runner: Runner,
+    on_progress: OnProgress | None = None,
+) -> ExportResult:
+    """Write and finish, round by round. After a failure a new plan goes on behind what was finished. A partition of a
+    cluster that cannot be read on is finished up to there, and listed.
+
+    Raises `NotRepresentable`, `ArchiveBusy`, what the two ends raise, and what the partitions suffer from when nothing
+    of any could be read.
+    """
+    ends = ExportEnds(source=source, writer=target.writer)
+    receipts: list[ExportReceipt] = []
+    stopped: dict[TopicPartition, OffsiteError] = {}
+    not_held: tuple[str, ...] = ()
+    progress = _WholeProgress(on_progress, len(plan.tasks))
+    for planned in _rounds(plan.tasks):
+        tasks = [task for task in planned if task.range.topic_partition not in stopped]
+        done = runner.run(tasks, partial(export_range, ends=ends), on_progress=progress) if tasks else []
+        counting = list(_counting(done, stopped))
+        progress.next_round()
+        _check_alone(target, _written(counting))
+        not_held = target.writer.finish(_written(counting), plan.topics, plan.groups)
+        receipts += counting
+    if stopped and not receipts:
+        raise stopped[min(stopped)]
+    if stopped:
+        target.writer.ends()  # sweeps what was written behind the ranges that failed
+    return _result(plan, target, receipts, not_held, stopped)
+
+
+def _counting(done: Sequence[ExportReceipt], stopped: dict[TopicPartition, OffsiteError]) -> Iterator[ExportReceipt]:
+    """Those of `done`, in rising order, in front of the first of their partition that failed: it goes to `stopped`."""
+    for receipt in done:
+        key = receipt.range.topic_partition
+        if receipt.failed is not None and key not in stopped:
+            warned("stop", why=receipt.failed.message, topic=key.topic, partition=key.partition)
+            stopped[key] = receipt.failed
+        if key not in stopped:
+            yield receipt
+
+
+def _check_alone(target: ExportTarget, written: Sequence[Written]) -> None:
+    """Another export that began meanwhile takes our files for what a crash left, unless a lock keeps it out."""
+    if target.files.has_lock:
+        return
+    files = {file.name: file.size_bytes for each in written for file in each.files}
+    folders = sorted({f"{name.rpartition('/')[0]}/" for name in files})
+    there = {info.key: info.size_bytes for folder in folders for info in target.files.list(folder)}
+    if gone := sorted(name for name, size_bytes in files.items() if there.get(name) != size_bytes):
+        raise ArchiveBusy(
+            f"{gone[0]} was removed or replaced while this export wrote into {target.place}",
+            hint="let one process at a time export into an archive, and run this again",
+        )
+
+
+def _rounds(tasks: Sequence[ExportTask]) -> Iterator[Sequence[ExportTask]]:
+    """At least one: topics and groups may be new where no record is."""
+    for first in range(0, max(1, len(tasks)), ROUND_TASKS):
+        yield tasks[first : first + ROUND_TASKS]
+
+
+def _result(
+    plan: ExportPlan,
+    target: ExportTarget,
+    receipts: Sequence[ExportReceipt],
+    not_held: tuple[str, ...],
+    stopped: Mapping[TopicPartition, OffsiteError],
+) -> ExportResult:
+    written = _written(receipts)
+    files = [file for each in written for file in each.files]
+    losses: Counter[str] = Counter()
+    for each in written:
+        losses.update(dict(each.losses))
+    met = tuple(
+        HoleReport(topic=h.topic, partition=h.partition, start=h.start, end=h.end, reason=h.reason)
+        for receipt in receipts
+        for h in receipt.holes
+    )
+    return ExportResult(
+        format=target.format,
+        archive=target.place,
+        source=plan.source,
+        topics=len(plan.topics),
+        records=sum(each.records for each in written),
+        files=len({file.name for file in files}),
+        bytes=sum(file.plain_bytes for file in files),
+        size_bytes=sum(file.size_bytes for file in files),
+        groups=len(plan.groups),
+        group_offsets=offset_count(plan.groups),
+        holes=(*plan.holes, *met),
+        losses=tuple(sorted(losses.items())),
+        not_held=not_held,
+        postponed=tuple(
+            Postponed(topic=r.range.topic, partition=r.range.partition, offset=r.undecided_from)
+            for r in receipts
+            if r.undecided_from >= 0
+        ),
+        notes=(*plan.notes, *target.writer.left_alone()),
+        sick=(*plan.sick, *(f"{key}: {error.message}" for key, error in sorted(stopped.items()))),
+    )
+
+
+def _written(receipts: Sequence[ExportReceipt]) -> list[Written]:
+    return [receipt.written for receipt in receipts if receipt.written is not None]
+
+
+class _WholeProgress:
+    """The progress of all rounds as that of one run."""
+
+    def __init__(self, on_progress: OnProgress | None, tasks_total: int) -> None:
+        self._on_progress = on_progress
+        self._tasks_total = tasks_total
+        self._before: RunProgress | None = None
+        self._now: RunProgress | None = None
+
+    def __call__(self, now: RunProgress) -> None:
+        before = self._before
+        self._now = now if before is None else _sum(before, now)
+        if self._on_progress is not None:
+            self._on_progress(replace(self._now, tasks_total=self._tasks_total))
+
+    def next_round(self) -> None:
+        self._before = self._now
+
+
+def _sum(before: RunProgress, now: RunProgress) -> RunProgress:
+    return RunProgress(
+        tasks_total=before.tasks_total + now.tasks_total,
+        tasks_done=before.tasks_done + now.tasks_done,
+        tasks_failed=before.tasks_failed + now.tasks_failed,
+        moved_bytes=before.moved_bytes + now.moved_bytes,
+        records=before.records + now.records,
+        elapsed_s=before.elapsed_s + now.elapsed_s,
+        worker_peak_rss_bytes=max(before.worker_peak_rss_bytes, now.worker_peak_rss_bytes),
+        throttled_s=before.throttled_s + now.throttled_s,
+    )

@@ -1,0 +1,332 @@
+"""Import: a foreign archive becomes a normal backup, with a list of what the archive did not hold of its source.
+
+One run makes one commit. Running it again continues: what lies below the committed positions is not read again. A run
+that fails, or meets damage that it was not told to skip, leaves only garbage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from offsite.archives.archive import (
+    ArchiveContents,
+    ArchiveReader,
+    ArchiveTopic,
+    Damage,
+    Piece,
+    collect_damage,
+)
+from offsite.copy.import_copy import ImportEnds, ImportReceipt, ImportTask, import_piece
+from offsite.kafka.groups.committed_offsets import FetchedGroups
+from offsite.log.chunk import Evidence
+from offsite.log.range import TopicPartition, uncovered
+from offsite.model.errors import BackupExists, BackupNotFound, NoSuchTopic
+from offsite.model.ids import random_id
+from offsite.model.selections.selection import TopicSelection
+from offsite.repository.backup import Backup
+from offsite.repository.commit import Changes, PartitionId, Position, ProvenGap, RecordedHole, TopicShape
+from offsite.repository.coverage import Unaccounted, unaccounted
+from offsite.repository.layout import BackupLayout
+from offsite.repository.repository import Repository
+from offsite.repository.state import BackupState
+from offsite.services.groups.snapshots import GroupsSaved, save_groups
+from offsite.services.hole_report import HoleReport, hole_reports
+from offsite.services.import_origin import import_origin, origin_options
+from offsite.spark.runner import OnProgress, Runner
+
+EVERYTHING = TopicSelection(include=("*",), internal=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportRequest:
+    """Import the archive of `format` at `place` (its URL) as `backup`. `selection` None: that of the first run, all
+    topics in a new backup. `skip_damaged`: take the undamaged rest of files that are damaged."""
+
+    backup: str
+    format: str
+    place: str
+    selection: TopicSelection | None = None
+    skip_damaged: bool = False
+
+    @property
+    def options(self) -> tuple[tuple[str, str], ...]:
+        return origin_options(self.format, self.place)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportPlan:
+    """A decided import: nothing was written yet. `base` is the state it continues from, `damages` what is wrong with
+    the archive's indexes."""
+
+    request: ImportRequest
+    selection: TopicSelection
+    contents: ArchiveContents
+    shapes: tuple[TopicShape, ...]
+    tasks: tuple[ImportTask, ...]
+    damages: tuple[Damage, ...]
+    base: BackupState
+
+    @property
+    def estimated_bytes(self) -> int:
+        return sum(task.piece.size_bytes for task in self.tasks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportResult:
+    """What one run added; `commit` is the newest, also when there was nothing to add. `fidelity`: what the archive
+    does not hold of its source, and what reading it brought to light. `damaged`: what was left out, by file and
+    byte."""
+
+    backup: str
+    commit: int
+    format: str
+    archive: str
+    topics: int
+    partitions: int
+    segments: int
+    records: int
+    bytes: int
+    stored_bytes: int
+    holes: tuple[HoleReport, ...]
+    fidelity: tuple[str, ...]
+    damaged: tuple[Damage, ...]
+    groups: GroupsSaved | None
+    head_hash: str = ""
+
+    @property
+    def complete(self) -> bool:
+        return not self.holes and not self.damaged
+
+
+def plan_import(repository: Repository, reader: ArchiveReader, request: ImportRequest) -> ImportPlan:
+    """Decide what a run would import. Changes nothing.
+
+    Raises `ArchiveNotFound`, `DamagedArchive`, `NoSuchTopic`, and `BackupExists` for a backup of something else.
+    """
+    known = _known(repository, request)
+    selection = _selection(request, known)
+    damages: list[Damage] = []
+    contents = reader.contents(collect_damage(damages, skip=request.skip_damaged))
+    base = known.state() if known else BackupState(backup=BackupLayout(backup=request.backup).backup)
+    topics = _selected(contents.topics, selection, request)
+    chosen = {topic.topic for topic in topics}
+    return ImportPlan(
+        request=request,
+        selection=selection,
+        contents=contents,
+        shapes=tuple(_shape(topic, contents.pieces) for topic in topics),
+        tasks=tuple(_tasks([piece for piece in contents.pieces if piece.topic in chosen], _ends(base), damages)),
+        damages=tuple(damages),
+        base=base,
+    )
+
+
+def run_import(
+    plan: ImportPlan,
+    *,
+    repository: Repository,
+    reader: ArchiveReader,
+    runner: Runner,
+    on_progress: OnProgress | None = None,
+) -> ImportResult:
+    """Copy and commit; the first run makes the backup, when all is copied: a failed one leaves none without content.
+
+    Raises `DamagedArchive` (nothing is committed then), `CommitLost`, and what the ends raise.
+    """
+    request = plan.request
+    ends = ImportEnds(
+        reader=reader,
+        store=repository.store,
+        layout=BackupLayout(backup=request.backup),
+        skip_damaged=request.skip_damaged,
+    )
+    receipts = runner.run(plan.tasks, partial(import_piece, ends=ends), on_progress=on_progress) if plan.tasks else []
+    backup = _backup(repository, plan)
+    fetched = FetchedGroups(groups=plan.contents.groups, failed=()) if plan.contents.groups else None
+    snapshot, saved = save_groups(backup, plan.base, fetched, plan.shapes)
+    changes = _changes(plan, receipts, snapshot)
+    is_news = bool(changes.segments or changes.holes or snapshot or not plan.base.seq)
+    state = backup.commit(changes, base=plan.base, writer=random_id(16)) if is_news else plan.base
+    return _result(plan, backup, state, changes, receipts, saved)
+
+
+def _known(repository: Repository, request: ImportRequest) -> Backup | None:
+    try:
+        known = repository.backup(request.backup)
+    except BackupNotFound:
+        return None
+    if not set(request.options) <= set(known.descriptor.options):
+        origin = import_origin(known.descriptor) or f"cluster {known.descriptor.cluster_id}"
+        raise BackupExists(
+            f"backup {request.backup} was made from {origin}, not from the {request.format} archive {request.place}",
+            hint="choose another name with --backup",
+        )
+    return known
+
+
+def _selection(request: ImportRequest, known: Backup | None) -> TopicSelection:
+    if known is None:
+        return request.selection or EVERYTHING
+    if request.selection not in (None, known.descriptor.selection):
+        raise BackupExists(
+            f"backup {request.backup} was imported with topics {', '.join(known.descriptor.selection.include)}",
+            hint="leave out --topics to continue it, or choose another name with --backup",
+        )
+    return known.descriptor.selection
+
+
+def _selected(topics: Sequence[ArchiveTopic], selection: TopicSelection, request: ImportRequest) -> list[ArchiveTopic]:
+    by_name = {topic.topic: topic for topic in topics}
+    missing, names = selection.missing(by_name), selection.select(by_name)
+    if missing or not names:
+        wanted = ", ".join(missing or selection.include)
+        raise NoSuchTopic(
+            f"the archive {request.place} has no topic {wanted}",
+            hint=f"see what it has: offsite archive inspect {request.place} --format {request.format}",
+        )
+    return [by_name[name] for name in names]
+
+
+def _shape(topic: ArchiveTopic, pieces: Sequence[Piece]) -> TopicShape:
+    highest = max((piece.partition for piece in pieces if piece.topic == topic.topic), default=-1)
+    return TopicShape(
+        topic=topic.topic,
+        topic_id="",
+        partitions=max(topic.partitions, highest + 1),
+        replication_factor=topic.replication_factor,
+        configs=tuple(sorted(topic.configs)),
+    )
+
+
+def _ends(base: BackupState) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic=known.topic, partition=known.partition): position.end
+        for known, position in base.positions.items()
+    }
+
+
+def _tasks(
+    pieces: Sequence[Piece], ends: Mapping[TopicPartition, int], damages: Sequence[Damage]
+) -> Iterator[ImportTask]:
+    """What of the pieces lies behind `ends`."""
+    begun = set(ends)
+    lost_at = _lost_at(damages)
+    for piece in sorted(pieces, key=lambda piece: (piece.topic, piece.partition, piece.start)):
+        key = TopicPartition(topic=piece.topic, partition=piece.partition)
+        start = max(piece.start, ends.get(key, 0))
+        if piece.end is None or start < piece.end:
+            lost = lost_at.get(key, ())
+            yield ImportTask(piece=replace(piece, start=start), is_first=key not in begun, lost_at=tuple(lost))
+        begun.add(key)
+
+
+def _lost_at(damages: Sequence[Damage]) -> dict[TopicPartition, list[int]]:
+    """Of each partition the offsets that the archive itself is known to have lost before a piece is read."""
+    found: dict[TopicPartition, list[int]] = {}
+    for damage in damages:
+        if (lost := damage.lost_at) is not None:
+            found.setdefault(TopicPartition(topic=lost.topic, partition=lost.partition), []).append(lost.offset)
+    return found
+
+
+def _backup(repository: Repository, plan: ImportPlan) -> Backup:
+    """Only the first run says what it makes: what an archive is said to lack may change as it grows."""
+    known = _known(repository, plan.request)
+    return known or repository.create_backup(
+        plan.request.backup,
+        cluster_id=plan.contents.cluster_id,
+        selection=plan.selection,
+        options=plan.request.options,
+        fidelity=plan.contents.fidelity,
+    )
+
+
+def _changes(plan: ImportPlan, receipts: Sequence[ImportReceipt], group_snapshot: str | None) -> Changes:
+    recorded = set(plan.base.holes)
+    chosen = {shape.topic for shape in plan.shapes}
+    told = [
+        RecordedHole(partition_id=_id(h.range.topic_partition), start=h.range.start, end=h.range.end, reason=h.reason)
+        for h in plan.contents.holes
+        if h.range.topic in chosen
+    ]
+    lost = (part for receipt in receipts for hole in _lost(receipt) for part in _without(hole, told))
+    changes = Changes(
+        segments=tuple(segment for receipt in receipts for segment in receipt.segments),
+        holes=tuple(hole for hole in (*told, *lost) if hole not in recorded),
+        positions=tuple(_positions(plan.base, receipts)),
+        topics=plan.shapes,
+        groups=group_snapshot,
+    )
+    gaps = map(_held_nothing, unaccounted(changes, plan.base.reached()))
+    return replace(changes, gaps=tuple(gaps), accounted=True)
+
+
+def _lost(receipt: ImportReceipt) -> Iterator[RecordedHole]:
+    """What damage took of a piece: nobody knows what was there."""
+    known = _id(TopicPartition(topic=receipt.topic, partition=receipt.partition))
+    for lost in receipt.lost:
+        yield RecordedHole(partition_id=known, start=lost.start, end=lost.end, reason="damage")
+
+
+def _without(hole: RecordedHole, told: Sequence[RecordedHole]) -> Iterator[RecordedHole]:
+    """What of `hole` is in none of the holes that the archive itself tells of."""
+    covered = sorted((other.start, other.end) for other in told if other.partition_id == hole.partition_id)
+    for start, end in uncovered(hole.start, hole.end, covered):
+        yield replace(hole, start=start, end=end)
+
+
+def _held_nothing(silent: Unaccounted) -> ProvenGap:
+    """An archive is read from its beginning to its end: where no record came of it, it has none."""
+    return ProvenGap(
+        partition_id=silent.partition_id,
+        start=silent.start,
+        end=silent.end,
+        evidence=Evidence.ARCHIVE.value,
+        seen_at=silent.end,
+    )
+
+
+def _positions(base: BackupState, receipts: Sequence[ImportReceipt]) -> Iterator[Position]:
+    reached: dict[PartitionId, Position] = {}
+    for receipt in receipts:
+        key = _id(TopicPartition(topic=receipt.topic, partition=receipt.partition))
+        known = reached.get(key) or base.positions.get(key)
+        log_start = receipt.start if known is None else known.log_start
+        end = receipt.end if known is None else max(known.end, receipt.end)
+        reached[key] = Position(partition_id=key, log_start=log_start, end=end)
+    yield from reached.values()
+
+
+def _id(key: TopicPartition) -> PartitionId:
+    return PartitionId(topic=key.topic, topic_id="", partition=key.partition)
+
+
+def _result(  # noqa: PLR0913, PLR0917  # what a run came to
+    plan: ImportPlan,
+    backup: Backup,
+    state: BackupState,
+    changes: Changes,
+    receipts: Sequence[ImportReceipt],
+    saved: GroupsSaved | None,
+) -> ImportResult:
+    segments = changes.segments
+    damages = (*plan.damages, *(damage for receipt in receipts for damage in receipt.damages))
+    return ImportResult(
+        backup=backup.descriptor.name,
+        commit=state.seq,
+        head_hash=state.head_hash,
+        format=plan.request.format,
+        archive=plan.request.place,
+        topics=len(plan.shapes),
+        partitions=sum(shape.partitions for shape in plan.shapes),
+        segments=len(segments),
+        records=sum(segment.records for segment in segments),
+        bytes=sum(segment.raw_bytes for segment in segments),
+        stored_bytes=sum(segment.stored_bytes for segment in segments),
+        holes=hole_reports(changes.holes),
+        fidelity=(*backup.descriptor.fidelity, *dict.fromkeys(str(damage) for damage in damages if damage.is_note)),
+        damaged=tuple(dict.fromkeys(damage for damage in damages if not damage.is_note)),
+        groups=saved,
+    )

@@ -1,0 +1,179 @@
+"""Where an archive is imported to before it is restored: a backup of its own, which goes when all has succeeded.
+
+Each restore has its own: its name follows from the archive and from what is restored of it, and where to. So a command
+that failed, or was killed, finds its copy again and goes on, and no other one reads or removes it. Without a repository
+to use it lies in the user's cache, where a later restore of any archive removes what killed ones left unused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from offsite.model.errors import BadOption, Denied, OffsiteError, RepositoryExists, RepositoryNotFound, StoreUnavailable
+from offsite.model.ids import random_id
+from offsite.model.journal import decided
+from offsite.repository.layout import BackupLayout
+from offsite.repository.leftovers import LEFT_AFTER_MS, Folder, folder_of, store_time_ms
+from offsite.repository.repository import Repository
+from offsite.repository.restores.layout import LeaseLayout
+from offsite.repository.restores.lease import LeaseTerms
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.services.restore.lease import HeldRestore
+from offsite.stores.open_store import open_store
+from offsite.stores.store import Store
+
+_DIGITS = 16
+_NAME = re.compile(rf"staging-[0-9a-f]{{{_DIGITS}}}")
+_GOING = ".going"
+"""At the end of the name of a folder that is being removed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staging:
+    """`folder` is set when all of the repository is ours to remove."""
+
+    repository: Repository
+    backup: str
+    folder: Path | None = None
+
+    @property
+    def place(self) -> str:
+        return self.repository.store.url
+
+    @property
+    def terms(self) -> LeaseTerms:
+        layout = BackupLayout(backup=self.backup)
+        lease = LeaseLayout(prefix=f"{layout.prefix}lease/", what=f"the restore by way of {self.backup}")
+        return LeaseTerms(store=self.repository.store, lease=lease)
+
+    @contextmanager
+    def in_hand(self, *, take_over: bool = False) -> Iterator[HeldRestore]:
+        """Nobody else imports into it, restores from it or removes it within the block. Raises `RestoreRunning` when
+        another process has it in hand, unless `take_over`."""
+        claim = self.terms.claim(ProcessIdentity.mine(), random_id(), take_over=take_over)
+        held = HeldRestore(self.terms, claim)
+        try:
+            yield held
+        finally:
+            held.give_up()
+
+    def remove(self, held: HeldRestore) -> None:
+        """Remove the backup, and nothing else of a repository that was given. Raises `RestoreTakenOver`."""
+        held.check()
+        held.fall_silent()
+        if self.folder is not None:
+            _remove(self.folder)
+            return
+        store = self.repository.store
+        keys = [info.key for info in store.list(BackupLayout(backup=self.backup).prefix)]
+        for key in (*(each for each in keys if each not in held.last_keys), *held.last_keys):
+            store.delete(key)
+
+
+def open_staging(place: str | None, *, format_name: str, archive: str, purpose: str = "") -> Staging:
+    """The staging of `archive` (its URL) for one restore, in the repository at `place`, which is made if there is none.
+    `purpose`: what tells this restore from others of the same archive."""
+    told = "\0".join((format_name, archive, *([purpose] if purpose else [])))
+    digest = hashlib.sha256(told.encode()).hexdigest()[:_DIGITS]
+    folder = None if place else _cache() / digest
+    if folder is not None:
+        _make(folder.parent)
+        sweep_cache(but=folder)
+    return Staging(repository=_opened(place or str(folder)), backup=_backup_name(digest), folder=folder)
+
+
+def sweep_cache(*, but: Path) -> None:
+    """Remove from the user's cache the copies that nobody has in hand and no restore was begun with: an import that was
+    killed before its commit at once, any other after a day. `but` is about to be used."""
+    for folder in _cached():
+        if folder.name.endswith(_GOING):
+            shutil.rmtree(folder, ignore_errors=True)
+        elif folder != but:
+            with suppress(OffsiteError, OSError):  # another sweeper may be at it, and it is no more than a cache
+                _sweep(folder)
+
+
+def _sweep(folder: Path) -> None:
+    staging = Staging(repository=_found(str(folder)), backup=_backup_name(folder.name), folder=folder)
+    store, layout = staging.repository.store, BackupLayout(backup=staging.backup)
+    if staging.terms.holder(asking=ProcessIdentity.mine()) is not None or any(store.list(f"{layout.prefix}restores/")):
+        return
+    was_claimed = any(store.list(staging.terms.lease.prefix))
+    is_old = folder_of(store, "").quiet_since_ms < store_time_ms(store, ()) - LEFT_AFTER_MS
+    if is_old or (was_claimed and not any(store.list(layout.commits_prefix))):
+        with staging.in_hand() as held:
+            decided("staging_swept", why="its restore was killed before it began to write", place=str(folder))
+            staging.remove(held)
+
+
+def _remove(folder: Path) -> None:
+    """Gone at once under its name, so that whoever wants it next begins anew."""
+    going = folder.with_name(f"{folder.name}-{random_id()}{_GOING}")
+    folder.rename(going)
+    shutil.rmtree(going, ignore_errors=True)
+
+
+def _backup_name(digest: str) -> str:
+    return f"staging-{digest}"
+
+
+def staging_copies(repository: Repository, *, quiet_for_ms: int) -> Iterator[tuple[str, Folder]]:
+    """The copies in `repository` and in this machine's cache to which nothing was added for `quiet_for_ms`, with their
+    places. One may be there because it was to be kept. A cache that cannot be read is passed over: it is nobody's data.
+    """
+    for name in repository.backups():
+        if _NAME.fullmatch(name):
+            prefix = BackupLayout(backup=name).prefix
+            yield from _if_quiet(repository.store, prefix, f"{repository.store.url}/{prefix}", quiet_for_ms)
+    for folder in _cached():
+        with suppress(StoreUnavailable, Denied):
+            yield from _if_quiet(open_store(str(folder)), "", str(folder), quiet_for_ms)
+
+
+def _if_quiet(store: Store, prefix: str, place: str, quiet_for_ms: int) -> Iterator[tuple[str, Folder]]:
+    folder = folder_of(store, prefix)
+    if folder.objects and folder.quiet_since_ms < store_time_ms(store, ()) - quiet_for_ms:
+        yield place, folder
+
+
+def _cached() -> Sequence[Path]:
+    try:
+        return sorted(each for each in _cache().iterdir() if each.is_dir())
+    except (OSError, BadOption):
+        return ()
+
+
+def _found(place: str) -> Repository:
+    return Repository.open(open_store(place))
+
+
+def _opened(place: str) -> Repository:
+    try:
+        return _found(place)
+    except RepositoryNotFound:
+        with suppress(RepositoryExists):  # another process was first
+            return Repository.init(open_store(place))
+    return _found(place)
+
+
+def _make(cache: Path) -> None:
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        problem = f"the copy of the archive cannot be put into {cache}: {os.strerror(error.errno or 0)}"
+        raise BadOption(problem, hint="name a place with --staging, or set XDG_CACHE_HOME") from error
+
+
+def _cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "offsite" / "staging"
+    except RuntimeError as error:  # this user has no home
+        raise BadOption("there is no home folder for the copy", hint="name a place with --staging") from error

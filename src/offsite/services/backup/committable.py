@@ -1,0 +1,206 @@
+"""What of a finished copy may be committed: for each partition the unbroken beginning that is accounted for. Pure.
+
+A position moves as far as segments, holes and proven gaps follow each other without a break, and no further. A range
+that failed ends its partition's progress there; what later ranges of it brought become orphans, other partitions are
+not held back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from offsite.copy.backup import BackupReceipt
+from offsite.copy.plan import OF_ONE_PARTITION, CopyPlan, CopyTask, PartitionBounds, SickPartition
+from offsite.log.chunk import Gap, Hole
+from offsite.log.last_batch import LastBatch
+from offsite.log.range import Span
+from offsite.model.errors import OffsiteError
+from offsite.model.journal import warned
+from offsite.repository.commit import PartitionId, Position, ProvenGap, RecordedHole
+from offsite.repository.coverage import frontier, segment_span
+from offsite.repository.segments.segment import Segment
+from offsite.spark.runner import Done, Failed
+
+Outcome = Done[BackupReceipt] | Failed
+
+NOT_JOINED = "OFF-1408"
+"""The id under which a break between two ranges is reported: the log changed while they were read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFailure:
+    """A partition whose copy stopped at offset `start`, -1 when it did not even begin, and why; `hint` says what to do
+    next."""
+
+    topic: str
+    partition: int
+    start: int
+    error: str
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    segments: tuple[Segment, ...]
+    holes: tuple[RecordedHole, ...]
+    gaps: tuple[ProvenGap, ...]
+    positions: tuple[Position, ...]
+    failed: tuple[PartitionFailure, ...]
+
+
+def settle(plan: CopyPlan, outcomes: Sequence[Outcome]) -> Settlement:
+    """Sort outcomes (in the order of `plan.tasks`) into what counts and what failed.
+
+    Raises the first failure when nothing could be copied at all: there is nothing to report but the error.
+    """
+    failures = [outcome.error for outcome in outcomes if isinstance(outcome, Failed)]
+    if len(failures) == len(outcomes):
+        _check_some_are_sound(plan, failures)
+    settled = [_settled(bounds, plan, own) for bounds, own in _by_partition(plan, outcomes)]
+    return Settlement(
+        segments=tuple(segment for each in settled for segment in each.segments),
+        holes=tuple(hole for each in settled for hole in each.holes),
+        gaps=tuple(gap for each in settled for gap in each.gaps),
+        positions=tuple(each.position for each in settled),
+        failed=(*_sick(plan.sick), *(each.failure for each in settled if each.failure is not None)),
+    )
+
+
+def _check_some_are_sound(plan: CopyPlan, failures: Sequence[OffsiteError]) -> None:
+    """Partitions without news are sound, where all failures are of single partitions."""
+    without_news = {bounds.key for bounds in plan.bounds} - {_key(task) for task in plan.tasks}
+    of_all = [error for error in failures if not isinstance(error, OF_ONE_PARTITION)]
+    if of_all or not without_news:
+        errors = [*of_all, *failures, *(each.error for each in plan.sick)]
+        if errors:
+            raise errors[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Settled:
+    """What becomes of one partition."""
+
+    segments: tuple[Segment, ...]
+    holes: tuple[RecordedHole, ...]
+    gaps: tuple[ProvenGap, ...]
+    position: Position
+    failure: PartitionFailure | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Own:
+    """The tasks of one partition with their outcomes, in rising order, and the holes that its plan knew."""
+
+    outcomes: Sequence[tuple[CopyTask, Outcome]]
+    holes: Sequence[Hole]
+
+
+def _by_partition(plan: CopyPlan, outcomes: Sequence[Outcome]) -> Iterator[tuple[PartitionBounds, _Own]]:
+    tasks: dict[tuple[str, int], list[tuple[CopyTask, Outcome]]] = {}
+    for task, outcome in zip(plan.tasks, outcomes, strict=True):
+        tasks.setdefault((task.range.topic, task.range.partition), []).append((task, outcome))
+    holes: dict[tuple[str, int], list[Hole]] = {}
+    for hole in plan.holes:
+        holes.setdefault((hole.topic, hole.partition), []).append(hole)
+    for bounds in plan.bounds:
+        key = (bounds.topic, bounds.partition)
+        yield bounds, _Own(outcomes=tasks.get(key, ()), holes=holes.get(key, ()))
+
+
+def _settled(bounds: PartitionBounds, plan: CopyPlan, own: _Own) -> _Settled:
+    known = PartitionId(topic=bounds.topic, topic_id=bounds.topic_id, partition=bounds.partition)
+    start = plan.starts.get(bounds.key, bounds.log_start)
+    receipts = list(_before_failure(own.outcomes))
+    segments = [segment for receipt in receipts for segment in receipt.segments]
+    holes = [*own.holes, *_holes(receipts)]
+    gaps = [gap for receipt in receipts for gap in receipt.gaps]
+    spans = [segment_span(segment) for segment in segments]
+    end = frontier(start, [*spans, *map(_span, holes), *map(_span, gaps)])  # a batch may reach over the planned end
+    return _Settled(
+        segments=tuple(replace(each, end=min(each.end, end)) for each in segments if segment_span(each)[0] < end),
+        holes=tuple(_recorded(hole, known) for hole in holes if hole.start < end),
+        gaps=tuple(_proven(gap, known) for gap in gaps if gap.start < end),
+        position=Position(
+            partition_id=known,
+            log_start=bounds.log_start,
+            end=end,
+            leader_epoch=bounds.leader_epoch,
+            last_batch=_last_batch(receipts, end, before=plan.borders.get(bounds.key)),
+        ),
+        failure=_failure(bounds, own.outcomes, end),
+    )
+
+
+def _last_batch(receipts: Sequence[BackupReceipt], end: int, *, before: LastBatch | None) -> LastBatch | None:
+    """That of the receipts which count, or of an earlier run."""
+    found = [receipt.last_batch for receipt in receipts if receipt.last_batch is not None]
+    return next((batch for batch in reversed(found) if batch.last_offset < end), before)
+
+
+def _before_failure(outcomes: Iterable[tuple[CopyTask, Outcome]]) -> Iterator[BackupReceipt]:
+    for _, outcome in outcomes:
+        if isinstance(outcome, Failed):
+            return
+        yield outcome.value
+
+
+def _failure(
+    bounds: PartitionBounds, outcomes: Sequence[tuple[CopyTask, Outcome]], end: int
+) -> PartitionFailure | None:
+    """Why the position does not stand at the end that was planned, if so."""
+    if end >= bounds.end:
+        return None
+    failed = next((outcome for _, outcome in outcomes if isinstance(outcome, Failed)), None)
+    if failed is not None:
+        error, message, hint = failed.error.id, failed.error.message, failed.error.hint
+    else:
+        error, hint = NOT_JOINED, "run again: it goes on from there"
+        message = f"the log was cut while it was read: what was read does not join at offset {end}"
+    warned("stop", why=message, topic=bounds.topic, partition=bounds.partition, position=end, end=bounds.end)
+    return PartitionFailure(
+        topic=bounds.topic, partition=bounds.partition, start=end, error=error, message=message, hint=hint
+    )
+
+
+def _sick(partitions: Iterable[SickPartition]) -> Iterator[PartitionFailure]:
+    for each in partitions:
+        error = each.error
+        warned("skip", why=error.message, topic=each.topic, partition=each.partition)
+        yield PartitionFailure(
+            topic=each.topic,
+            partition=each.partition,
+            start=-1,
+            error=error.id,
+            message=error.message,
+            hint=error.hint,
+        )
+
+
+def _span(stretch: Hole | Gap) -> Span:
+    return stretch.start, stretch.end
+
+
+def _holes(receipts: Iterable[BackupReceipt]) -> Iterator[Hole]:
+    """Those that were met on the way, without what a range before had read: its last batch may reach into them."""
+    reached = 0
+    for receipt in receipts:
+        for hole in receipt.holes:
+            if reached < hole.end:
+                yield replace(hole, start=max(hole.start, reached))
+        reached = max([reached, *(segment.last_offset + 1 for segment in receipt.segments)])
+
+
+def _recorded(hole: Hole, partition_id: PartitionId) -> RecordedHole:
+    return RecordedHole(partition_id=partition_id, start=hole.start, end=hole.end, reason=hole.reason)
+
+
+def _proven(gap: Gap, partition_id: PartitionId) -> ProvenGap:
+    return ProvenGap(
+        partition_id=partition_id, start=gap.start, end=gap.end, evidence=gap.evidence.value, seen_at=gap.seen_at
+    )
+
+
+def _key(task: CopyTask) -> tuple[str, str, int]:
+    return task.range.topic, task.topic_id, task.range.partition

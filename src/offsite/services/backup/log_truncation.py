@@ -1,0 +1,92 @@
+"""Whether a source's logs are still those that were backed up.
+
+After an unclean leader election a log is cut back and written anew, and soon it is as long as before. Its leader epochs
+give it away (KIP-101), and nothing else does: what leaders up to the one that we read from wrote no longer reaches as
+far as what we have of it. What happens while a range is read, its reader sees in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+from offsite.copy.plan import PartitionBounds, SickPartition
+from offsite.log.range import TopicPartition
+from offsite.log.stats import MAX_LEADER_EPOCHS
+from offsite.model.errors import Denied, KafkaUnavailable, NoSuchTopic, OffsiteError, SourceTruncated
+from offsite.repository.commit import NO_EPOCH, PartitionId
+from offsite.repository.segments.segment import Segment
+from offsite.repository.state import BackupState
+
+Known = tuple[int, int]
+"""A leader epoch, and how far we have what leaders up to it wrote."""
+
+
+class EpochEnds(Protocol):
+    """Where the parts of logs end that leaders up to an epoch wrote."""
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]: ...
+
+    def epoch_end_now(self, partition: TopicPartition, epoch: int) -> int: ...
+
+
+def cut_back(admin: EpochEnds, base: BackupState, bounds: Sequence[PartitionBounds]) -> list[SickPartition]:
+    """Those partitions of `bounds` whose log no longer is the one that `base` has. Asks one request per broker."""
+    known = {TopicPartition(topic=b.topic, partition=b.partition): found for b in bounds if (found := _known(base, b))}
+    ends = _epoch_ends(admin, known)
+    return list(_judged(known, ends))
+
+
+def _judged(
+    known: Mapping[TopicPartition, Known], ends: Mapping[TopicPartition, int | OffsiteError]
+) -> Iterator[SickPartition]:
+    for key, end in sorted(ends.items()):
+        if isinstance(end, OffsiteError):
+            yield SickPartition(topic=key.topic, partition=key.partition, error=end)
+        elif end < known[key][1]:
+            yield SickPartition(topic=key.topic, partition=key.partition, error=_cut_back(key, known[key], end))
+
+
+def _epoch_ends(admin: EpochEnds, known: Mapping[TopicPartition, Known]) -> Mapping[TopicPartition, int | OffsiteError]:
+    """Of all at once; each on its own where one of them keeps the others from an answer."""
+    epochs = {key: epoch for key, (epoch, _) in known.items()}
+    try:
+        return admin.epoch_ends(epochs) if epochs else {}
+    except (KafkaUnavailable, NoSuchTopic, Denied):
+        return {key: _epoch_end(admin, key, epoch) for key, epoch in epochs.items()}
+
+
+def _epoch_end(admin: EpochEnds, key: TopicPartition, epoch: int) -> int | OffsiteError:
+    try:
+        return admin.epoch_end_now(key, epoch)
+    except (KafkaUnavailable, NoSuchTopic, Denied) as error:
+        return error
+
+
+def _cut_back(key: TopicPartition, known: Known, end: int) -> SourceTruncated:
+    epoch, reached = known
+    now = f"ends at {end} now" if end >= 0 else "is not known to its leader any more"
+    return SourceTruncated(
+        f"{key} was cut back and written anew: what leaders up to epoch {epoch} wrote reached to {reached} and {now}",
+        hint=f"keep this backup, and go on in another: offsite backup run --backup NEW --topics {key.topic}",
+    )
+
+
+def _known(base: BackupState, bounds: PartitionBounds) -> Known | None:
+    """What to ask about a partition: nothing when it is new, or when the log has deleted all that we have of it."""
+    known = PartitionId(topic=bounds.topic, topic_id=bounds.topic_id, partition=bounds.partition)
+    position = base.positions.get(known)
+    if position is None or position.end <= bounds.log_start:
+        return None
+    if position.leader_epoch != NO_EPOCH:
+        return position.leader_epoch, position.end
+    found = base.segments.get(known)
+    segment = found.last if found else None
+    return _of_segment(segment) if segment and segment.last_offset >= bounds.log_start else None
+
+
+def _of_segment(segment: Segment) -> Known | None:
+    """As far as commits of earlier versions tell."""
+    if not 0 < len(segment.leader_epochs) < MAX_LEADER_EPOCHS:
+        return None
+    return max(segment.leader_epochs), segment.last_offset + 1

@@ -1,0 +1,75 @@
+"""What to back up, as a person writes it: the options of `offsite backup`, which are keywords of Python as well.
+
+Declared and read here for the command line and for Python alike; its readers are imported where they read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, TypedDict
+
+from offsite.model.choices import CompressionChoice, CompressionText, MissingTopics, MissingTopicsText, chosen
+from offsite.model.option import Option, filled
+
+if TYPE_CHECKING:
+    from offsite.services.backup.run import BackupRequest
+
+
+class BackupWords(TypedDict, total=False):
+    """Whatever is left out or None has the command's default.
+
+    `topics`, `exclude`, `groups`: names, globs, `regex:…`. `internal`: patterns match Kafka's own topics too.
+    """
+
+    topics: Annotated[
+        Sequence[str] | None,
+        Option("Topics: names, globs, regex:PATTERN, comma-separated [default: those of the backup's first run]."),
+    ]
+    exclude: Annotated[Sequence[str] | None, Option("Topics to leave out, same syntax.")]
+    internal: Annotated[bool, Option("Let patterns match Kafka's internal topics too.", default=False)]
+    missing_topics: Annotated[
+        MissingTopicsText,
+        Option("What to do when a topic named in full does not exist.", MissingTopics.DEFAULT),
+    ]
+    compression: Annotated[
+        CompressionText,
+        Option("How objects are stored; auto compresses what producers left uncompressed.", CompressionChoice.DEFAULT),
+    ]
+    schemas_topic: Annotated[
+        str | None,
+        Option(
+            "The schema registry's topic, taken along where it exists; '' for none. Decided by the first run.",
+            shown_default="that of the backup's first run, _schemas in a new one",
+        ),
+    ]
+    groups: Annotated[
+        Sequence[str] | None,
+        Option("Consumer groups whose offsets go along: all, none, or patterns [default: all]."),
+    ]
+    group_history: Annotated[
+        bool,
+        Option(
+            "Back up the brokers' own log of groups too: their offsets are then known as of any time. Decided by the "
+            "first run.",
+            default=False,
+        ),
+    ]
+
+
+def parse_backup(backup: str, given: BackupWords) -> BackupRequest:
+    """Raises `BadOption` for what cannot be read."""
+    from offsite.model.selections.group_patterns import parse_groups
+    from offsite.model.selections.selection import parse_selection
+    from offsite.services.backup.run import BackupRequest
+
+    words = filled(BackupWords, given)
+    topics, exclude = words["topics"], words["exclude"] or ()
+    return BackupRequest(
+        backup=backup,
+        selection=parse_selection(topics, exclude, internal=words["internal"]) if topics else None,
+        missing_topics=chosen(MissingTopics, words["missing_topics"]),
+        schemas_topic=words["schemas_topic"],
+        groups=parse_groups(words["groups"] or ()),
+        group_history=words["group_history"],
+        compression=chosen(CompressionChoice, words["compression"]),
+    )

@@ -1,0 +1,123 @@
+"""What a backup needs to know of its source cluster: the topics meant, their shapes, their bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from offsite.copy.plan import PartitionBounds, SickPartition
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.log_bounds import FoundBounds
+from offsite.kafka.protocol.metadata import TopicMetadata
+from offsite.log.range import TopicPartition
+from offsite.model.choices import MissingTopics
+from offsite.model.cleanup_policy import is_compacted
+from offsite.model.errors import NoSuchTopic
+from offsite.model.selections.selection import TopicSelection, no_topics
+from offsite.repository.commit import TopicIncarnation, TopicShape
+from offsite.services.groups.history import with_history
+from offsite.services.records.schemas_topic import with_schemas
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The selected topics of a cluster at one moment. `missing` were named literally and do not exist; of `sick`
+    partitions the cluster could not say where they begin and end."""
+
+    cluster_id: str
+    shapes: tuple[TopicShape, ...]
+    bounds: tuple[PartitionBounds, ...]
+    missing: tuple[str, ...]
+    sick: tuple[SickPartition, ...] = ()
+
+
+def read_source(  # noqa: PLR0913  # all by keyword, most with a default
+    admin: ClusterAdmin,
+    selection: TopicSelection,
+    *,
+    missing_topics: MissingTopics,
+    schemas_topic: str = "",
+    group_history: bool = False,
+    known: Iterable[TopicShape] = (),
+) -> Source:
+    """Ask the cluster. Raises `NoSuchTopic` when nothing matches, and for a missing topic unless that is to warn;
+    `KafkaTooOld`; and what the first partition suffers from when all are sick.
+
+    `schemas_topic` is taken along where it exists, with `group_history` the topic that groups live in as well.
+    `known`: shapes that topics had earlier.
+    """
+    cluster_id = admin.cluster().cluster_id
+    admin.check_readable()
+    there = admin.topics()
+    missing = selection.missing(there)
+    if missing and missing_topics is MissingTopics.FAIL:
+        raise NoSuchTopic(
+            f"topic {', '.join(missing)} does not exist on cluster {cluster_id}",
+            hint="check the name, or go on without it: --missing-topics warn",
+        )
+    names = selection.select(there, internal=frozenset(name for name, topic in there.items() if topic.internal))
+    if not names:
+        raise no_topics(selection)
+    names = with_schemas(names, schemas_topic, known=there, selection=selection)
+    names = with_history(names, wanted=group_history, known=there)
+    topics = [there[name] for name in names]
+    shapes = _shapes(topics, admin.topic_configs(names), schemas_topic, known)
+    found = admin.bounds(TopicPartition(topic=t.name, partition=p.partition) for t in topics for p in t.partitions)
+    if found.failed and not found.bounds:
+        raise found.failed[min(found.failed)]
+    return Source(
+        cluster_id=cluster_id,
+        shapes=shapes,
+        bounds=_bounds(admin, found, shapes),
+        missing=missing,
+        sick=tuple(
+            SickPartition(topic=each.topic, partition=each.partition, error=error)
+            for each, error in sorted(found.failed.items())
+        ),
+    )
+
+
+def _shapes(
+    topics: Sequence[TopicMetadata],
+    configs: Mapping[str, Mapping[str, str]],
+    schemas_topic: str,
+    known: Iterable[TopicShape],
+) -> tuple[TopicShape, ...]:
+    """Compaction is remembered: what it took away before a topic's policy changed does not come back."""
+    compacted = {shape.incarnation for shape in known if shape.was_compacted or is_compacted(dict(shape.configs))}
+    return tuple(
+        TopicShape(
+            topic=topic.name,
+            topic_id=_topic_id(topic),
+            partitions=len(topic.partitions),
+            replication_factor=topic.replication_factor,
+            configs=tuple(sorted(configs[topic.name].items())),
+            holds_schemas=topic.name == schemas_topic,
+            was_compacted=is_compacted(configs[topic.name])
+            or TopicIncarnation(topic=topic.name, topic_id=_topic_id(topic)) in compacted,
+        )
+        for topic in topics
+    )
+
+
+def _bounds(admin: ClusterAdmin, found: FoundBounds, shapes: Iterable[TopicShape]) -> tuple[PartitionBounds, ...]:
+    sizes = admin.sizes_bytes(found.bounds)
+    of_topic = {shape.topic: shape for shape in shapes}
+    remote = {shape.topic for shape in shapes if dict(shape.configs).get("remote.storage.enable") == "true"}
+    return tuple(
+        PartitionBounds(
+            topic=each.topic,
+            topic_id=of_topic[each.topic].topic_id,
+            partition=each.partition,
+            log_start=bounds.start,
+            end=bounds.end,
+            size_bytes=0 if each.topic in remote else sizes.get(each, 0),
+            leader_epoch=bounds.leader_epoch,
+            was_compacted=of_topic[each.topic].was_compacted,
+        )
+        for each, bounds in sorted(found.bounds.items())
+    )
+
+
+def _topic_id(topic: TopicMetadata) -> str:
+    return "" if topic.topic_id is None else str(topic.topic_id)

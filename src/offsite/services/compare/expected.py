@@ -1,0 +1,232 @@
+"""What is expected of a cluster, topic by topic, and where in it that has to be looked for. Decides; reads nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from offsite.copy.chain import PartitionChain
+from offsite.copy.compare.partitions import ProofTask
+from offsite.copy.restore.plan import Repartition, RestorePlan
+from offsite.copy.restore.preserve.pieces import log_start
+from offsite.log.range import LogRange, TopicPartition
+from offsite.repository.commit import PartitionId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """Offsets `[start, end)` of one partition: each of them is in the backup, or held no record, or lies in one of the
+    recorded `holes`. So all of them can be compared, and nothing that lies there was written since."""
+
+    start: int
+    end: int
+    holes: tuple[LogRange, ...] = ()
+
+
+NO_EXTENT = Extent(start=0, end=0)
+"""Of a partition of which the backup knows nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedTopic:
+    """What `target` should hold: the records of `chains`, by partition, and nothing in the other ones of `partitions`;
+    or those of `repartition`, where they go by key.
+
+    `read_committed`: of what consumers of that isolation see. `starts`: where each target partition began, as a restore
+    remembers it; None: at its log start. `same_offsets`: records must have their source's offsets. A `compacted` topic
+    may lack those whose key comes again, where the offsets of the others are known: by these, or by `starts`.
+    `same_bounds`: the log must start and end where the source's did.
+
+    `extents` by partition, where the source's offsets are the target's; None: how far the backup reaches shows only by
+    its records. `whole_log`: it is the very topic that was backed up: markers and aborted records must be there too.
+    """
+
+    source: str
+    target: str
+    partitions: int
+    chains: Mapping[int, PartitionChain]
+    starts: Mapping[int, int] | None
+    read_committed: bool
+    same_offsets: bool
+    same_bounds: bool = False
+    compacted: bool = False
+    repartition: Repartition | None = None
+    extents: Mapping[int, Extent] | None = None
+    whole_log: bool = False
+
+    def extent(self, partition: int) -> Extent | None:
+        """None: not known by offsets."""
+        return None if self.extents is None else self.extents.get(partition, NO_EXTENT)
+
+    @property
+    def raw_bytes(self) -> int:
+        chains = self.chains.values() if self.repartition is None else self.repartition.sources
+        return sum(chain.raw_bytes for chain in chains)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionBounds:
+    """Where one partition of the cluster begins and ends now."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """What to read of one target partition, whose log ends at `log_end`. `expired_offsets`: how much of its beginning
+    the cluster has deleted; `hole_offsets`: how much of the rest lies in holes of the backup. `wrong_bounds` says how
+    the log does not start and end where it should, `truncated` how it ends before the backup does, if so. `task` is
+    None where no partition of its own says what to expect: reading would tell nothing, or it goes by key."""
+
+    topic: ExpectedTopic
+    target: LogRange
+    log_end: int
+    task: ProofTask | None
+    expired_offsets: int = 0
+    hole_offsets: int = 0
+    wrong_bounds: str = ""
+    truncated: str = ""
+
+    def later_offsets(self, following: int) -> int:
+        """How far the log goes on behind what the backup speaks for; `following` is the first record there, or -1."""
+        extent = self.topic.extent(self.target.partition)
+        if extent is not None:
+            return max(0, self.log_end - extent.end)
+        return self.log_end - following if following >= 0 else 0
+
+
+def expected_topics(
+    plan: RestorePlan,
+    *,
+    starts: Mapping[TopicPartition, int],
+    read_committed: bool,
+    same_offsets: Collection[str],
+) -> list[ExpectedTopic]:
+    """What a restore by `plan` leaves behind, when its target partitions began at `starts`. `same_offsets` are the
+    target topics that keep the source's offsets."""
+    chains: dict[str, dict[int, PartitionChain]] = {topic.target: {} for topic in plan.topics}
+    for chain in plan.partitions:
+        chains[chain.target.topic][chain.target.partition] = chain
+    repartitions = {each.target: each for each in plan.repartitions}
+    begun: dict[str, dict[int, int]] = {topic.target: {} for topic in plan.topics}
+    for each, start in starts.items():
+        begun[each.topic][each.partition] = start
+    return [
+        ExpectedTopic(
+            source=topic.source.topic,
+            target=topic.target,
+            partitions=topic.partitions,
+            chains=chains[topic.target],
+            starts=begun[topic.target],
+            read_committed=read_committed,
+            same_offsets=topic.target in same_offsets,
+            same_bounds=topic.target in same_offsets,
+            repartition=repartitions.get(topic.target),
+            extents=kept_extents(chains[topic.target]) if topic.target in same_offsets else None,
+        )
+        for topic in plan.topics
+    ]
+
+
+def kept_extents(chains: Mapping[int, PartitionChain]) -> dict[int, Extent]:
+    """Those of partitions that a restore wrote at the offsets of their sources: nothing else may be below their ends,
+    neither before the source's log start nor in what its backup lacks."""
+    return {partition: Extent(start=0, end=chain.end) for partition, chain in chains.items()}
+
+
+def checks(topic: ExpectedTopic, bounds: Mapping[TopicPartition, PartitionBounds], *, exact: bool) -> Iterator[Check]:
+    """One check for each partition of the topic whose bounds are known, in their order."""
+    for number in range(topic.partitions):
+        target = TopicPartition(topic=topic.target, partition=number)
+        if target not in bounds:
+            continue
+        if topic.repartition is None:
+            chain = topic.chains.get(number) or _nothing(topic, number)
+            yield _check(topic, target, chain, bounds[target], exact=exact)
+        else:
+            found = _range(topic, target, bounds[target], exact=exact)
+            yield Check(topic=topic, target=found, log_end=found.end, task=None)
+
+
+def _nothing(topic: ExpectedTopic, partition: int) -> PartitionChain:
+    return PartitionChain(source=PartitionId(topic=topic.source, topic_id="", partition=partition), segments=(), end=0)
+
+
+def _check(
+    topic: ExpectedTopic, partition: TopicPartition, chain: PartitionChain, bounds: PartitionBounds, *, exact: bool
+) -> Check:
+    target, extent = _range(topic, partition, bounds, exact=exact), topic.extent(partition.partition)
+    log_start_now = bounds.start if extent is None else min(bounds.start, extent.end)
+    expired = max(0, log_start_now - _begun(topic, partition.partition, chain, bounds))
+    if topic.same_offsets and not exact:
+        chain = _above(chain, target.start)
+    truncated = _truncated(extent, bounds)
+    holes = () if extent is None else tuple(_within(extent.holes, target))
+    task = ProofTask(
+        partition=chain,
+        target=target,
+        read_committed=topic.read_committed,
+        whole_log=topic.whole_log,
+        bounded=extent is not None,
+        offsets=topic.same_offsets,
+        compacted=topic.compacted and (topic.same_offsets or topic.starts is not None),
+        goes_on=extent is not None and not truncated,
+        log_end=bounds.end,
+        holes=holes,
+        skip_below=target.start if topic.same_offsets and not exact else 0,
+        skip_records=expired if not topic.same_offsets and not exact else 0,
+    )
+    return Check(
+        topic=topic,
+        target=target,
+        log_end=bounds.end,
+        task=task if chain.segments or len(target) > 0 else None,
+        expired_offsets=expired,
+        hole_offsets=sum(map(len, holes)),
+        wrong_bounds=_wrong_bounds(chain, bounds) if exact and topic.same_bounds else "",
+        truncated=truncated,
+    )
+
+
+def _begun(topic: ExpectedTopic, partition: int, chain: PartitionChain, bounds: PartitionBounds) -> int:
+    """Where in the target that begins which the backup holds. A restore without the source's offsets is found by where
+    it began."""
+    if topic.same_offsets:
+        return log_start(chain) if chain.segments else bounds.start
+    return bounds.start if topic.starts is None else topic.starts[partition]
+
+
+def _above(chain: PartitionChain, offset: int) -> PartitionChain:
+    """Without the segments that hold nothing from there on: they need not be read."""
+    return replace(chain, segments=tuple(s for s in chain.segments if max(s.end, s.last_offset + 1) > offset))
+
+
+def _within(holes: Iterable[LogRange], target: LogRange) -> Iterator[LogRange]:
+    for hole in holes:
+        start, end = max(hole.start, target.start), min(hole.end, target.end)
+        if start < end:
+            yield replace(target, start=start, end=end)
+
+
+def _truncated(extent: Extent | None, bounds: PartitionBounds) -> str:
+    if extent is None or bounds.end >= extent.end:
+        return ""
+    return f"its log ends at {bounds.end}, the backup holds up to {extent.end}"
+
+
+def _wrong_bounds(chain: PartitionChain, bounds: PartitionBounds) -> str:
+    start = log_start(chain)
+    if (bounds.start, bounds.end) == (start, chain.end):
+        return ""
+    return f"the log has offsets {bounds.start} to {bounds.end} instead of {start} to {chain.end}"
+
+
+def _range(topic: ExpectedTopic, target: TopicPartition, bounds: PartitionBounds, *, exact: bool) -> LogRange:
+    """What of the log is to be compared: to the end of what the backup speaks for, where that is known by offsets."""
+    begun, end, extent = bounds.start, bounds.end, topic.extent(target.partition)
+    if topic.starts is not None and not topic.same_offsets:
+        begun = max(begun, topic.starts[target.partition])
+    if extent is not None and not exact:
+        begun, end = max(begun, extent.start), min(end, extent.end)
+    return LogRange(topic=target.topic, partition=target.partition, start=begun, end=max(begun, end))

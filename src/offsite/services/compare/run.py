@@ -1,0 +1,279 @@
+"""A backup against a live cluster: the cluster it came from, one it was restored into, or any other copy.
+
+A restore is compared by what it remembers of itself. Without one, topics are compared under their own names as of a
+commit: log by log where the cluster has the very topics that were backed up (see `same_topics`), else by their records
+in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from offsite.copy.chain import PartitionChain, SelectedChains, select_chains
+from offsite.copy.compare.partitions import ProofEnds
+from offsite.copy.point_in_time import PointInTime
+from offsite.copy.restore.plan import Repartition
+from offsite.kafka.admin import ClusterAdmin
+from offsite.log.range import TopicPartition
+from offsite.model.choices import Isolation
+from offsite.model.cleanup_policy import is_compacted
+from offsite.model.errors import BadOption, NoSuchRestore
+from offsite.model.selections.selection import TopicSelection
+from offsite.model.untrusted.names import PROTECTED_TOPICS
+from offsite.repository.backup import Backup
+from offsite.repository.commit import PartitionId, RecordedHole, TopicShape
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.outcome import RepartitionedTopic, RestoreOutcome, get_outcome
+from offsite.repository.restores.record import RestoreRecord, find_record, get_targets
+from offsite.repository.state import BackupState
+from offsite.services.cluster import Cluster, ConfiguredTopics
+from offsite.services.compare.expected import ExpectedTopic, kept_extents
+from offsite.services.compare.partitions import prove
+from offsite.services.compare.result import Finding, ProvenTopic, Uncompared
+from offsite.services.compare.same_topics import log_extents, same_topics
+from offsite.services.hole_report import HoleReport, hole_reports
+from offsite.spark.runner import OnProgress, Runner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareRequest:
+    """`restore` names one whose targets are compared; else `commit` (None: the newest) and `read_committed` say what
+    is expected. `exact`: what the cluster has after the backup's end, or has deleted since, is a difference."""
+
+    selection: TopicSelection
+    restore: str | None = None
+    commit: int | None = None
+    read_committed: bool = True
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedComparison:
+    """A decided comparison: nothing was read yet. `restore` is empty when it is not about one. `by_name` are topics
+    that are taken for the same as at the source by their names alone: neither side has topic ids. `lacking` is what the
+    backup itself does not have of the topics."""
+
+    backup: Backup
+    commit: int
+    cluster_id: str
+    restore: str
+    expected: tuple[ExpectedTopic, ...]
+    exact: bool
+    by_name: tuple[str, ...]
+    lacking: tuple[HoleReport, ...]
+
+    @property
+    def raw_bytes(self) -> int:
+        return sum(topic.raw_bytes for topic in self.expected)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareResult:
+    """`verified`: True when records were compared and all are the same; False when there are `findings`, the first
+    difference of each partition; None when there was nothing to compare, or partitions could not be read: those in
+    `uncompared`. `compared_records` are the same at both ends; of `empty_partitions` there was nothing to compare.
+
+    `same_offsets` are the topics whose offsets were compared too. `by_name`, `lacking`: see `PlannedComparison`.
+    """
+
+    verified: bool | None
+    commit: int
+    restore: str
+    cluster_id: str
+    exact: bool
+    records: int
+    compared_records: int
+    compared_partitions: int
+    empty_partitions: int
+    same_offsets: tuple[str, ...]
+    by_name: tuple[str, ...]
+    topics: Mapping[str, ProvenTopic]
+    findings: tuple[Finding, ...]
+    uncompared: tuple[Uncompared, ...]
+    lacking: tuple[HoleReport, ...]
+
+
+def plan_comparison(backup: Backup, admin: ClusterAdmin, request: CompareRequest) -> PlannedComparison:
+    """Decide what is expected of the cluster.
+
+    Raises `NoSuchTopic`, `NoSuchRestorePoint`, `NoSuchRestore`, and `BadOption` for a restore into another cluster.
+    """
+    cluster_id = admin.cluster().cluster_id
+    if request.restore is not None:
+        return _of_restore(backup, admin, request, request.restore)
+    head = backup.sound_state()
+    point = backup.state_at(head.seq if request.commit is None else request.commit, head=head)
+    selected = select_chains(PointInTime(commit=point, state=point), request.selection).copyable()
+    shapes = [topic.shape for topic in selected.topics]
+    same = same_topics(shapes, admin.topics(), descriptor=backup.descriptor, cluster_id=cluster_id)
+    return PlannedComparison(
+        backup=backup,
+        commit=point.seq,
+        cluster_id=cluster_id,
+        restore="",
+        expected=tuple(_named_alike(selected, point, admin, request, same={*same.by_id, *same.by_name})),
+        exact=request.exact,
+        by_name=same.by_name,
+        lacking=hole_reports(selected.holes),
+    )
+
+
+def run_comparison(
+    planned: PlannedComparison,
+    *,
+    cluster: Cluster,
+    runner: Runner,
+    on_progress: OnProgress | None = None,
+) -> CompareResult:
+    """Read both ends and compare. A difference is a result. Raises what `prove` raises."""
+    ends = ProofEnds(kafka=cluster.config, store=planned.backup.store, exact=planned.exact)
+    proof = prove(planned.expected, ends=ends, admin=cluster.admin, runner=runner, on_progress=on_progress)
+    return CompareResult(
+        verified=proof.verified,
+        commit=planned.commit,
+        restore=planned.restore,
+        cluster_id=planned.cluster_id,
+        exact=planned.exact,
+        records=proof.records,
+        compared_records=proof.records,
+        compared_partitions=proof.compared_partitions,
+        empty_partitions=proof.empty_partitions,
+        same_offsets=tuple(topic.target for topic in planned.expected if topic.same_offsets),
+        by_name=planned.by_name,
+        topics=proof.topics,
+        findings=proof.findings,
+        uncompared=proof.uncompared,
+        lacking=planned.lacking,
+    )
+
+
+def _named_alike(
+    selected: SelectedChains, point: BackupState, admin: ClusterAdmin, request: CompareRequest, *, same: Collection[str]
+) -> Iterator[ExpectedTopic]:
+    """Topics under their own names. Of which the cluster has the very incarnation that was backed up, the log itself
+    must be the same: all offsets, whatever became of transactions since. Only compaction goes on."""
+    shapes = {topic.topic: topic.shape for topic in selected.topics}
+    compacted = _compacted(admin, {name: shapes[name] for name in same}, request)
+    for topic in selected.topics:
+        is_same = topic.topic in same
+        yield ExpectedTopic(
+            source=topic.topic,
+            target=topic.topic,
+            partitions=topic.shape.partitions,
+            chains={chain.source.partition: chain for chain in topic.chains},
+            starts=None,
+            read_committed=request.read_committed and not is_same,
+            same_offsets=is_same,
+            compacted=topic.topic in compacted,
+            extents=log_extents(point, topic.shape) if is_same else None,
+            whole_log=is_same,
+        )
+
+
+def _compacted(admin: ConfiguredTopics, shapes: Mapping[str, TopicShape], request: CompareRequest) -> set[str]:
+    """Of the cluster's topics, by name with what was backed up for them: those that are compacted, or were then. What
+    is gone of them may be superseded. None, where that would be a difference as well."""
+    if request.exact:
+        return set()
+    existing = shapes.keys() & admin.topics().keys()
+    configs = admin.topic_configs(existing, with_defaults=True) if existing else {}
+    return {
+        name
+        for name, shape in shapes.items()
+        for found in (configs.get(name, {}), dict(shape.configs))
+        if is_compacted(found)
+    }
+
+
+def _of_restore(backup: Backup, admin: ClusterAdmin, request: CompareRequest, restore: str) -> PlannedComparison:
+    cluster_id = admin.cluster().cluster_id
+    layout = RestoreLayout(backup=backup.layout, restore=restore)
+    record, outcome = find_record(backup.store, layout), get_outcome(backup.store, layout)
+    if record is None:
+        raise NoSuchRestore(f"backup {backup.descriptor.name} has no restore {restore}")
+    if outcome is None:
+        raise NoSuchRestore(
+            f"restore {restore} has not ended", hint="run its command again: it continues, and compares at its end"
+        )
+    if record.cluster_id != cluster_id:
+        raise BadOption(
+            f"restore {restore} went into cluster {record.cluster_id}, this is cluster {cluster_id}",
+            hint="name that cluster's brokers with --against, or leave --restore out to compare by topic names",
+        )
+    targets = get_targets(backup.store, layout)
+    starts = {} if targets is None else dict(targets.starts)
+    topics = list(_restored_topics(backup, record, outcome, starts, request))
+    compacted = _compacted(admin, _restored_shapes(backup, record, topics), request)
+    return PlannedComparison(
+        backup=backup,
+        commit=record.commit,
+        cluster_id=cluster_id,
+        restore=restore,
+        expected=tuple(replace(topic, compacted=topic.target in compacted) for topic in topics),
+        exact=request.exact,
+        by_name=(),
+        lacking=hole_reports(_lacking(backup, record, outcome, request)),
+    )
+
+
+def _lacking(
+    backup: Backup, record: RestoreRecord, outcome: RestoreOutcome, request: CompareRequest
+) -> list[RecordedHole]:
+    """What the backup did not have of what was restored."""
+    selected = set(request.selection.select(dict(record.topics), internal=PROTECTED_TOPICS))
+    ends = {each.source: each.source_end for each in outcome.partitions}
+    ends |= {source: end for each in outcome.repartitioned for source, end in each.sources}
+    holes = backup.state_at(record.commit).holes
+    return [h for h in holes if h.partition_id.topic in selected and h.start < ends.get(h.partition_id, 0)]
+
+
+def _restored_shapes(backup: Backup, record: RestoreRecord, topics: Sequence[ExpectedTopic]) -> dict[str, TopicShape]:
+    """Of those that went partition by partition: what goes by key has no place to be missed at."""
+    shapes = {each.topic: shape for each, shape in backup.state_at(record.commit).topics.items()}
+    return {each.target: shapes[each.source] for each in topics if each.repartition is None and each.source in shapes}
+
+
+def _restored_topics(
+    backup: Backup,
+    record: RestoreRecord,
+    outcome: RestoreOutcome,
+    starts: Mapping[TopicPartition, int],
+    request: CompareRequest,
+) -> Iterator[ExpectedTopic]:
+    point = backup.state_at(record.commit)
+    selected = set(request.selection.select(dict(record.topics), internal=PROTECTED_TOPICS))
+    mixed = {each.target: each for each in outcome.repartitioned}
+    for source, target in record.topics:
+        if source in selected:
+            own = [each for each in outcome.partitions if each.target.topic == target]
+            chains = {
+                each.target.partition: _chain(each.source, each.source_end, point, record.until_ms) for each in own
+            }
+            kept = any(each.same_offsets for each in own)
+            yield ExpectedTopic(
+                source=source,
+                target=target,
+                partitions=sum(each.topic == target for each in starts),
+                chains=chains,
+                starts={each.partition: start for each, start in starts.items() if each.topic == target},
+                read_committed=record.isolation == Isolation.READ_COMMITTED,
+                same_offsets=kept,
+                same_bounds=kept,
+                extents=kept_extents(chains) if kept else None,
+                repartition=_repartition(mixed[target], point, record.until_ms) if target in mixed else None,
+            )
+
+
+def _repartition(mixed: RepartitionedTopic, point: BackupState, until_ms: int | None) -> Repartition:
+    return Repartition(
+        target=mixed.target,
+        partitions=mixed.partitions,
+        sources=tuple(_chain(source, end, point, until_ms) for source, end in mixed.sources),
+        keyless_in_turn=mixed.keyless_in_turn,
+    )
+
+
+def _chain(source: PartitionId, end: int, point: BackupState, until_ms: int | None) -> PartitionChain:
+    segments = tuple(segment for segment in point.segments.get(source, ()) if segment.start < end)
+    return PartitionChain(source=source, segments=segments, end=end, until_ms=until_ms)

@@ -1,0 +1,60 @@
+"""Whether a cluster's topic is the very one that was backed up, and which of its offsets the backup speaks for.
+
+A topic that was made anew under its name is another one. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from offsite.kafka.protocol.metadata import TopicMetadata
+from offsite.log.range import LogRange
+from offsite.repository.commit import PartitionId, TopicShape
+from offsite.repository.descriptor import BackupDescriptor
+from offsite.repository.state import BackupState
+from offsite.services.compare.expected import NO_EXTENT, Extent
+from offsite.services.import_origin import import_origin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SameTopics:
+    """Names, sorted. `by_name`: neither the cluster nor the backup knows topic ids, so that a topic made anew would be
+    taken for the old one; its records would then be named as differences."""
+
+    by_id: tuple[str, ...]
+    by_name: tuple[str, ...]
+
+
+def same_topics(
+    shapes: Iterable[TopicShape], found: Mapping[str, TopicMetadata], *, descriptor: BackupDescriptor, cluster_id: str
+) -> SameTopics:
+    """Which of the backup's topics are in the cluster, the same incarnation under the same name."""
+    of_this_cluster = descriptor.cluster_id == cluster_id and not import_origin(descriptor)
+    existing = [(shape, found[shape.topic]) for shape in shapes if shape.topic in found]
+    return SameTopics(
+        by_id=tuple(sorted(s.topic for s, t in existing if t.topic_id is not None and str(t.topic_id) == s.topic_id)),
+        by_name=tuple(
+            sorted(s.topic for s, t in existing if t.topic_id is None and not s.topic_id and of_this_cluster)
+        ),
+    )
+
+
+def log_extents(point: BackupState, shape: TopicShape) -> dict[int, Extent]:
+    """Of each partition of the topic: from where its backup began to the committed position."""
+    return {each.partition: _extent(point, each) for each in shape.partition_ids}
+
+
+def _extent(point: BackupState, partition: PartitionId) -> Extent:
+    position = point.positions.get(partition)
+    if position is None:
+        return NO_EXTENT
+    holes, segments = tuple(_holes(point, partition)), point.segments.get(partition, ())
+    begins = (position.log_start, *(hole.start for hole in holes), *(segment.start for segment in segments))
+    return Extent(start=min(*begins, position.end), end=position.end, holes=holes)
+
+
+def _holes(point: BackupState, partition: PartitionId) -> Iterator[LogRange]:
+    for hole in point.holes:
+        if hole.partition_id == partition:
+            yield LogRange(topic=partition.topic, partition=partition.partition, start=hole.start, end=hole.end)

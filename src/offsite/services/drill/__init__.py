@@ -1,0 +1,1 @@
+"""A restore for the sake of the proof, and the report of it."""

@@ -1,0 +1,101 @@
+"""Groups as of any moment, from the backed up `__consumer_offsets` (`backup run --group-history`).
+
+Knows groups that were deleted since. Reads the whole of it, one partition after the other: memory holds the live
+commits of one partition and the columns of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from offsite.copy.incarnations import Wanted, find_incarnations, several
+from offsite.log.groups.fold import GroupFold
+from offsite.log.groups.offsets import GroupOffsets, GroupTable, on_topics
+from offsite.model.errors import BackupExists, IncarnationUnclear
+from offsite.repository.backup import Backup
+from offsite.repository.commit import PartitionId, TopicShape
+from offsite.repository.descriptor import BackupDescriptor
+from offsite.repository.segments.reader import SegmentReader
+from offsite.repository.state import BackupState
+
+GROUP_TOPIC = "__consumer_offsets"
+_OPTION, _ON = "group_history", "on"
+
+
+def decide_history(*, asked: bool, known: BackupDescriptor | None) -> bool:
+    """Whether the backup holds the history of groups: its first run decides. Raises `BackupExists`."""
+    if known is None:
+        return asked
+    first = dict(known.options).get(_OPTION) == _ON
+    if asked and not first:
+        raise BackupExists(
+            f"backup {known.name} exists without the history of groups",
+            hint="leave out --group-history to continue it, or choose another name with --backup",
+        )
+    return first
+
+
+def history_options(*, wanted: bool) -> tuple[tuple[str, str], ...]:
+    """What the backup's descriptor remembers."""
+    return ((_OPTION, _ON),) if wanted else ()
+
+
+def with_history(names: Iterable[str], *, wanted: bool, known: Iterable[str]) -> tuple[str, ...]:
+    """`names` and the topic that groups live in, sorted. A cluster without groups does not have it yet."""
+    return tuple(sorted({*names, *({GROUP_TOPIC} & set(known) if wanted else ())}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupHistory:
+    """Groups on the topics of the backup. `skipped_records` held no commit: group descriptions, unknown versions.
+    `unclear` are topics that were made anew about then, left out: nobody can tell which of them offsets belong to."""
+
+    groups: GroupTable
+    skipped_records: int
+    unclear: tuple[str, ...] = ()
+
+
+def has_history(point: BackupState) -> bool:
+    return any(position.end > 0 for known, position in point.positions.items() if known.topic == GROUP_TOPIC)
+
+
+def read_history(backup: Backup, point: BackupState, *, until_ms: int | None = None) -> GroupHistory:
+    """What groups had committed at restore point `point`, or at `until_ms` before it (by the brokers' clocks).
+
+    Raises `DamagedObject`, and what the store raises.
+    """
+    groups: dict[str, GroupOffsets] = {}
+    skipped = 0
+    for fold in _folds(backup, point, until_ms):
+        groups |= fold.table()
+        skipped += fold.skipped_records
+    topic_ids = {known.topic: known.topic_id for known in point.topics}  # the latest incarnation comes last
+    unclear = []
+    for topic in several(point, topic_ids) if until_ms is not None else ():
+        try:
+            found = find_incarnations(backup, point, [topic], Wanted(until_ms=until_ms))
+            topic_ids[topic] = next(each.topic_id for each in found if each.taken)
+        except IncarnationUnclear:
+            unclear.append(topic)
+            del topic_ids[topic]
+    return GroupHistory(groups=on_topics(groups, topic_ids), skipped_records=skipped, unclear=tuple(sorted(unclear)))
+
+
+def _folds(backup: Backup, point: BackupState, until_ms: int | None) -> Iterator[GroupFold]:
+    for shape in (shape for shape in point.topics.values() if shape.topic == GROUP_TOPIC):
+        for number in range(shape.partitions):
+            yield _fold(backup, point, _partition(shape, number), until_ms)
+
+
+def _fold(backup: Backup, point: BackupState, partition: PartitionId, until_ms: int | None) -> GroupFold:
+    fold = GroupFold(until_ms=until_ms)
+    position = point.positions.get(partition)
+    for segment in point.segments.get(partition, ()) if position else ():
+        for chunk in SegmentReader(store=backup.store, segment=segment).chunks(end=position.end if position else None):
+            fold.feed(chunk.data, chunk.batches)
+    return fold
+
+
+def _partition(shape: TopicShape, number: int) -> PartitionId:
+    return PartitionId(topic=shape.topic, topic_id=shape.topic_id, partition=number)

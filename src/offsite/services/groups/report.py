@@ -1,0 +1,161 @@
+"""Groups as people and scripts read them: what a backup holds, and what a change would do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from offsite.copy.restore_point import PointRequest
+from offsite.kafka.groups.committed_offsets import GroupFailure
+from offsite.log.groups.offsets import GroupOffsets, TopicOffsets
+from offsite.model.selections.group_patterns import GroupPatterns
+from offsite.repository.backup import Backup
+from offsite.repository.commit import PartitionId
+from offsite.repository.state import BackupState
+from offsite.services.groups.plan import GroupCounts, GroupMove
+from offsite.services.groups.run import PlannedGroups
+from offsite.services.groups.source import SNAPSHOT, groups_as_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownTopic:
+    """`offsets` and `metadata` (where there is any) by partition. `lag`: the records between the offsets and the end of
+    the backup; None as of a time that is not a commit's."""
+
+    topic: str
+    offsets: Mapping[int, int]
+    metadata: Mapping[int, str]
+    lag: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownGroup:
+    """`kind` is classic, consumer, streams, or empty when unknown; `state` as the source's coordinator named it."""
+
+    group: str
+    kind: str
+    state: str
+    topics: tuple[ShownTopic, ...]
+
+    @property
+    def lag(self) -> int | None:
+        lags = [topic.lag for topic in self.topics if topic.lag is not None]
+        return sum(lags) if lags else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsShown:
+    """`origin`: snapshot (of that commit) or history (of that time)."""
+
+    backup: str
+    commit: int
+    origin: str
+    groups: tuple[ShownGroup, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedOffset:
+    """`current` -1: the group has none there now. `new` -1: there is no such partition. `how`: exact, gap (the next
+    record there is), end, below and above (clamped to the log), missing."""
+
+    topic: str
+    target: str
+    partition: int
+    source: int
+    current: int
+    new: int
+    how: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedGroup:
+    """`active`: it has members on the target, so its coordinator is going to refuse."""
+
+    group: str
+    kind: str
+    active: bool
+    offsets: tuple[PlannedOffset, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlanReport:
+    backup: str
+    commit: int
+    origin: str
+    restore: str
+    cluster_id: str
+    groups: tuple[PlannedGroup, ...]
+    counts: GroupCounts
+    absent_topics: tuple[str, ...]
+    notes: tuple[str, ...]
+    failed: tuple[GroupFailure, ...]
+
+
+def show_groups(
+    backup: Backup, *, groups: GroupPatterns, commit: int | None = None, at: str | None = None
+) -> GroupsShown:
+    """What the backup knows. Raises `NoSuchRestorePoint`, `BadOption`."""
+    found = groups_as_of(backup, PointRequest(commit=commit, at=at)).only(groups)
+    ends = found.point if found.origin == SNAPSHOT else None
+    return GroupsShown(
+        backup=backup.descriptor.name,
+        commit=found.point.seq,
+        origin=found.origin,
+        groups=tuple(_shown(group, ends) for group in found.groups.values()),
+        notes=found.notes,
+    )
+
+
+def report_groups(planned: PlannedGroups) -> GroupPlanReport:
+    """What `planned` will do, row by row."""
+    return GroupPlanReport(
+        backup=planned.backup.descriptor.name,
+        commit=planned.change.commit,
+        origin=planned.origin,
+        restore=planned.change.restore,
+        cluster_id=planned.change.cluster_id,
+        groups=tuple(_planned(group) for group in planned.plan.groups),
+        counts=planned.plan.counts(),
+        absent_topics=planned.plan.absent_topics,
+        notes=planned.plan.notes,
+        failed=planned.unreadable,
+    )
+
+
+def _shown(group: GroupOffsets, ends: BackupState | None) -> ShownGroup:
+    topics = tuple(_shown_topic(topic, ends) for topic in group.topics)
+    return ShownGroup(group=group.group, kind=group.kind, state=group.state, topics=topics)
+
+
+def _shown_topic(topic: TopicOffsets, ends: BackupState | None) -> ShownTopic:
+    return ShownTopic(
+        topic=topic.topic,
+        offsets=topic.by_partition(),
+        metadata={row.partition: row.metadata for row in topic if row.metadata},
+        lag=None if ends is None else sum(_lags(topic, ends)),
+    )
+
+
+def _lags(topic: TopicOffsets, ends: BackupState) -> Iterator[int]:
+    for partition, offset in zip(topic.partitions, topic.offsets, strict=True):
+        key = PartitionId(topic=topic.topic, topic_id=topic.topic_id, partition=partition)
+        position = ends.positions.get(key)
+        yield max(0, position.end - offset) if position else 0
+
+
+def _planned(group: GroupMove) -> PlannedGroup:
+    offsets = tuple(
+        PlannedOffset(
+            topic=topic.translated.source.topic,
+            target=topic.translated.target,
+            partition=row.partition,
+            source=row.source,
+            current=row.current,
+            new=row.new,
+            how=row.how,
+        )
+        for topic in group.topics
+        for row in topic.rows()
+    )
+    return PlannedGroup(group=group.group, kind=group.kind, active=group.is_active, offsets=offsets)

@@ -1,0 +1,33 @@
+"""The last step of a restore that was asked for it: its consumer groups, by the maps it has just stored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from offsite.kafka.admin import ClusterAdmin
+from offsite.model.errors import NoSuchRestorePoint
+from offsite.model.selections.group_patterns import GroupPatterns
+from offsite.repository.backup import Backup
+from offsite.repository.restores.record import RestoreRecord
+from offsite.repository.state import BackupState
+from offsite.services.groups.run import GroupsApplied, GroupsRequest, apply_groups, prepare_groups
+
+
+def check_groups(point: BackupState, groups: GroupPatterns) -> None:
+    """Before anything is written. Raises `NoSuchRestorePoint` when groups are asked for and the point knows none."""
+    if groups and point.groups is None:
+        raise NoSuchRestorePoint(
+            f"backup {point.backup} knows nothing of groups at commit {point.seq}",
+            hint="restore without --groups, or choose a commit of a backup run without --groups none",
+        )
+
+
+def restore_groups(
+    backup: Backup, admin: ClusterAdmin, record: RestoreRecord, groups: GroupPatterns
+) -> GroupsApplied | None:
+    """Put them in place; None when none were asked for. May be repeated: the change to undo has the restore's own id,
+    and remembers what the first attempt found."""
+    if not groups:
+        return None
+    planned = prepare_groups(backup, admin, GroupsRequest(groups=groups, restore=record.restore))
+    return apply_groups(replace(planned, change=replace(planned.change, change=record.restore)), admin)

@@ -1,0 +1,133 @@
+"""Which offset of a restore's target stands for an offset of its source: the stored maps of that restore."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
+from offsite.log.range import TopicPartition
+from offsite.model.errors import BadOption, DamagedObject, NoSuchRestore
+from offsite.repository.backup import Backup
+from offsite.repository.commit import PartitionId
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.record import RestoreRecord, find_record, get_targets
+from offsite.repository.state import BackupState
+from offsite.stores.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetAnswer:
+    """`match`: exact, gap (the next record there is), end, below or above (clamped to the restored range)."""
+
+    restore: str
+    source_topic: str
+    source_offset: int
+    target_topic: str
+    partition: int
+    target_offset: int
+    match: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappedTopic:
+    """The incarnation of a topic that was restored, and the name it was restored under."""
+
+    topic_id: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredOffsets:
+    """The maps of one restore, read when they are asked for. `point` is the commit it restored, `topics` what of it
+    went where, `starts` where the target partitions began, `makings` how often target topics were made: only maps
+    of the last one count."""
+
+    store: Store
+    layout: RestoreLayout
+    record: RestoreRecord
+    point: BackupState
+    topics: Mapping[str, MappedTopic]
+    starts: Mapping[TopicPartition, int]
+    makings: Mapping[str, int]
+
+    def target(self, topic: str) -> str | None:
+        """The name that `topic` was restored under, or None when it was not."""
+        found = self.topics.get(topic)
+        return None if found is None else found.target
+
+    def offset_map(self, topic: str, partition: int) -> OffsetMap | None:
+        """The map of one partition; None when it was not restored, or in another way than partition by partition.
+        Raises `DamagedObject`, also for one that is not about the target as it was made last."""
+        found = self.topics.get(topic)
+        if found is None:
+            return None
+        source = PartitionId(topic=topic, topic_id=found.topic_id, partition=partition)
+        target = TopicPartition(topic=found.target, partition=partition)
+        stored = self.layout.get_map(self.store, source, making=self.makings.get(found.target, 1))
+        if stored is None and not self.point.segments.get(source):
+            return self._empty(source, target)
+        if stored is not None:
+            self._check_begins_there(stored, source, target)
+        return stored
+
+    def _empty(self, source: PartitionId, target: TopicPartition) -> OffsetMap | None:
+        """A partition that held nothing has no map of its own: its end is the target's start."""
+        position, start = self.point.positions.get(source), self.starts.get(target)
+        if position is None or start is None:
+            return None
+        return OffsetMapBuilder(source_start=position.end, target_start=start).build()
+
+    def _check_begins_there(self, stored: OffsetMap, source: PartitionId, target: TopicPartition) -> None:
+        """Of a preserved partition the map begins at the source's log start, beyond what was there before."""
+        keeps_offsets = target.topic in self.record.preserved
+        start = self.starts.get(target, stored.target_start)
+        if stored.target_start != start and not (keeps_offsets and stored.target_start == stored.source_start > start):
+            raise DamagedObject(
+                f"the offset map of {source} begins at {stored.target_start}, {target} at {start}",
+                hint="it is not about this target: restore again, under another name",
+            )
+
+
+def restored_offsets(backup: Backup, restore: str) -> RestoredOffsets:
+    """Raises `NoSuchRestore` for an id that is none of this backup's."""
+    layout = RestoreLayout(backup=backup.layout, restore=restore)
+    record = find_record(backup.store, layout)
+    targets = get_targets(backup.store, layout)
+    if record is None or targets is None:
+        raise NoSuchRestore(
+            f"backup {backup.descriptor.name} has no restore {restore!r} that wrote anything",
+            hint="offsite restore run prints the id of a restore",
+        )
+    point = backup.state_at(record.commit)
+    newest = {known.topic: known.topic_id for known in point.topics}  # the latest incarnation comes last
+    ids = newest | dict(record.incarnations)
+    return RestoredOffsets(
+        store=backup.store,
+        layout=layout,
+        record=record,
+        point=point,
+        topics={source: MappedTopic(topic_id=ids[source], target=target) for source, target in record.topics},
+        starts=dict(targets.starts),
+        makings=dict(targets.makings),
+    )
+
+
+def map_offset(backup: Backup, restore: str, topic_partition: TopicPartition, offset: int) -> OffsetAnswer:
+    """Ask the maps of a restore. Raises `NoSuchRestore`, `BadOption` for a partition that it did not restore."""
+    maps = restored_offsets(backup, restore)
+    target = maps.target(topic_partition.topic)
+    found = maps.offset_map(topic_partition.topic, topic_partition.partition)
+    if target is None or found is None:
+        known = ", ".join(source for source, _ in maps.record.topics)
+        raise BadOption(f"restore {restore} has no map of {topic_partition}", hint=f"it restored: {known}")
+    mapped = found.lookup(offset)
+    return OffsetAnswer(
+        restore=restore,
+        source_topic=topic_partition.topic,
+        source_offset=offset,
+        target_topic=target,
+        partition=topic_partition.partition,
+        target_offset=mapped.target,
+        match=mapped.match,
+    )

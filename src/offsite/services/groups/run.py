@@ -1,0 +1,248 @@
+"""Put consumer groups where they were: plan, apply, undo. With a restore's offset maps, or with unchanged offsets.
+
+The order makes every crash harmless: what the groups have is remembered before anything is committed, and the same
+command commits again what is not there yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from offsite.copy.restore_point import FixedPoint, PointRequest
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.groups.committed_offsets import GroupFailure
+from offsite.log.groups.offsets import GroupOffsets, GroupTable, TopicOffsets, offset_count
+from offsite.log.range import TopicPartition
+from offsite.model.errors import BadOption, NoSuchRestore, OtherCluster
+from offsite.model.ids import dated_id
+from offsite.model.selections.group_patterns import ALL_GROUPS, GroupPatterns
+from offsite.model.selections.rename import Renames
+from offsite.repository.backup import Backup
+from offsite.repository.commit import TopicIncarnation
+from offsite.repository.snapshots.group_change import (
+    GroupChange,
+    get_before,
+    open_changes,
+    put_group_change,
+    put_undone,
+)
+from offsite.services.groups.plan import GroupPlan, plan_groups
+from offsite.services.groups.restored_offsets import RestoredOffsets, restored_offsets
+from offsite.services.groups.source import GroupsAsOf, groups_as_of
+from offsite.services.groups.translation import NO_OFFSET, OffsetMapping, SameOffsets, translate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsRequest:
+    """Which groups, and as of when: a restore's own point, or a commit (None: the newest), or a time. `renames` only
+    without a restore, which knows its own."""
+
+    groups: GroupPatterns = ALL_GROUPS
+    restore: str | None = None
+    commit: int | None = None
+    at: str | None = None
+    renames: Renames = field(default_factory=Renames)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedGroups:
+    """A decided change: nothing was touched yet. `unreadable` are groups of the target whose offsets it did not tell:
+    they are left alone."""
+
+    backup: Backup
+    change: GroupChange
+    origin: str
+    plan: GroupPlan
+    unreadable: tuple[GroupFailure, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsApplied:
+    """`change` is the id to undo it by, empty when there was nothing to do. `failed` groups are as they were; `clamped`
+    offsets lay outside the restored log, `missing` ones have no partition on the target."""
+
+    change: str
+    backup: str
+    commit: int
+    origin: str
+    restore: str
+    groups: int
+    offsets_set: int
+    unchanged: int
+    clamped: int
+    missing: int
+    absent_topics: tuple[str, ...]
+    notes: tuple[str, ...]
+    failed: tuple[GroupFailure, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsUndone:
+    """`offsets_removed`: the groups had none there before the change."""
+
+    change: str
+    groups: int
+    offsets_put_back: int
+    offsets_removed: int
+    failed: tuple[GroupFailure, ...]
+
+
+def prepare_groups(backup: Backup, admin: ClusterAdmin, request: GroupsRequest) -> PlannedGroups:
+    """Decide what to commit. Changes nothing.
+
+    Raises `NoSuchRestore`, `NoSuchRestorePoint`, `OtherCluster` for a restore into another one, `BadOption`.
+    """
+    cluster_id = admin.cluster().cluster_id
+    as_of, mapping = _as_of_and_mapping(backup, admin, request, cluster_id)
+    moved, absent = translate(as_of.groups, mapping)
+    current = admin.groups.offsets(each for each in admin.groups.list() if each.group in moved)
+    unreadable = {failure.group for failure in current.failed}
+    plan = plan_groups(
+        as_of.groups,
+        {name: topics for name, topics in moved.items() if name not in unreadable},
+        current.groups,
+        absent_topics=absent,
+        notes=as_of.notes,
+    )
+    change = _new_change(backup, request, cluster_id, as_of.point.seq)
+    return PlannedGroups(backup=backup, change=change, origin=as_of.origin, plan=plan, unreadable=current.failed)
+
+
+def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> GroupsApplied:
+    """Remember what is there, then commit. After a crash, prepare and apply again."""
+    changes, counts = planned.plan.changes(), planned.plan.counts()
+    failed: tuple[GroupFailure, ...] = ()
+    if changes:
+        put_group_change(planned.backup.store, planned.backup.layout, planned.change, planned.plan.before())
+        failed = admin.groups.commit(changes)
+    refused = {failure.group for failure in failed}
+    done = {name: group for name, group in changes.items() if name not in refused}
+    return GroupsApplied(
+        change=planned.change.change if changes else "",
+        backup=planned.backup.descriptor.name,
+        commit=planned.change.commit,
+        origin=planned.origin,
+        restore=planned.change.restore,
+        groups=len(planned.plan.groups) - len(refused),
+        offsets_set=offset_count(done),
+        unchanged=counts.unchanged,
+        clamped=counts.clamped,
+        missing=counts.missing,
+        absent_topics=planned.plan.absent_topics,
+        notes=planned.plan.notes,
+        failed=(*planned.unreadable, *failed),
+    )
+
+
+def find_change(backup: Backup, admin: ClusterAdmin, change: str | None) -> GroupChange:
+    """A change that was not undone; None: the newest on this cluster. Raises `NoSuchRestore`, `OtherCluster`."""
+    cluster_id = admin.cluster().cluster_id
+    known = {each.change: each for each in open_changes(backup.store, backup.layout)}
+    if change is not None and change in known:
+        _check_cluster(known[change].cluster_id, cluster_id, f"change {change}")
+        return known[change]
+    here = [each for each in known.values() if each.cluster_id == cluster_id]
+    if change is not None or not here:
+        raise NoSuchRestore(
+            f"backup {backup.descriptor.name} has no change of groups {change or 'on this cluster'} to undo",
+            hint=f"there are: {', '.join(each.change for each in here) or 'none'}",
+        )
+    return max(here, key=lambda each: each.created_at_ms)
+
+
+def undo_groups(backup: Backup, admin: ClusterAdmin, change: GroupChange) -> GroupsUndone:
+    """Commit again what the groups had before the change, and remove what they had not. May be repeated; a change of
+    which some groups could not be undone stays open."""
+    before = get_before(backup.store, backup.layout, change)
+    earlier, none = _rows(before, committed=True), _rows(before, committed=False)
+    failures = {failure.group: failure for failure in (*admin.groups.commit(earlier), *admin.groups.delete(none))}
+    if not failures:
+        put_undone(backup.store, backup.layout, change)
+    return GroupsUndone(
+        change=change.change,
+        groups=len(before.keys() - failures.keys()),
+        offsets_put_back=offset_count({name: group for name, group in earlier.items() if name not in failures}),
+        offsets_removed=offset_count({name: group for name, group in none.items() if name not in failures}),
+        failed=tuple(failures[name] for name in sorted(failures)),
+    )
+
+
+def _as_of_and_mapping(
+    backup: Backup, admin: ClusterAdmin, request: GroupsRequest, cluster_id: str
+) -> tuple[GroupsAsOf, OffsetMapping]:
+    topics = {name: len(topic.partitions) for name, topic in admin.topics().items()}
+    if request.restore is not None:
+        return _of_restore(backup, request, cluster_id, topics)
+    as_of = groups_as_of(backup, PointRequest(commit=request.commit, at=request.at)).only(request.groups)
+    as_of = as_of.of_incarnations(_known_ids(backup, admin, request.renames))
+    return as_of, _same_offsets(admin, as_of.groups, request.renames, topics)
+
+
+def _of_restore(
+    backup: Backup, request: GroupsRequest, cluster_id: str, topics: Mapping[str, int]
+) -> tuple[GroupsAsOf, OffsetMapping]:
+    if request.commit is not None or request.at is not None or request.renames.rules:
+        raise BadOption("--restore names its own point and names", hint="leave out --commit, --at and --rename")
+    maps = restored_offsets(backup, request.restore or "")
+    _check_cluster(maps.record.cluster_id, cluster_id, f"restore {request.restore}")
+    as_of = groups_as_of(backup, PointRequest(), FixedPoint.of_restore(maps.record)).only(request.groups)
+    as_of = as_of.of_incarnations({name: each.topic_id for name, each in maps.topics.items()})
+    there = {name: each for name, each in maps.topics.items() if each.target in topics}
+    notes = tuple(_repartitioned(as_of.groups, maps, topics))
+    return replace(as_of, notes=(*as_of.notes, *notes)), replace(maps, topics=there)
+
+
+def _known_ids(backup: Backup, admin: ClusterAdmin, renames: Renames) -> Mapping[str, str]:
+    """Topics of the target that the backup knows as its own: name → id. Others may be restored ones, at old offsets."""
+    known = {(each.topic, each.topic_id) for each in backup.sound_state().topics}
+    there = ((name, str(topic.topic_id or "")) for name, topic in admin.topics().items())
+    return {name: topic_id for name, topic_id in there if (name, topic_id) in known and not renames.rules}
+
+
+def _repartitioned(groups: GroupTable, maps: RestoredOffsets, topics: Mapping[str, int]) -> Iterator[str]:
+    read = {topic.topic for group in groups.values() for topic in group.topics}
+    for name in sorted(read & maps.topics.keys()):
+        known = maps.topics[name]
+        before = maps.point.topics[TopicIncarnation(topic=name, topic_id=known.topic_id)].partitions
+        if topics.get(known.target, before) != before:
+            now = topics[known.target]
+            yield f"{name} has {now} partitions on the target instead of {before}: repartitioned, no offset fits"
+
+
+def _same_offsets(admin: ClusterAdmin, groups: GroupTable, renames: Renames, topics: Mapping[str, int]) -> SameOffsets:
+    names = {topic.topic: renames.target_name(topic.topic) for group in groups.values() for topic in group.topics}
+    targets = sorted(set(names.values()) & topics.keys())
+    partitions = [TopicPartition(topic=name, partition=number) for name in targets for number in range(topics[name])]
+    starts, ends = admin.start_offsets(partitions), admin.end_offsets(partitions)
+    return SameOffsets(bounds={each: (starts[each], max(starts[each], ends[each])) for each in partitions}, names=names)
+
+
+def _new_change(backup: Backup, request: GroupsRequest, cluster_id: str, commit: int) -> GroupChange:
+    now_ms = backup.store.now_ms()
+    return GroupChange(
+        change=dated_id(now_ms),
+        cluster_id=cluster_id,
+        restore=request.restore or "",
+        commit=commit,
+        created_at_ms=now_ms,
+    )
+
+
+def _check_cluster(wanted: str, found: str, what: str) -> None:
+    if wanted != found:
+        raise OtherCluster(f"{what} was made on cluster {wanted}, this is {found}", hint="check --bootstrap")
+
+
+def _rows(groups: GroupTable, *, committed: bool) -> GroupTable:
+    """Of each group the rows that had a commit, or those that had none."""
+    kept = {name: replace(group, topics=tuple(_topics(group, committed=committed))) for name, group in groups.items()}
+    return {name: group for name, group in kept.items() if group.topics}
+
+
+def _topics(group: GroupOffsets, *, committed: bool) -> list[TopicOffsets]:
+    kept = [
+        TopicOffsets.of(each.topic, (row for row in each if (row.offset != NO_OFFSET) is committed))
+        for each in group.topics
+    ]
+    return [each for each in kept if len(each)]

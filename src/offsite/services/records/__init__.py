@@ -1,0 +1,1 @@
+"""Records of a backup for people: found, decoded by their schemas, shown."""

@@ -1,0 +1,135 @@
+"""Records of a backup as of a restore point, for people: in order (`cat_records`), or those that match, from everywhere
+in parallel (`search_records`).
+
+`cat` reads in this process, one partition after the other: what is shown has one order, and ends where the reader of it
+has seen enough, usually long before Spark would be up. `search` reads everything, in Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+
+from offsite.copy.chain import SelectedChains, chains_of, select_chains
+from offsite.copy.point_in_time import PointInTime
+from offsite.copy.restore_point import PointRequest, find_point
+from offsite.model.errors import NoSuchTopic
+from offsite.model.selections.selection import TopicSelection
+from offsite.repository.backup import Backup
+from offsite.services.records.confluent_wire_format import FramedReader
+from offsite.services.records.record_range import parse_rows
+from offsite.services.records.schema_registry import SchemaBook
+from offsite.services.records.shown_record import ShownRecord, show_record
+from offsite.spark.runner import OnProgress, Runner
+from offsite.table.find import FoundRecord, RecordMatch, find_in_task, found_records
+from offsite.table.row_filter import RowFilter
+from offsite.table.scan_plan import ScanTask, plan_scan
+
+SEARCH_WAVE = 32
+"""Tasks of 64 MiB at once in a search with a limit: a look at whether it is reached costs little after that much."""
+
+_MAX_FOUND = 1 << 40
+"""For a search without a limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsRequest:
+    """Which records: those that `match`, of `point` (topics, partitions, as of when, isolation), from `start` to `end`
+    (see `parse_rows`), the first `limit`."""
+
+    point: PointRequest
+    start: str | None = None
+    end: str | None = None
+    match: RecordMatch = field(default_factory=RecordMatch)
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsPlan:
+    """What will be read: decided, and nothing of it read."""
+
+    backup: Backup
+    point: PointInTime
+    tasks: tuple[ScanTask, ...]
+    match: RecordMatch
+    limit: int | None
+
+    @property
+    def raw_bytes(self) -> int:
+        return sum(task.raw_bytes for task in self.tasks)
+
+
+def plan_records(backup: Backup, request: RecordsRequest) -> RecordsPlan:
+    """Raises `NoSuchTopic`, `NoSuchRestorePoint`, `BadOption`."""
+    point = find_point(backup, request.point)
+    rows = parse_rows(request.start, request.end, now_ms=backup.store.now_ms())
+    return RecordsPlan(
+        backup=backup,
+        point=point,
+        tasks=plan_scan(
+            _some_chains(point, request.point.selection),
+            rows,
+            read_committed=request.point.read_committed,
+        ),
+        match=request.match,
+        limit=request.limit,
+    )
+
+
+def cat_records(plan: RecordsPlan) -> Iterator[ShownRecord]:
+    """Partition by partition, each in the order of offsets. Raises what reading raises; memory is that of a frame."""
+    framed = FramedReader(partial(read_schemas, plan))
+    found = (each for task in plan.tasks for each in found_records(task, plan.backup.store, plan.match))
+    for each in islice(found, plan.limit):
+        yield show_record(each, framed)
+
+
+def raw_values(plan: RecordsPlan) -> Iterator[bytes]:
+    """The values alone, as they are; a record without a value is left out."""
+    found = (each for task in plan.tasks for each in found_records(task, plan.backup.store, plan.match))
+    return (each.record.value for each in islice(found, plan.limit) if each.record.value is not None)
+
+
+def search_records(plan: RecordsPlan, runner: Runner, *, on_progress: OnProgress | None = None) -> list[ShownRecord]:
+    """What was found, in the order of partitions and offsets. With a limit it stops early."""
+    framed = FramedReader(partial(read_schemas, plan))
+    return [show_record(each, framed) for each in _found(plan, runner, on_progress)]
+
+
+def read_schemas(plan: RecordsPlan) -> SchemaBook:
+    """The schemas that the backup holds at its newest commit: ids never change their meaning."""
+    state = plan.backup.sound_state()
+    point = PointInTime(commit=state, state=state)
+    topics = [shape.topic for shape in state.topics.values() if shape.holds_schemas]
+    tasks = plan_scan(chains_of(point, topics), RowFilter(), read_committed=True)
+    found = (each for task in tasks for each in found_records(task, plan.backup.store, RecordMatch()))
+    return SchemaBook(each.record for each in found)
+
+
+def _found(plan: RecordsPlan, runner: Runner, on_progress: OnProgress | None) -> list[FoundRecord]:
+    limit = _MAX_FOUND if plan.limit is None else plan.limit
+    find = partial(find_in_task, store=plan.backup.store, match=plan.match, limit=limit)
+    found: list[FoundRecord] = []
+    for wave in _waves(plan.tasks, len(plan.tasks) if plan.limit is None else SEARCH_WAVE):
+        found += [each for records in runner.run(wave, find, on_progress=on_progress) for each in records]
+        if len(found) >= limit:
+            break
+    return found[:limit]
+
+
+def _waves(tasks: Sequence[ScanTask], size: int) -> Iterator[Sequence[ScanTask]]:
+    for start in range(0, len(tasks), max(size, 1)):
+        yield tasks[start : start + size]
+
+
+def _some_chains(point: PointInTime, selection: TopicSelection) -> SelectedChains:
+    """Raises `NoSuchTopic` also where patterns select none: there would be nothing to show."""
+    selected = select_chains(point, selection)
+    if not selected.topics:
+        raise NoSuchTopic(
+            f"backup {selected.backup} has no topic {', '.join(selection.include)} at commit {selected.commit}",
+            hint=f"see its topics with: offsite show {selected.backup}",
+        )
+    return selected

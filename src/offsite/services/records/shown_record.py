@@ -1,0 +1,119 @@
+"""A record as people and scripts see it: text and JSON as they are, Avro by its schema, everything else in base64."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import cast
+
+from offsite.log.records.record import LOG_APPEND_TIME, Record
+from offsite.model.untrusted.bounded_json import STRICT, BadJson, parse_json
+from offsite.services.records.confluent_wire_format import FramedReader, framed_id
+from offsite.table.find import FoundRecord
+
+_MAX_DEPTH = 100
+"""Lists and objects within one another; what nests deeper is shown as text or bytes."""
+
+JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """Bytes as something to look at. `encoding` says what `data` is: `text`; `json`, a JSON object or list; `avro` and
+    `json-schema`, the JSON value of one framed with `schema_id`; `base64`, which may be framed with one too."""
+
+    encoding: str
+    data: JsonValue
+    schema_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownHeader:
+    name: str
+    value: Shown | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownRecord:
+    """`timestamp_ms` is -1 when the producer gave none; `timestamp_type` is `CreateTime` or `LogAppendTime`."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    timestamp_type: str
+    key: Shown | None
+    value: Shown | None
+    headers: tuple[ShownHeader, ...]
+
+
+def show_record(found: FoundRecord, framed: FramedReader) -> ShownRecord:
+    record: Record = found.record
+    return ShownRecord(
+        topic=found.partition.topic,
+        partition=found.partition.partition,
+        offset=record.offset,
+        timestamp_ms=record.timestamp_ms,
+        timestamp_type="LogAppendTime" if record.timestamp_type == LOG_APPEND_TIME else "CreateTime",
+        key=_show(record.key, framed),
+        value=_show(record.value, framed),
+        headers=tuple(ShownHeader(name=_name(name), value=_show(value, framed)) for name, value in record.headers),
+    )
+
+
+def _show(data: bytes | None, framed: FramedReader) -> Shown | None:
+    if data is None:
+        return None
+    if (read := framed.read(data)) is not None and _is_shallow(read.value):
+        return Shown(encoding=read.kind, data=_json(read.value), schema_id=read.schema_id)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:  # text has none, and what is framed begins with one
+        return Shown(encoding="base64", data=base64.b64encode(data).decode(), schema_id=framed_id(data))
+    return _show_text(text)
+
+
+def _show_text(text: str) -> Shown:
+    """Only objects and lists are taken for JSON: `7` and `null` may well be texts."""
+    if text.lstrip()[:1] in {"{", "["}:
+        with suppress(BadJson):
+            if _is_shallow(value := parse_json(text.encode(), decoder=STRICT)):
+                return Shown(encoding="json", data=cast("JsonValue", value))
+    return Shown(encoding="text", data=text)
+
+
+def _is_shallow(value: object) -> bool:
+    """Whether it can be printed: Python reads deeper JSON than it writes."""
+    level = [value]
+    for _ in range(_MAX_DEPTH):
+        level = [item for each in level for item in _items(each)]
+        if not level:
+            return True
+    return False
+
+
+def _items(value: object) -> Iterable[object]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _name(name: str) -> str:
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _json(value: object) -> JsonValue:
+    """What Avro knows and JSON does not becomes text: dates in ISO 8601, decimals in digits, bytes in base64."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Mapping):
+        return {str(key): _json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json(item) for item in value]
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)

@@ -1,0 +1,127 @@
+"""The copying part of a restore: every partition written, at its own offsets or gap-free, until none is left.
+
+A topic whose open transactions were ended by brokers while nobody wrote, whose markers they wrote twice, or into which
+an earlier attempt wrote as well, cannot be continued. It was made by this very restore, so it is deleted and written
+again from its beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from offsite.copy.restore.plan import RestorePlan
+from offsite.copy.restore.preserve.copy import PreserveTask
+from offsite.copy.restore.preserve.pieces import log_start
+from offsite.copy.restore.preserve.plan import TopicOffsets
+from offsite.copy.restore.task import AnyRestoreTask, restore_any_partition
+from offsite.copy.restore.translate import RestoreEnds, RestoreReceipt
+from offsite.kafka.admin import ClusterAdmin
+from offsite.log.range import TopicPartition
+from offsite.model.errors import KafkaNotAuthorized, OffsiteError, PartitionsFailed
+from offsite.repository.restores.record import RestoreRecord, RestoreTargets
+from offsite.services.restore.lease import HeldRestore
+from offsite.services.restore.offsets_mode import restore_tasks
+from offsite.services.restore.remake import REMAKES_MAX, filled_topics, lost_topics, unmake
+from offsite.services.restore.schemas import schemas_first
+from offsite.services.restore.targets import check_nothing_lost, find_targets
+from offsite.services.restore.topics import create_topics
+from offsite.spark.runner import Done, Failed, OnProgress, Runner
+
+DELETE = {"DELETE": 6}
+"""With the code of Kafka's AclOperation."""
+
+Outcome = Done[RestoreReceipt] | Failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenChains:
+    """`targets` are the target topics as they were made last."""
+
+    targets: RestoreTargets
+    receipts: Sequence[RestoreReceipt]
+
+
+def write_chains(  # noqa: PLR0913  # what to write, where, and who does it
+    plan: RestorePlan,
+    offsets: Sequence[TopicOffsets],
+    record: RestoreRecord,
+    *,
+    ends: RestoreEnds,
+    admin: ClusterAdmin,
+    runner: Runner,
+    held: HeldRestore,
+    on_progress: OnProgress | None,
+) -> WrittenChains:
+    """Make the topics and write `plan.partitions`. Raises `TargetNotEmpty`, and `PartitionsFailed` when some partitions
+    could not be written: the others are complete then; `KafkaNotAuthorized` before the first record."""
+    write = partial(restore_any_partition, ends=ends)
+    outcomes: dict[TopicPartition, Outcome] = {}
+    lost: set[str] = set()
+    tasks: Sequence[AnyRestoreTask] = ()
+    names = [topic.target for topic in plan.topics]
+    remake = partial(unmake, ends=ends, admin=admin, held=held)
+    for remaining in range(REMAKES_MAX, -1, -1):
+        create_topics(admin, record.settings)
+        if remaining and (filled := filled_topics(admin, lost)):
+            remake(filled, _written(tasks), replayed=_replayed(tasks))
+            continue
+        targets = find_targets(ends.store, ends.layout, admin, names, remade=lost)
+        tasks = restore_tasks(plan, offsets, targets)
+        check_nothing_lost(admin, dict(targets.starts) | _moved_starts(tasks))
+        _check_may_move_starts(admin, tasks)
+        missing = [task for task in tasks if task.partition.target not in outcomes]
+        for wave in schemas_first(missing, plan):
+            ended = runner.run_all(wave, write, on_progress=held.watched(on_progress))
+            outcomes |= zip((task.partition.target for task in wave), ended, strict=True)
+        lost = lost_topics(_failures(outcomes), created=record.created)
+        if not lost or not remaining:
+            break
+        remake(lost, _written(tasks), replayed=_replayed(tasks))
+        outcomes = {target: outcome for target, outcome in outcomes.items() if target.topic not in lost}
+    return WrittenChains(targets=targets, receipts=_receipts(tasks, outcomes))
+
+
+def _written(tasks: Sequence[AnyRestoreTask]) -> list[TopicPartition]:
+    return [task.partition.target for task in tasks]
+
+
+def _replayed(tasks: Sequence[AnyRestoreTask]) -> set[TopicPartition]:
+    """Those that may have transactions."""
+    return {task.partition.target for task in tasks if isinstance(task, PreserveTask)}
+
+
+def _check_may_move_starts(admin: ClusterAdmin, tasks: Sequence[AnyRestoreTask]) -> None:
+    """Moving a log's start is deleting to brokers: better known before the first record than after it."""
+    preserved = [task for task in tasks if isinstance(task, PreserveTask)]
+    moved = {each.partition.target.topic for each in preserved if log_start(each.partition) > each.target_start}
+    if moved and (denied := admin.not_allowed(moved, DELETE)):
+        raise KafkaNotAuthorized(
+            f"we may not DELETE on {', '.join(denied)}, whose logs start where the source's do",
+            hint="grant the principal this operation on the topics, or use --offsets translate",
+        )
+
+
+def _moved_starts(tasks: Sequence[AnyRestoreTask]) -> dict[TopicPartition, int]:
+    preserved = (each for each in tasks if isinstance(each, PreserveTask))
+    return {each.partition.target: max(log_start(each.partition), each.target_start) for each in preserved}
+
+
+def _failures(outcomes: Mapping[TopicPartition, Outcome]) -> list[tuple[TopicPartition, OffsiteError]]:
+    return [(target, outcome.error) for target, outcome in outcomes.items() if isinstance(outcome, Failed)]
+
+
+def _receipts(tasks: Sequence[AnyRestoreTask], outcomes: Mapping[TopicPartition, Outcome]) -> Sequence[RestoreReceipt]:
+    """Those of all tasks, in their order."""
+    ended = [(task.partition.target, outcomes[task.partition.target]) for task in tasks]
+    failed = [(target, outcome.error) for target, outcome in ended if isinstance(outcome, Failed)]
+    if len(failed) == 1 or (failed and len(failed) == len(tasks)):
+        raise failed[0][1]
+    if failed:
+        names = ", ".join(f"{target} ({error.message})" for target, error in failed)
+        raise PartitionsFailed(
+            f"{len(failed)} of {len(tasks)} partitions failed: {names}",
+            hint="cure the cause and run the same command again: it continues where it stopped",
+        )
+    return [outcome.value for _, outcome in ended if isinstance(outcome, Done)]

@@ -1,0 +1,177 @@
+"""What a backup's settings of its cluster mean on a target: compared for every plan, set only when that was asked.
+
+They are set when the records are there: a rule or a limit must not stop the restore that brings it. Nothing of the
+target is taken away, and users are made by a person, because no backup has what they log in with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, QuotaEntity, ScramUser
+from offsite.model.errors import BadOption, DamagedObject, KafkaNotAuthorized, OffsiteError
+from offsite.repository.snapshots.cluster_snapshot import get_cluster_snapshot
+from offsite.repository.state import BackupState
+from offsite.services.backup.cluster_settings import FoundSettings, ReadableSettings, read_cluster_settings
+from offsite.stores.store import Store
+
+ACLS, QUOTAS = "acls", "quotas"
+PARTS = (ACLS, QUOTAS)
+
+
+class SettableSettings(Protocol):
+    """What a restore sets of a cluster beside topics; one text for each: empty, or why it was refused."""
+
+    def create_acls(self, acls: Sequence[Acl]) -> Sequence[str]: ...
+
+    def set_client_quotas(self, quotas: Sequence[ClientQuota]) -> Sequence[str]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitChange:
+    """One limit of an entity: what it is on the target (None: none), and what it is in the backup."""
+
+    entity: QuotaEntity
+    limit: str
+    now: float | None
+    then: float
+
+    def __str__(self) -> str:
+        return f"{self.entity}: {self.limit} {'none' if self.now is None else f'{self.now:g}'} → {self.then:g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataPlan:
+    """What the target lacks of the backup's settings; `apply` names the parts that will be set. `users_by_hand` cannot
+    log in on the target before a person makes them. `problems` stop a restore that was asked to set these."""
+
+    apply: tuple[str, ...] = ()
+    acls: tuple[Acl, ...] = ()
+    limits: tuple[LimitChange, ...] = ()
+    users_by_hand: tuple[ScramUser, ...] = ()
+    notes: tuple[str, ...] = ()
+    problems: tuple[OffsiteError, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedMetadata:
+    """What was set, and what the target refused, each with its reason."""
+
+    acls: int = 0
+    limits: int = 0
+    refused: tuple[str, ...] = ()
+
+
+def parse_metadata(text: str) -> tuple[str, ...]:
+    """`none`, `all`, or parts separated by commas. Raises `BadOption`."""
+    named = tuple(sorted({part.strip() for part in text.split(",") if part.strip()}))
+    if named == ("none",):
+        return ()
+    if named == ("all",):
+        return PARTS
+    if not named or set(named) - set(PARTS):
+        raise BadOption(f"{text!r} is no metadata to restore", hint=f"write all, none, or some of {', '.join(PARTS)}")
+    return named
+
+
+def plan_metadata(
+    admin: ReadableSettings, store: Store, point: BackupState, *, topics: Mapping[str, str], apply: tuple[str, ...]
+) -> MetadataPlan:
+    """Compare `point` with the target; `topics` are those restored, source name → target name. Changes nothing."""
+    try:
+        stored = None if point.metadata is None else get_cluster_snapshot(store, point.metadata)
+    except DamagedObject as error:
+        return MetadataPlan(apply=apply, notes=(error.message,), problems=(error,) if apply else ())
+    if stored is None:
+        note = f"commit {point.seq} has no settings of the cluster: it is of an older offsite"
+        return MetadataPlan(apply=apply, notes=(note,) if apply else ())
+    return _compared(stored, read_cluster_settings(admin), topics, apply)
+
+
+def apply_metadata(admin: SettableSettings, plan: MetadataPlan) -> AppliedMetadata:
+    """Set what was asked for. May be repeated. What the target refuses is listed, and the rest is set."""
+    acls = plan.acls if ACLS in plan.apply else ()
+    quotas = _quotas(plan.limits) if QUOTAS in plan.apply else ()
+    acl_problems = admin.create_acls(acls) if acls else ()
+    quota_problems = admin.set_client_quotas(quotas) if quotas else ()
+    return AppliedMetadata(
+        acls=sum(not problem for problem in acl_problems),
+        limits=sum(len(q.limits) for q, problem in zip(quotas, quota_problems, strict=True) if not problem),
+        refused=(
+            *(f"{acl}: {problem}" for acl, problem in zip(acls, acl_problems, strict=True) if problem),
+            *(f"{quota.entity}: {problem}" for quota, problem in zip(quotas, quota_problems, strict=True) if problem),
+        ),
+    )
+
+
+def _compared(
+    stored: ClusterSettings, target: FoundSettings, topics: Mapping[str, str], apply: tuple[str, ...]
+) -> MetadataPlan:
+    there = target.settings
+    wanted = tuple(dict.fromkeys(_renamed(stored.acls or (), topics)))
+    unread = {ACLS: there.acls, QUOTAS: there.quotas}
+    hint = "grant the principal Describe and Alter on the cluster, or restore without: --metadata none"
+    return MetadataPlan(
+        apply=apply,
+        acls=tuple(a for a in wanted if a not in (there.acls or ())) if target.has_authorizer else (),
+        limits=tuple(_limit_changes(stored.quotas or (), there.quotas or ())),
+        users_by_hand=_missing_users(stored.scram_users or (), there.scram_users),
+        notes=tuple(_notes(stored, target, topics, wanted)),
+        problems=tuple(
+            KafkaNotAuthorized(f"{part} of the target cannot be compared", hint=hint)
+            for part in apply
+            if unread[part] is None
+        ),
+    )
+
+
+def _renamed(acls: Sequence[Acl], topics: Mapping[str, str]) -> Iterator[Acl]:
+    """Rules on topics count where they cover a restored one; those on a single topic follow its new name."""
+    for acl in acls:
+        if acl.resource_type != "TOPIC" or acl.resource == "*" or _covers(acl, topics):
+            yield acl
+        elif acl.pattern == "LITERAL" and acl.resource in topics:
+            yield replace(acl, resource=topics[acl.resource])
+
+
+def _covers(acl: Acl, topics: Mapping[str, str]) -> bool:
+    return acl.pattern == "PREFIXED" and any(name.startswith(acl.resource) for name in topics)
+
+
+def _limit_changes(wanted: Sequence[ClientQuota], there: Sequence[ClientQuota]) -> Iterator[LimitChange]:
+    known = {(quota.entity, name): value for quota in there for name, value in quota.limits}
+    for quota in wanted:
+        for name, value in quota.limits:
+            if (now := known.get((quota.entity, name))) != value:
+                yield LimitChange(entity=quota.entity, limit=name, now=now, then=value)
+
+
+def _missing_users(wanted: Sequence[ScramUser], there: Sequence[ScramUser] | None) -> tuple[ScramUser, ...]:
+    known = {(user.name, user.mechanism) for user in there or ()}
+    return tuple(user for user in wanted if (user.name, user.mechanism) not in known)
+
+
+def _quotas(limits: Sequence[LimitChange]) -> tuple[ClientQuota, ...]:
+    entities = dict.fromkeys(change.entity for change in limits)
+    return tuple(
+        ClientQuota(entity=entity, limits=tuple((c.limit, c.then) for c in limits if c.entity == entity))
+        for entity in entities
+    )
+
+
+def _notes(
+    stored: ClusterSettings, target: FoundSettings, topics: Mapping[str, str], wanted: Sequence[Acl]
+) -> Iterator[str]:
+    for part, found in (("ACLs", stored.acls), ("client quotas", stored.quotas), ("SCRAM users", stored.scram_users)):
+        if found is None:
+            yield f"the backup has no {part}: they could not be read when it was made"
+    if wanted and not target.has_authorizer:
+        yield f"the target has no authorizer: {len(wanted)} ACLs of the backup are left out"
+    if stored.acls or stored.quotas or stored.scram_users:
+        yield from (f"on the target, {problem}" for problem in target.not_read)
+    for acl in wanted:
+        lost = [to for name, to in topics.items() if _covers(acl, {name: to}) and not to.startswith(acl.resource)]
+        if lost and acl.resource_type == "TOPIC":
+            yield f"{acl} does not cover the new name {', '.join(lost)}"

@@ -1,0 +1,123 @@
+"""A restore held in hand by this process: told to others, kept alive while it works, given up at its end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from offsite.model.errors import OffsiteError, RestoreTakenOver, StoreUnavailable
+from offsite.model.ids import random_id
+from offsite.repository.backup import Backup
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.lease import BEAT_S, LeaseClaim, LeaseTerms
+from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.record import RestoreRecord, put_record, unfinished_restores
+from offsite.spark.runner import OnProgress, RunProgress
+
+_NOTHING_DONE = RestoreOutcome(records=0, size_bytes=0, verified=None, findings=(), partitions=())
+
+
+class HeldRestore:
+    """One term of a restore's lease."""
+
+    def __init__(self, terms: LeaseTerms, claim: LeaseClaim) -> None:
+        self._terms = terms
+        self._claim = claim
+        self._lost: RestoreTakenOver | None = None
+        self._ended = threading.Event()
+        self._beating = threading.Thread(target=self._beat, name="offsite-restore-lease", daemon=True)
+        self._beating.start()
+
+    def check(self) -> None:
+        """Raises `RestoreTakenOver` if another process has taken the restore over by now. To be asked right before
+        anything that the fence of partitions does not cover: what concerns topics, settings and groups."""
+        self._terms.check(self._claim)
+
+    def watched(self, on_progress: OnProgress | None) -> OnProgress:
+        """The same display; it raises `RestoreTakenOver` soon after another process has taken over."""
+
+        def show(progress: RunProgress) -> None:
+            if self._lost is not None:
+                raise self._lost
+            if on_progress is not None:
+                on_progress(progress)
+
+        return show
+
+    def give_up(self) -> None:
+        if self._ended.is_set():
+            return
+        self.fall_silent()
+        with suppress(StoreUnavailable):  # then it runs out
+            self._terms.end(self._claim)
+
+    def fall_silent(self) -> None:
+        """Write nothing more: not even its end, for what it is about goes now, and the lease with it."""
+        self._ended.set()
+        self._beating.join()
+
+    @property
+    def last_keys(self) -> tuple[str, ...]:
+        """What of it is to be deleted last: as long as the claim is there, nobody else begins."""
+        return tuple(self._terms.lease.key(self._claim.term, part) for part in ("beat", "claim"))
+
+    def _beat(self) -> None:
+        while not self._ended.wait(BEAT_S):
+            try:
+                self._terms.beat(self._claim)
+            except RestoreTakenOver as error:
+                self._lost = error
+                return
+            except OffsiteError:
+                continue  # the next one may get through; else others may take over, and the fence holds
+
+
+@contextmanager
+def held_restore(backup: Backup, record: RestoreRecord, *, take_over: bool) -> Iterator[HeldRestore]:
+    """Have the restore in hand within the block; `record` is stored then.
+
+    Raises `RestoreRunning` when another process has it, unless `take_over`, or has another restore in hand that goes
+    into some of the same topics. Inside, an error that comes of having been taken over becomes `RestoreTakenOver`.
+    """
+    mine, layout = ProcessIdentity.mine(), RestoreLayout(backup=backup.layout, restore=record.restore)
+    terms = LeaseTerms(store=backup.store, lease=layout.lease)
+    held = HeldRestore(terms, terms.claim(mine, random_id(), take_over=take_over))
+    try:
+        _record_alone(backup, record, layout, mine)
+        yield held
+    except OffsiteError:
+        with suppress(StoreUnavailable):
+            held.check()
+        raise
+    finally:
+        held.give_up()
+
+
+def _record_alone(backup: Backup, record: RestoreRecord, layout: RestoreLayout, mine: ProcessIdentity) -> None:
+    """Of two that begin at the same time, the one that was planned later ends here, having done nothing."""
+    _check_others(backup, record, mine, earlier=False)
+    is_new = backup.store.head(layout.record_key) is None
+    put_record(backup.store, layout, record)
+    try:
+        _check_others(backup, record, mine, earlier=True)
+    except OffsiteError:
+        if is_new:
+            put_outcome(backup.store, layout, _NOTHING_DONE)
+        raise
+
+
+def _check_others(backup: Backup, record: RestoreRecord, mine: ProcessIdentity, *, earlier: bool) -> None:
+    targets = {target for _, target in record.topics}
+    for other in unfinished_restores(backup.store, backup.layout):
+        if other.restore == record.restore or other.cluster_id != record.cluster_id:
+            continue
+        if earlier and (other.created_at_ms, other.restore) > (record.created_at_ms, record.restore):
+            continue
+        common = sorted(targets & {target for _, target in other.topics})
+        terms = LeaseTerms(store=backup.store, lease=RestoreLayout(backup=backup.layout, restore=other.restore).lease)
+        if common and (holder := terms.holder(asking=mine)) is not None:
+            raise terms.running(
+                holder, hint=f"it goes into {', '.join(common[:3])}, too: wait for its end, or choose other names"
+            )

@@ -1,0 +1,175 @@
+"""Which topics of a restore keep their source's offsets: decided once, before anything is touched, and remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from offsite.copy.chain import PartitionChain
+from offsite.copy.point_in_time import PointInTime, is_open
+from offsite.copy.restore.plan import PartitionRestore, RestorePlan, TopicRestore
+from offsite.copy.restore.preserve.copy import PreserveTask
+from offsite.copy.restore.preserve.plan import (
+    AUTO_EXTRA_MAX_S,
+    PreservedPartition,
+    TopicOffsets,
+    obstacle,
+    preserved_partition,
+    too_slow,
+)
+from offsite.copy.restore.target_topic import TargetTopic
+from offsite.copy.restore.task import AnyRestoreTask
+from offsite.copy.restore.translate import RestoreTask
+from offsite.copy.slow_transaction import SlowTransaction
+from offsite.model.choices import OffsetsMode
+from offsite.model.cleanup_policy import is_compacted
+from offsite.model.errors import RestoreRefused
+from offsite.model.journal import decided
+from offsite.model.time import format_duration
+from offsite.repository.restores.record import RestoreRecord, RestoreTargets
+from offsite.services.restore.request import RestoreRequest
+
+FindSlow = Callable[[PartitionRestore], SlowTransaction | None]
+
+
+def decide_offsets(  # noqa: PLR0913  # what to decide on, and whom to ask
+    plan: RestorePlan,
+    point: PointInTime,
+    request: RestoreRequest,
+    *,
+    existing: Iterable[TargetTopic],
+    unfinished: RestoreRecord | None,
+    find_slow: FindSlow = lambda _: None,
+    cannot_replay: str = "",
+) -> tuple[TopicOffsets, ...]:
+    """One verdict for each topic of `plan`; those of an `unfinished` restore stand. `find_slow` tells of a partition's
+    transaction that would stay open too long.
+
+    `auto` keeps offsets where that is possible, does not take long, and can end well. `cannot_replay`: why the target's
+    brokers can replay no transactions, or empty. Raises `RestoreRefused` when they were asked for and cannot be kept,
+    with all reasons.
+    """
+    targets = {target.topic: target for target in existing}
+    chains = _by_target(plan)
+    judged = [
+        _judge(topic, chains.get(topic.target, ()), point, request, targets.get(topic.target)) for topic in plan.topics
+    ]
+    judged = [_unless_replayed(each, cannot_replay) for each in judged]
+    if unfinished is not None:
+        return tuple(replace(each, preserve=each.target in unfinished.preserved) for each in judged)
+    judged = [_checked_for_slow(each, request, find_slow) if each.preserve else each for each in judged]
+    if request.offsets == OffsetsMode.PRESERVE and (refused := [each for each in judged if not each.preserve]):
+        raise RestoreRefused(
+            "; ".join(f"{each.source} cannot keep its offsets: {each.reason}" for each in refused),
+            hint="use --offsets auto, which keeps them where it can and stores a map from old to new offsets elsewhere",
+        )
+    if request.offsets == OffsetsMode.AUTO:
+        for each in judged:
+            if not each.preserve:
+                decided("fall_back", to=OffsetsMode.TRANSLATE, topic=each.source, target=each.target, why=each.reason)
+    return tuple(judged)
+
+
+def restore_tasks(plan: RestorePlan, offsets: Sequence[TopicOffsets], targets: RestoreTargets) -> list[AnyRestoreTask]:
+    """A task for each partition, topics in the plan's order."""
+    translated, starts, makings = _by_target(plan), dict(targets.starts), dict(targets.makings)
+    tasks: list[AnyRestoreTask] = []
+    for topic in offsets:
+        making = makings.get(topic.target, 1)
+        if topic.preserve:
+            tasks += [
+                PreserveTask(
+                    partition=each.chain, target_start=starts[each.chain.target], filler=each.filler, making=making
+                )
+                for each in topic.partitions
+            ]
+        else:
+            tasks += [
+                RestoreTask(partition=chain, target_start=starts[chain.target], making=making)
+                for chain in translated.get(topic.target, ())
+            ]
+    return tasks
+
+
+def _judge(
+    topic: TopicRestore,
+    chains: Sequence[PartitionRestore],
+    point: PointInTime,
+    request: RestoreRequest,
+    target: TargetTopic | None,
+) -> TopicOffsets:
+    offsets = TopicOffsets(
+        source=topic.source.topic,
+        target=topic.target,
+        preserve=False,
+        reason=_reason(topic, point, request) if request.offsets != OffsetsMode.TRANSLATE else "",
+        partitions=(),
+    )
+    if request.offsets == OffsetsMode.TRANSLATE or offsets.reason:
+        return offsets
+    # Only who asks for it gets records that the source did not have.
+    tombstones = request.offsets == OffsetsMode.PRESERVE and is_compacted(dict(topic.source.configs))
+    every = tuple(_chains(topic, chains, point, request))
+    offsets = replace(offsets, partitions=tuple(_partitions(every, target, tombstones=tombstones)))
+    reason = obstacle(offsets.partitions, target)
+    if not reason and request.offsets == OffsetsMode.AUTO and offsets.extra_s > AUTO_EXTRA_MAX_S:
+        reason = f"it would take about {format_duration(offsets.extra_s)} longer; --offsets preserve does it"
+    return replace(offsets, preserve=not reason, reason=reason)
+
+
+def _checked_for_slow(offsets: TopicOffsets, request: RestoreRequest, find_slow: FindSlow) -> TopicOffsets:
+    """Who asked for the source's offsets gets them, with a warning: how long it takes is an estimate."""
+    partitions = tuple(replace(each, slow=find_slow(each.chain)) for each in offsets.partitions)
+    reason = too_slow(partitions) if request.offsets == OffsetsMode.AUTO else ""
+    return replace(offsets, partitions=partitions, preserve=not reason, reason=reason)
+
+
+def _unless_replayed(offsets: TopicOffsets, cannot_replay: str) -> TopicOffsets:
+    """Without transactions there are no control records: neither those of the source, nor others to fill gaps with."""
+    if not (cannot_replay and offsets.preserve and any(each.needs_transactions for each in offsets.partitions)):
+        return offsets
+    return replace(offsets, preserve=False, reason=cannot_replay)
+
+
+def _partitions(
+    chains: Iterable[PartitionRestore], target: TargetTopic | None, *, tombstones: bool
+) -> Iterator[PreservedPartition]:
+    for chain in chains:
+        number = chain.target.partition
+        if target is None or number < len(target.ends):
+            end = target.ends[number] if target is not None else 0
+            yield preserved_partition(chain, tombstones=tombstones, target_end=end)
+
+
+def _reason(topic: TopicRestore, point: PointInTime, request: RestoreRequest) -> str:
+    """Why what is asked for cannot be had at the source's offsets, whatever the log is."""
+    if not request.read_committed:
+        return "records of aborted transactions are to come back as plain ones"
+    if topic.repartition is not None:
+        return "its records go to other partitions"
+    held = (point.commit.segments.get(source, ()) for source in topic.source.partition_ids)
+    if point.until_ms is not None and any(is_open(segment, point.until_ms) for found in held for segment in found):
+        return "records are picked by their dates, which leaves gaps"
+    return ""
+
+
+def _chains(
+    topic: TopicRestore, own: Sequence[PartitionRestore], point: PointInTime, request: RestoreRequest
+) -> Iterator[PartitionRestore]:
+    """All partitions of the topic that hold anything (`own`), or did before retention emptied them."""
+    known = {chain.source: chain for chain in own}
+    for source in topic.source.partition_ids:
+        position = point.state.positions.get(source)
+        if source in known:
+            yield replace(known[source], until_ms=None)
+        elif position and position.end > 0 and request.partitions.includes(source.topic, source.partition):
+            emptied = PartitionChain(source=source, segments=(), end=position.end)
+            yield PartitionRestore.into(topic.target, emptied)
+
+
+def _by_target(plan: RestorePlan) -> Mapping[str, Sequence[PartitionRestore]]:
+    """Target topic → its chains."""
+    chains: dict[str, list[PartitionRestore]] = {}
+    for chain in plan.partitions:
+        chains.setdefault(chain.target.topic, []).append(chain)
+    return chains

@@ -1,0 +1,190 @@
+"""What to read or restore, as a person writes it: the options of commands, which are keywords of Python as well.
+
+Declared and read here for the command line and for Python alike. Every command imports the declaration, whatever it
+does: so the readers are imported where they read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypedDict
+
+from offsite.model.choices import (
+    Isolation,
+    IsolationText,
+    Keyless,
+    KeylessText,
+    OffsetsMode,
+    OffsetsText,
+    RetentionMode,
+    RetentionText,
+    chosen,
+)
+from offsite.model.errors import BadOption
+from offsite.model.option import Option, filled
+
+if TYPE_CHECKING:
+    from offsite.copy.restore_point import PointRequest
+    from offsite.services.restore.request import RestoreRequest
+
+
+class PointWords(TypedDict, total=False):
+    """What of a backup, and as of when. Whatever is left out or None has the command's default.
+
+    `topics`, `exclude`: names, globs, `regex:…`. `partitions`: `orders:0,2-5`. `before`:
+    `topic=…,partition=…,offset=…`. `incarnation`: `orders=1`, `orders=oldest`, or `orders=` and how its topic id
+    begins. Times: ISO 8601, or `2h-ago`.
+    """
+
+    topics: Annotated[Sequence[str] | None, Option("Topics to restore [default: all of the backup].")]
+    exclude: Annotated[Sequence[str] | None, Option("Topics to leave out, same syntax.")]
+    partitions: Annotated[Sequence[str] | None, Option("orders:0,2-5: of that topic, only these partitions.")]
+    commit: Annotated[int | None, Option("Restore point: a commit number [default: the newest].")]
+    committed_at: Annotated[str | None, Option("Restore point: the newest commit at or before this time.")]
+    checkpoint: Annotated[int | None, Option("Restore point: a checkpoint number.")]
+    at: Annotated[
+        str | None,
+        Option("Of the restore point, only records dated at or before this time: theirs, not the log's."),
+    ]
+    offsets_file: Annotated[
+        Path | None, Option("Of the restore point, each partition up to its topic,partition,offset there.")
+    ]
+    before: Annotated[
+        Sequence[str] | None, Option("topic=…,partition=…,offset=…: of that partition, only what lies before.")
+    ]
+    incarnation: Annotated[
+        Sequence[str] | None,
+        Option(
+            "orders=1, orders=oldest, or orders= and how its topic id begins: of a topic that was deleted and made "
+            "anew, this one [default: the one of --at, else the newest]."
+        ),
+    ]
+    isolation: Annotated[IsolationText, Option("Whether records of aborted transactions come back.", Isolation.DEFAULT)]
+
+
+class RestoreWords(PointWords, total=False):
+    """`PointWords`, and how it comes back: `rename`: `old=new`. `repartition`: `orders=12` or `12`. `metadata`: `all`,
+    `none`, `acls`, `quotas`. `groups`: `all`, `none`, or patterns.
+    """
+
+    rename: Annotated[
+        Sequence[str] | None,
+        Option("old=new, 'orders-*=restored-*' or 'regex:^(.+)-v1$=\\1': restore under other names."),
+    ]
+    repartition: Annotated[
+        Sequence[str] | None,
+        Option("orders=12, or 12: restore into that many partitions, by key; order is kept for each key."),
+    ]
+    keyless: Annotated[
+        KeylessText,
+        Option("Records without a key in a topic that is repartitioned: in-turn loses their order.", Keyless.DEFAULT),
+    ]
+    offsets: Annotated[
+        OffsetsText,
+        Option(
+            "preserve: every record at its old offset, transactions replayed. translate: gap-free from the target's "
+            "end, with a stored map from old to new offsets. auto: preserve, topic by topic, where it can be done "
+            "soon.",
+            OffsetsMode.DEFAULT,
+        ),
+    ]
+    metadata: Annotated[
+        str,
+        Option(
+            "What of the cluster's settings to set at the end: all, none, acls, quotas. Users are only named.", "none"
+        ),
+    ]
+    retention: Annotated[
+        RetentionText,
+        Option(
+            "A retention that would delete restored records at once: hold = a created topic goes without it until you "
+            "set it (the result says how), an existing one is refused; override = it is set, or put back, at the end.",
+            RetentionMode.DEFAULT,
+        ),
+    ]
+    groups: Annotated[
+        Sequence[str] | None,
+        Option(
+            "Consumer groups to put in place at the end: all, none, or patterns [default: none; see: offsite groups]."
+        ),
+    ]
+
+
+_CONTRADICTIONS = (
+    ("commit", "committed_at"),
+    *(("checkpoint", other) for other in ("commit", "committed_at", "offsets_file", "at", "before")),
+    *(("offsets_file", other) for other in ("at", "before")),
+)
+"""A checkpoint and an offsets file are whole cuts; dates and single offsets take a part of a commit."""
+
+
+def parse_point(given: PointWords) -> PointRequest:
+    """Raises `BadOption` for what cannot be read or contradicts itself."""
+    from offsite.copy.restore_point import PointRequest
+    from offsite.log.offset_vector import parse_before, parse_offsets
+    from offsite.model.selections.incarnation_choice import parse_incarnations
+    from offsite.model.selections.partition_selection import parse_partitions
+    from offsite.model.selections.selection import parse_selection
+
+    words = filled(PointWords, given)
+    _check_point(words)
+    partitions = parse_partitions(words["partitions"] or ())
+    offsets_file = words["offsets_file"]
+    return PointRequest(
+        selection=parse_selection(words["topics"] or [*partitions.chosen] or ["*"], words["exclude"] or ()),
+        partitions=partitions,
+        commit=words["commit"],
+        committed_at=words["committed_at"],
+        checkpoint=words["checkpoint"],
+        at=words["at"],
+        ends=parse_offsets(_text(offsets_file)) if offsets_file else {},
+        before=parse_before(words["before"] or ()),
+        incarnations=parse_incarnations(words["incarnation"] or ()),
+        isolation=chosen(Isolation, words["isolation"]),
+    )
+
+
+def parse_restore(given: RestoreWords) -> RestoreRequest:
+    """Raises `BadOption` for what cannot be read or contradicts itself."""
+    from offsite.model.selections.group_patterns import NONE, parse_groups
+    from offsite.model.selections.partition_counts import parse_partition_counts
+    from offsite.model.selections.rename import parse_renames
+    from offsite.services.restore.cluster_settings import parse_metadata
+    from offsite.services.restore.request import RestoreRequest
+
+    point, words = parse_point(given), filled(RestoreWords, given)
+    offsets = chosen(OffsetsMode, words["offsets"])
+    if offsets == OffsetsMode.PRESERVE and not point.read_committed:
+        raise BadOption(
+            "--offsets preserve replays transactions: aborted records stay aborted",
+            hint="leave --isolation out; consumers of both isolation levels see what they saw at the source",
+        )
+    in_turn = chosen(Keyless, words["keyless"]) == Keyless.IN_TURN
+    return RestoreRequest(
+        **{each.name: getattr(point, each.name) for each in fields(point)},
+        renames=parse_renames(words["rename"] or ()),
+        repartition=parse_partition_counts(words["repartition"] or (), keyless_in_turn=in_turn),
+        offsets=offsets,
+        metadata=parse_metadata(words["metadata"]),
+        retention=chosen(RetentionMode, words["retention"]),
+        groups=parse_groups(words["groups"] or [NONE]),
+    )
+
+
+def _check_point(words: Mapping[str, object]) -> None:
+    for first, second in _CONTRADICTIONS:
+        if all(words.get(each) not in (None, [], ()) for each in (first, second)):
+            raise BadOption(f"{_option(first)} and {_option(second)} both say where to stop", hint="give one of them")
+
+
+def _option(field: str) -> str:
+    return f"--{field.replace('_', '-')}"
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadOption(f"{path} cannot be read: {error}", hint="name a text file of topic,partition,offset") from error

@@ -1,0 +1,167 @@
+"""What a restore will do, decided in full before anything is touched; or how an unfinished one goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+from offsite.copy.chain import select_chains
+from offsite.copy.point_in_time import PointInTime
+from offsite.copy.restore.plan import RestorePlan, plan_restore, target_names
+from offsite.copy.restore.preserve.plan import TRANSACTION_OPEN_MAX_S, TopicOffsets
+from offsite.copy.restore_point import FixedPoint, commit_meant, find_point
+from offsite.copy.slow_transaction import slow_transaction
+from offsite.kafka.admin import ClusterAdmin
+from offsite.model.errors import OffsiteError
+from offsite.model.ids import dated_id
+from offsite.model.journal import decided, warned
+from offsite.model.selections.group_patterns import GroupPatterns
+from offsite.repository.backup import Backup
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.lease import LeaseTerms
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.record import RestoreRecord, succeeding, unfinished_restores
+from offsite.services.groups.restore_groups import check_groups
+from offsite.services.restore.cluster_settings import MetadataPlan, plan_metadata
+from offsite.services.restore.offsets_mode import decide_offsets
+from offsite.services.restore.preflight import checked_settings, circumstances
+from offsite.services.restore.request import RestoreRequest, remembered
+from offsite.services.restore.schemas import without_live_schemas
+from offsite.services.restore.set_aside import UnfinishedAside, unfinished_asides, with_originals
+from offsite.services.restore.topics import read_targets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRestore:
+    """A decided restore: nothing was touched yet. `record` is that of an unfinished one which will be continued, else
+    new; `resumes` says which. `unfinished` are others into this cluster that have settings set aside."""
+
+    backup: Backup
+    record: RestoreRecord
+    resumes: bool
+    plan: RestorePlan
+    point: PointInTime
+    metadata: MetadataPlan
+    offsets: tuple[TopicOffsets, ...]
+    request: RestoreRequest
+    unfinished: tuple[UnfinishedAside, ...] = ()
+
+    @property
+    def groups(self) -> GroupPatterns:
+        return self.request.groups
+
+    @property
+    def layout(self) -> RestoreLayout:
+        return RestoreLayout(backup=self.backup.layout, restore=self.record.restore)
+
+
+def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest) -> PlannedRestore:
+    """Decide everything; changes nothing. Finds an unfinished restore of the same request and plans to continue it, to
+    the commit that it began with; where none of its target topics exists any more, plans a new one instead.
+
+    Raises `NoSuchRestorePoint`, and what `plan_restore` raises.
+    """
+    cluster_id = admin.cluster().cluster_id
+    unfinished = _unfinished(backup, admin, request, cluster_id)
+    point = find_point(backup, request, FixedPoint.of_restore(unfinished) if unfinished else None)
+    check_groups(point.state, request.groups)
+    selected = select_chains(point, request.selection).copyable()
+    names = target_names(selected, request.renames)
+    now_ms = backup.store.now_ms()
+    existing = [] if unfinished else read_targets(admin, names.values(), now_ms=now_ms)
+    plan = plan_restore(
+        selected,
+        renames=request.renames,
+        existing={target.topic for target in existing},
+        counts=request.repartition,
+    )
+    if backup.descriptor.cluster_id == cluster_id:
+        plan = without_live_schemas(plan, request.selection, existing, unfinished)
+    offsets = decide_offsets(
+        plan,
+        point,
+        request,
+        existing=existing,
+        unfinished=unfinished,
+        find_slow=partial(slow_transaction, store=backup.store, open_max_s=TRANSACTION_OPEN_MAX_S),
+        cannot_replay=admin.cannot_replay(),
+    )
+    metadata = plan_metadata(admin, backup.store, point.state, topics=names, apply=request.metadata)
+    given = circumstances(admin, request, now_ms=now_ms)
+    settings = () if unfinished else checked_settings(admin, plan.topics, existing, given, also=metadata.problems)
+    others = [
+        each
+        for each in unfinished_asides(backup, but=unfinished.restore if unfinished else "")
+        if each.record.cluster_id == cluster_id
+    ]
+    record = unfinished or replace(
+        _new_record(backup, request, plan, cluster_id, until_ms=point.until_ms),
+        settings=with_originals(settings, existing, others),
+        preserved=tuple(sorted(each.target for each in offsets if each.preserve)),
+    )
+    return PlannedRestore(
+        backup=backup,
+        record=record,
+        resumes=unfinished is not None,
+        plan=plan,
+        point=point,
+        metadata=metadata,
+        offsets=offsets,
+        request=request,
+        unfinished=tuple(others),
+    )
+
+
+def newer_commit(prepared: PlannedRestore) -> int | None:
+    """The commit that the request means by now, where it is a later one than is restored. None also where nobody can
+    say: a restore does not fail by it."""
+    try:
+        meant = commit_meant(prepared.backup, prepared.request, prepared.backup.sound_state())
+    except OffsiteError as error:
+        warned("newer_commit", why=f"whether there is a newer commit is not known: {error.message}")
+        return None
+    return meant if meant > prepared.record.commit else None
+
+
+def _unfinished(backup: Backup, admin: ClusterAdmin, request: RestoreRequest, cluster_id: str) -> RestoreRecord | None:
+    """The newest restore without a report that this very request began, unless there is nothing to continue: a later
+    one took its place, or all of its target topics are gone and no process has it in hand."""
+    found = [
+        record
+        for record in unfinished_restores(backup.store, backup.layout)
+        if (record.cluster_id, record.request) == (cluster_id, remembered(request))
+    ]
+    newest = max(found, key=lambda record: record.created_at_ms, default=None)
+    if newest is None or succeeding(backup.store, backup.layout, newest) is not None:
+        return None
+    return newest if _can_go_on(backup, admin, newest) else None
+
+
+def _can_go_on(backup: Backup, admin: ClusterAdmin, record: RestoreRecord) -> bool:
+    targets = {target for _, target in record.topics}
+    if targets & admin.topics().keys():
+        return True
+    lease = RestoreLayout(backup=backup.layout, restore=record.restore).lease
+    if LeaseTerms(store=backup.store, lease=lease).holder(asking=ProcessIdentity.mine()) is not None:
+        return True
+    decided("begins_anew", why="none of its target topics exists any more", restore=record.restore)
+    return False
+
+
+def _new_record(
+    backup: Backup, request: RestoreRequest, plan: RestorePlan, cluster_id: str, *, until_ms: int | None
+) -> RestoreRecord:
+    now_ms = backup.store.now_ms()
+    return RestoreRecord(
+        restore=dated_id(now_ms),
+        commit=plan.commit,
+        cluster_id=cluster_id,
+        request=remembered(request),
+        isolation=str(request.isolation),
+        offsets=str(request.offsets),
+        created_at_ms=now_ms,
+        topics=tuple(sorted((topic.source.topic, topic.target) for topic in plan.topics)),
+        created=tuple(sorted(topic.target for topic in plan.topics if topic.create)),
+        until_ms=until_ms,
+        incarnations=tuple(sorted((topic.source.topic, topic.source.topic_id) for topic in plan.topics)),
+    )

@@ -1,0 +1,133 @@
+"""Everything that would stop a restore, looked for before a byte is written, and reported all at once.
+
+Reads only: brokers are asked whether they would make a topic, they do not make it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+
+from offsite.copy.restore.plan import TopicRestore
+from offsite.copy.restore.target_settings import (
+    Circumstances,
+    batch_limit_bytes,
+    decide_settings,
+    without,
+)
+from offsite.copy.restore.target_topic import TargetTopic, batches_too_large, target_problems
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.protocol.broker_errors import INVALID_CONFIG, POLICY_VIOLATION, broker_error
+from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.model.choices import RetentionMode
+from offsite.model.errors import KafkaNotAuthorized, OffsiteError, RestoreRefused
+from offsite.repository.restores.topic_settings import TopicSettings
+from offsite.services.restore.broker_defaults import read_broker_defaults
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.topics import new_topic, rights_problems
+
+_SETTING_REFUSED = frozenset({INVALID_CONFIG, POLICY_VIOLATION})
+"""A policy may refuse the topic as well: then that shows when it is tried without the settings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preflight:
+    """`problems` stop the restore; `settings` is what each target topic gets otherwise."""
+
+    problems: tuple[OffsiteError, ...]
+    settings: tuple[TopicSettings, ...]
+
+
+def check_targets(
+    admin: ClusterAdmin, topics: Sequence[TopicRestore], existing: Iterable[TargetTopic], given: Circumstances
+) -> Preflight:
+    """Judge every target topic, those that exist and those to be made. Changes nothing."""
+    found = {target.topic: target for target in existing}
+    may_override = given.retention == RetentionMode.OVERRIDE
+    problems = [
+        problem
+        for topic in topics
+        if topic.target in found
+        for problem in target_problems(found[topic.target], topic, may_override_retention=may_override)
+    ]
+    settings = [decide_settings(topic, found.get(topic.target), given) for topic in topics]
+    kept, more = _check_settings(admin, settings)
+    large = [
+        batches_too_large(topic, limit_bytes)
+        for topic, decided in zip(topics, kept, strict=True)
+        if decided.create and topic.largest_batch_bytes > (limit_bytes := batch_limit_bytes(decided, given.defaults))
+    ]
+    return Preflight(problems=(*problems, *more, *large), settings=tuple(kept))
+
+
+def circumstances(admin: ClusterAdmin, request: RestoreRequest, *, now_ms: int) -> Circumstances:
+    """What the decisions about topics depend on. Reads only."""
+    return Circumstances(
+        brokers=len(admin.cluster().brokers),
+        now_ms=now_ms,
+        retention=request.retention,
+        defaults=read_broker_defaults(admin),
+    )
+
+
+def checked_settings(
+    admin: ClusterAdmin,
+    topics: Sequence[TopicRestore],
+    existing: Iterable[TargetTopic],
+    given: Circumstances,
+    *,
+    also: Sequence[OffsiteError] = (),
+) -> tuple[TopicSettings, ...]:
+    """What each target topic gets. Raises what stands in the way, with what does so `also`, all of it in one error."""
+    found = check_targets(admin, topics, existing, given)
+    refuse((*found.problems, *also))
+    return found.settings
+
+
+def refuse(problems: Sequence[OffsiteError]) -> None:
+    """Raise one error that lists all of `problems`, of their own kind when they are of one, else `RestoreRefused`."""
+    if not problems:
+        return
+    kinds = {type(problem) for problem in problems}
+    kind = kinds.pop() if len(kinds) == 1 else RestoreRefused
+    hints = dict.fromkeys(problem.hint for problem in problems if problem.hint)
+    raise kind("; ".join(problem.message for problem in problems), hint="; ".join(hints))
+
+
+def _check_settings(
+    admin: ClusterAdmin, settings: Sequence[TopicSettings]
+) -> tuple[list[TopicSettings], list[OffsiteError]]:
+    """What the target does not take is left out of what its topics get; what it refuses for other reasons stops us."""
+    made = [new_topic(each) for each in settings if each.create]
+    at_end = [replace(new_topic(each), configs=dict(each.configs)) for each in settings if each.create]
+    refused, refused_then = _refused_settings(admin, made), _refused_settings(admin, at_end)
+    kept = [without(each, {**refused.get(each.topic, {}), **refused_then.get(each.topic, {})}) for each in settings]
+    outcomes = admin.refused_topics([new_topic(each) for each in kept if each.create])
+    problems = [broker_error(o.error_code, f"creating topic {o.name}", detail=o.detail) for o in outcomes.values()]
+    denied = rights_problems(admin, [each for each in kept if not each.create])
+    hint = "grant the principal these operations on the topics"
+    return kept, [*problems, *(KafkaNotAuthorized(problem, hint=hint) for problem in denied)]
+
+
+def _refused_settings(admin: ClusterAdmin, topics: Sequence[NewTopic]) -> Mapping[str, Mapping[str, str]]:
+    """Topic → setting → the broker's reason. Settings are tried one by one only where a whole topic is refused: in
+    turns, each with one request for all such topics."""
+    bad = _invalid(admin, topics)
+    alone = [
+        [replace(each, configs=dict([setting])) for setting in each.configs.items()]
+        for each in topics
+        if each.name in bad
+    ]
+    refused: dict[str, dict[str, str]] = {}
+    for turn in zip_longest(*alone):
+        tried = {topic.name: topic for topic in turn if topic is not None}
+        for name, reason in _invalid(admin, list(tried.values())).items():
+            (setting,) = tried[name].configs
+            refused.setdefault(name, {})[setting] = f"the target refuses it: {reason}"
+    return refused
+
+
+def _invalid(admin: ClusterAdmin, topics: Sequence[NewTopic]) -> Mapping[str, str]:
+    outcomes = admin.refused_topics(topics)
+    return {name: each.detail for name, each in outcomes.items() if each.error_code in _SETTING_REFUSED}

@@ -1,0 +1,138 @@
+"""The end of a restore: what it wrote is read back and compared with the backup, and both are remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from offsite.copy.compare.maps import RestoredMaps
+from offsite.copy.compare.partitions import ProofEnds
+from offsite.copy.restore.plan import RestorePlan
+from offsite.copy.restore.preserve.plan import TopicOffsets
+from offsite.log.range import TopicPartition
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.outcome import RepartitionedTopic, RestoredPartition, RestoreOutcome
+from offsite.services.cluster import LogEnds
+from offsite.services.compare.expected import expected_topics
+from offsite.services.compare.partitions import prove
+from offsite.services.compare.result import Finding, Proof
+from offsite.spark.runner import OnProgress, Runner
+
+
+def with_preserved(plan: RestorePlan, offsets: Iterable[TopicOffsets]) -> RestorePlan:
+    """`plan` with the chains that preserved topics really went by: partitions that hold nothing have bounds as well."""
+    preserved = {topic.target: topic.partitions for topic in offsets if topic.preserve}
+    others = (chain for chain in plan.partitions if chain.target.topic not in preserved)
+    return replace(plan, partitions=(*others, *(each.chain for found in preserved.values() for each in found)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """What was written: all of `plan`, into target partitions that began at `starts`; `makings` tells how often target
+    topics were made; `same_offsets` are those whose records have their source's offsets. `read_committed`: without what
+    transactions aborted."""
+
+    plan: RestorePlan
+    starts: Mapping[TopicPartition, int]
+    makings: tuple[tuple[str, int], ...]
+    read_committed: bool
+    same_offsets: frozenset[str]
+
+    def maps(self, layout: RestoreLayout) -> RestoredMaps:
+        """Those of what was written."""
+        return RestoredMaps(layout=layout, makings=self.makings, starts=tuple(self.starts.items()))
+
+
+def prove_restore(
+    restored: Restored,
+    *,
+    ends: ProofEnds,
+    admin: LogEnds,
+    runner: Runner,
+    on_progress: OnProgress | None = None,
+) -> Proof:
+    """Read all of it back and compare, with its offset maps where `ends` names them. Nothing may have been added while
+    that was done. Raises what `prove` raises."""
+    written = admin.end_offsets(restored.starts)
+    expected = expected_topics(
+        restored.plan,
+        starts=restored.starts,
+        read_committed=restored.read_committed,
+        same_offsets=restored.same_offsets,
+    )
+    proof = prove(expected, ends=ends, admin=admin, runner=runner, on_progress=on_progress)
+    known = {(each.topic, each.partition) for each in proof.findings}
+    now = admin.end_offsets(restored.starts)
+    grown = tuple(
+        e for e in _grown(restored, _ends(restored, written, proof), now) if (e.topic, e.partition) not in known
+    )
+    return replace(proof, verified=False if grown else proof.verified, findings=(*proof.findings, *grown))
+
+
+def _ends(restored: Restored, told: Mapping[TopicPartition, int], proof: Proof) -> Mapping[TopicPartition, int]:
+    """Where the partitions ended before they were compared: at least where the records end that were found then,
+    whatever a leader told that did not know its end yet."""
+    seen = {
+        TopicPartition(topic=name, partition=each.partition): each.target_end
+        for name, topic in proof.topics.items()
+        for each in topic.partitions
+    }
+    kept = {each.target: each.end for each in restored.plan.partitions if each.target.topic in restored.same_offsets}
+    return {key: max(end, seen.get(key, 0), kept.get(key, 0)) for key, end in told.items()}
+
+
+def _grown(
+    restored: Restored, before: Mapping[TopicPartition, int], now: Mapping[TopicPartition, int]
+) -> Iterator[Finding]:
+    """An end that is told to be lower than before says nothing: the records up to there were read."""
+    sources = {topic.target: topic.source.topic for topic in restored.plan.topics}
+    for each, end in before.items():
+        if now[each] > end:
+            yield Finding(
+                source=sources.get(each.topic, each.topic),
+                topic=each.topic,
+                partition=each.partition,
+                kind="extra",
+                fields=(),
+                source_offset=-1,
+                target_offset=end,
+                records=now[each] - end,
+                detail=f"it grew from offset {end} to {now[each]} while it was compared: others write to it",
+            )
+
+
+def restore_outcome(restored: Restored, *, records: int, size_bytes: int, proof: Proof | None) -> RestoreOutcome:
+    """What is remembered of a restore at its end, so that it can be compared again."""
+    return RestoreOutcome(
+        records=records,
+        size_bytes=size_bytes,
+        verified=None if proof is None else proof.verified,
+        findings=() if proof is None else tuple(f"{each.where}: {each.what}" for each in proof.findings),
+        partitions=tuple(_partitions(restored, proof)),
+        repartitioned=tuple(
+            RepartitionedTopic(
+                target=each.target,
+                partitions=each.partitions,
+                keyless_in_turn=each.keyless_in_turn,
+                sources=tuple((chain.source, chain.end) for chain in each.sources),
+            )
+            for each in restored.plan.repartitions
+        ),
+    )
+
+
+def _partitions(restored: Restored, proof: Proof | None) -> Iterator[RestoredPartition]:
+    digests = {
+        TopicPartition(topic=name, partition=each.partition): each.digest
+        for name, topic in ({} if proof is None else proof.topics).items()
+        for each in topic.partitions
+    }
+    for chain in restored.plan.partitions:
+        yield RestoredPartition(
+            source=chain.source,
+            source_end=chain.end,
+            target=chain.target,
+            target_start=restored.starts[chain.target],
+            same_offsets=chain.target.topic in restored.same_offsets,
+            digest=digests.get(chain.target, ""),
+        )

@@ -1,0 +1,109 @@
+"""Topics that are restored into another number of partitions: judged before anything is touched, then written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+from offsite.copy.restore.plan import Repartition
+from offsite.copy.restore.repartition import (
+    RepartitionReceipt,
+    RepartitionTask,
+    keyless_offset,
+    repartition_tasks,
+    repartition_topic,
+)
+from offsite.copy.restore.translate import RestoreEnds
+from offsite.kafka.admin import ClusterAdmin
+from offsite.log.range import TopicPartition
+from offsite.model.errors import KeylessRecord, OffsiteError, PartitionsFailed
+from offsite.repository.restores.record import RestoreRecord, RestoreTargets
+from offsite.services.restore.lease import HeldRestore
+from offsite.services.restore.remake import REMAKES_MAX, lost_topics, unmake
+from offsite.services.restore.targets import find_targets
+from offsite.services.restore.topics import create_topics
+from offsite.spark.runner import Done, Failed, OnProgress, Runner
+
+_Outcome: TypeAlias = Done[tuple[RepartitionReceipt, ...]] | Failed
+
+
+def refuse_keyless(repartitions: Sequence[Repartition], *, ends: RestoreEnds, runner: Runner) -> None:
+    """Read all that is to be repartitioned once, to find a record without a key before half of it is written.
+
+    Raises `KeylessRecord`, and what the store raises. Topics whose keyless records go round are not read.
+    """
+    sources = [source for each in repartitions if not each.keyless_in_turn for source in each.sources]
+    if not sources:
+        return
+    find = partial(keyless_offset, store=ends.store, read_committed=ends.read_committed)
+    for source, offset in zip(sources, runner.run(sources, find), strict=True):
+        if offset is not None:
+            raise KeylessRecord(
+                f"{source.source}: the record at offset {offset} has no key to find its partition by",
+                hint="keep the partition count, or spread such records with --keyless in-turn: they lose their order",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenRepartitions:
+    """`targets` are the target topics as they were made last."""
+
+    targets: RestoreTargets
+    receipts: Sequence[RepartitionReceipt]
+
+
+def write_repartitions(  # noqa: PLR0913  # what to write, where, and who does it
+    repartitions: Sequence[Repartition],
+    targets: RestoreTargets,
+    record: RestoreRecord,
+    *,
+    ends: RestoreEnds,
+    admin: ClusterAdmin,
+    runner: Runner,
+    held: HeldRestore,
+    on_progress: OnProgress | None,
+) -> WrittenRepartitions:
+    """Bring every target partition to its end; may run again after a crash.
+
+    Raises `PartitionsFailed` when some topics could not be written, or what the only one that could not be raised.
+    """
+    write = partial(repartition_topic, ends=ends)
+    done: dict[RepartitionTask, _Outcome] = {}
+    missing = [task for each in repartitions for task in repartition_tasks(each, dict(targets.starts))]
+    for remaining in range(REMAKES_MAX, -1, -1):
+        if not missing:
+            break
+        outcomes = runner.run_all(missing, write, on_progress=held.watched(on_progress))
+        done |= zip(missing, outcomes, strict=True)
+        lost = lost_topics(_failures(done), created=record.created)
+        if not lost or not remaining:
+            break
+        unmake(lost, dict(targets.starts), ends=ends, admin=admin, held=held)
+        create_topics(admin, record.settings)
+        names = [target for _, target in record.topics]
+        targets = find_targets(ends.store, ends.layout, admin, names, remade=lost)
+        done = {task: outcome for task, outcome in done.items() if task.repartition.target not in lost}
+        again = [each for each in repartitions if each.target in lost]
+        missing = [task for each in again for task in repartition_tasks(each, dict(targets.starts))]
+    _raise_failures(list(done), list(done.values()))
+    receipts = [receipt for outcome in done.values() if isinstance(outcome, Done) for receipt in outcome.value]
+    return WrittenRepartitions(targets=targets, receipts=receipts)
+
+
+def _failures(done: Mapping[RepartitionTask, _Outcome]) -> list[tuple[TopicPartition, OffsiteError]]:
+    """Of a task, under the first of its partitions."""
+    return [(task.target_starts[0][0], o.error) for task, o in done.items() if isinstance(o, Failed)]
+
+
+def _raise_failures(tasks: Sequence[RepartitionTask], outcomes: Sequence[_Outcome]) -> None:
+    failed = [(task, o.error) for task, o in zip(tasks, outcomes, strict=True) if isinstance(o, Failed)]
+    if len(failed) == 1:
+        raise failed[0][1]
+    if failed:
+        names = ", ".join(f"{task.repartition.target} ({error.message})" for task, error in failed)
+        raise PartitionsFailed(
+            f"{len(failed)} of {len(tasks)} repartitions failed: {names}",
+            hint="cure the cause and run the same command again: it continues where it stopped",
+        )

@@ -1,0 +1,151 @@
+"""A restore's plan as people and scripts read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from offsite.copy.incarnations import KnownIncarnation
+from offsite.log.records.record import LOG_APPEND_TIME
+from offsite.repository.restores.topic_settings import TopicSettings
+from offsite.services.hole_report import HoleReport, lacking
+from offsite.services.point_report import CutReport, incarnations_of, point_notes, report_cuts
+from offsite.services.restore.cluster_settings import MetadataPlan
+from offsite.services.restore.planned import PlannedRestore, newer_commit
+from offsite.services.restore.report.offsets import OffsetsReport, offsets_notes, report_offsets
+from offsite.services.restore.topics import THE_DEFAULT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingDiff:
+    """A setting of a topic on the target before, in the backup, and on the target afterwards. None: the cluster's
+    default."""
+
+    setting: str
+    now: str | None
+    backup: str | None
+    then: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPlanReport:
+    """`records` and `bytes` are those of the backup; aborted records among them stay behind with read_committed.
+    `settings` are those that change or differ; a `replication_factor` of -1 stays as it is."""
+
+    source: str
+    target: str
+    partitions: int
+    create: bool
+    records: int
+    bytes: int
+    holds_schemas: bool
+    replication_factor: int
+    settings: tuple[SettingDiff, ...]
+    offsets: OffsetsReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestorePlanReport:
+    """`newer_commit`: that which the request means by now, where an unfinished run began with an earlier `commit`.
+    `lacking`: what the backup itself does not have of what comes back."""
+
+    restore: str
+    resumes: bool
+    backup: str
+    commit: int
+    newer_commit: int | None
+    cluster_id: str
+    offsets: str
+    isolation: str
+    topics: tuple[TopicPlanReport, ...]
+    records: int
+    bytes: int
+    skipped: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+    metadata: MetadataPlan
+    until_ms: int | None
+    cuts: tuple[CutReport, ...]
+    lacking: tuple[HoleReport, ...]
+    incarnations: tuple[KnownIncarnation, ...] = ()
+
+
+def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
+    """What `prepared` will do, and what a person should know before it does."""
+    record, plan = prepared.record, prepared.plan
+    offsets = {each.target: each for each in prepared.offsets}
+    decided = {settings.topic: settings for settings in record.settings}
+    return RestorePlanReport(
+        restore=record.restore,
+        resumes=prepared.resumes,
+        backup=plan.backup,
+        commit=plan.commit,
+        newer_commit=newer_commit(prepared),
+        cluster_id=record.cluster_id,
+        offsets=record.offsets,
+        isolation=record.isolation,
+        topics=tuple(
+            TopicPlanReport(
+                source=topic.source.topic,
+                target=topic.target,
+                partitions=topic.partitions,
+                create=topic.target in record.created,
+                records=topic.records,
+                bytes=topic.raw_bytes,
+                holds_schemas=topic.source.holds_schemas,
+                replication_factor=decided[topic.target].replication_factor,
+                settings=tuple(_differences(dict(topic.source.configs), decided[topic.target])),
+                offsets=report_offsets(offsets[topic.target]),
+            )
+            for topic in plan.topics
+        ),
+        records=plan.records,
+        bytes=plan.raw_bytes,
+        skipped=plan.skipped,
+        notes=tuple(_notes(prepared)),
+        metadata=prepared.metadata,
+        until_ms=prepared.point.until_ms,
+        cuts=report_cuts(prepared.point, plan),
+        lacking=lacking(plan, prepared.point.commit),
+        incarnations=incarnations_of(prepared.point, plan.source_names),
+    )
+
+
+def _notes(prepared: PlannedRestore) -> Iterator[str]:
+    plan = prepared.plan
+    yield from point_notes(prepared.point, plan)
+    broker_dated = sorted(
+        {
+            partition.source.topic
+            for partition in plan.all_chains
+            if any(LOG_APPEND_TIME in segment.timestamp_types for segment in partition.segments)
+        }
+    )
+    for topic in broker_dated:
+        yield f"{topic} has LogAppendTime: its records keep their times, and show them as CreateTime"
+    replicas = {topic.target: topic.source.replication_factor for topic in plan.topics}
+    for settings in prepared.record.settings:
+        yield from _settings_notes(settings, replicas[settings.topic])
+    for each in prepared.offsets:
+        yield from offsets_notes(each)
+    yield from prepared.metadata.notes
+    yield from map(str, prepared.unfinished)
+
+
+def _differences(backup: Mapping[str, str], settings: TopicSettings) -> Iterator[SettingDiff]:
+    own = dict(settings.configs)
+    then: Mapping[str, str | None] = {**own, **dict(settings.at_end)}
+    now = {} if settings.create else own
+    for name in sorted(own.keys() | backup.keys()):
+        if not now.get(name) == backup.get(name) == then.get(name):
+            yield SettingDiff(setting=name, now=now.get(name), backup=backup.get(name), then=then.get(name))
+
+
+def _settings_notes(settings: TopicSettings, source_replicas: int) -> Iterator[str]:
+    if settings.create and settings.replication_factor < source_replicas:
+        replicas = settings.replication_factor
+        yield f"{settings.topic} gets {replicas} replicas, its source has {source_replicas}: there are no more brokers"
+    for each in settings.left_out:
+        yield f"{settings.topic} will not get {each.setting}={each.value or THE_DEFAULT}: {each.reason}"
+    if settings.meanwhile and not settings.create:
+        meanwhile = ", ".join(f"{name}={value}" for name, value in settings.meanwhile)
+        yield f"{settings.topic} exists: it has {meanwhile} while records are written, and its own settings afterwards"

@@ -1,0 +1,51 @@
+"""What a person asks of a restore. Remembered whole in the restore's record, as it was asked: the same command finds
+its unfinished restore by it, and continues to the same point even when the request named a time like `2h-ago`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+
+from offsite.copy.restore_point import PointRequest
+from offsite.model.choices import OffsetsMode, RetentionMode
+from offsite.model.selections.group_patterns import NO_GROUPS, GroupPatterns
+from offsite.model.selections.partition_counts import PartitionCounts
+from offsite.model.selections.rename import Renames
+from offsite.model.selections.selection import TopicSelection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreRequest(PointRequest):
+    """What to restore, as of when, and how: a restore point, and how it comes back.
+
+    `metadata` names what of the cluster's settings is set on the target (`acls`, `quotas`), `retention` what becomes of
+    one that would delete restored records (see `RetentionMode`), `groups` which consumer groups are put in place at the
+    end. Every field must be remembered by `remembered`, and be compared as text.
+    """
+
+    repartition: PartitionCounts = field(default_factory=PartitionCounts)
+    renames: Renames = field(default_factory=Renames)
+    offsets: OffsetsMode = OffsetsMode.TRANSLATE  # not what people get: it asks nothing of log and target
+    metadata: tuple[str, ...] = ()
+    retention: RetentionMode = RetentionMode.DEFAULT
+    groups: GroupPatterns = NO_GROUPS
+
+
+def remembered(request: RestoreRequest) -> tuple[tuple[str, str], ...]:
+    """The request as sorted pairs of texts, without the fields that say nothing. Equal for equal requests."""
+    texts = {each.name: _text(getattr(request, each.name)) for each in fields(request)}
+    return tuple(sorted((name, text) for name, text in texts.items() if text))
+
+
+def _text(value: object) -> str:
+    match value:
+        case None | False:
+            return ""
+        case TopicSelection(include=include, exclude=exclude):
+            return ",".join([*sorted(set(include)), *(f"!{pattern}" for pattern in sorted(set(exclude)))])
+        case Mapping():
+            return ",".join(f"{key}={value[key]}" for key in sorted(value))
+        case tuple():
+            return ",".join(map(str, value))
+        case _:
+            return str(value)

@@ -1,0 +1,200 @@
+"""Restore, as planned: make the topics, write each partition as one chain, prove it, set the topics up, report.
+
+The order makes every crash harmless: what will be done is recorded before anything is touched, and the same command
+finds that record, sees from the target how far it came, and goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from offsite.copy.compare.partitions import ProofEnds
+from offsite.copy.restore.plan import TopicRestore
+from offsite.copy.restore.repartition import RepartitionReceipt
+from offsite.copy.restore.target_settings import AT_ONCE
+from offsite.copy.restore.translate import RestoreEnds, RestoreReceipt
+from offsite.model.choices import Isolation
+from offsite.repository.restores.outcome import put_outcome
+from offsite.repository.restores.record import RestoreRecord
+from offsite.services.cluster import Cluster
+from offsite.services.compare.result import Proof
+from offsite.services.groups.restore_groups import restore_groups
+from offsite.services.groups.run import GroupsApplied
+from offsite.services.hole_report import lacking
+from offsite.services.point_report import incarnations_of
+from offsite.services.restore.chains import write_chains
+from offsite.services.restore.cluster_settings import apply_metadata
+from offsite.services.restore.lease import HeldRestore, held_restore
+from offsite.services.restore.planned import PlannedRestore, newer_commit
+from offsite.services.restore.proof import Restored, prove_restore, restore_outcome, with_preserved
+from offsite.services.restore.repartition import refuse_keyless, write_repartitions
+from offsite.services.restore.report.result import RestoredTopic, RestoreResult
+from offsite.services.restore.report.verdict import excluded_records, nothing_restored
+from offsite.services.restore.set_aside import settings_set_aside
+from offsite.services.restore.topics import finish_topics
+from offsite.spark.runner import OnProgress, Runner
+
+AnyReceipt = RestoreReceipt | RepartitionReceipt
+
+
+def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is told of it
+    prepared: PlannedRestore,
+    *,
+    cluster: Cluster,
+    runner: Runner,
+    verify: bool = True,
+    take_over: bool = False,
+    on_progress: OnProgress | None = None,
+    on_proof: OnProgress | None = None,
+) -> RestoreResult:
+    """Do it. After a crash, prepare and run again. `verify`: read everything back at the end and compare; a difference
+    is a result, and leaves groups alone. That comes before topics get settings by which brokers delete records.
+    `take_over`: also while another process does it, which is shut out then.
+
+    A run that fails, or is interrupted, gives topics that existed their own settings back (see `set_aside`).
+
+    Raises `RestoreRunning` when another process does it, `RestoreTakenOver` as soon as one has taken over,
+    `TargetNotEmpty` when a target changed since the plan, and `PartitionsFailed` when some partitions could not be
+    written: the others are complete then, and the same command continues with the rest.
+    """
+    store, layout, record = prepared.backup.store, prepared.layout, prepared.record
+    ends = RestoreEnds(
+        kafka=cluster.config, store=store, layout=layout, read_committed=record.isolation == Isolation.READ_COMMITTED
+    )
+    if not prepared.resumes:
+        refuse_keyless(prepared.plan.repartitions, ends=ends, runner=runner)
+    with held_restore(prepared.backup, record, take_over=take_over) as held:
+        work = _Work(prepared=prepared, ends=ends, cluster=cluster, runner=runner, held=held)
+        return work.run(verify=verify, on_progress=on_progress, on_proof=on_proof)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """A restore in hand. What brokers do not fence is done only right after a look at the lease."""
+
+    prepared: PlannedRestore
+    ends: RestoreEnds
+    cluster: Cluster
+    runner: Runner
+    held: HeldRestore
+
+    def run(self, *, verify: bool, on_progress: OnProgress | None, on_proof: OnProgress | None) -> RestoreResult:
+        prepared, layout, store = self.prepared, self.prepared.layout, self.ends.store
+        with settings_set_aside(
+            prepared.backup,
+            self.cluster,
+            prepared.record,
+            check=self.held.check,
+            halt=self.runner.halt,
+        ) as settings:
+            prepared = replace(prepared, record=replace(prepared.record, settings=settings))
+            restored, receipts = replace(self, prepared=prepared)._write(on_progress)  # noqa: SLF001  # itself
+            proof = self._prove(restored, on_proof) if verify else None
+            self.held.check()
+            notes = finish_topics(self.cluster.admin, settings)
+        self.held.check()
+        applied = apply_metadata(self.cluster.admin, prepared.metadata)
+        self.held.check()
+        groups = _groups(prepared, self.cluster, proof)
+        result = replace(
+            _judged(_result(prepared, receipts, proof), prepared), metadata=applied, groups=groups, notes=notes
+        )
+        self.held.check()
+        outcome = restore_outcome(restored, records=result.records, size_bytes=result.bytes, proof=proof)
+        put_outcome(store, layout, outcome)
+        return result
+
+    def _write(self, on_progress: OnProgress | None) -> tuple[Restored, list[AnyReceipt]]:
+        plan, record = self.prepared.plan, self.prepared.record
+        chains = write_chains(
+            plan,
+            self.prepared.offsets,
+            record,
+            ends=self.ends,
+            admin=self.cluster.admin,
+            runner=self.runner,
+            held=self.held,
+            on_progress=on_progress,
+        )
+        repartitions = write_repartitions(
+            plan.repartitions,
+            chains.targets,
+            record,
+            ends=self.ends,
+            admin=self.cluster.admin,
+            runner=self.runner,
+            held=self.held,
+            on_progress=on_progress,
+        )
+        restored = Restored(
+            plan=with_preserved(plan, self.prepared.offsets),
+            starts=dict(repartitions.targets.starts),
+            makings=repartitions.targets.makings,
+            read_committed=self.ends.read_committed,
+            same_offsets=frozenset(record.preserved),
+        )
+        return restored, [*chains.receipts, *repartitions.receipts]
+
+    def _prove(self, restored: Restored, on_proof: OnProgress | None) -> Proof:
+        maps = restored.maps(self.ends.layout)
+        ends = ProofEnds(kafka=self.cluster.config, store=self.ends.store, exact=True, maps=maps)
+        return prove_restore(
+            restored, ends=ends, admin=self.cluster.admin, runner=self.runner, on_progress=self.held.watched(on_proof)
+        )
+
+
+def _groups(prepared: PlannedRestore, cluster: Cluster, proof: Proof | None) -> GroupsApplied | None:
+    """Nobody is sent on to records that are known to be wrong, or could not be read."""
+    if proof is not None and (proof.findings or proof.uncompared):
+        return None
+    return restore_groups(prepared.backup, cluster.admin, prepared.record, prepared.groups)
+
+
+def _result(prepared: PlannedRestore, receipts: Sequence[AnyReceipt], proof: Proof | None) -> RestoreResult:
+    left_out = tuple((each.topic, left) for each in prepared.record.settings for left in each.left_out)
+    holes = lacking(prepared.plan, prepared.point.commit)
+    return RestoreResult(
+        restore=prepared.record.restore,
+        backup=prepared.plan.backup,
+        commit=prepared.plan.commit,
+        offsets=prepared.record.offsets,
+        isolation=prepared.record.isolation,
+        resumed=prepared.resumes,
+        records=sum(receipt.records for receipt in receipts),
+        bytes=sum(receipt.bytes for receipt in receipts),
+        topics={topic.target: _topic(topic, receipts, prepared.record) for topic in prepared.plan.topics},
+        skipped=prepared.plan.skipped,
+        held_back=tuple((topic, each.setting, each.value) for topic, each in left_out if each.reason == AT_ONCE),
+        left_out=tuple((topic, each.setting, each.reason) for topic, each in left_out if each.reason != AT_ONCE),
+        holes=len(holes),
+        verified=None if proof is None else proof.verified,
+        findings=() if proof is None else proof.findings,
+        compared_records=None if proof is None else proof.records,
+        uncompared=() if proof is None else proof.uncompared,
+        lacking=holes,
+        incarnations=incarnations_of(prepared.point, prepared.plan.source_names),
+        newer_commit=newer_commit(prepared),
+    )
+
+
+def _judged(result: RestoreResult, prepared: PlannedRestore) -> RestoreResult:
+    if result.records:
+        return result
+    invisible = sum(topic.invisible_records for topic in result.topics.values())
+    excluded = excluded_records(prepared.point, prepared.plan, prepared.record, invisible_records=invisible)
+    result = replace(result, excluded=excluded)
+    return replace(result, problem=nothing_restored(result))
+
+
+def _topic(topic: TopicRestore, receipts: Sequence[AnyReceipt], record: RestoreRecord) -> RestoredTopic:
+    own = [receipt for receipt in receipts if receipt.target.topic == topic.target]
+    return RestoredTopic(
+        source=topic.source.topic,
+        partitions=topic.partitions,
+        same_offsets=topic.target in record.preserved,
+        records=sum(receipt.records for receipt in own),
+        bytes=sum(receipt.bytes for receipt in own),
+        invisible_records=sum(receipt.invisible_records for receipt in own),
+        undecided_transactions=sum(receipt.undecided for receipt in own),
+    )

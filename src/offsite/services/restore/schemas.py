@@ -1,0 +1,51 @@
+"""A schema registry's topic in a restore: it comes back before the topics whose values need it, and never over the one
+that a living registry uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from offsite.copy.restore.plan import RestorePlan
+from offsite.copy.restore.target_topic import TargetTopic
+from offsite.copy.restore.task import AnyRestoreTask
+from offsite.model.selections.selection import TopicSelection
+from offsite.repository.restores.record import RestoreRecord
+
+IN_USE = "this cluster's registry uses it: the schemas are there"
+
+
+def schemas_first(tasks: Iterable[AnyRestoreTask], plan: RestorePlan) -> list[list[AnyRestoreTask]]:
+    """The tasks of the schemas topic, then the others. The plan has them in this order, and so have `tasks`."""
+    schemas = {topic.target for topic in plan.topics if topic.source.holds_schemas}
+    waves: tuple[list[AnyRestoreTask], list[AnyRestoreTask]] = ([], [])
+    for task in tasks:
+        waves[task.partition.target.topic not in schemas].append(task)
+    return [wave for wave in waves if wave]
+
+
+def without_live_schemas(
+    plan: RestorePlan, selection: TopicSelection, existing: Sequence[TargetTopic], unfinished: RestoreRecord | None
+) -> RestorePlan:
+    """A plan for the cluster that the backup is of, less the schemas topic where it is in use and nobody named it: a
+    backup has it unasked, and there the ids in the records mean the same. A continued restore leaves out what its first
+    run left out."""
+    in_use = {target.topic for target in existing if target.records}
+    for topic in plan.topics:
+        name = topic.source.topic
+        unasked = topic.source.holds_schemas and name == topic.target and name not in selection.include
+        skipped = name not in dict(unfinished.topics) if unfinished else name in in_use
+        if unasked and skipped and len(plan.topics) > 1:
+            return _without(plan, name)
+    return plan
+
+
+def _without(plan: RestorePlan, name: str) -> RestorePlan:
+    return replace(
+        plan,
+        topics=tuple(topic for topic in plan.topics if topic.source.topic != name),
+        partitions=tuple(each for each in plan.partitions if each.source.topic != name),
+        repartitions=tuple(each for each in plan.repartitions if each.target != name),
+        holes=tuple(hole for hole in plan.holes if hole.partition_id.topic != name),
+        skipped=(*plan.skipped, (name, IN_USE)),
+    )

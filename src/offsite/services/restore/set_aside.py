@@ -1,0 +1,292 @@
+"""Settings that a restore sets aside while it writes: remembered before they are altered, given back when it fails.
+
+A topic that existed before has its own settings back at once, whatever ended the run: they are its owner's. But not
+while a worker may still write, whose records they would change: then the command that does it is named. A topic that
+the restore made keeps what protects its records until the same command finishes it. A run that is killed leaves both as
+they are: the next run of the same command knows the originals from here, never from the topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from offsite.copy.restore.target_topic import TargetTopic
+from offsite.kafka.config.config import KafkaConfig
+from offsite.kafka.end_offset import SETTLE_S
+from offsite.model.clock import SystemClock
+from offsite.model.errors import OffsiteError, RestoreTakenOver
+from offsite.model.journal import decided, warned
+from offsite.model.time import format_time
+from offsite.repository.backup import Backup
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.record import RestoreRecord, succeeding, unfinished_restores
+from offsite.repository.restores.settings_aside import TopicAside, get_aside, put_aside
+from offsite.repository.restores.topic_settings import TopicSettings
+from offsite.services.cluster import Cluster, ConfiguredTopics
+from offsite.stores.store import Store
+
+_NAMED_MAX = 5
+"""Topics named in a hint; a line with a thousand of them helps nobody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnfinishedAside:
+    """An unfinished restore, and what it has set aside; of topics that it made, what it holds back."""
+
+    record: RestoreRecord
+    existing: tuple[TopicAside, ...]
+    made: tuple[TopicAside, ...]
+
+    @property
+    def topics(self) -> tuple[TopicAside, ...]:
+        return (*self.existing, *self.made)
+
+    def __str__(self) -> str:
+        asked = ", ".join(f"{name}={text}" for name, text in self.record.request)
+        held = [f"{each.topic} has {describe(each)}" for each in self.existing[:_NAMED_MAX]]
+        if self.made:
+            held.append(f"{_names([each.topic for each in self.made])}, made by it, keeps what protects its records")
+        return (
+            f"restore {self.record.restore} into cluster {self.record.cluster_id} ({asked}) began at "
+            f"{format_time(self.record.created_at_ms)} and is unfinished: {'; '.join(held)}; the same command, run "
+            "again, ends that"
+        )
+
+
+@contextmanager
+def settings_set_aside(
+    backup: Backup,
+    cluster: Cluster,
+    record: RestoreRecord,
+    *,
+    check: Callable[[], None] = lambda: None,
+    halt: Callable[[], bool] = lambda: True,
+) -> Iterator[tuple[TopicSettings, ...]]:
+    """The settings to work by. What ends the block other than well gives existing topics their own back, and is told
+    what became of them: in its hint, or as a note of an exception that is not ours.
+
+    `check` raises `RestoreTakenOver` once another process has taken the restore over: that one writes by them, and
+    nothing is given back under its hands. `halt` stops what still writes, and says whether nothing does any more: else
+    nothing is given back either, for a record that comes later would get its time from the broker, or be refused."""
+    store, layout = backup.store, RestoreLayout(backup=backup.layout, restore=record.restore)
+    asides = _remembered(backup, cluster.admin, layout, record)
+    settings = tuple(
+        replace(each, at_end=asides[each.topic].originals) if each.topic in asides else each for each in record.settings
+    )
+    try:
+        yield settings
+        if asides:
+            put_aside(store, layout, ())  # they have their own again: nothing is aside any more
+    except BaseException as error:
+        is_quiet = halt()
+        if not _is_still_ours(check):
+            raise
+        if is_quiet:
+            told = _given_back(store, layout, cluster, asides)
+        else:
+            told = _left_aside(cluster.config, asides, why="workers that were told to stop may still write")
+        _tell(error, [*told, *_kept_back(settings)])
+        raise
+
+
+def _is_still_ours(check: Callable[[], None]) -> bool:
+    try:
+        check()
+    except RestoreTakenOver:
+        return False
+    except OffsiteError as error:
+        warned("settings_put_back", why=f"whether the restore was taken over is not known: {error.message}")
+    return True
+
+
+def with_originals(
+    settings: Sequence[TopicSettings], targets: Sequence[TargetTopic], others: Sequence[UnfinishedAside]
+) -> tuple[TopicSettings, ...]:
+    """`settings` of topics that another unfinished restore left as it needed them: they get what they had before it."""
+    decided_on = {each.topic: each for each in settings}
+    found = {target.topic: dict(target.configs) for target in targets if target.topic in decided_on}
+    for aside in (each for other in others for each in other.topics if each.topic in found):
+        left = {name: value for name, value in aside.meanwhile if found[aside.topic].get(name) == value}
+        decided_on[aside.topic] = _with(decided_on[aside.topic], left, dict(aside.originals))
+    return tuple(decided_on.values())
+
+
+def unfinished_asides(backup: Backup, *, but: str = "") -> tuple[UnfinishedAside, ...]:
+    """Of all unfinished restores except `but`. Raises `DamagedObject`."""
+    found = (
+        _aside(backup, record) for record in unfinished_restores(backup.store, backup.layout) if record.restore != but
+    )
+    return tuple(each for each in found if each.topics)
+
+
+def describe(aside: TopicAside) -> str:
+    """`retention.ms=-1 instead of 3600000`, setting by setting."""
+    originals = dict(aside.originals)
+    return ", ".join(
+        f"{name}={value} instead of {originals.get(name) or 'the default'}" for name, value in aside.meanwhile
+    )
+
+
+def command(aside: TopicAside, kafka: KafkaConfig) -> str:
+    """What a person runs to give the topic its own settings back."""
+    sets = [f"{name}=[{value}]" if "," in value else f"{name}={value}" for name, value in aside.originals if value]
+    drops = [name for name, value in aside.originals if value is None]
+    parts = [
+        f"kafka-configs.sh --bootstrap-server {','.join(map(str, kafka.bootstrap))} --alter --topic {aside.topic}",
+        *([f"--add-config {','.join(sets)}"] if sets else []),
+        *([f"--delete-config {','.join(drops)}"] if drops else []),
+    ]
+    return " ".join(parts)
+
+
+def _remembered(
+    backup: Backup, admin: ConfiguredTopics, layout: RestoreLayout, record: RestoreRecord
+) -> Mapping[str, TopicAside]:
+    """What existing topics are to get back: the originals that a killed run wrote down, those that stand there now
+    where an earlier run has put them back, else those of the decision; but what somebody else has changed since is the
+    topic's own. Writes them down before anything is altered."""
+    existing = {each.topic: each for each in record.settings if each.meanwhile and not each.create}
+    if not existing:
+        return {}
+    known = get_aside(backup.store, layout)
+    asides = {name: _as_decided(each) for name, each in existing.items()}
+    own = admin.topic_configs(existing.keys() & admin.topics().keys())
+    others = _of_others(backup, record)
+    if known is not None:
+        asides = {name: _as_it_stands(each, own.get(name, {}), others.get(name)) for name, each in existing.items()}
+        asides |= {each.topic: each for each in known}
+    asides = {
+        name: _with_changes(each, own[name], others.get(name)) if name in own else each for name, each in asides.items()
+    }
+    if tuple(asides.values()) != known:
+        put_aside(backup.store, layout, tuple(asides.values()))
+    _take_over(backup, record, asides)
+    return asides
+
+
+def _as_decided(settings: TopicSettings) -> TopicAside:
+    return TopicAside(topic=settings.topic, meanwhile=settings.meanwhile, originals=settings.at_end)
+
+
+def _with_changes(aside: TopicAside, own: Mapping[str, str], other: TopicAside | None) -> TopicAside:
+    """What is neither as it was nor as this restore or an `other` one sets it, its owner has set since."""
+    sets = [*aside.meanwhile, *(other.meanwhile if other else ())]
+    originals = tuple(
+        (name, value if own.get(name) == value or (name, own.get(name)) in sets else own.get(name))
+        for name, value in aside.originals
+    )
+    return replace(aside, originals=originals)
+
+
+def _of_others(backup: Backup, record: RestoreRecord) -> dict[str, TopicAside]:
+    unfinished = unfinished_asides(backup, but=record.restore)
+    here = (other for other in unfinished if other.record.cluster_id == record.cluster_id)
+    return {each.topic: each for other in here for each in other.existing}
+
+
+def _as_it_stands(settings: TopicSettings, own: Mapping[str, str], other: TopicAside | None) -> TopicAside:
+    """What another unfinished restore left there is not the topic's own: that one knows what was before."""
+    left, before = (dict(other.meanwhile), dict(other.originals)) if other else ({}, {})
+    originals = tuple(
+        (name, before[name] if name in before and left.get(name) == own.get(name) else own.get(name))
+        for name, _ in settings.meanwhile
+    )
+    return TopicAside(topic=settings.topic, meanwhile=settings.meanwhile, originals=originals)
+
+
+def _take_over(backup: Backup, record: RestoreRecord, asides: Mapping[str, TopicAside]) -> None:
+    """Topics that another unfinished restore had set aside are ours now: it must not put them back later."""
+    for other in unfinished_asides(backup, but=record.restore):
+        kept = tuple(each for each in other.existing if each.topic not in asides)
+        if other.record.cluster_id == record.cluster_id and kept != other.existing:
+            put_aside(backup.store, RestoreLayout(backup=backup.layout, restore=other.record.restore), kept)
+
+
+def _given_back(
+    store: Store,
+    layout: RestoreLayout,
+    cluster: Cluster,
+    asides: Mapping[str, TopicAside],
+) -> Iterator[str]:
+    """Give existing topics their own settings, where they still have ours; says what became of it."""
+    if not asides:
+        return
+    try:
+        SystemClock().sleep(SETTLE_S)  # brokers may still be taking what a worker had sent before it was stopped
+        _give_back(cluster.admin, asides)
+    except OffsiteError as error:
+        yield from _left_aside(cluster.config, asides, why=error.message)
+        return
+    yield f"{_names([*asides])} got the settings back that were set aside"
+    try:
+        put_aside(store, layout, ())
+    except OffsiteError as error:
+        warned("settings_put_back", why=f"the repository could not be told: {error.message}", restore=layout.restore)
+
+
+def _left_aside(kafka: KafkaConfig, asides: Mapping[str, TopicAside], *, why: str) -> Iterator[str]:
+    for topic in asides:
+        warned("settings_left_aside", why=why, topic=topic)
+    if asides:
+        some = list(asides.values())[:_NAMED_MAX]
+        told = [f"{each.topic} still has {describe(each)} ({command(each, kafka)})" for each in some]
+        yield f"settings could not be put back ({why}): {'; '.join(told)}; the same command does it, too"
+
+
+def _give_back(admin: ConfiguredTopics, wanted: Mapping[str, TopicAside]) -> None:
+    own = admin.topic_configs(wanted.keys() & admin.topics().keys())
+    changes: dict[str, dict[str, str | None]] = {}
+    for topic, configs in own.items():
+        originals = dict(wanted[topic].originals)
+        ours = [name for name, value in wanted[topic].meanwhile if configs.get(name) == value and name in originals]
+        if ours:
+            changes[topic] = {name: originals[name] for name in ours}
+            decided("settings_put_back", why="the restore did not end well", topic=topic, settings=",".join(ours))
+    if changes:
+        admin.alter_topic_configs(changes)
+
+
+def _kept_back(settings: Sequence[TopicSettings]) -> Iterator[str]:
+    """Topics that this restore makes: without what protects them, brokers might delete what is there already."""
+    made = [each for each in settings if each.create and each.meanwhile]
+    if made:
+        held = ", ".join(f"{name}={value}" for name, value in made[0].meanwhile)
+        yield (
+            f"{_names([each.topic for each in made])}, where this restore made it, keeps {held} until the same command "
+            "finishes it"
+        )
+
+
+def _tell(error: BaseException, sentences: Sequence[str]) -> None:
+    if isinstance(error, OffsiteError):
+        error.hint = "; ".join(each for each in (error.hint, *sentences) if each)
+        return
+    for each in sentences:
+        error.add_note(each)
+
+
+def _aside(backup: Backup, record: RestoreRecord) -> UnfinishedAside:
+    layout = RestoreLayout(backup=backup.layout, restore=record.restore)
+    made = tuple(_as_decided(each) for each in record.settings if each.create and each.meanwhile)
+    is_given_up = bool(made) and succeeding(backup.store, backup.layout, record) is not None
+    return UnfinishedAside(
+        record=record,
+        existing=get_aside(backup.store, layout) or (),
+        made=() if is_given_up else made,
+    )
+
+
+def _with(settings: TopicSettings, left: dict[str, str], originals: Mapping[str, str | None]) -> TopicSettings:
+    at_end = dict(settings.at_end) | {name: originals[name] for name in left if name in originals}
+    return replace(
+        settings,
+        meanwhile=tuple(sorted((left | dict(settings.meanwhile)).items())),
+        at_end=tuple(sorted(at_end.items())),
+    )
+
+
+def _names(topics: Sequence[str]) -> str:
+    more = f" and {len(topics) - _NAMED_MAX} more" if len(topics) > _NAMED_MAX else ""
+    return ", ".join(topics[:_NAMED_MAX]) + more

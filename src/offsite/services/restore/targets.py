@@ -1,0 +1,82 @@
+"""The target topics of a restore as it found or made them: remembered, so that the next run knows them again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from uuid import UUID
+
+from offsite.kafka.protocol.metadata import TopicMetadata
+from offsite.log.range import TopicPartition
+from offsite.model.errors import TargetMismatch, TargetNotEmpty
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.record import RestoreTargets, get_targets, put_targets, targets_known
+from offsite.services.cluster import LogEnds
+from offsite.stores.store import Store
+
+
+def find_targets(
+    store: Store,
+    layout: RestoreLayout,
+    admin: LogEnds,
+    names: Collection[str],
+    *,
+    remade: Collection[str] = (),
+) -> RestoreTargets:
+    """The target topics: remembered by an earlier run, or read and remembered now. `remade` were made again just now.
+
+    Topics that were made again since then count as new ones while they are empty. Raises `TargetNotEmpty`, and
+    `RestoreTakenOver` when another process does the same.
+    """
+    found = admin.topics(names)
+    number = targets_known(store, layout)
+    known = get_targets(store, layout)
+    known_ids = dict(known.topic_ids) if known else {}
+    new = {name: t for name, t in found.items() if name in remade or _is_another(known_ids.get(name), t.topic_id)}
+    if known is not None and not new:
+        return known
+    starts = {key: start for key, start in (known.starts if known else ()) if key.topic not in new}
+    starts |= _empty_ends(admin, new, again=known is not None)
+    ids = {name: _id(topic.topic_id) for name, topic in found.items()}
+    makings = dict(known.makings) | dict.fromkeys(new, number + 1) if known else {}
+    targets = RestoreTargets(
+        topic_ids=tuple(sorted(ids.items())),
+        starts=tuple(sorted(starts.items())),
+        makings=tuple(sorted(makings.items())),
+    )
+    put_targets(store, layout, targets, number=number + 1)
+    return targets
+
+
+def check_nothing_lost(admin: LogEnds, begins: Mapping[TopicPartition, int]) -> None:
+    """Whether what an earlier run wrote is still there: an existing topic has its own retention between two runs.
+    `begins`: where each log is to begin at the latest. Raises `TargetMismatch`."""
+    lost = {each: now for each, now in admin.start_offsets(begins).items() if now > begins[each]}
+    if lost:
+        names = ", ".join(f"{each} begins at {lost[each]} instead of {begins[each]}" for each in sorted(lost))
+        raise TargetMismatch(
+            f"records that this restore wrote are gone: {names}",
+            hint="delete these topics and make them again, empty, then run the same command: it begins anew there",
+        )
+
+
+def _empty_ends(admin: LogEnds, topics: Mapping[str, TopicMetadata], *, again: bool) -> Mapping[TopicPartition, int]:
+    partitions = [TopicPartition(topic=t.name, partition=p.partition) for t in topics.values() for p in t.partitions]
+    starts, ends = admin.start_offsets(partitions), admin.end_offsets(partitions)
+    if starts != ends:
+        problem = "were made again since this restore began, and" if again else ""
+        raise TargetNotEmpty(
+            f"target topics {problem} hold records that this restore did not write".replace("  ", " "),
+            hint="delete them and run the restore again, or restore under other names (--rename)",
+        )
+    return ends
+
+
+def _is_another(known: str | None, found: UUID | None) -> bool:
+    """Brokers before 2.8 give no ids, and give one to a topic that was there when they are newer."""
+    if known is None:
+        return True
+    return found is not None and known not in {_id(None), _id(found)}
+
+
+def _id(topic_id: UUID | None) -> str:
+    return str(topic_id)

@@ -1,0 +1,137 @@
+"""Target topics of a restore: read where they exist, made where they do not, their settings set aside and put back.
+
+What they get was decided before (`target_settings`) and is remembered: until the end a crash leaves settings that keep
+every record, and the next run of the same command finishes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from offsite.copy.restore.target_settings import BATCH_LIMIT
+from offsite.copy.restore.target_topic import UNLIMITED, TargetTopic
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.log.range import TopicPartition
+from offsite.model.errors import KafkaNotAuthorized
+from offsite.model.journal import decided
+from offsite.model.untrusted.whole_number import setting_number
+from offsite.repository.restores.topic_settings import TopicSettings
+from offsite.services.cluster import ConfiguredTopics
+
+THE_DEFAULT = "(the brokers' default)"
+READ, WRITE, ALTER_CONFIGS = {"READ": 3}, {"WRITE": 4}, {"ALTER_CONFIGS": 11}
+"""What has to be allowed on a target topic, with the codes of Kafka's AclOperation. Records are read back where an
+acknowledgement was lost."""
+
+
+def read_targets(admin: ClusterAdmin, names: Iterable[str], *, now_ms: int) -> list[TargetTopic]:
+    """Those of the named topics that exist."""
+    wanted = set(names)
+    existing = {name: topic for name, topic in admin.topics().items() if name in wanted}
+    partitions = [TopicPartition(topic=t.name, partition=p.partition) for t in existing.values() for p in t.partitions]
+    starts, ends = admin.start_offsets(partitions), admin.end_offsets(partitions)
+    configs, own = admin.topic_configs(existing, with_defaults=True), admin.topic_configs(existing)
+    records = dict.fromkeys(existing, 0)
+    for each in partitions:
+        records[each.topic] += ends[each] - starts[each]
+    return [
+        replace(
+            _target(name, len(topic.partitions), records[name], configs[name], now_ms),
+            configs=tuple(sorted(own[name].items())),
+            ends=tuple(ends[TopicPartition(topic=name, partition=number)] for number in range(len(topic.partitions))),
+        )
+        for name, topic in existing.items()
+    ]
+
+
+def new_topic(settings: TopicSettings) -> NewTopic:
+    """The topic as it is created: with what holds while records are written."""
+    return NewTopic(
+        name=settings.topic,
+        partitions=settings.partitions,
+        replication_factor=settings.replication_factor,
+        configs=dict(settings.configs) | dict(settings.meanwhile),
+    )
+
+
+def create_topics(admin: ClusterAdmin, topics: Iterable[TopicSettings]) -> None:
+    """Create those that are to be created and are not there yet; set aside what stands in the way on the others, also
+    on those that an earlier run made and may have finished.
+
+    Raises `KafkaNotAuthorized` when records could not be written then: nothing was.
+    """
+    wanted = list(topics)
+    existing = admin.topics()
+    admin.create_topics([new_topic(each) for each in wanted if each.create and each.topic not in existing])
+    overrides = {each.topic: dict(each.meanwhile) for each in wanted if each.meanwhile and each.topic in existing}
+    if overrides:
+        admin.alter_topic_configs(overrides)
+    if problems := rights_problems(admin, wanted):
+        raise KafkaNotAuthorized("; ".join(problems), hint="grant the principal these operations on the topics")
+
+
+def rights_problems(admin: ClusterAdmin, topics: Iterable[TopicSettings]) -> list[str]:
+    """What we may not do on topics that exist, and have to."""
+    wanted = {each.topic: each for each in topics}
+    denied = admin.not_allowed(wanted, READ | WRITE | ALTER_CONFIGS) if wanted else {}
+    needed = {
+        name: [each for each in missing if wanted[name].at_end or each not in ALTER_CONFIGS]
+        for name, missing in denied.items()
+    }
+    return [f"we may not {', '.join(missing)} on {name}" for name, missing in needed.items() if missing]
+
+
+def finish_topics(admin: ConfiguredTopics, topics: Iterable[TopicSettings]) -> tuple[str, ...]:
+    """Give the topics the settings that they are to have at the end, but for those that somebody else has changed since
+    the restore set them: these stay, and are what is returned, a sentence each. May be repeated."""
+    wanted = {each.topic: each for each in topics if each.at_end}
+    own = admin.topic_configs(wanted.keys() & admin.topics().keys()) if wanted else {}
+    kept = {name: _changed_since(wanted[name], configs) for name, configs in own.items()}
+    changes = {
+        name: {setting: value for setting, value in each.at_end if setting not in kept.get(name, {})}
+        for name, each in wanted.items()
+    }
+    if changes := {name: each for name, each in changes.items() if each}:
+        admin.alter_topic_configs(changes)
+    return tuple(
+        _left_as_found(name, setting, value, dict(wanted[name].at_end)[setting])
+        for name, found in kept.items()
+        for setting, value in found.items()
+    )
+
+
+def _changed_since(settings: TopicSettings, own: Mapping[str, str]) -> dict[str, str | None]:
+    """What is neither as the restore set it nor as it is to be."""
+    created = dict(settings.configs) if settings.create else {}
+    ours = created | dict(settings.meanwhile)
+    return {name: own.get(name) for name, value in settings.at_end if own.get(name) not in (ours.get(name), value)}
+
+
+def _left_as_found(topic: str, setting: str, value: str | None, otherwise: str | None) -> str:
+    decided("setting_left", why="somebody changed it while the restore wrote", topic=topic, setting=setting)
+    return (
+        f"{topic} keeps {setting}={value or THE_DEFAULT}: somebody changed it while the restore wrote, which would "
+        f"have given it {otherwise or THE_DEFAULT}"
+    )
+
+
+def _target(name: str, partitions: int, records: int, configs: Mapping[str, str], now_ms: int) -> TargetTopic:
+    policies = configs.get("cleanup.policy", "delete").split(",")
+    deletes = "delete" in policies
+    retention_ms = setting_number(configs, "retention.ms", -1) if deletes else -1
+    retention_bytes = setting_number(configs, "retention.bytes", -1) if deletes else -1
+    return TargetTopic(
+        topic=name,
+        partitions=partitions,
+        records=records,
+        max_batch_bytes=setting_number(configs, BATCH_LIMIT, UNLIMITED),
+        oldest_taken_ms=now_ms - setting_number(configs, "message.timestamp.before.max.ms", UNLIMITED),
+        newest_taken_ms=now_ms + setting_number(configs, "message.timestamp.after.max.ms", UNLIMITED),
+        oldest_kept_ms=now_ms - retention_ms if retention_ms >= 0 else -UNLIMITED,
+        kept_bytes=retention_bytes if retention_bytes >= 0 else UNLIMITED,
+        keeps_times=configs.get("message.timestamp.type", "CreateTime") == "CreateTime",
+        compacts="compact" in policies,
+        deletes=deletes,
+    )

@@ -1,0 +1,1 @@
+"""Is a backup what it says it is? History, segments, snapshots and records. Reads only."""

@@ -1,0 +1,212 @@
+"""Is what the commits list really there, and is it what was written? Reads only.
+
+Quick: every listed object exists with its recorded size, and the history is whole, from the first commit on.
+Deep: every byte is read again (in Spark) and compared with hash, CRC32C and counts; records of restores as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import partial
+
+from offsite.copy.verify import SegmentFinding, verify_segment
+from offsite.model.errors import Damaged
+from offsite.repository.backup import Backup
+from offsite.repository.commit import StoredCommit
+from offsite.repository.commit_log import listed_by
+from offsite.repository.segments.segment import Segment
+from offsite.repository.state import BackupState
+from offsite.services.compare.run import CompareResult
+from offsite.services.leftovers import Leftovers
+from offsite.services.verify.history import CheckedHistory, CommitDamage, ObjectDamage, PassedOver, check_history
+from offsite.services.verify.records import CheckedRecords, check_records, unvouched_objects
+from offsite.services.verify.snapshots import SnapshotDamage, look_up_snapshots, read_snapshots
+from offsite.spark.runner import OnProgress, Runner
+from offsite.stores.store import Store
+
+HEADS_AT_ONCE = 16
+"""Parallel look-ups of objects: hides the latency of an object store without troubling it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """One object that is not what it should be. The restore points `[first_commit, last_commit]` need it."""
+
+    key: str
+    topic: str
+    partition: int
+    start: int
+    end: int
+    problem: str
+    first_commit: int
+    last_commit: int
+
+
+class Verdict(StrEnum):
+    """What a check comes to. `DIFFERENT`, `UNKNOWN`: the backup is whole, and the cluster that it was compared with is
+    not the same, or nothing could be compared."""
+
+    OK = "ok"
+    DAMAGED = "damaged"
+    DIFFERENT = "different"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyResult:
+    """`ok` means: everything listed is there and whole, as far as this depth can tell; and the cluster that it was
+    compared with was seen to hold what it says, if any (`against`). Damaged snapshots cost no records, and `leftovers`
+    nothing at all; None where nobody looked for them.
+
+    `unaccounted`: offsets that commits moved past without saying what is there, so the backup does not hold what it
+    claims. `unproven`: the same in commits of earlier versions, which did not keep the evidence: compaction, most
+    likely; it does not count against the backup. `damaged_commits` cost restore points; `damaged_objects` (catalogs,
+    records of restores) cost no data. `head_commit` and `head_hash` are the newest commit that can be used, and
+    `missing_head` says why one that was seen before is not part of the backup. `unvouched` are objects of earlier
+    versions, which had no digests: what they say may be what was written. `verdict` follows from the rest, and the
+    exit code from it."""
+
+    ok: bool
+    backup: str
+    depth: str
+    commits: int
+    segments: int
+    records: int
+    bytes: int
+    damaged: tuple[Damage, ...]
+    unaccounted: tuple[PassedOver, ...] = ()
+    unproven: tuple[PassedOver, ...] = ()
+    damaged_snapshots: tuple[SnapshotDamage, ...] = ()
+    damaged_commits: tuple[CommitDamage, ...] = ()
+    damaged_objects: tuple[ObjectDamage, ...] = ()
+    head_commit: int = 0
+    head_hash: str = ""
+    missing_head: tuple[str, ...] = ()
+    unvouched: tuple[str, ...] = ()
+    against: CompareResult | None = None
+    leftovers: Leftovers | None = None
+    verdict: Verdict = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "verdict", _verdict(self))
+
+    def and_history(self, history: CheckedHistory) -> VerifyResult:
+        """The same result with what commits and catalogs are, and what they passed over."""
+        unaccounted = tuple(each for each, promised in history.passed_over if promised)
+        unproven = tuple(each for each, promised in history.passed_over if not promised)
+        return replace(
+            self,
+            ok=self.ok and not unaccounted and not history.commits and not history.catalogs,
+            unaccounted=unaccounted,
+            unproven=unproven,
+            damaged_commits=history.commits,
+            damaged_objects=history.catalogs,
+        )
+
+    def and_records(self, records: CheckedRecords) -> VerifyResult:
+        """The same result with what is wrong with records beside the data."""
+        return replace(
+            self,
+            ok=self.ok and not records.damaged,
+            damaged_objects=(*self.damaged_objects, *records.damaged),
+            unvouched=(*self.unvouched, *records.unvouched),
+        )
+
+    def and_missing(self, heads: Sequence[str]) -> VerifyResult:
+        """The same result with why heads that were seen before are not part of the backup."""
+        return replace(self, ok=self.ok and not heads, missing_head=(*self.missing_head, *heads))
+
+    def and_of(self, snapshots: tuple[SnapshotDamage, ...]) -> VerifyResult:
+        """The same result with what is wrong with snapshots."""
+        return replace(self, ok=self.ok and not snapshots, damaged_snapshots=snapshots)
+
+
+def verify_quick(backup: Backup) -> VerifyResult:
+    """Look every listed object up. Raises `FormatTooNew`."""
+    history = check_history(backup)
+    head = history.head
+    segments = tuple(head.all_segments())
+    with ThreadPoolExecutor(max_workers=HEADS_AT_ONCE, thread_name_prefix="verify") as pool:
+        problems = tuple(pool.map(partial(_look_up, backup.store), segments))
+    findings = (SegmentFinding(segment=s, problem=p) for s, p in zip(segments, problems, strict=True))
+    found = _result(backup, head, "quick", segments, findings).and_history(history)
+    return found.and_of(look_up_snapshots(backup, history))
+
+
+def verify_deep(backup: Backup, runner: Runner, *, on_progress: OnProgress | None = None) -> VerifyResult:
+    """Read every listed byte. Raises `FormatTooNew`."""
+    history = check_history(backup)
+    head = history.head
+    segments = tuple(head.all_segments())
+    findings: Sequence[SegmentFinding] = ()
+    if segments:
+        findings = runner.run(segments, partial(verify_segment, store=backup.store), on_progress=on_progress)
+    found = _result(backup, head, "deep", segments, findings).and_history(history)
+    return found.and_of(read_snapshots(backup, history)).and_records(check_records(backup))
+
+
+def _verdict(result: VerifyResult) -> Verdict:
+    if result.missing_head:
+        return Verdict.DAMAGED
+    if result.against is None:
+        return Verdict.OK if result.ok else Verdict.DAMAGED
+    if result.against.verified is None:
+        return Verdict.UNKNOWN
+    return Verdict.OK if result.against.verified else Verdict.DIFFERENT
+
+
+def _look_up(store: Store, segment: Segment) -> str:
+    try:
+        return _missing(store, segment)
+    except Damaged as error:  # something else lies in its place
+        return error.message
+
+
+def _missing(store: Store, segment: Segment) -> str:
+    info = store.head(segment.key)
+    if info is None:
+        return "the object is missing"
+    if info.size_bytes != segment.stored_bytes:
+        return f"the object has {info.size_bytes} bytes instead of {segment.stored_bytes}"
+    if segment.index_key is not None and store.head(segment.index_key) is None:
+        return f"its index {segment.index_key} is missing"
+    return ""
+
+
+def _result(
+    backup: Backup, head: BackupState, depth: str, segments: Sequence[Segment], findings: Iterable[SegmentFinding]
+) -> VerifyResult:
+    damaged = [finding for finding in findings if finding.problem]
+    return VerifyResult(
+        ok=not damaged,
+        backup=backup.descriptor.name,
+        depth=depth,
+        commits=len(head.history),
+        head_commit=head.seq,
+        head_hash=head.head_hash,
+        unvouched=unvouched_objects(backup, head),
+        segments=len(segments),
+        records=sum(segment.records for segment in segments),
+        bytes=sum(segment.stored_bytes for segment in segments),
+        damaged=tuple(_damages(backup, head, damaged)),
+    )
+
+
+def _damages(backup: Backup, head: BackupState, damaged: Sequence[SegmentFinding]) -> Iterator[Damage]:
+    readable = (stored for _, stored in backup.log.try_read(after=0) if isinstance(stored, StoredCommit))
+    first_commits = listed_by(readable, {finding.segment.key for finding in damaged})
+    for finding in damaged:
+        segment = finding.segment
+        yield Damage(
+            key=segment.key,
+            topic=segment.topic,
+            partition=segment.partition,
+            start=segment.start,
+            end=segment.end,
+            problem=finding.problem,
+            first_commit=first_commits.get(segment.key, head.seq),
+            last_commit=head.seq,
+        )

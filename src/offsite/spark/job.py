@@ -1,0 +1,181 @@
+"""One Spark job over numbered tasks: submitted from a thread of its own, its envelopes handed out as they arrive.
+
+Envelopes travel in a Spark accumulator: it reaches the driver when a task ends, exactly then, and counts no failed
+attempt. One Spark task per task value. Must never build a SparkContext.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic
+
+from offsite.model.journal import JOURNAL
+from offsite.spark import meter
+from offsite.spark.attempt_farewell import interrupted_by_hangup
+from offsite.spark.attempt_note import NoteAddress, NoteReceiver, NoteSender
+from offsite.spark.progress_datagram import Pulse, PulseAddress, PulseReceiver, PulseSender
+from offsite.spark.runner import ResultT, TaskT
+from offsite.spark.settings import LOOPBACK
+from offsite.spark.task_attempt import Envelope, attempt
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator, SparkContext, TaskContext
+
+TICK_S = 0.2
+"""How long the driver waits for an envelope before it shows progress again: five times a second looks alive."""
+
+
+CANCEL_LIMIT_S = 5.0
+"""How long a cancelled job may take to come back; then it is left alone, and ends with its JVM."""
+
+
+class Mailbox:
+    """Where workers' envelopes and pulses arrive. One per SparkContext: an accumulator is never given back by pyspark,
+    so one per job would grow for ever. What an earlier job sends (cancelled, its tasks still ending) is dropped."""
+
+    def __init__(self, context: SparkContext) -> None:
+        self.accumulator: Accumulator[Any] = context.accumulator((), _Gathering(self._deliver))  # type: ignore[arg-type]
+        host = context.getConf().get("spark.driver.host") or LOOPBACK
+        self.pulses, self.notes = PulseReceiver(host), NoteReceiver(host)
+        self._job = 0
+        self._inbox: queue.SimpleQueue[Envelope[Any] | _End] = queue.SimpleQueue()
+
+    def open(self) -> tuple[int, queue.SimpleQueue[Envelope[Any] | _End]]:
+        """A job number never used before, and the queue that its envelopes go to from now on."""
+        self._job, self._inbox = self._job + 1, queue.SimpleQueue()
+        return self._job, self._inbox
+
+    def close(self) -> None:
+        self.pulses.close()
+        self.notes.close()
+
+    def _deliver(self, job: int, envelope: Envelope[Any]) -> None:
+        if job == self._job:
+            self._inbox.put(envelope)
+
+
+class SparkJob(Generic[TaskT, ResultT]):
+    def __init__(
+        self,
+        context: SparkContext,
+        mailbox: Mailbox,
+        tasks: Sequence[tuple[int, TaskT]],
+        function: Callable[[TaskT], ResultT],
+        *,
+        max_attempts: int,
+    ) -> None:
+        self._job, self._inbox = mailbox.open()
+        self._pulses, self._notes = mailbox.pulses, mailbox.notes
+        self._context = context
+        self._tasks = tasks
+        self._group = f"offsite-{self._job}"
+        self._work = _Work(
+            job=self._job,
+            function=function,
+            home=mailbox.accumulator,
+            pulses=mailbox.pulses.address,
+            notes=mailbox.notes.address,
+            journal_level=JOURNAL.getEffectiveLevel(),
+            max_attempts=max_attempts,
+        )
+        self._thread = threading.Thread(target=self._submit, name=self._group, daemon=True)
+
+    def events(self) -> Iterator[Envelope[ResultT] | Pulse | None]:
+        """Start the job; yield what arrives, and None at least every `TICK_S`. Raises what Spark raised at the end."""
+        self._thread.start()
+        while True:
+            try:
+                arrived = self._inbox.get(timeout=TICK_S)
+            except queue.Empty:
+                yield from self._pulses.take(self._job)
+                yield None
+                continue
+            finally:
+                self._notes.write(self._job)
+            if isinstance(arrived, Envelope):
+                yield arrived
+            elif arrived.error is not None:
+                raise arrived.error
+            else:
+                return
+
+    def cancel(self) -> None:
+        """Stop the job: Spark forgets it at once, its tasks may go on for a moment."""
+        self._context.cancelJobGroup(self._group)
+        self._thread.join(CANCEL_LIMIT_S)
+
+    def _submit(self) -> None:
+        try:
+            self._context.setJobGroup(self._group, "offsite", interruptOnCancel=True)
+            self._context.parallelize(self._tasks, len(self._tasks)).mapPartitions(self._work).collect()
+        except Exception as error:  # noqa: BLE001  # handed to the thread that waits in `envelopes`, which raises it
+            self._inbox.put(_End(error=error))
+        else:
+            self._inbox.put(_End(error=None))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _End:
+    error: Exception | None
+
+
+class _Gathering:
+    """An accumulator parameter that keeps nothing: on the driver each envelope goes to `deliver`; in a worker they
+    are gathered until the task ends. Spark only calls its three methods, so it need not be an AccumulatorParam."""
+
+    def __init__(self, deliver: Callable[[int, Envelope[Any]], None] | None = None) -> None:
+        self._deliver = deliver
+
+    def __reduce__(self) -> tuple[type[_Gathering], tuple[()]]:
+        return _Gathering, ()
+
+    def zero(self, _value: tuple[Any, ...]) -> tuple[Any, ...]:
+        return ()
+
+    def addInPlace(self, kept: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:  # noqa: N802  # Spark's name
+        if self._deliver is None:
+            return kept + new
+        for job, envelope in new:
+            self._deliver(job, envelope)
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work(Generic[TaskT, ResultT]):
+    """What travels to the workers."""
+
+    job: int
+    function: Callable[[TaskT], ResultT]
+    home: Any
+    pulses: PulseAddress
+    notes: NoteAddress
+    journal_level: int
+    max_attempts: int
+
+    def __call__(self, tasks: Iterable[tuple[int, TaskT]]) -> Iterator[None]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        number = 1 if context is None else context.attemptNumber() + 1
+        with interrupted_by_hangup():
+            self._attempt_all(tasks, context, number)
+        return iter(())
+
+    def _attempt_all(self, tasks: Iterable[tuple[int, TaskT]], context: TaskContext | None, number: int) -> None:
+        for index, task in tasks:
+            with closing(PulseSender(self.pulses, job=self.job, index=index)) as sender:
+                meter.start(sender)
+                envelope = attempt(
+                    index,
+                    task,
+                    self.function,
+                    is_last_attempt=context is None or number >= self.max_attempts,
+                    number=number,
+                    journal_level=self.journal_level,
+                    on_retry=NoteSender(address=self.notes, job=self.job),
+                )
+            self.home.add(((self.job, envelope),))

@@ -1,0 +1,1 @@
+"""Spark on this machine: the JVM, its class archive, and the template that workers are forked from."""

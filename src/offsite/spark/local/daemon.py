@@ -1,0 +1,111 @@
+"""The parent of Spark's Python workers: like `pyspark.daemon`, but ready before Spark asks for it.
+
+Spark starts `python -m offsite.spark.local.daemon pyspark.worker` at the first task, and that process spends most of a
+second on imports while the task waits. In local mode a *nest* process does these imports while the JVM starts; the
+process that Spark starts then only hands its stdin, stdout, stderr and environment over to the nest, which carries on
+as Spark's daemon. Without a nest (a cluster, a nest that died) it does the imports itself.
+
+Life: the nest ends when the driver does (stdin at its end) until it is taken over; from then on when the JVM closes the
+stdin that was handed over, as any Spark daemon. It holds the lock that tells the driver of living workers. Must import
+nothing but the standard library before it has to.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import select
+import socket
+import sys
+from pathlib import Path
+
+from offsite.spark.local.worker_lock import hold
+
+NEST_VARIABLE = "OFFSITE_NEST"
+"""Names the socket of the nest in the environment of the process that Spark starts."""
+
+STANDARD_STREAMS = (0, 1, 2)
+MAX_ENVIRONMENT_BYTES = 4 << 20  # execve(2) allows no more than this by default on Linux (ARG_MAX is 2 MiB)
+
+
+def main() -> None:
+    """`nest SOCKET MODULE…` waits to be taken over; anything else is Spark's own call."""
+    if sys.argv[1:2] == ["nest"]:
+        nest(sys.argv[2], sys.argv[3:])
+    elif not hand_over(path := os.environ.get(NEST_VARIABLE)):
+        if path is not None and not hold(Path(path).parent):
+            return
+        import_ahead([])
+        manage()
+
+
+def nest(path: str, modules: list[str]) -> None:
+    """Import what workers need, wait at the socket `path` to be taken over, then be Spark's daemon."""
+    if not hold(Path(path).parent):
+        return
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(1)
+        import_ahead(modules)
+        ready, _, _ = select.select([sys.stdin.fileno(), listener], [], [])
+        if listener not in ready:
+            return
+        relay, _ = listener.accept()
+    Path(path).unlink()
+    take_over(relay)
+    manage()
+
+
+def import_ahead(modules: list[str]) -> None:
+    """Import in the parent what each worker would import: forked workers then share it, in time and in memory.
+
+    Modules that start threads at import must stay out: threads do not survive a fork.
+    """
+    gc.disable()  # imports make no garbage, and a collection over them costs a tenth of the time
+    for module in ("pyspark.daemon", "pyspark.worker", "offsite.spark.job", *modules):
+        importlib.import_module(module)
+    gc.freeze()
+    gc.enable()
+
+
+def manage() -> None:
+    from pyspark.daemon import manager
+
+    manager()
+
+
+def hand_over(path: str | None) -> bool:
+    """Give this process's streams and environment to the nest at `path`, and wait for its end. False: no nest."""
+    if path is None:
+        return False
+    with socket.socket(socket.AF_UNIX) as nest_socket:
+        try:
+            nest_socket.connect(path)
+        except OSError:
+            return False
+        state = json.dumps({"argv": sys.argv, "environment": dict(os.environ)}).encode()
+        socket.send_fds(nest_socket, [len(state).to_bytes(8, "big")], list(STANDARD_STREAMS))
+        nest_socket.sendall(state)
+        while nest_socket.recv(1):
+            pass  # the nest never writes: the end of the stream is its end
+    return True
+
+
+def take_over(relay: socket.socket) -> None:
+    """Become the process at the other end of `relay`. The connection stays open for as long as this process lives."""
+    size, streams, _, _ = socket.recv_fds(relay, 8, len(STANDARD_STREAMS))
+    for received, standard in zip(streams, STANDARD_STREAMS, strict=True):
+        os.dup2(received, standard)
+        os.close(received)
+    with relay.makefile("rb") as pipe:
+        state = json.loads(pipe.read(min(int.from_bytes(size, "big"), MAX_ENVIRONMENT_BYTES)))
+    sys.argv = state["argv"]
+    os.environ.clear()
+    os.environ.update(state["environment"])
+    os.register_at_fork(after_in_child=relay.close)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""Spark's JVM in local mode: started directly, without shell scripts, and gone when we are gone.
+
+`spark-submit` runs a shell, a JVM that prints a command line, and then the JVM; this runs the JVM alone. It listens on
+loopback only and asks for a secret that never leaves this user's files. Must not be used for a cluster's master.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from offsite.model.clock import Clock
+from offsite.model.errors import JavaMissing, SparkFailed
+from offsite.spark.local.class_archive import Archive, archive_for, cache_folder
+from offsite.spark.local.java import INSTALL_HINT, java_binary, scheduler_jars, spark_home
+
+START_LIMIT_S = 120
+"""A JVM that is not there by then is not coming: ten times what a busy two-core machine takes."""
+
+POLL_S = 0.005
+
+RECORDING_NICENESS = 10
+"""Writing the class archive takes 5 s of one core at the end of the first run, when the next command may be running."""
+
+LIGHT_FLAGS = (
+    "-XX:TieredStopAtLevel=1",  # it only schedules: the optimising compiler never pays off
+    "-XX:+UseSerialGC",
+    "-XX:-UsePerfData",
+    "-Xss512k",
+    "-Dslf4j.internal.verbosity=ERROR",
+)
+
+_OPENED_PACKAGES = (
+    "java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util",
+    "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs",
+    "sun.security.action", "sun.util.calendar",
+)  # fmt: skip
+"""What Spark's own launcher opens (JavaModuleOptions)."""
+
+_MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
+
+_RUN_THEN_PUBLISH = 'recording=$1 archive=$2; shift 2; "$@" && mv -f "$recording" "$archive" || rm -f "$recording"'
+"""Waits for java and publishes the archive it wrote, also after the driver has ended."""
+
+
+class LocalJvm:
+    """One JVM with a Py4J gateway. Building it starts it and returns at once; raises `JavaMissing`."""
+
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str], *, environment: Mapping[str, str], clock: Clock
+    ) -> None:
+        self._folder = folder
+        self._connection = folder / "gateway"
+        self._log = folder / "spark.log"
+        self._environment = environment
+        self._clock = clock
+        java, jars = java_binary(), scheduler_jars(spark_home())
+        flags = [*LIGHT_FLAGS, f"-Xmx{settings['spark.driver.memory']}", *_opened()]
+        self._archive = archive_for(cache_folder(), java, jars, flags, clock=clock)
+        self._java = [str(java), *flags, "-cp", os.pathsep.join(map(str, jars))]
+        self._settings = [f"-D{name}={value}" for name, value in settings.items()]
+        self._abandoned = False
+        self._process = self._spawn()
+
+    def abandon(self) -> None:
+        """Nobody waits for it any more: `gateway` raises at once, and `close` records nothing of so short a life."""
+        self._abandoned = True
+
+    def gateway(self) -> tuple[int, str]:
+        """Port on loopback and secret, once the JVM listens. Raises `SparkFailed`, with the end of the JVM's log."""
+        deadline_s = self._clock.monotonic_s() + START_LIMIT_S
+        while not self._connection.exists():
+            if self._abandoned:
+                raise SparkFailed("the start of Spark was given up", hint="run again")
+            if self._process.poll() is not None:
+                self._restart_without_archive()
+            if self._clock.monotonic_s() > deadline_s:
+                raise SparkFailed(
+                    f"Spark's JVM did not start within {START_LIMIT_S} s",
+                    hint="check that java -version works and memory is free, then run again",
+                )
+            self._clock.sleep(POLL_S)
+        raw = self._connection.read_bytes()  # Spark renames it into place: never half written
+        port, secret_bytes = struct.unpack_from(">ii", raw)
+        return port, raw[8 : 8 + secret_bytes].decode()
+
+    def close(self) -> None:
+        """Kill it; or, when it has classes to record, let it end by itself behind our back. May be called twice."""
+        if self._process.stdin is None or self._process.stdin.closed:
+            return
+        if self._archive.recording is not None and not self._abandoned and self._process.poll() is None:
+            os.setpriority(os.PRIO_PGRP, self._process.pid, RECORDING_NICENESS)
+            self._process.stdin.close()
+            return
+        with self._process:  # closes the pipe and waits
+            if self._process.poll() is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
+        if self._archive.recording is not None:
+            self._archive.recording.unlink(missing_ok=True)
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        command = [*self._java, *self._archive.flags, *self._settings, *_contained(self._folder), _MAIN_CLASS]
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+        with self._log.open("wb") as log:
+            return subprocess.Popen(
+                _recorded(command, self._archive),
+                stdin=subprocess.PIPE,  # never written to: the JVM exits when it reads the end, however we died
+                stdout=log,
+                stderr=log,
+                env={**inherited, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection), **self._environment},
+                process_group=0,  # Ctrl-C in the terminal is for the driver, which tells the others
+            )
+
+    def _restart_without_archive(self) -> None:
+        """Java crashes on an archive that was cut short (a full disk, a power cut): once, without it, then no more."""
+        if not self._archive.is_used:
+            words = last_words(self._log)
+            if "UnsupportedClassVersionError" in self._log.read_text(errors="replace"):
+                raise JavaMissing(f"{self._java[0]} is too old for Spark", hint=INSTALL_HINT)
+            raise SparkFailed(
+                f"Spark's JVM ended as it started: {words}",
+                hint="check that java -version works and memory is free, then run again",
+            )
+        self.close()
+        self._archive = self._archive.discarded()
+        self._process = self._spawn()
+
+
+def last_words(log: Path) -> str:
+    """The last line of a JVM's log, or nothing."""
+    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+    return lines[-1].strip() if lines else ""
+
+
+def _contained(folder: Path) -> list[str]:
+    """Whatever Java writes, it writes into `folder`."""
+    return [f"-Djava.io.tmpdir={folder}", f"-XX:ErrorFile={folder}/crash.log", "-XX:-CreateCoredumpOnCrash"]
+
+
+def _opened() -> list[str]:
+    return [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED_PACKAGES]
+
+
+def _recorded(command: list[str], archive: Archive) -> list[str]:
+    if archive.recording is None:
+        return command
+    return ["/bin/sh", "-c", _RUN_THEN_PUBLISH, "sh", str(archive.recording), str(archive.path), *command]

@@ -1,0 +1,48 @@
+"""The driver's side of the nest: a Python process that gets ready to be Spark's worker daemon (see `daemon.py`)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from offsite.spark.settings import MAX_SOCKET_PATH_BYTES, WORKER_ENVIRONMENT
+
+
+class Nest:
+    """Started at once, in the background; never needed: Spark's daemon does without it when it is gone."""
+
+    def __init__(self, folder: Path, modules: Sequence[str]) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        path = str(self.socket_in(folder))
+        if len(path.encode()) <= MAX_SOCKET_PATH_BYTES:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "offsite.spark.local.daemon", "nest", path, *modules],
+                env={**os.environ, **WORKER_ENVIRONMENT},
+                stdin=subprocess.PIPE,  # never written to: its end tells the nest that the driver is gone
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                process_group=0,  # Ctrl-C in the terminal is for the driver, which tells the others
+            )
+
+    @staticmethod
+    def socket_in(folder: Path) -> Path:
+        return folder / "nest"
+
+    def hang_up(self) -> None:
+        """Tell it and its workers to end: those that have a task put away what they were writing."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGHUP)
+
+    def close(self) -> None:
+        """End it, and the workers it has become the parent of: all in its process group. May be called twice."""
+        if self._process is not None:
+            with self._process:  # closes the pipe and waits
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process = None

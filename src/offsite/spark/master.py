@@ -1,0 +1,71 @@
+"""Spark master URLs: which run in one local JVM, and whether a standalone master answers."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+
+from offsite.model.errors import BadOption, SparkFailed
+from offsite.model.untrusted.whole_number import whole_number
+
+_MAX_PORT = 65_535
+
+CONNECT_LIMIT_S = 5.0
+"""Spark itself would try for a minute, silently, before it says so."""
+
+SPARK_ATTEMPTS = 4
+"""Spark's default for `spark.task.maxFailures`."""
+
+CLUSTER_SLOTS = 16
+"""How finely small backups are cut for a cluster, whose size is not known before Spark has started."""
+
+
+def slots(master: str | None) -> int:
+    """How many tasks to expect at once: the cores of a local master (None: all there are), a guess for clusters."""
+    if master is not None and not runs_in_one_jvm(master):
+        return CLUSTER_SLOTS
+    if master == "local":
+        return 1
+    wanted = re.match(r"local\[(\d+)", master or "")
+    return int(wanted[1]) if wanted else os.cpu_count() or 1
+
+
+def runs_in_one_jvm(master: str) -> bool:
+    """True for `local`, `local[4]`, `local[*,4]`; false for `local-cluster[…]` and every cluster."""
+    return master == "local" or master.startswith("local[")
+
+
+def task_attempts(master: str, max_failures: str | None) -> int:
+    """How often that master tries a task; `max_failures` is its `spark.task.maxFailures`, which local ones ignore."""
+    if not runs_in_one_jvm(master):
+        return int(max_failures or SPARK_ATTEMPTS)
+    wanted = re.fullmatch(r"local\[[^,]+,\s*(\d+)\s*\]", master)
+    return int(wanted[1]) if wanted else 1
+
+
+def check_reachable(master: str) -> None:
+    """Raise `SparkFailed` unless one of the hosts of a `spark://host:port,host:port` URL answers. Other masters
+    (YARN, Kubernetes) are reached in ways that only Spark knows."""
+    if not master.startswith("spark://"):
+        return
+    addresses = [_address(part, master) for part in master.removeprefix("spark://").split(",")]
+    if not any(_answers(address) for address in addresses):
+        raise SparkFailed(
+            f"no Spark master answers at {master}", hint="check --spark-master, or leave it out to run here"
+        )
+
+
+def _address(part: str, master: str) -> tuple[str, int]:
+    host, _, port = part.rpartition(":")
+    if not host or (number := whole_number(port, most=_MAX_PORT)) is None:
+        raise BadOption(f"{master[:300]!r} is not a Spark master URL", hint="it looks like spark://host:7077")
+    return host.strip("[]"), number
+
+
+def _answers(address: tuple[str, int]) -> bool:
+    try:
+        socket.create_connection(address, timeout=CONNECT_LIMIT_S).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,204 @@
+"""A folder as the place of a foreign archive (the port `archives.files.AppendableFiles`): plain files, replaced whole.
+
+A file is replaced by a temporary one beside it: write, fsync, rename, fsync of the folder. Temporary names hold a `~`,
+so nothing lists them; what a crash left of them goes when the next export begins. No link is followed (`plain_files`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from offsite.log.buffer import Buffer
+from offsite.model.errors import ArchiveBusy, DamagedArchive
+from offsite.model.ids import random_id
+from offsite.stores.archive_key import archive_key
+from offsite.stores.folder_modes import make_private_root
+from offsite.stores.plain_files import PlainFiles
+from offsite.stores.posix_errors import MISSING, wrapped
+from offsite.stores.store import ObjectInfo, check_prefix
+
+_HINT = (
+    "an archive is plain files in plain folders, and nothing is followed out of it: take it away, or put in its place "
+    "what it leads to, or name that as the archive"
+)
+_MARK = "~offsite"
+_READ_BYTES = 1 << 30
+"""Linux reads at most about twice as much at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveFolder:
+    """Files below `root`, which the first write makes. Only the path travels to workers."""
+
+    root: Path
+
+    @property
+    def url(self) -> str:
+        return str(self.root)
+
+    @property
+    def appendable(self) -> ArchiveFolder:
+        return self
+
+    @property
+    def has_lock(self) -> bool:
+        return True
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        with wrapped("list", f"{self.root}/{check_prefix(prefix)}"):
+            if self.root.exists():  # the first write makes it
+                yield from self._walk(prefix)
+
+    def get(self, key: str) -> bytes | None:
+        return self._read(key, 0, None)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes | None:
+        return self._read(key, start, length)
+
+    def put(self, key: str, data: Buffer, *, last_message_ms: int = -1) -> None:
+        name = key.rpartition("/")[2]
+        with self._writing("write", key) as folder:
+            with suppress(FileNotFoundError), self._files.opened(key, folder=folder):
+                pass  # what is no plain file is not replaced
+            temporary = _temporary_name(name)
+            try:
+                with self._files.opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, folder=folder) as file:
+                    _write(file, data)
+                    if last_message_ms >= 0:
+                        os.utime(file, ns=(last_message_ms * 1_000_000,) * 2)
+                    os.fsync(file)
+                os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(temporary, dir_fd=folder)
+                raise
+            os.fsync(folder)
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """One writing process at a time: a lock on the folder, which it makes, that ends with its holder, however that
+        ends. Raises `ArchiveBusy`."""
+        with wrapped("make the folder", self.url):
+            make_private_root(self.root)
+            folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._lock(folder)
+            self._sweep()
+            yield
+        finally:
+            os.close(folder)
+
+    def _lock(self, folder: int) -> None:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ArchiveBusy(
+                f"another process exports into {self.url}", hint="wait for it to end, or export into another place"
+            ) from error
+
+    def _sweep(self) -> None:
+        """Remove what crashes left half-written."""
+        with wrapped("sweep", self.url):
+            for _, _, names, folder in os.fwalk(self.root):
+                for name in filter(_is_temporary, names):
+                    with suppress(FileNotFoundError):
+                        os.unlink(name, dir_fd=folder)
+
+    def append(self, key: str, data: Buffer) -> None:
+        with self._writing("append to", key) as folder:
+            is_new = not _exists(folder, key.rpartition("/")[2])
+            flags = os.O_WRONLY | os.O_APPEND | (os.O_CREAT | os.O_EXCL if is_new else 0)
+            with self._files.opened(key, flags, folder=folder) as file:
+                _write(file, data)
+                os.fsync(file)
+            if is_new:
+                os.fsync(folder)
+
+    def truncate(self, key: str, size_bytes: int) -> None:
+        with self._writing("cut", key) as folder, self._files.opened(key, os.O_WRONLY, folder=folder) as file:
+            os.ftruncate(file, size_bytes)
+            os.fsync(file)
+
+    def delete(self, key: str) -> None:
+        *names, name = archive_key(key, self.url).split("/")
+        gone = suppress(FileNotFoundError, NotADirectoryError)
+        with wrapped("delete", f"{self.root}/{key}"), gone, self._files.folder(names) as folder:
+            os.unlink(name, dir_fd=folder)
+
+    @contextmanager
+    def _writing(self, what: str, key: str) -> Iterator[int]:
+        """The folder of `key`, made and open."""
+        names = archive_key(key, self.url).split("/")[:-1]
+        with wrapped(what, f"{self.root}/{key}"):
+            make_private_root(self.root)
+            with self._files.folder(names, make=True) as folder:
+                yield folder
+
+    @property
+    def _files(self) -> PlainFiles:
+        return PlainFiles(root=self.root, refused=DamagedArchive, hint=_HINT)
+
+    def _read(self, key: str, start: int, length: int | None) -> bytes | None:
+        names, files = archive_key(key, self.url).split("/")[:-1], self._files
+        with wrapped("read", f"{self.root}/{key}"):
+            try:
+                with files.folder(names) as folder, files.opened(key, folder=folder) as file:
+                    return _read_fully(file, start, os.fstat(file).st_size if length is None else length)
+            except OSError as error:
+                if error.errno not in MISSING:
+                    raise
+                return None
+
+    def _walk(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Files below `prefix` in ascending order of keys: a folder sorts with its `/`."""
+        try:
+            entries = self._files.entries(prefix.split("/")[:-1])
+        except FileNotFoundError:
+            return
+        for name in sorted(entries):
+            if name.endswith("/"):
+                yield from self._walk(prefix + name)
+            else:
+                yield _info(prefix + name, entries[name])
+
+
+def _temporary_name(name: str) -> str:
+    """One that nobody can foresee, and no key can have."""
+    return f"{name}{_MARK}-{random_id(16)}"
+
+
+def _is_temporary(name: str) -> bool:
+    """Whether it is of this version, or of those whose temporary names were `~offsite` alone."""
+    _, mark, rest = name.rpartition(_MARK)
+    return bool(mark) and (not rest or (rest.startswith("-") and len(rest) == 17))
+
+
+def _info(key: str, status: os.stat_result) -> ObjectInfo:
+    return ObjectInfo(key=key, size_bytes=status.st_size, modified_ms=status.st_mtime_ns // 1_000_000)
+
+
+def _exists(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _write(file: int, data: Buffer) -> None:
+    left = memoryview(data).cast("B")
+    while left:
+        left = left[os.write(file, left) :]
+
+
+def _read_fully(file: int, start: int, length: int) -> bytes:
+    parts = []
+    while length > 0 and (data := os.pread(file, min(length, _READ_BYTES), start)):
+        parts.append(data)
+        start, length = start + len(data), length - len(data)
+    return b"".join(parts)

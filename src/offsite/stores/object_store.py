@@ -1,0 +1,238 @@
+"""S3, Google Cloud Storage, Azure Blob Storage and what speaks like them, through `obstore`; and a store in memory.
+
+Create-only puts are conditional requests (S3: `If-None-Match: *`, answered by 412 or 409). Requests are retried by
+the client, bounded in count and time; a put whose answer was lost is settled by reading the key back. Objects go out
+in one request each, because only that can be create-only, so that a segment is held in memory once until it is closed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from offsite.log.buffer import Buffer
+from offsite.model.check import check
+from offsite.model.errors import BadRepositoryUrl, OffsiteError, PutOutcomeUnknown, StoreUnreachable
+from offsite.model.journal import decided
+from offsite.model.version import __version__
+from offsite.stores.object_errors import is_taken, is_unclear, store_error, wrapped
+from offsite.stores.store import ObjectInfo, PutResult, check_key, check_prefix, joined, named_key
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+    from obstore.store import ObjectStore as Client
+
+URL_HINT = "give a folder, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix"
+
+_CLOCK_KEY = "clock"
+"""An empty object, written again whenever the time is asked for: its modification time is that of the store's clock."""
+
+_MAX_RETRIES = 8
+_RETRY_TIMEOUT_S = 120
+"""Longer than any outage a store recovers from by itself, short enough that a person still looks on."""
+
+_CONNECT_TIMEOUT_S = 10
+_REQUEST_TIMEOUT_S = 600  # one segment over a slow line
+_PUT_ATTEMPTS = 5
+_PUT_PAUSE_S = 0.2
+"""A 409 says that another put of the key is under way: a few short pauses later it is there, or was given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudStore:
+    """Objects below a URL. `options` are the client's own settings, credentials included: they travel to the workers
+    inside the pickled value, and are never shown."""
+
+    url: str
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    max_retries: int = _MAX_RETRIES
+    retry_timeout_s: float = _RETRY_TIMEOUT_S
+
+    def prepare(self) -> None:
+        """Nothing to make: buckets are their owner's."""
+
+    def put_if_absent(self, key: str, data: Buffer | Sequence[Buffer]) -> PutResult:
+        body = joined(data)
+        for attempt in range(_PUT_ATTEMPTS):
+            if (result := self._create(check_key(key), body)) is not None:
+                return result
+            pause_s = _PUT_PAUSE_S * (attempt + 1)
+            why = "the store says that it exists, and has it not: another put of it is under way, or was given up"
+            decided("retry", attempt=attempt + 1, wait_s=pause_s, key=key, why=why)
+            time.sleep(pause_s)
+        raise PutOutcomeUnknown(
+            f"{self._place(key)}: the store says both that it exists and that it does not",
+            hint="run the command again: it finds out what was stored",
+        )
+
+    def put_overwrite(self, key: str, data: Buffer, *, metadata: Mapping[str, str] | None = None) -> None:
+        """`metadata`: the object's user metadata."""
+        import obstore
+
+        with wrapped("write", self._place(key)):
+            obstore.put(self._client, check_key(key), data, attributes=dict(metadata or {}), use_multipart=False)
+
+    def open_write(self, key: str) -> CloudWriter:
+        return CloudWriter(store=self, key=check_key(key))
+
+    def get(self, key: str) -> bytes | None:
+        import obstore
+
+        with wrapped("read", self._place(key)):
+            try:
+                return obstore.get(self._client, named_key(key)).bytes().to_bytes()
+            except FileNotFoundError:
+                return None
+
+    def get_range(self, key: str, start: int, length: int) -> bytes | None:
+        import obstore
+        from obstore.exceptions import GenericError
+
+        with wrapped("read", self._place(key)):
+            try:
+                return obstore.get_range(self._client, named_key(key), start=start, length=length).to_bytes()
+            except FileNotFoundError:
+                return None
+            except GenericError:
+                found = self.head(key)
+                if found is None or start < found.size_bytes:
+                    raise
+                return b""  # beyond its end, which is an error to the client
+
+    def head(self, key: str) -> ObjectInfo | None:
+        import obstore
+
+        with wrapped("look at", self._place(key)):
+            try:
+                return _info(obstore.head(self._client, named_key(key)))
+            except FileNotFoundError:
+                return None
+
+    def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
+        import obstore
+
+        with wrapped("list", self._place(prefix)):
+            listed = obstore.list(self._client, check_prefix(prefix) or None, offset=start_after or None)
+            for page in listed:
+                yield from (_info(meta) for meta in page)
+
+    def delete(self, key: str) -> None:
+        import obstore
+
+        with wrapped("delete", self._place(key)):
+            try:
+                obstore.delete(self._client, check_key(key))
+            except FileNotFoundError:
+                return
+
+    def now_ms(self) -> int:
+        """When the store says a small object was written just now; S3 gives whole seconds."""
+        self.put_overwrite(_CLOCK_KEY, b"")
+        found = self.head(_CLOCK_KEY)
+        if found is None:
+            raise StoreUnreachable(
+                f"{self._place(_CLOCK_KEY)} was written and is not there", hint="run the command again"
+            )
+        return found.modified_ms
+
+    def sweep_unfinished(self, *, before_ms: int) -> int:  # noqa: ARG002
+        """Nothing to remove: an object that was not sent in full does not exist."""
+        return 0
+
+    @property
+    def _client(self) -> Client:
+        return _client(self, os.getpid())
+
+    def _place(self, key: str) -> str:
+        return f"{self.url}/{key}"
+
+    def _create(self, key: str, body: Buffer) -> PutResult | None:
+        """One create-only put; None when the key is being written by another one, so that it should be tried again."""
+        import obstore
+
+        try:
+            obstore.put(self._client, key, body, mode="create", use_multipart=False)
+        except Exception as error:  # the client's errors have no common base
+            if not is_taken(error) and not is_unclear(error):
+                raise store_error("write", self._place(key), error) from error
+            existing = self._read_back(key, error)
+            if existing is None and is_unclear(error):
+                raise store_error("write", self._place(key), error) from error
+            if existing is None:
+                return None
+            result = PutResult.SAME if existing == body else PutResult.OTHER
+            if is_unclear(error) or result is PutResult.SAME:
+                why = "the answer to a put was lost, or an equal put was first: the key was read back"
+                decided("put_settled", key=key, result=result.name, why=why)
+            return result
+        return PutResult.CREATED
+
+    def _read_back(self, key: str, error: Exception) -> bytes | None:
+        """What the key holds after a put that ended with `error`."""
+        try:
+            return self.get(key)
+        except OffsiteError as lost:
+            raise PutOutcomeUnknown(
+                f"{self._place(key)}: the answer to a put was lost, and the key cannot be read back: {lost.message}",
+                hint="run the command again: it finds out what was stored",
+            ) from error
+
+
+class CloudWriter:
+    """One object on its way: gathered in memory, sent by `close` in one create-only request."""
+
+    def __init__(self, *, store: CloudStore, key: str) -> None:
+        self._store = store
+        self._key = key
+        self._gathered: bytearray | None = bytearray()
+
+    def write(self, data: Buffer) -> None:
+        check(self._gathered is not None, f"write to the closed object {self._key}")
+        self._gathered += data  # type: ignore[operator]  # checked above
+
+    def close(self) -> PutResult:
+        check(self._gathered is not None, f"close of the closed object {self._key}")
+        body, self._gathered = self._gathered or b"", None
+        return self._store.put_if_absent(self._key, body)
+
+    def abort(self) -> None:
+        self._gathered = None
+
+
+@lru_cache(maxsize=16)
+def _client(store: CloudStore, process_id: int) -> Client:  # noqa: ARG001  # a fork must not inherit a client's threads
+    from obstore.exceptions import BaseError
+    from obstore.store import MemoryStore, from_url
+
+    settings: dict[str, Any] = {
+        "config": dict(store.options),
+        "client_options": {
+            "connect_timeout": timedelta(seconds=_CONNECT_TIMEOUT_S),
+            "timeout": timedelta(seconds=_REQUEST_TIMEOUT_S),
+            "allow_http": True,
+            "user_agent": f"offsite/{__version__}",
+        },
+        "retry_config": {
+            "max_retries": store.max_retries,
+            "retry_timeout": timedelta(seconds=store.retry_timeout_s),
+        },
+    }
+    if urlsplit(store.url).scheme == "memory":
+        return MemoryStore()
+    try:
+        client: Client = from_url(store.url, **settings)
+    except (BaseError, ValueError, TypeError) as error:
+        raise BadRepositoryUrl(f"{store.url} cannot be used: {error}", hint=URL_HINT) from error
+    return client
+
+
+def _info(meta: ObjectMeta) -> ObjectInfo:
+    return ObjectInfo(
+        key=meta["path"], size_bytes=meta["size"], modified_ms=int(meta["last_modified"].timestamp() * 1000)
+    )

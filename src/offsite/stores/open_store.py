@@ -1,0 +1,114 @@
+"""A folder or a URL, as a person writes it, into a store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from offsite.model.errors import BadRepositoryUrl
+from offsite.model.hosts import is_loopback
+from offsite.model.journal import warned
+from offsite.stores.object_store import URL_HINT, CloudStore
+from offsite.stores.posix_store import PosixStore, open_folder
+
+_ENVIRONMENT = {
+    "s3": (
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_REGION",
+        "AWS_DEFAULT_REGION",
+        "AWS_ENDPOINT_URL",
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "AWS_ROLE_ARN",
+        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    ),
+    "gs": ("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_KEY", "GOOGLE_APPLICATION_CREDENTIALS"),
+    "az": (
+        "AZURE_STORAGE_ACCOUNT_NAME",
+        "AZURE_STORAGE_ACCOUNT_KEY",
+        "AZURE_STORAGE_SAS_KEY",
+        "AZURE_STORAGE_CLIENT_ID",
+        "AZURE_STORAGE_CLIENT_SECRET",
+        "AZURE_STORAGE_TENANT_ID",
+    ),
+    "memory": (),
+}
+"""What is taken along to the workers, which may lack it. What a machine's own role grants is not among it."""
+
+_QUERY = {
+    "s3": {
+        "endpoint": "aws_endpoint",
+        "region": "aws_region",
+        "virtual_hosted": "aws_virtual_hosted_style_request",
+        "anonymous": "aws_skip_signature",
+    },
+    "gs": {"endpoint": "google_base_url", "anonymous": "google_skip_signature"},
+    "az": {"endpoint": "azure_storage_endpoint", "account": "azure_storage_account_name"},
+    "memory": {},
+}
+"""What may follow `?` in a URL. Secrets may not: URLs end up in logs and shell histories."""
+
+_ENDPOINTS = ("aws_endpoint", "aws_endpoint_url", "google_base_url", "azure_storage_endpoint")
+_READ_BY_CLIENT = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT")  # from its own environment, where the URL names none
+_ANONYMOUS = ("aws_skip_signature", "google_skip_signature")
+
+
+def open_store(place: str, *, environment: Mapping[str, str] | None = None) -> PosixStore | CloudStore:
+    """The store that `place` names: a folder, `file:///folder`, `s3://bucket/prefix?endpoint=…&region=…`, `gs://`, `az://`.
+
+    Touches neither network nor disk. Raises `BadRepositoryUrl`.
+    """
+    parts = urlsplit(place)
+    if not parts.scheme or "://" not in place:
+        return _folder(place)
+    if parts.scheme == "file" and parts.netloc in {"", "localhost"}:
+        return _folder(unquote(parts.path))
+    if parts.scheme not in _QUERY or (not parts.netloc and parts.scheme != "memory"):
+        raise BadRepositoryUrl(f"{place!r} is not a place for a repository", hint=URL_HINT)
+    if "@" in parts.netloc:
+        raise BadRepositoryUrl("credentials cannot be given in a URL", hint="set them in the environment")
+    return _cloud(parts, os.environ if environment is None else environment)
+
+
+def _warn_if_overheard(scheme: str, options: Mapping[str, str], environment: Mapping[str, str]) -> None:
+    """Signatures do not give a key away, but session tokens, shared access signatures and the records are readable."""
+    of_environment = _READ_BY_CLIENT if scheme == "s3" else ()
+    given = [*(options.get(name) for name in _ENDPOINTS), *(environment.get(name) for name in of_environment)]
+    is_anonymous = any(options.get(name, "").lower() == "true" for name in _ANONYMOUS)
+    host = _plain_http_host(next(filter(None, given), ""))
+    if host and not is_anonymous and not is_loopback(host):
+        why = "records, and credentials that go with requests, cross the network unencrypted: use an https endpoint"
+        warned("unencrypted", why=why, host=host)
+
+
+def _plain_http_host(endpoint: str) -> str:
+    try:
+        parts = urlsplit(endpoint)
+        return (parts.hostname or "") if parts.scheme.lower() == "http" else ""
+    except ValueError:  # no URL: the client will say so
+        return ""
+
+
+def _folder(path: str) -> PosixStore:
+    if not path:
+        raise BadRepositoryUrl("an empty name is not a place for a repository", hint=URL_HINT)
+    try:
+        return open_folder(Path(path).expanduser())
+    except (RuntimeError, FileNotFoundError) as error:  # there is no such user, this one has no home, or we are nowhere
+        raise BadRepositoryUrl(f"{path!r}: {error}", hint="write the folder in full, or set HOME") from error
+
+
+def _cloud(parts: SplitResult, environment: Mapping[str, str]) -> CloudStore:
+    options = {name.lower(): environment[name] for name in _ENVIRONMENT[parts.scheme] if environment.get(name)}
+    known = _QUERY[parts.scheme]
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in known or not value:
+            allowed = ", ".join(sorted(known)) or "nothing"
+            raise BadRepositoryUrl(f"{name!r} cannot be set in a {parts.scheme} URL", hint=f"allowed: {allowed}")
+        options[known[name]] = value
+    url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+    _warn_if_overheard(parts.scheme, options, environment)
+    return CloudStore(url=url, options=tuple(sorted(options.items())))

@@ -1,0 +1,142 @@
+"""`spark.read.format("offsite")`: Spark's view of a backup as a table. The shell around `scan_plan` and `arrow_scan`.
+
+An installed offsite is found by Spark itself, through the module `pyspark_offsite`; `register` does it by hand.
+Imports pyspark; must stay out of what commands import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+
+from offsite.copy.chain import select_chains
+from offsite.copy.restore_point import FixedPoint, find_point, fix_point
+from offsite.model.errors import BadOption
+from offsite.model.time import parse_time
+from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.repository.backup import Backup
+from offsite.repository.commit_json import damaged_commit
+from offsite.repository.commit_log import listed_by
+from offsite.repository.repository import Repository
+from offsite.repository.state import BackupState
+from offsite.stores.open_store import open_store
+from offsite.stores.store import Store
+from offsite.table.arrow_scan import scan_arrow
+from offsite.table.options import STREAM_OPTIONS, TableOptions, read_options
+from offsite.table.pushdown import narrowed
+from offsite.table.row_filter import RowFilter
+from offsite.table.scan_plan import ScanTask, plan_scan, with_commits
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
+
+SCHEMA = (
+    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT,"
+    " headers ARRAY<STRUCT<key: STRING, value: BINARY>>, commit BIGINT"
+)
+
+
+def register(spark: SparkSession) -> None:
+    """Let `spark` know the format where it does not find it: when this process has offsite on a path of its own."""
+    spark.dataSource.register(OffsiteDataSource)
+
+
+class OffsiteDataSource(DataSource):
+    """One table: what the options name, as of one restore point. That is fixed when the table is loaded, so that a
+    DataFrame shows the same rows at each use. A stream has no such point. Options: see `TableOptions`."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = read_options(options)
+        backup = _open_backup(self._options)
+        head = backup.sound_state()
+        # Without a commit nothing can be fixed yet: a stream may wait for the first one.
+        self._loaded = _load(self._options, backup, head) if head.seq else None
+
+    @classmethod
+    def name(cls) -> str:
+        return "offsite"
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  # Spark gives it by name
+        if unusable := sorted(self._options.given & set(STREAM_OPTIONS)):
+            raise BadOption(f"option {unusable[0]} is for streams", hint="name what to read with commit or asOf")
+        backup = _open_backup(self._options)
+        loaded = self._loaded or _load(self._options, backup, backup.sound_state())
+        return (PushdownReader if self._options.pushdown else TableReader)(self._options, backup, *loaded)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802  # Spark's names
+        from offsite.table.stream import TableStream
+
+        return TableStream(self._options, _open_backup(self._options))
+
+
+def _open_backup(options: TableOptions) -> Backup:
+    """Raises `RepositoryNotFound`, `BackupNotFound`, `BadRepositoryUrl`, and what the store raises."""
+    return Repository.open(open_store(options.repo)).backup(options.backup)
+
+
+def _load(options: TableOptions, backup: Backup, head: BackupState) -> tuple[FixedPoint, RowFilter]:
+    """The point and the rows that the options mean now: the newest commit, or a time like `2h-ago`, is another one a
+    moment later.
+
+    Nobody sees a warning in a query: damage behind what is read is passed over only where a commit is named. Raises
+    `DamagedCommit` elsewhere, `NoSuchRestorePoint`, `BadOption` for a time that is none.
+    """
+    if head.unreadable and options.commit is None:
+        raise damaged_commit(f"{head.unreadable}; option commit reads up to {head.seq}")
+    fixed = fix_point(backup, options, head)
+    backup.state_at(fixed.commit, head=head)  # what cannot be read is told now, not in the middle of a query
+    return fixed, RowFilter(
+        start=options.starting_offset or 0,
+        end=MAX_OFFSET if options.ending_offset is None else options.ending_offset,
+        since_ms=None if options.since is None else parse_time(options.since, now_ms=backup.store.now_ms()),
+    )
+
+
+class ScanPartition(InputPartition):
+    """One task of a scan, and where to read: what travels to a worker."""
+
+    def __init__(self, task: ScanTask, store: Store) -> None:
+        super().__init__(task)
+        self.task, self.store = task, store
+
+
+class TableReader(DataSourceReader):
+    """Reads one restore point. Lives on the driver to plan, and in each worker to read one partition."""
+
+    def __init__(self, options: TableOptions, backup: Backup, fixed: FixedPoint, rows: RowFilter) -> None:
+        self._options, self._backup, self._fixed, self._rows = options, backup, fixed, rows
+
+    def partitions(self) -> list[InputPartition]:  # Spark insists on a list
+        point = find_point(self._backup, self._options, self._fixed, partitions_exist=False)
+        selected = select_chains(point, self._options.selection)
+        tasks = plan_scan(selected, self._rows, read_committed=self._options.read_committed)
+        if self._options.with_commit:
+            keys = [scan.segment.key for task in tasks for scan in task.segments]
+            commits = self._backup.log.read(after=0, upto=point.state.seq)
+            tasks = with_commits(tasks, listed_by(commits, keys))
+        return [ScanPartition(task, self._backup.store) for task in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_partition(partition)
+
+
+class PushdownReader(TableReader):
+    """Takes the filters of a query as well; Spark refuses it while its setting for that is off. See `TableOptions`."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
+        """All come back: what is left out by them saves reading, and Spark goes on to look at each row."""
+        self._rows = narrowed(self._rows, filters)
+        return filters
+
+
+def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """Where there is nothing to read, Spark still asks for one partition, which is not ours."""
+    return scan_arrow(partition.task, partition.store) if isinstance(partition, ScanPartition) else iter(())

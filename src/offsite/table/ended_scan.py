@@ -1,0 +1,87 @@
+"""Records that became visible only now: of transactions that began before a micro-batch of the stream and ended in it.
+
+A marker ends what its producer wrote since its marker before. Which that is, the indexes of earlier segments tell,
+newest first; usually the first one does. Only a producer that never ended a transaction before makes it read on, and
+only where its first batch in the new segments does not have the sequence number 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from offsite.copy.record_bounds import Cutoff
+from offsite.copy.source_view import VisibleBatch
+from offsite.log.batch import BatchHeader
+from offsite.log.markers import Marker
+from offsite.log.records.record_arrow import ArrowColumns
+from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.repository.commit_log import CommitLog, listed_by
+from offsite.repository.segments.reader import SegmentReader
+from offsite.repository.segments.segment import Segment
+from offsite.spark.meter import counted
+from offsite.table.scan_plan import scans_of
+from offsite.table.stream_plan import EndedTask
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+
+def scan_ended(task: EndedTask, log: CommitLog, *, with_commit: bool) -> Iterator[pa.RecordBatch]:
+    """Arrow batches of `log.record_arrow.arrow_schema`, in offset order. Raises `DamagedObject`, and what the store
+    raises."""
+    floors = _floors(task, log)
+    columns = ArrowColumns(topic=task.partition.topic, partition=task.partition.partition)
+    for scan in scans_of(task.earlier, end=MAX_OFFSET):
+        if not floors or scan.segment.last_offset < min(floors.values()):
+            continue
+        # Backwards: the newest of those before most likely listed it.
+        listed = listed_by(log.read_back(upto=task.before), [scan.segment.key]) if with_commit else {}
+        commit = listed.get(scan.segment.key)
+        cutoff = Cutoff(scan.start, scan.end)
+        for data, header in _batches(scan.segment, log, start=min(floors.values())):
+            if header.is_transactional and header.base_offset >= floors.get(header.producer_id, header.next_offset):
+                columns.add_records(VisibleBatch(data, header, cutoff).records(), commit=commit)
+                if columns.is_full and (full := columns.take()) is not None:
+                    yield full
+    if (rest := columns.take()) is not None:
+        yield rest
+
+
+def _floors(task: EndedTask, log: CommitLog) -> dict[int, int]:
+    """By producer id: from which offset on its records before the new segments belong to what was committed in them."""
+    first: dict[int, tuple[Segment, Marker]] = {}
+    for segment in task.new:
+        for marker in chain.from_iterable(SegmentReader(store=log.store, segment=segment).markers()):
+            if marker.offset < task.partition_end:
+                first.setdefault(marker.producer_id, (segment, marker))
+    pending = {
+        producer
+        for producer, (segment, marker) in first.items()
+        if marker.committed and not _begins(segment, marker, log)
+    }
+    floors: dict[int, int] = {}
+    for segment in reversed(task.earlier):
+        if not pending - set(floors):
+            break
+        markers = chain.from_iterable(SegmentReader(store=log.store, segment=segment).markers())
+        last = {marker.producer_id: marker.offset for marker in markers if marker.producer_id in pending}
+        floors |= {producer: offset + 1 for producer, offset in last.items() if producer not in floors}
+    return {producer: floors.get(producer, 0) for producer in pending}
+
+
+def _begins(segment: Segment, marker: Marker, log: CommitLog) -> bool:
+    """Whether the producer's first batch in the new segment is the first it ever wrote: nothing is before it."""
+    if marker.first_offset < 0:
+        return False
+    batches = _batches(segment, log, start=marker.first_offset, end=marker.first_offset + 1)
+    return any(header.base_sequence == 0 and header.producer_id == marker.producer_id for _, header in batches)
+
+
+def _batches(
+    segment: Segment, log: CommitLog, *, start: int, end: int | None = None
+) -> Iterator[tuple[memoryview, BatchHeader]]:
+    for chunk in counted(SegmentReader(store=log.store, segment=segment).chunks(start=start, end=end)):
+        for header in chunk.batches:
+            yield chunk.data, header

@@ -1,0 +1,121 @@
+"""The options of `spark.read.format("offsite")`, as text, into values. Names are read in any case, as Spark does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from offsite.copy.restore_point import PointRequest
+from offsite.model.choices import Isolation
+from offsite.model.errors import BadOption
+from offsite.model.selections.incarnation_choice import parse_incarnations
+from offsite.model.selections.partition_selection import parse_partitions
+from offsite.model.selections.selection import parse_selection
+from offsite.model.untrusted.whole_number import whole_number
+
+BATCH_OPTIONS = (
+    "commit",
+    "checkpoint",
+    "asOf",
+    "at",
+    "incarnation",
+    "startingOffset",
+    "endingOffset",
+    "since",
+    "pushdown",
+)
+STREAM_OPTIONS = ("startingCommit",)
+_SHARED_OPTIONS = ("repo", "backup", "topics", "exclude", "partitions", "isolation", "withCommit")
+ALL_OPTIONS = (*_SHARED_OPTIONS, *BATCH_OPTIONS, *STREAM_OPTIONS)
+
+EARLIEST, LATEST = "earliest", "latest"
+_BOOLEANS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOptions(PointRequest):
+    """What to read: a restore point (see `PointRequest`; the option for `committed_at` is `asOf`), in the backup named
+    `backup` of `repo`, a folder or a URL.
+
+    Of that, only records at offsets `[starting_offset, ending_offset)`, and dated from `since` on. `with_commit` false
+    leaves the column `commit` null, which saves reading the commit log: worth it for a backup of many thousand commits.
+    A stream begins with `starting_commit`: `earliest`, `latest` (only what comes) or a number.
+
+    `pushdown`: let Spark push the filters of a query down to the table, where its setting
+    `spark.sql.python.filterPushdown.enabled` is on. Only for a table that is used in one query: Spark (4.1 to 4.3)
+    keeps one plan for a loaded table, so that another query on it, or a second branch of the same one, silently gets
+    the rows of the last filter. The options above narrow what is read as far, and are safe.
+    """
+
+    repo: str
+    backup: str
+    starting_offset: int | None = None
+    ending_offset: int | None = None
+    since: str | None = None
+    pushdown: bool = False
+    with_commit: bool = True
+    starting_commit: int | str = EARLIEST
+    given: frozenset[str] = frozenset()
+
+
+def read_options(given: Mapping[str, str]) -> TableOptions:
+    """Raises `BadOption` for what is missing, unknown, unreadable or contradicts itself."""
+    names = {name.lower(): name for name in ALL_OPTIONS}
+    found = {names.get(name.lower(), name): value for name, value in given.items()}
+    if unknown := sorted(set(found) - set(ALL_OPTIONS)):
+        raise BadOption(f"the table has no option {unknown[0]!r}", hint=f"it has: {', '.join(ALL_OPTIONS)}")
+    if missing := [name for name in ("repo", "backup") if not found.get(name)]:
+        raise BadOption(f"the table needs the option {missing[0]!r}", hint="repo: a folder or a URL; backup: its name")
+    _check_one_point(found)
+    return TableOptions(
+        repo=found["repo"],
+        backup=found["backup"],
+        selection=parse_selection([found.get("topics", "*")], [found.get("exclude", "")]),
+        partitions=parse_partitions([found["partitions"]] if found.get("partitions") else []),
+        commit=_number(found, "commit"),
+        checkpoint=_number(found, "checkpoint"),
+        committed_at=found.get("asOf"),
+        starting_offset=_number(found, "startingOffset"),
+        ending_offset=_number(found, "endingOffset"),
+        since=found.get("since"),
+        at=found.get("at"),
+        incarnations=parse_incarnations([found.get("incarnation", "")]),
+        pushdown=_BOOLEANS[_choice(found, "pushdown", ("false", "true"))],
+        isolation=Isolation(_choice(found, "isolation", tuple(Isolation))),
+        with_commit=_BOOLEANS[_choice(found, "withCommit", tuple(_BOOLEANS))],
+        starting_commit=_starting_commit(found),
+        given=frozenset(found),
+    )
+
+
+def _check_one_point(found: Mapping[str, str]) -> None:
+    points = [name for name in ("commit", "checkpoint", "asOf") if name in found]
+    if len(points) > 1:
+        raise BadOption(f"{points[0]} and {points[1]} both say as of when", hint="give one of them")
+    if "checkpoint" in found and "at" in found:
+        raise BadOption("checkpoint and at both say where to stop", hint="give one of them")
+
+
+def _number(found: Mapping[str, str], name: str) -> int | None:
+    text = found.get(name)
+    if text is None:
+        return None
+    if (number := whole_number(text)) is None:
+        raise BadOption(f"option {name} is {text[:100]!r}, not a number")
+    return number
+
+
+def _choice(found: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
+    value = found.get(name, allowed[0]).lower()
+    if value not in allowed:
+        raise BadOption(f"option {name} is {value!r}", hint=f"choose one of {', '.join(allowed)}")
+    return value
+
+
+def _starting_commit(found: Mapping[str, str]) -> int | str:
+    text = found.get("startingCommit", EARLIEST).lower()
+    if text in {EARLIEST, LATEST}:
+        return text
+    if not (number := whole_number(text)):
+        raise BadOption(f"option startingCommit is {text[:100]!r}", hint="write earliest, latest, or a commit's number")
+    return number

@@ -1,0 +1,87 @@
+"""Reading the segments of one scan task, frame by frame: the batches of the restore point that may hold wanted rows.
+
+Frames are left out by offset and by their latest time; batches by their headers. What is yielded still holds records
+that were not asked for: bounds save reading, `VisibleBatch` and the reader's own look at records decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from offsite.copy.record_bounds import Cutoff
+from offsite.copy.source_view import VisibleBatch
+from offsite.log.batch import BatchHeader
+from offsite.log.chunk import Chunk
+from offsite.log.committed_view import CommittedView, sees_uncommitted
+from offsite.model.errors import DamagedObject
+from offsite.repository.segments.index import SegmentIndex
+from offsite.repository.segments.reader import SegmentReader, stored_markers
+from offsite.spark.meter import counted
+from offsite.stores.store import Store
+from offsite.table.row_filter import RowFilter
+from offsite.table.scan_plan import ScanTask, SegmentScan
+
+
+def scan_batches(task: ScanTask, store: Store) -> Iterator[tuple[SegmentScan, VisibleBatch]]:
+    """The batches of the task in offset order, each with the scan it belongs to.
+
+    Raises `DamagedObject` naming object, topic and range, and what the store raises.
+    """
+    is_visible = _committed_view(task, store).is_visible if task.read_committed else sees_uncommitted
+    for scan in task.segments:
+        for chunk in counted(_chunks(scan, task.rows, store)):
+            for header in chunk.batches:
+                cutoff = Cutoff(scan.start, scan.end, task.point_until_ms)
+                if cutoff.takes_none(header) or _holds_none(header, task.rows):
+                    continue
+                if is_visible(header):
+                    yield scan, VisibleBatch(chunk.data, header, cutoff)
+
+
+def _committed_view(task: ScanTask, store: Store) -> CommittedView:
+    """As needed: the outcome of what a task reads may stand far behind it, but usually in the same segment or the
+    next."""
+    segments = (*(scan.segment for scan in task.segments), *task.later)
+    return CommittedView(stored_markers(segments, store), end_offset=task.partition_end, as_needed=True)
+
+
+def frame_ranges(index: SegmentIndex, scan: SegmentScan, rows: RowFilter) -> list[tuple[int, int]]:
+    """Half-open ranges of base offsets, each of consecutive frames, outside which no wanted row can be."""
+    starts = [frame.first_offset for frame in index.frames] or [scan.segment.lowest_offset]
+    borders = [*starts, scan.segment.end]
+    low, high = max(scan.start, rows.start), min(scan.end, rows.end)
+    first = index.frame_of(low) if index.frames else 0
+    ranges: list[tuple[int, int]] = []
+    for number, (start, end) in enumerate(pairwise(borders)):
+        is_old = rows.since_ms is not None and index.frames and index.frames[number].timestamp_max_ms < rows.since_ms
+        if number < first or start >= high or is_old:
+            continue
+        if ranges and ranges[-1][1] == start:
+            start = ranges.pop()[0]  # noqa: PLW2901  # the run goes on
+        ranges.append((start, end))
+    return ranges
+
+
+def _chunks(scan: SegmentScan, rows: RowFilter, store: Store) -> Iterator[Chunk]:
+    reader = SegmentReader(store=store, segment=scan.segment)
+    wants_all = rows.start <= scan.start and scan.end <= rows.end and rows.since_ms is None
+    if wants_all and scan.end > scan.segment.last_offset:
+        yield from reader.chunks()
+        return
+    for start, end in frame_ranges(_index(reader), scan, rows):
+        yield from reader.chunks(start=start, end=end)
+
+
+def _index(reader: SegmentReader) -> SegmentIndex:
+    """A damaged index costs the saving, not the data: `chunks` does without it, says so in the log, and reads all."""
+    try:
+        return reader.index()
+    except DamagedObject:
+        return SegmentIndex(segment_key=reader.segment.key, frames=())
+
+
+def _holds_none(header: BatchHeader, rows: RowFilter) -> bool:
+    """Whether the header tells that no record of the batch is wanted."""
+    is_old = rows.since_ms is not None and header.max_timestamp_ms < rows.since_ms
+    return is_old or header.last_offset < rows.start or header.base_offset >= rows.end

@@ -1,0 +1,153 @@
+"""Which segments a scan reads, and in which tasks. Pure: a restore point and a filter in, frozen tasks out.
+
+Segments are left out by what their commit says of them: topic, partition, offsets, and the latest time. Their earliest
+time is known only where the broker dated them, because a producer's times may fall inside a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from offsite.copy.chain import SelectedChains
+from offsite.log.records.record import LOG_APPEND_TIME
+from offsite.model.journal import warned
+from offsite.model.size import MIB
+from offsite.repository.commit import PartitionId, RecordedHole
+from offsite.repository.segments.segment import Segment
+from offsite.table.row_filter import RowFilter
+
+TASK_BYTES = 64 * MIB
+"""What a task reads, as Kafka had it: small enough to share out evenly, large enough to pay for a task's start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentScan:
+    """The records of `segment` at offsets `[start, end)`. `commit` listed the segment; None: nobody asked."""
+
+    segment: Segment
+    start: int
+    end: int
+    commit: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanTask:
+    """Segments of one partition, in order, to read one after the other.
+
+    `read_committed`: as a consumer of that isolation sees the partition when it ends at `partition_end`; the
+    transactions that are still open in the task's last segment ended, if they did, in one of `later`.
+    `rows`: what the reader wants. `point_until_ms`: the restore point has no record that is dated later.
+    """
+
+    partition: PartitionId
+    segments: tuple[SegmentScan, ...]
+    partition_end: int
+    read_committed: bool
+    rows: RowFilter
+    later: tuple[Segment, ...] = ()
+    point_until_ms: int | None = None
+
+    @property
+    def raw_bytes(self) -> int:
+        return sum(each.segment.raw_bytes for each in self.segments)
+
+
+def plan_scan(
+    selected: SelectedChains,
+    rows: RowFilter,
+    *,
+    read_committed: bool,
+    task_bytes: int = TASK_BYTES,
+) -> tuple[ScanTask, ...]:
+    """Tasks for what is selected, in the order of topics, partitions and offsets. Holes among what is wanted are told
+    in the journal: a table has no other place for them."""
+    for hole in selected.holes:
+        _tell(hole, rows)
+    tasks: list[ScanTask] = []
+    for chain in selected.chains:
+        if rows.wants(chain.source.topic, chain.source.partition):
+            found = partition_tasks(
+                chain.source,
+                chain.segments,
+                scans_of(chain.segments, end=chain.end),
+                end=chain.end,
+                rows=rows,
+                read_committed=read_committed,
+                task_bytes=task_bytes,
+            )
+            tasks += (replace(task, point_until_ms=chain.until_ms) for task in found)
+    return tuple(tasks)
+
+
+def _tell(hole: RecordedHole, rows: RowFilter) -> None:
+    known = hole.partition_id
+    if rows.wants(known.topic, known.partition) and rows.start < hole.end and hole.start < rows.end:
+        warned("hole", why=hole.reason, topic=known.topic, partition=known.partition, start=hole.start, end=hole.end)
+
+
+def with_commits(tasks: Iterable[ScanTask], commits: Mapping[str, int]) -> tuple[ScanTask, ...]:
+    """The same tasks, knowing which commit listed each segment, by key."""
+    return tuple(
+        replace(task, segments=tuple(replace(each, commit=commits.get(each.segment.key)) for each in task.segments))
+        for task in tasks
+    )
+
+
+def scans_of(segments: Sequence[Segment], *, start: int = 0, end: int) -> Iterator[SegmentScan]:
+    """What each of consecutive segments of one partition adds to the ones before, of offsets `[start, end)`: the last
+    batch of one may reach into the range of the next."""
+    taken_to = start
+    for segment in segments:
+        first = max(segment.start, taken_to)
+        taken_to = max(taken_to, segment.last_offset + 1)
+        if first < min(end, taken_to):
+            yield SegmentScan(segment=segment, start=first, end=min(end, taken_to))
+
+
+def partition_tasks(  # noqa: PLR0913  # what to read, and how
+    partition: PartitionId,
+    segments: Sequence[Segment],
+    scans: Iterable[SegmentScan],
+    *,
+    end: int,
+    rows: RowFilter,
+    read_committed: bool,
+    task_bytes: int = TASK_BYTES,
+) -> Iterator[ScanTask]:
+    """Tasks for `scans`, which are of some of `segments`, those of a partition that ends at `end`."""
+    numbers = {segment.key: number for number, segment in enumerate(segments)}
+    for group in _groups((scan for scan in scans if _may_hold(scan, rows)), task_bytes):
+        following = segments[numbers[group[-1].segment.key] + 1 :]
+        transactional = read_committed and any(scan.segment.has_transactions for scan in group)
+        yield ScanTask(
+            partition=partition,
+            segments=tuple(group),
+            partition_end=end,
+            read_committed=read_committed,
+            rows=rows,
+            later=tuple(s for s in following if s.has_transactions) if transactional else (),
+        )
+
+
+def _may_hold(scan: SegmentScan, rows: RowFilter) -> bool:
+    if scan.end <= rows.start or scan.start >= rows.end:
+        return False
+    segment = scan.segment
+    if rows.since_ms is not None and segment.timestamp_max_ms < rows.since_ms:
+        return False
+    by_broker = segment.timestamp_types == (LOG_APPEND_TIME,)
+    return not (by_broker and rows.until_ms is not None and segment.base_timestamp_min_ms > rows.until_ms)
+
+
+def _groups(scans: Iterable[SegmentScan], task_bytes: int) -> Iterator[list[SegmentScan]]:
+    group: list[SegmentScan] = []
+    size = 0
+    for scan in scans:
+        if group and size + scan.segment.raw_bytes > task_bytes:
+            yield group
+            group, size = [], 0
+        group.append(scan)
+        size += scan.segment.raw_bytes
+    if group:
+        yield group

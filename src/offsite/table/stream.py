@@ -1,0 +1,96 @@
+"""`spark.readStream.format("offsite")`: a backup as a stream of rows, commit by commit. Its offset is a commit number.
+
+A micro-batch holds what a consumer could see after its last commit and could not see before its first: the rows of the
+segments those commits added, and, read committed, rows of earlier segments whose transactions they ended. It is the
+same whenever it is read, so a query that restarts from its checkpoint neither loses nor repeats rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from offsite.model.errors import BadOption
+from offsite.repository.backup import Backup
+from offsite.repository.commit_json import damaged_commit
+from offsite.repository.commit_log import CommitLog
+from offsite.repository.state import BackupState, fold
+from offsite.table.arrow_scan import scan_arrow
+from offsite.table.ended_scan import scan_ended
+from offsite.table.options import BATCH_OPTIONS, LATEST, TableOptions
+from offsite.table.scan_plan import with_commits
+from offsite.table.stream_plan import EndedTask, StreamSelection, StreamTask, plan_micro_batch
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+_COMMIT = "commit"
+
+StreamOffset = dict[str, int]
+"""`{"commit": N}`: all that commits up to N made visible has been read."""
+
+
+class StreamPartition(InputPartition):
+    """One task of a micro-batch, and where to read: what travels to a worker."""
+
+    def __init__(self, task: StreamTask, log: CommitLog, *, with_commit: bool) -> None:
+        super().__init__(task)
+        self.task, self.log, self.with_commit = task, log, with_commit
+
+
+class TableStream(DataSourceStreamReader):
+    """Follows one backup. Spark keeps the offset; what is kept here only saves reading commits again."""
+
+    def __init__(self, options: TableOptions, backup: Backup) -> None:
+        if unusable := sorted(options.given & set(BATCH_OPTIONS)):
+            raise BadOption(f"option {unusable[0]} is not for streams", hint="say where to begin with startingCommit")
+        self._options, self._backup = options, backup
+        self._newest: int | None = None
+        self._state = BackupState(backup=backup.descriptor.name)
+
+    def initialOffset(self) -> StreamOffset:  # noqa: N802  # Spark's name
+        match self._options.starting_commit:
+            case int(number):
+                return {_COMMIT: number - 1}
+            case str(word) if word == LATEST:
+                return {_COMMIT: self._newest_commit()}
+            case _:
+                return {_COMMIT: 0}
+
+    def latestOffset(self) -> StreamOffset:  # type: ignore[override]  # noqa: N802  # without limits, as in Spark 4.0
+        return {_COMMIT: max(self._newest_commit(), self.initialOffset()[_COMMIT])}
+
+    def partitions(self, start: StreamOffset, end: StreamOffset) -> list[InputPartition]:
+        if self._state.seq != start[_COMMIT]:
+            self._state = self._backup.catalog.state(upto=start[_COMMIT])
+        commits = list(self._backup.log.read(after=start[_COMMIT], upto=end[_COMMIT]))
+        if len(commits) != end[_COMMIT] - start[_COMMIT]:  # fewer would be rows that no later batch brings
+            missing = start[_COMMIT] + len(commits) + 1
+            raise damaged_commit(f"{self._backup.layout.commit_key(missing)} was seen before and is missing")
+        tasks = plan_micro_batch(self._state, commits, self._selection())
+        self._state = fold(self._state, commits)
+        return [StreamPartition(task, self._backup.log, with_commit=self._options.with_commit) for task in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, StreamPartition):
+            return iter(())
+        if isinstance(partition.task, EndedTask):
+            return scan_ended(partition.task, partition.log, with_commit=partition.with_commit)
+        tasks = (partition.task,) if partition.with_commit else with_commits([partition.task], {})
+        return scan_arrow(tasks[0], partition.log.store)
+
+    def _selection(self) -> StreamSelection:
+        options = self._options
+        return StreamSelection(
+            topics=options.selection, partitions=options.partitions, read_committed=options.read_committed
+        )
+
+    def _newest_commit(self) -> int:
+        """Asked again and again: only what came since the last time is read."""
+        if self._newest is None:
+            self._newest = self._backup.state().seq
+        for stored in self._backup.log.read(after=self._newest):
+            self._newest = stored.commit.seq
+        return self._newest
