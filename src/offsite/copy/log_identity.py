@@ -1,8 +1,8 @@
 """Whether a log still holds the batch that was backed up last, right before it is read on. In a worker.
 
-Leader epochs tell of a log that a new leader has cut back (see `services.lineage`). They do not tell of a broker whose
-disk was put back to an older state and that leads in the same epoch again, nor, before topic ids (Kafka 2.8), of a
-topic made anew: its offsets are soon as high as before, and only its records are others.
+Leader epochs tell of a log that a new leader has cut back (see `services.backup.log_truncation`). They do not tell of a
+broker whose disk was put back to an older state and that leads in the same epoch again, nor, before topic ids (Kafka
+2.8), of a topic made anew: its offsets are soon as high as before, and only its records are others.
 """
 
 from __future__ import annotations

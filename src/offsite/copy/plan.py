@@ -151,7 +151,8 @@ def without(plan: CopyPlan, sick: Sequence[SickPartition]) -> CopyPlan:
 
 
 def _ends_early(bounds: PartitionBounds, committed: int) -> SickPartition:
-    """Maybe the leader is new and does not know its high watermark yet; maybe the log was cut back (see `lineage`)."""
+    """Maybe the leader is new and does not know its high watermark yet; maybe the log was cut back, which
+    `log_truncation` finds out."""
     error = LeaderUnavailable(
         f"{bounds.topic}/{bounds.partition} ends at {bounds.end}, before the {committed} already backed up",
         hint="run again: a new leader learns its high watermark within seconds; else look for an unclean election",

@@ -12,7 +12,7 @@ from offsite.log.batch import BatchHeader
 from offsite.log.records.record import LOG_APPEND_TIME, Record
 
 
-class Cutoff(NamedTuple):
+class RecordBounds(NamedTuple):
     """Takes the records at offsets in `[start, end)` that are dated `until_ms` or before; None: of any date.
 
     A record without a time (-1) is before every date. A tuple, because one is made for each batch.

@@ -1,7 +1,7 @@
 """What of one partition of a backup belongs to a restore: the one reading that both the copy and the proof go by.
 
 Reads the segments in order and leaves out what the restore leaves out: control batches, what transactions aborted or
-had not decided at the restore point, what lies behind the cutoff, and what an overlapping segment brought already.
+had not decided at the restore point, what lies outside of the bounds, and what an overlapping segment brought already.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from offsite.copy.chain import PartitionChain
-from offsite.copy.record_bounds import Cutoff
+from offsite.copy.record_bounds import RecordBounds
 from offsite.log.batch import BatchHeader
 from offsite.log.committed_view import CommittedView, sees_uncommitted
 from offsite.log.records.batch_records import decode, iterate
@@ -22,21 +22,21 @@ from offsite.stores.store import Store
 
 
 class VisibleBatch(NamedTuple):
-    """A batch of `data`, writable memory. Of its records, those count that `cutoff` takes: the log may have started
-    inside the batch, and the restore point may lie inside it."""
+    """A batch of `data`, writable memory. Of its records, those count that `record_bounds` takes: the log may have
+    started inside the batch, and the restore point may lie inside it."""
 
     data: memoryview
     header: BatchHeader
-    cutoff: Cutoff
+    record_bounds: RecordBounds
 
     def records(self) -> list[Record]:
-        """Decoded, those that count: maybe none, where the cutoff goes by time."""
+        """Decoded, those that count: maybe none, where the record_bounds goes by time."""
         records = decode(self.header.view(self.data), self.header)
-        return records if self.cutoff.takes_all(self.header) else list(filter(self.cutoff.takes, records))
+        return records if self.record_bounds.takes_all(self.header) else list(filter(self.record_bounds.takes, records))
 
     def iterate(self) -> Iterator[Record]:
         """The same one after the other: for those who keep none of them."""
-        return filter(self.cutoff.takes, iterate(self.header.view(self.data), self.header))
+        return filter(self.record_bounds.takes, iterate(self.header.view(self.data), self.header))
 
 
 class SourceView:
@@ -69,10 +69,10 @@ class SourceView:
         plan = self._partition
         for chunk in counted(SegmentReader(store=self._store, segment=segment).chunks(start=low, end=high)):
             for header in chunk.batches:
-                cutoff = Cutoff(max(segment.start, self._taken_to), plan.end, plan.until_ms)
+                record_bounds = RecordBounds(max(segment.start, self._taken_to), plan.end, plan.until_ms)
                 self._taken_to = header.next_offset
-                if not cutoff.takes_none(header) and self._is_visible(header):
-                    yield VisibleBatch(chunk.data, header, cutoff)
+                if not record_bounds.takes_none(header) and self._is_visible(header):
+                    yield VisibleBatch(chunk.data, header, record_bounds)
 
     def _is_visible(self, header: BatchHeader) -> bool:
         if self._sees(header):

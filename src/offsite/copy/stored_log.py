@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from offsite.copy.chain import PartitionChain
-from offsite.copy.record_bounds import Cutoff
+from offsite.copy.record_bounds import RecordBounds
 from offsite.copy.source_view import VisibleBatch
 from offsite.repository.segments.reader import SegmentReader
 from offsite.spark.meter import counted
@@ -25,7 +25,7 @@ def stored_log(partition: PartitionChain, store: Store) -> Iterator[VisibleBatch
             continue
         for chunk in counted(SegmentReader(store=store, segment=segment).chunks(start=low, end=high)):
             for header in chunk.batches:
-                cutoff = Cutoff(max(segment.start, taken_to), partition.end)
+                record_bounds = RecordBounds(max(segment.start, taken_to), partition.end)
                 taken_to = header.next_offset
-                if not cutoff.takes_none(header):
-                    yield VisibleBatch(chunk.data, header, cutoff)
+                if not record_bounds.takes_none(header):
+                    yield VisibleBatch(chunk.data, header, record_bounds)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 
-from offsite.copy.record_bounds import Cutoff
+from offsite.copy.record_bounds import RecordBounds
 from offsite.copy.source_view import VisibleBatch
 from offsite.log.batch import BatchHeader
 from offsite.log.chunk import Chunk, Gap, Hole
@@ -50,9 +50,9 @@ class TargetView:
                 self._note(item)
             elif isinstance(item, Chunk):
                 for header in item.batches:
-                    for cutoff in self._wanted:
-                        if not cutoff.takes_none(header) and self._is_visible(header):
-                            yield VisibleBatch(item.data, header, cutoff)
+                    for record_bounds in self._wanted:
+                        if not record_bounds.takes_none(header) and self._is_visible(header):
+                            yield VisibleBatch(item.data, header, record_bounds)
 
     def _note(self, hole: Hole) -> None:
         if any(hole.start < wanted.end and wanted.start < hole.end for wanted in self._wanted):
@@ -69,12 +69,12 @@ class TargetView:
         return self._committed.is_visible(header)
 
 
-def _without(log_range: LogRange, ignored: Sequence[LogRange]) -> Iterator[Cutoff]:
+def _without(log_range: LogRange, ignored: Sequence[LogRange]) -> Iterator[RecordBounds]:
     """The parts of the range that lie in none of `ignored`, in order."""
     start = log_range.start
     for each in sorted(ignored):
         if start < min(each.start, log_range.end):
-            yield Cutoff(start, min(each.start, log_range.end))
+            yield RecordBounds(start, min(each.start, log_range.end))
         start = max(start, each.end)
     if start < log_range.end:
-        yield Cutoff(start, log_range.end)
+        yield RecordBounds(start, log_range.end)

@@ -15,7 +15,6 @@ from offsite.kafka.log_bounds import FoundBounds, find_bounds
 from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import find_epoch_ends, find_offsets
-from offsite.kafka.portions import portions
 from offsite.kafka.protocol import epoch_ends, fetch
 from offsite.kafka.protocol.acls import create_acls_request, describe_acls_request
 from offsite.kafka.protocol.alter_configs import alter_topic_configs_request
@@ -36,6 +35,7 @@ from offsite.kafka.protocol.scram_users import describe_scram_users_request
 from offsite.kafka.protocol.topic_changes import NewTopic, TopicOutcome, create_topics_request, delete_topics_request
 from offsite.kafka.protocol.topic_config import broker_configs_request, topic_configs_request
 from offsite.kafka.reader import PartitionReader
+from offsite.kafka.split_requests import split_requests
 from offsite.log.batch import BatchHeader
 from offsite.log.chunk import Chunk
 from offsite.log.range import LogRange, TopicPartition
@@ -172,7 +172,7 @@ class ClusterAdmin:
 
     def create_acls(self, acls: Sequence[Acl]) -> Sequence[str]:
         """Add rules, at most once each. One text for each: empty, or why it was refused."""
-        some = portions(acls, lambda _: 1)
+        some = split_requests(acls, lambda _: 1)
         return [problem for part in some for problem in self._ask_controller(create_acls_request(part))]
 
     def client_quotas(self) -> tuple[ClientQuota, ...]:
@@ -181,7 +181,7 @@ class ClusterAdmin:
 
     def set_client_quotas(self, quotas: Sequence[ClientQuota]) -> Sequence[str]:
         """Set the named limits. One text for each entity: empty, or why it was refused."""
-        some = portions(quotas, lambda quota: 1 + len(quota.limits))
+        some = split_requests(quotas, lambda quota: 1 + len(quota.limits))
         return [problem for part in some for problem in self._ask_controller(alter_quotas_request(part))]
 
     def scram_users(self) -> tuple[ScramUser, ...]:
@@ -203,7 +203,7 @@ class ClusterAdmin:
 
         Some may have been made when one fails: the error names that one.
         """
-        for part in portions(topics, _records):
+        for part in split_requests(topics, _records):
             self._change(
                 create_topics_request(part, timeout_ms=self._timeout_ms, validate_only=validate_only), "creating"
             )
@@ -214,14 +214,14 @@ class ClusterAdmin:
         """Those that the cluster would not make, each with its reason. Makes none."""
         requests = (
             create_topics_request(part, timeout_ms=self._timeout_ms, validate_only=True)
-            for part in portions(topics, _records)
+            for part in split_requests(topics, _records)
         )
         outcomes = [each for request in requests for each in self._patiently(partial(self._ask_controller, request))]
         return {outcome.name: outcome for outcome in outcomes if outcome.error_code}
 
     def alter_topic_configs(self, changes: Mapping[str, Mapping[str, str | None]]) -> None:
         """Topic → setting → new value, None for the cluster's default. Raises `BadOption`, `NoSuchTopic`."""
-        for part in portions(changes.items(), lambda change: len(change[1])):
+        for part in split_requests(changes.items(), lambda change: len(change[1])):
             self._patiently(partial(self._change, alter_topic_configs_request(dict(part)), "configuring"))
 
     def delete_topics(self, names: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from offsite.kafka.end_offset import high_watermark
-from offsite.kafka.landed import landed
+from offsite.kafka.find_appended import find_appended
 from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.net.connection import Connection
 from offsite.kafka.net.routing import Router
@@ -216,7 +216,7 @@ class PartitionWriter:
         if self._suspicion is None:
             return
         batches = [pending.batch for pending in self._pending]
-        offsets = landed(self._router, self._clock, self._topic_partition, batches, start=self._next_offset)
+        offsets = find_appended(self._router, self._clock, self._topic_partition, batches, start=self._next_offset)
         error, self._suspicion = self._suspicion, None
         for offset in offsets:
             self._acknowledge(offset)

@@ -17,7 +17,7 @@ from offsite.model.journal import JOURNAL
 from offsite.spark import meter
 from offsite.spark.attempt_farewell import interrupted_by_hangup
 from offsite.spark.attempt_note import NoteAddress, NoteReceiver, NoteSender
-from offsite.spark.progress_datagram import Pulse, PulseAddress, PulseReceiver, PulseSender
+from offsite.spark.progress_datagram import ProgressAddress, ProgressDatagram, ProgressReceiver, ProgressSender
 from offsite.spark.runner import ResultT, TaskT
 from offsite.spark.settings import LOOPBACK
 from offsite.spark.task_attempt import Envelope, attempt
@@ -34,13 +34,14 @@ CANCEL_LIMIT_S = 5.0
 
 
 class Mailbox:
-    """Where workers' envelopes and pulses arrive. One per SparkContext: an accumulator is never given back by pyspark,
-    so one per job would grow for ever. What an earlier job sends (cancelled, its tasks still ending) is dropped."""
+    """Where workers' envelopes and datagrams arrive. One per SparkContext: an accumulator is never given back by
+    pyspark, so one per job would grow for ever. What an earlier job sends (cancelled, its tasks still ending) is
+    dropped."""
 
     def __init__(self, context: SparkContext) -> None:
         self.accumulator: Accumulator[Any] = context.accumulator((), _Gathering(self._deliver))  # type: ignore[arg-type]
         host = context.getConf().get("spark.driver.host") or LOOPBACK
-        self.pulses, self.notes = PulseReceiver(host), NoteReceiver(host)
+        self.datagrams, self.notes = ProgressReceiver(host), NoteReceiver(host)
         self._job = 0
         self._inbox: queue.SimpleQueue[Envelope[Any] | _End] = queue.SimpleQueue()
 
@@ -50,7 +51,7 @@ class Mailbox:
         return self._job, self._inbox
 
     def close(self) -> None:
-        self.pulses.close()
+        self.datagrams.close()
         self.notes.close()
 
     def _deliver(self, job: int, envelope: Envelope[Any]) -> None:
@@ -69,7 +70,7 @@ class SparkJob(Generic[TaskT, ResultT]):
         max_attempts: int,
     ) -> None:
         self._job, self._inbox = mailbox.open()
-        self._pulses, self._notes = mailbox.pulses, mailbox.notes
+        self._pulses, self._notes = mailbox.datagrams, mailbox.notes
         self._context = context
         self._tasks = tasks
         self._group = f"offsite-{self._job}"
@@ -77,14 +78,14 @@ class SparkJob(Generic[TaskT, ResultT]):
             job=self._job,
             function=function,
             home=mailbox.accumulator,
-            pulses=mailbox.pulses.address,
+            datagrams=mailbox.datagrams.address,
             notes=mailbox.notes.address,
             journal_level=JOURNAL.getEffectiveLevel(),
             max_attempts=max_attempts,
         )
         self._thread = threading.Thread(target=self._submit, name=self._group, daemon=True)
 
-    def events(self) -> Iterator[Envelope[ResultT] | Pulse | None]:
+    def events(self) -> Iterator[Envelope[ResultT] | ProgressDatagram | None]:
         """Start the job; yield what arrives, and None at least every `TICK_S`. Raises what Spark raised at the end."""
         self._thread.start()
         while True:
@@ -151,7 +152,7 @@ class _Work(Generic[TaskT, ResultT]):
     job: int
     function: Callable[[TaskT], ResultT]
     home: Any
-    pulses: PulseAddress
+    datagrams: ProgressAddress
     notes: NoteAddress
     journal_level: int
     max_attempts: int
@@ -167,7 +168,7 @@ class _Work(Generic[TaskT, ResultT]):
 
     def _attempt_all(self, tasks: Iterable[tuple[int, TaskT]], context: TaskContext | None, number: int) -> None:
         for index, task in tasks:
-            with closing(PulseSender(self.pulses, job=self.job, index=index)) as sender:
+            with closing(ProgressSender(self.datagrams, job=self.job, index=index)) as sender:
                 meter.start(sender)
                 envelope = attempt(
                     index,

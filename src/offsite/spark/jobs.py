@@ -10,11 +10,11 @@ from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError, SparkFailed
 from offsite.model.journal import decided, failed
 from offsite.spark.job import SparkJob
-from offsite.spark.progress_datagram import Pulse
+from offsite.spark.progress_datagram import ProgressDatagram
 from offsite.spark.runner import Failed, OnProgress, ResultT, TaskT
 from offsite.spark.task_attempt import Envelope
 from offsite.spark.task_journal import write_lines
-from offsite.spark.task_outcomes import Board
+from offsite.spark.task_outcomes import TaskOutcomes
 
 _POISONED_TASK = re.compile(r"Task (\d+) in stage \S+ failed \d+ times")
 _EXCEPTION_LINE = re.compile(r"^[:\s]*(?:[\w.]+(?:Error|Exception)|Reason|ExecutorLostFailure)\b.*", re.MULTILINE)
@@ -40,9 +40,9 @@ class TaskJobs(Generic[TaskT, ResultT]):
         self._keep_going = keep_going
         self._clock = clock
         self._started_s = clock.monotonic_s()
-        self._board: Board[ResultT] = Board(len(tasks))
+        self._board: TaskOutcomes[ResultT] = TaskOutcomes(len(tasks))
 
-    def run(self) -> Board[ResultT]:
+    def run(self) -> TaskOutcomes[ResultT]:
         """Each job settles at least one task or raises, so this ends."""
         self._show()
         while (indexes := self._board.open_tasks()) and not self._is_over():
@@ -67,7 +67,7 @@ class TaskJobs(Generic[TaskT, ResultT]):
             if isinstance(event, Envelope):
                 _tell(event)
                 self._board.take(event)
-            elif isinstance(event, Pulse):
+            elif isinstance(event, ProgressDatagram):
                 self._board.feel(event)
                 continue
             self._show()

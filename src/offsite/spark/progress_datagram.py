@@ -25,7 +25,7 @@ _DATAGRAM = struct.Struct(">16sQQQQQ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pulse:
+class ProgressDatagram:
     """What the running attempt at task `index` of a job has moved so far."""
 
     index: int
@@ -33,25 +33,25 @@ class Pulse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PulseAddress:
-    """Where workers send pulses. `token` keeps strangers' datagrams out of the display; it protects nothing else."""
+class ProgressAddress:
+    """Where workers send datagrams. `token` keeps strangers' datagrams out of the display; it protects nothing else."""
 
     host: str
     port: int
     token: bytes
 
 
-class PulseReceiver:
+class ProgressReceiver:
     """The driver's side."""
 
     def __init__(self, host: str) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind((host, 0))
         self._socket.setblocking(False)
-        self.address = PulseAddress(host=host, port=self._socket.getsockname()[1], token=secrets.token_bytes(16))
+        self.address = ProgressAddress(host=host, port=self._socket.getsockname()[1], token=secrets.token_bytes(16))
 
-    def take(self, job: int) -> Iterator[Pulse]:
-        """The pulses of `job` that have arrived; does not wait."""
+    def take(self, job: int) -> Iterator[ProgressDatagram]:
+        """The datagrams of `job` that have arrived; does not wait."""
         for _ in range(MAX_PULSES_AT_ONCE):
             try:
                 datagram = self._socket.recv(_DATAGRAM.size + 1)
@@ -61,7 +61,7 @@ class PulseReceiver:
                 continue
             token, of_job, index, moved_bytes, records, throttled_ms = _DATAGRAM.unpack(datagram)
             if token == self.address.token and of_job == job:
-                yield Pulse(
+                yield ProgressDatagram(
                     index=index, reading=Reading(moved_bytes=moved_bytes, records=records, throttled_ms=throttled_ms)
                 )
 
@@ -69,10 +69,10 @@ class PulseReceiver:
         self._socket.close()
 
 
-class PulseSender:
+class ProgressSender:
     """The worker's side, as a meter's listener."""
 
-    def __init__(self, address: PulseAddress, *, job: int, index: int, clock: Clock | None = None) -> None:
+    def __init__(self, address: ProgressAddress, *, job: int, index: int, clock: Clock | None = None) -> None:
         self._address, self._job, self._index = address, job, index
         self._clock = clock or SystemClock()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

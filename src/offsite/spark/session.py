@@ -26,7 +26,7 @@ from offsite.spark.local.daemon import NEST_VARIABLE
 from offsite.spark.local.java import java_binary
 from offsite.spark.local.jvm import LocalJvm, last_words
 from offsite.spark.local.worker_lock import WorkerLock
-from offsite.spark.local.worker_template import Nest
+from offsite.spark.local.worker_template import WorkerTemplate
 from offsite.spark.master import check_reachable, runs_in_one_jvm, task_attempts
 from offsite.spark.runner import Done, Failed, OnProgress, ResultT, TaskT
 from offsite.spark.scratch import Scratch
@@ -38,7 +38,7 @@ from offsite.spark.settings import (
     local_settings,
     plain_settings,
 )
-from offsite.spark.task_outcomes import Board
+from offsite.spark.task_outcomes import TaskOutcomes
 
 if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
@@ -83,10 +83,10 @@ class SparkRunner:
     def run(
         self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
     ) -> list[ResultT]:
-        board = self._run(tasks, function, on_progress, keep_going=False)
-        if (error := board.first_error()) is not None:
+        results = self._run(tasks, function, on_progress, keep_going=False)
+        if (error := results.first_error()) is not None:
             raise error
-        return [outcome.value for outcome in board.outcomes() if isinstance(outcome, Done)]
+        return [outcome.value for outcome in results.outcomes() if isinstance(outcome, Done)]
 
     def run_all(
         self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
@@ -118,7 +118,7 @@ class SparkRunner:
         on_progress: OnProgress | None,
         *,
         keep_going: bool,
-    ) -> Board[ResultT]:
+    ) -> TaskOutcomes[ResultT]:
         def open_job(numbered: Sequence[tuple[int, TaskT]]) -> SparkJob[TaskT, ResultT]:
             self._session = self._session or self._open_session()
             context, mailbox = self._session.ready()
@@ -126,12 +126,12 @@ class SparkRunner:
 
         before, self._may_be_running = self._may_be_running, True
         try:
-            board = TaskJobs(tasks, open_job, on_progress=on_progress, keep_going=keep_going, clock=self._clock).run()
+            results = TaskJobs(tasks, open_job, on_progress=on_progress, keep_going=keep_going, clock=self._clock).run()
         except SparkFailed:  # not about a task: this Spark is of no use any more, and the next run starts another
             self.close()
             raise
-        self._may_be_running = before or bool(board.open_tasks())
-        return board
+        self._may_be_running = before or bool(results.open_tasks())
+        return results
 
 
 class _Session(ABC):
@@ -203,7 +203,7 @@ class _LocalSession(_Session):
         self._master, self._settings, self._preload, self._clock = master, settings, preload, clock
         self._scratch = Scratch()
         self._jvm: LocalJvm | None = None
-        self._nest: Nest | None = None
+        self._template: WorkerTemplate | None = None
         self._workers: WorkerLock | None = None
         self._submitted: _SubmittedSpark | None = None
         super().__init__()
@@ -221,9 +221,9 @@ class _LocalSession(_Session):
 
     def _build_quickly(self, folder: Path, settings: Mapping[str, str]) -> SparkContext:
         self._workers = WorkerLock(folder)
-        environment = {**WORKER_ENVIRONMENT, NEST_VARIABLE: str(Nest.socket_in(folder))}
+        environment = {**WORKER_ENVIRONMENT, NEST_VARIABLE: str(WorkerTemplate.socket_in(folder))}
         self._jvm = LocalJvm(folder, settings, environment=environment, clock=self._clock)
-        self._nest = Nest(folder, self._preload)
+        self._template = WorkerTemplate(folder, self._preload)
         pyspark_internals.check_parts()  # half a second of imports, while the JVM starts
         context = pyspark_internals.join_jvm(*self._jvm.gateway())
         context.pythonExec = sys.executable
@@ -257,11 +257,11 @@ class _LocalSession(_Session):
             if surely:
                 self._jvm.abandon()
             self._jvm.close()
-        if self._nest is not None:
+        if self._template is not None:
             if surely and self._workers is not None:
-                self._nest.hang_up()
+                self._template.hang_up()
                 self._workers.all_ended(limit_s=FAREWELL_S)
-            self._nest.close()
+            self._template.close()
 
 
 class _ClusterSession(_Session):

@@ -7,12 +7,12 @@ from typing import Generic
 
 from offsite.model.errors import OffsiteError
 from offsite.spark.meter import Reading
-from offsite.spark.progress_datagram import Pulse
+from offsite.spark.progress_datagram import ProgressDatagram
 from offsite.spark.runner import Done, Failed, ResultT, RunProgress
 from offsite.spark.task_attempt import Envelope
 
 
-class Board(Generic[ResultT]):
+class TaskOutcomes(Generic[ResultT]):
     """The first envelope of a task counts; a copy that Spark ran twice changes nothing."""
 
     def __init__(self, tasks_total: int) -> None:
@@ -30,10 +30,10 @@ class Board(Generic[ResultT]):
         self._reading = self._reading + envelope.reading
         self._worker_peak_rss_bytes = max(self._worker_peak_rss_bytes, envelope.peak_rss_bytes)
 
-    def feel(self, pulse: Pulse) -> None:
+    def feel(self, datagram: ProgressDatagram) -> None:
         """What a running task has moved: shown until its envelope says it for good."""
-        if self._outcomes[pulse.index] is None:
-            self._running[pulse.index] = pulse.reading
+        if self._outcomes[datagram.index] is None:
+            self._running[datagram.index] = datagram.reading
 
     def give_up(self, index: int, error: OffsiteError) -> None:
         """Settle a task that could not even send an envelope."""

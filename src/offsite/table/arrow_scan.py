@@ -24,7 +24,7 @@ def scan_arrow(task: ScanTask, store: Store) -> Iterator[pa.RecordBatch]:
     """
     columns = ArrowColumns(topic=task.partition.topic, partition=task.partition.partition)
     for scan, batch in scan_batches(task, store):
-        if batch.cutoff.takes_all(batch.header):
+        if batch.record_bounds.takes_all(batch.header):
             columns.add_batch(batch.header.view(batch.data), batch.header, commit=scan.commit)
         else:
             columns.add_records(batch.records(), commit=scan.commit)

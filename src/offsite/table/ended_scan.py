@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from offsite.copy.record_bounds import Cutoff
+from offsite.copy.record_bounds import RecordBounds
 from offsite.copy.source_view import VisibleBatch
 from offsite.log.batch import BatchHeader
 from offsite.log.markers import Marker
@@ -39,10 +39,10 @@ def scan_ended(task: EndedTask, log: CommitLog, *, with_commit: bool) -> Iterato
         # Backwards: the newest of those before most likely listed it.
         listed = listed_by(log.read_back(upto=task.before), [scan.segment.key]) if with_commit else {}
         commit = listed.get(scan.segment.key)
-        cutoff = Cutoff(scan.start, scan.end)
+        record_bounds = RecordBounds(scan.start, scan.end)
         for data, header in _batches(scan.segment, log, start=min(floors.values())):
             if header.is_transactional and header.base_offset >= floors.get(header.producer_id, header.next_offset):
-                columns.add_records(VisibleBatch(data, header, cutoff).records(), commit=commit)
+                columns.add_records(VisibleBatch(data, header, record_bounds).records(), commit=commit)
                 if columns.is_full and (full := columns.take()) is not None:
                     yield full
     if (rest := columns.take()) is not None:

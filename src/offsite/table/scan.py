@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from offsite.copy.record_bounds import Cutoff
+from offsite.copy.record_bounds import RecordBounds
 from offsite.copy.source_view import VisibleBatch
 from offsite.log.batch import BatchHeader
 from offsite.log.chunk import Chunk
@@ -32,11 +32,11 @@ def scan_batches(task: ScanTask, store: Store) -> Iterator[tuple[SegmentScan, Vi
     for scan in task.segments:
         for chunk in counted(_chunks(scan, task.rows, store)):
             for header in chunk.batches:
-                cutoff = Cutoff(scan.start, scan.end, task.point_until_ms)
-                if cutoff.takes_none(header) or _holds_none(header, task.rows):
+                record_bounds = RecordBounds(scan.start, scan.end, task.point_until_ms)
+                if record_bounds.takes_none(header) or _holds_none(header, task.rows):
                     continue
                 if is_visible(header):
-                    yield scan, VisibleBatch(chunk.data, header, cutoff)
+                    yield scan, VisibleBatch(chunk.data, header, record_bounds)
 
 
 def _committed_view(task: ScanTask, store: Store) -> CommittedView:

@@ -16,7 +16,7 @@ from offsite.log.batch import scan
 from offsite.log.last_batch import LastBatch
 from offsite.model.errors import TopicReplaced
 from offsite.repository.layout import BackupLayout
-from offsite.services.backup.committable import Settlement, settle
+from offsite.services.backup.committable import Committable, find_committable
 from offsite.spark.runner import Done
 from offsite.stores.posix_store import open_folder
 from tests.batches import make_batch
@@ -34,7 +34,7 @@ def copied(  # a log, and what is known of it
     border: LastBatch | None = None,
     script: Sequence[str] = (),
     **more: int,
-) -> Settlement:
+) -> Committable:
     """A log of these batches, each of ten offsets, copied into small segments from `start` on, behind `border`."""
     store = open_folder(tmp_path / "repository")
     store.prepare()
@@ -50,7 +50,7 @@ def copied(  # a log, and what is known of it
     plan = plan_copy([bounds], {bounds.key: start}, slots=1, borders=borders)
     kafka: Any = None
     ends = backup_copy.BackupEnds(kafka=kafka, store=store, layout=BackupLayout(backup="b"), compression="none")
-    return settle(plan, [Done(value=backup_copy.copy_range(task, ends=ends)) for task in plan.tasks])
+    return find_committable(plan, [Done(value=backup_copy.copy_range(task, ends=ends)) for task in plan.tasks])
 
 
 def test_a_gap_where_one_segment_ends_and_the_next_begins_is_accounted_for(

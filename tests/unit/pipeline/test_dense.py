@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from offsite.copy.record_bounds import Cutoff
+from offsite.copy.record_bounds import RecordBounds
 from offsite.copy.restore.dense import DenseBatch, dense_batch
 from offsite.log.batch import scan
 from offsite.log.codecs.codec import ZSTD
@@ -17,7 +17,7 @@ def record(offset: int) -> Record:
 def image(offsets: Sequence[int], *, codec: int = 0, start: int = 0, end: int = 10**9) -> DenseBatch | None:
     data = memoryview(encode([record(o) for o in offsets], codec=codec))
     (header,) = scan(data)
-    return dense_batch(data, header, Cutoff(start, end))
+    return dense_batch(data, header, RecordBounds(start, end))
 
 
 def content(batch: bytearray | memoryview) -> list[tuple[object, ...]]:
@@ -28,7 +28,7 @@ def content(batch: bytearray | memoryview) -> list[tuple[object, ...]]:
 def test_a_batch_without_gaps_goes_out_as_it_is() -> None:
     data = memoryview(encode([record(o) for o in (5, 6, 7)], codec=ZSTD))
     (header,) = scan(data)
-    dense = dense_batch(data, header, Cutoff(0, 100))
+    dense = dense_batch(data, header, RecordBounds(0, 100))
     assert dense is not None
     assert (bytes(dense.batch), dense.records, list(dense.runs)) == (bytes(data), 3, [(5, 3)])
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from offsite.copy.compare.maps import MapProof
-from offsite.copy.record_bounds import Cutoff
+from offsite.copy.record_bounds import RecordBounds
 from offsite.copy.source_view import VisibleBatch
 from offsite.log.batch import scan
 from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
@@ -16,13 +16,13 @@ from tests.batches import RECORDS_PER_BATCH, make_batch
 STARTS = (100, 110, 130)
 """Source offsets 120 to 129 hold no record."""
 END = 140
-ALL = Cutoff(0, 1 << 62)
+ALL = RecordBounds(0, 1 << 62)
 
 
-def source(cutoff: Cutoff = ALL) -> Iterator[VisibleBatch]:
+def source(record_bounds: RecordBounds = ALL) -> Iterator[VisibleBatch]:
     for start in STARTS:
         data = memoryview(bytearray(make_batch(start)))
-        yield VisibleBatch(data, scan(data)[0], cutoff)
+        yield VisibleBatch(data, scan(data)[0], record_bounds)
 
 
 def dense_map(target_start: int, *, starts: tuple[int, ...] = STARTS, target_end: int | None = None) -> OffsetMap:
@@ -68,5 +68,5 @@ def test_records_that_a_restore_point_leaves_out_are_not_counted() -> None:
     builder.add(105, 7, 5)
     builder.add(110, 12, 2)
     proof = MapProof(builder.build(source_end=112), target_start=7, keeps_offsets=False)
-    list(proof.passing(source(Cutoff(105, 112))))
+    list(proof.passing(source(RecordBounds(105, 112))))
     assert proof.difference is None

@@ -15,7 +15,7 @@ from offsite.model.errors import BadOption, NoSuchTopic
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId
-from offsite.services.records.confluent_wire_format import FramedReader
+from offsite.services.records.confluent_wire_format import ConfluentReader
 from offsite.services.records.find import (
     RecordsPlan,
     RecordsRequest,
@@ -24,7 +24,7 @@ from offsite.services.records.find import (
     raw_values,
     search_records,
 )
-from offsite.services.records.schema_registry import SchemaBook
+from offsite.services.records.schema_registry import SchemaRegistry
 from offsite.services.records.shown_record import Shown, ShownRecord, show_record
 from offsite.services.restore.request import RestoreRequest
 from offsite.stores.open_store import open_store
@@ -230,7 +230,7 @@ def test_json_that_nests_too_deep_to_be_printed_is_shown_as_text(backup: Backup,
 def test_json_that_would_not_fit_into_memory_is_shown_as_text() -> None:
     wide = b"[" + b"0," * (9 << 20) + b"0]"
     found = FoundRecord(partition=ORDERS, record=Record(0, 5, 0, None, wide))
-    value = show_record(found, FramedReader(SchemaBook)).value
+    value = show_record(found, ConfluentReader(SchemaRegistry)).value
     assert value is not None
     assert value.encoding == "text"
 

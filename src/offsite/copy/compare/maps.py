@@ -70,7 +70,7 @@ class MapProof:
 def _visible(batch: VisibleBatch) -> tuple[int, int, int]:
     """First and last offset and number of the records that count. Where there is no record at a base offset the next
     one is found, by the map as well."""
-    if batch.cutoff.takes_all(batch.header):
+    if batch.record_bounds.takes_all(batch.header):
         return batch.header.base_offset, batch.header.last_offset, batch.header.record_count
     records = batch.records()
     return (records[0].offset, records[-1].offset, len(records)) if records else (0, 0, 0)

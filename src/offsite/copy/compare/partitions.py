@@ -14,7 +14,7 @@ from blake3 import blake3
 
 from offsite.copy.chain import PartitionChain
 from offsite.copy.compare.maps import MapProof, RestoredMaps
-from offsite.copy.compare.records import Compaction, Comparison, Lockstep
+from offsite.copy.compare.records import Compaction, Comparison, RecordComparator
 from offsite.copy.source_view import SourceView, VisibleBatch, committed_view
 from offsite.copy.stored_log import stored_log
 from offsite.copy.target_view import Read, TargetView
@@ -159,7 +159,7 @@ def _compare(task: ProofTask, ends: ProofEnds, read: Read) -> tuple[Comparison, 
     expected, map_proof = _expected(task, ends), _map_proof(task, ends)
     later = _Later(task, read)
     with closing(target.batches()) as found:
-        compared = Lockstep(
+        compared = RecordComparator(
             _seen(expected if map_proof is None else map_proof.passing(expected), task),
             _seen(found, task),
             offsets=task.offsets,
@@ -281,7 +281,9 @@ def _from_offset(batches: Iterator[VisibleBatch], offset: int) -> Iterator[Visib
         if batch.header.base_offset >= offset:
             yield batch
         elif batch.header.last_offset >= offset:
-            yield batch._replace(cutoff=batch.cutoff._replace(start=max(batch.cutoff.start, offset)))
+            yield batch._replace(
+                record_bounds=batch.record_bounds._replace(start=max(batch.record_bounds.start, offset))
+            )
 
 
 def _after_records(batches: Iterator[VisibleBatch], count: int) -> Iterator[VisibleBatch]:
@@ -292,5 +294,5 @@ def _after_records(batches: Iterator[VisibleBatch], count: int) -> Iterator[Visi
             continue
         records = batch.records()
         if len(records) > count:
-            yield batch._replace(cutoff=batch.cutoff._replace(start=records[count].offset))
+            yield batch._replace(record_bounds=batch.record_bounds._replace(start=records[count].offset))
         count -= min(count, len(records))

@@ -72,7 +72,7 @@ class Comparison:
     difference: Difference | None
 
 
-class Lockstep:
+class RecordComparator:
     """One comparison. With `offsets` records must have the same offsets as well; `compaction` says what the target may
     lack, if anything. `exact`: the target must end where the source ends; else of what it has after that only the place
     is told.
@@ -321,7 +321,7 @@ class _Side:
     def _enter(self, batch: VisibleBatch) -> None:
         """Stand before the batch, and take it into the digest: what its records are, not where they were or whose."""
         self._header, self.is_control = batch.header, batch.header.is_control
-        if batch.cutoff.takes_all(batch.header):
+        if batch.record_bounds.takes_all(batch.header):
             self.batch = _WholeBatch(batch)
         else:
             self._records, self._position = batch.records(), 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from offsite.copy.record_bounds import Cutoff
+from offsite.copy.record_bounds import RecordBounds
 from offsite.log.batch import BatchHeader, scan
 from offsite.log.records.batch_records import decode
 from offsite.log.records.record import Record
@@ -34,19 +34,19 @@ class DenseBatch:
         return decode(memoryview(self.batch), header)
 
 
-def dense_batch(data: memoryview, header: BatchHeader, cutoff: Cutoff) -> DenseBatch | None:
-    """The batch `header` of `data` with the records that `cutoff` takes; None when it takes none."""
-    if cutoff.takes_none(header):
+def dense_batch(data: memoryview, header: BatchHeader, record_bounds: RecordBounds) -> DenseBatch | None:
+    """The batch `header` of `data` with the records that `record_bounds` takes; None when it takes none."""
+    if record_bounds.takes_none(header):
         return None
     batch = header.view(data)
-    if cutoff.takes_all(header) and not needs_reencode(header):
+    if record_bounds.takes_all(header) and not needs_reencode(header):
         runs = ((header.base_offset, header.record_count),)
         return DenseBatch(batch=batch, records=header.record_count, runs=runs)
-    return _reencoded(batch, header, cutoff)
+    return _reencoded(batch, header, record_bounds)
 
 
-def _reencoded(batch: memoryview, header: BatchHeader, cutoff: Cutoff) -> DenseBatch | None:
-    kept = keep(batch, header, cutoff.takes)
+def _reencoded(batch: memoryview, header: BatchHeader, record_bounds: RecordBounds) -> DenseBatch | None:
+    kept = keep(batch, header, record_bounds.takes)
     if kept is None:
         return None
     (kept_header,) = scan(memoryview(kept))

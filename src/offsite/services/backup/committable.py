@@ -42,7 +42,7 @@ class PartitionFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settlement:
+class Committable:
     segments: tuple[Segment, ...]
     holes: tuple[RecordedHole, ...]
     gaps: tuple[ProvenGap, ...]
@@ -50,7 +50,7 @@ class Settlement:
     failed: tuple[PartitionFailure, ...]
 
 
-def settle(plan: CopyPlan, outcomes: Sequence[Outcome]) -> Settlement:
+def find_committable(plan: CopyPlan, outcomes: Sequence[Outcome]) -> Committable:
     """Sort outcomes (in the order of `plan.tasks`) into what counts and what failed.
 
     Raises the first failure when nothing could be copied at all: there is nothing to report but the error.
@@ -58,13 +58,13 @@ def settle(plan: CopyPlan, outcomes: Sequence[Outcome]) -> Settlement:
     failures = [outcome.error for outcome in outcomes if isinstance(outcome, Failed)]
     if len(failures) == len(outcomes):
         _check_some_are_sound(plan, failures)
-    settled = [_settled(bounds, plan, own) for bounds, own in _by_partition(plan, outcomes)]
-    return Settlement(
-        segments=tuple(segment for each in settled for segment in each.segments),
-        holes=tuple(hole for each in settled for hole in each.holes),
-        gaps=tuple(gap for each in settled for gap in each.gaps),
-        positions=tuple(each.position for each in settled),
-        failed=(*_sick(plan.sick), *(each.failure for each in settled if each.failure is not None)),
+    parts = [_committable(bounds, plan, own) for bounds, own in _by_partition(plan, outcomes)]
+    return Committable(
+        segments=tuple(segment for each in parts for segment in each.segments),
+        holes=tuple(hole for each in parts for hole in each.holes),
+        gaps=tuple(gap for each in parts for gap in each.gaps),
+        positions=tuple(each.position for each in parts),
+        failed=(*_sick(plan.sick), *(each.failure for each in parts if each.failure is not None)),
     )
 
 
@@ -79,7 +79,7 @@ def _check_some_are_sound(plan: CopyPlan, failures: Sequence[OffsiteError]) -> N
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Settled:
+class _CommittablePartition:
     """What becomes of one partition."""
 
     segments: tuple[Segment, ...]
@@ -109,7 +109,7 @@ def _by_partition(plan: CopyPlan, outcomes: Sequence[Outcome]) -> Iterator[tuple
         yield bounds, _Own(outcomes=tasks.get(key, ()), holes=holes.get(key, ()))
 
 
-def _settled(bounds: PartitionBounds, plan: CopyPlan, own: _Own) -> _Settled:
+def _committable(bounds: PartitionBounds, plan: CopyPlan, own: _Own) -> _CommittablePartition:
     known = PartitionId(topic=bounds.topic, topic_id=bounds.topic_id, partition=bounds.partition)
     start = plan.starts.get(bounds.key, bounds.log_start)
     receipts = list(_before_failure(own.outcomes))
@@ -118,7 +118,7 @@ def _settled(bounds: PartitionBounds, plan: CopyPlan, own: _Own) -> _Settled:
     gaps = [gap for receipt in receipts for gap in receipt.gaps]
     spans = [segment_span(segment) for segment in segments]
     end = frontier(start, [*spans, *map(_span, holes), *map(_span, gaps)])  # a batch may reach over the planned end
-    return _Settled(
+    return _CommittablePartition(
         segments=tuple(replace(each, end=min(each.end, end)) for each in segments if segment_span(each)[0] < end),
         holes=tuple(_recorded(hole, known) for hole in holes if hole.start < end),
         gaps=tuple(_proven(gap, known) for gap in gaps if gap.start < end),

@@ -26,7 +26,7 @@ from offsite.repository.repository import Repository
 from offsite.repository.snapshots.cluster_snapshot import put_cluster_snapshot
 from offsite.repository.state import BackupState
 from offsite.services.backup.cluster_settings import FoundSettings, read_cluster_settings
-from offsite.services.backup.committable import PartitionFailure, Settlement, settle
+from offsite.services.backup.committable import Committable, PartitionFailure, find_committable
 from offsite.services.backup.log_identity import made_anew
 from offsite.services.backup.log_truncation import cut_back
 from offsite.services.backup.source import Source, read_source
@@ -180,21 +180,21 @@ def run_backup(
     outcomes = (
         runner.run_all(plan.copy.tasks, partial(copy_range, ends=ends), on_progress=last) if plan.copy.tasks else []
     )
-    settlement = settle(plan.copy, outcomes)
+    committable = find_committable(plan.copy, outcomes)
     snapshot, saved = save_groups(backup, plan.base, plan.groups, plan.source.shapes)
-    state = _commit(backup, plan, settlement, snapshot)
+    state = _commit(backup, plan, committable, snapshot)
     SeenHead(repository=repository, backup=plan.backup).remember(head_of(state))
-    return _result(plan, settlement, state, saved, last.worker_peak_rss_bytes)
+    return _result(plan, committable, state, saved, last.worker_peak_rss_bytes)
 
 
-def _commit(backup: Backup, plan: BackupPlan, settlement: Settlement, group_snapshot: str | None) -> BackupState:
+def _commit(backup: Backup, plan: BackupPlan, committable: Committable, group_snapshot: str | None) -> BackupState:
     changes = Changes(
-        segments=settlement.segments,
-        holes=settlement.holes,
-        gaps=settlement.gaps,
+        segments=committable.segments,
+        holes=committable.holes,
+        gaps=committable.gaps,
         accounted=True,
-        left_behind=tuple(_left_behind(plan, settlement)),
-        positions=settlement.positions,
+        left_behind=tuple(_left_behind(plan, committable)),
+        positions=committable.positions,
         topics=plan.source.shapes,
         groups=group_snapshot,
         metadata=put_cluster_snapshot(backup.store, plan.base, plan.settings.settings),
@@ -202,17 +202,17 @@ def _commit(backup: Backup, plan: BackupPlan, settlement: Settlement, group_snap
     return backup.commit(changes, base=plan.base, writer=random_id(16))
 
 
-def _left_behind(plan: BackupPlan, settlement: Settlement) -> Iterator[LeftBehind]:
+def _left_behind(plan: BackupPlan, committable: Committable) -> Iterator[LeftBehind]:
     ids = {shape.topic: shape.topic_id for shape in plan.source.shapes}
-    for each in settlement.failed:
+    for each in committable.failed:
         known = PartitionId(topic=each.topic, topic_id=ids[each.topic], partition=each.partition)
         yield LeftBehind(partition_id=known, error=each.error)
 
 
 def _result(
-    plan: BackupPlan, settlement: Settlement, state: BackupState, groups: GroupsSaved | None, peak_rss_bytes: int
+    plan: BackupPlan, committable: Committable, state: BackupState, groups: GroupsSaved | None, peak_rss_bytes: int
 ) -> BackupResult:
-    segments = settlement.segments
+    segments = committable.segments
     return BackupResult(
         backup=plan.backup,
         commit=state.seq,
@@ -222,8 +222,8 @@ def _result(
         records=sum(segment.records for segment in segments),
         bytes=sum(segment.raw_bytes for segment in segments),
         stored_bytes=sum(segment.stored_bytes for segment in segments),
-        holes=hole_reports(settlement.holes),
-        failed=settlement.failed,
+        holes=hole_reports(committable.holes),
+        failed=committable.failed,
         missing_topics=plan.source.missing,
         vanished_topics=plan.vanished,
         not_read=plan.settings.not_read,

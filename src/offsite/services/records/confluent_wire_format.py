@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 from offsite.model.untrusted.bounded_json import BadJson, parse_json
-from offsite.services.records.schema_registry import AVRO, RegisteredSchema, SchemaBook
+from offsite.services.records.schema_registry import AVRO, RegisteredSchema, SchemaRegistry
 
 if TYPE_CHECKING:
     from fastavro.types import Schema
@@ -24,7 +24,7 @@ _JSON = "JSON"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Framed:
+class ConfluentValue:
     """A payload that was read. `kind` is its schema's: `avro` or `json-schema`. `value` is plain Python."""
 
     kind: str
@@ -32,7 +32,7 @@ class Framed:
     value: object
 
 
-def framed_id(data: bytes) -> int | None:
+def confluent_schema_id(data: bytes) -> int | None:
     """The schema id that `data` would have, if it is framed."""
     if len(data) <= _FRAME.size:
         return None
@@ -40,16 +40,16 @@ def framed_id(data: bytes) -> int | None:
     return schema_id if magic == 0 else None
 
 
-class FramedReader:
+class ConfluentReader:
     """Reads payloads by the schemas of a book, which is opened when the first framed payload comes along."""
 
-    def __init__(self, open_book: Callable[[], SchemaBook]) -> None:
+    def __init__(self, open_book: Callable[[], SchemaRegistry]) -> None:
         self._open_book = open_book
         self._parsed: dict[int, Schema | None] = {}
 
-    def read(self, data: bytes) -> Framed | None:
+    def read(self, data: bytes) -> ConfluentValue | None:
         """None for what is not framed, has no schema in the book, or does not fit its schema."""
-        schema_id = framed_id(data)
+        schema_id = confluent_schema_id(data)
         schema = None if schema_id is None else self._book.find(schema_id)
         if schema_id is None or schema is None:
             return None
@@ -60,10 +60,10 @@ class FramedReader:
         return None
 
     @cached_property
-    def _book(self) -> SchemaBook:
+    def _book(self) -> SchemaRegistry:
         return self._open_book()
 
-    def _read_avro(self, schema_id: int, schema: RegisteredSchema, data: bytes) -> Framed | None:
+    def _read_avro(self, schema_id: int, schema: RegisteredSchema, data: bytes) -> ConfluentValue | None:
         from fastavro import schemaless_reader
 
         if schema_id not in self._parsed:
@@ -76,7 +76,7 @@ class FramedReader:
             value = schemaless_reader(payload, parsed, None)
         except Exception:  # noqa: BLE001  # fastavro raises whatever went wrong on the way; the bytes are shown instead
             return None
-        return None if payload.read(1) else Framed(kind="avro", schema_id=schema_id, value=value)
+        return None if payload.read(1) else ConfluentValue(kind="avro", schema_id=schema_id, value=value)
 
 
 def _parse(texts: list[str]) -> Schema | None:
@@ -93,8 +93,8 @@ def _parse(texts: list[str]) -> Schema | None:
     return parsed
 
 
-def _read_json(schema_id: int, data: bytes) -> Framed | None:
+def _read_json(schema_id: int, data: bytes) -> ConfluentValue | None:
     try:
-        return Framed(kind="json-schema", schema_id=schema_id, value=parse_json(data[_FRAME.size :]))
+        return ConfluentValue(kind="json-schema", schema_id=schema_id, value=parse_json(data[_FRAME.size :]))
     except BadJson:
         return None

@@ -18,9 +18,9 @@ from offsite.copy.restore_point import PointRequest, find_point
 from offsite.model.errors import NoSuchTopic
 from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import Backup
-from offsite.services.records.confluent_wire_format import FramedReader
+from offsite.services.records.confluent_wire_format import ConfluentReader
 from offsite.services.records.record_range import parse_rows
-from offsite.services.records.schema_registry import SchemaBook
+from offsite.services.records.schema_registry import SchemaRegistry
 from offsite.services.records.shown_record import ShownRecord, show_record
 from offsite.spark.runner import OnProgress, Runner
 from offsite.table.find import FoundRecord, RecordMatch, find_in_task, found_records
@@ -80,7 +80,7 @@ def plan_records(backup: Backup, request: RecordsRequest) -> RecordsPlan:
 
 def cat_records(plan: RecordsPlan) -> Iterator[ShownRecord]:
     """Partition by partition, each in the order of offsets. Raises what reading raises; memory is that of a frame."""
-    framed = FramedReader(partial(read_schemas, plan))
+    framed = ConfluentReader(partial(read_schemas, plan))
     found = (each for task in plan.tasks for each in found_records(task, plan.backup.store, plan.match))
     for each in islice(found, plan.limit):
         yield show_record(each, framed)
@@ -94,18 +94,18 @@ def raw_values(plan: RecordsPlan) -> Iterator[bytes]:
 
 def search_records(plan: RecordsPlan, runner: Runner, *, on_progress: OnProgress | None = None) -> list[ShownRecord]:
     """What was found, in the order of partitions and offsets. With a limit it stops early."""
-    framed = FramedReader(partial(read_schemas, plan))
+    framed = ConfluentReader(partial(read_schemas, plan))
     return [show_record(each, framed) for each in _found(plan, runner, on_progress)]
 
 
-def read_schemas(plan: RecordsPlan) -> SchemaBook:
+def read_schemas(plan: RecordsPlan) -> SchemaRegistry:
     """The schemas that the backup holds at its newest commit: ids never change their meaning."""
     state = plan.backup.sound_state()
     point = PointInTime(commit=state, state=state)
     topics = [shape.topic for shape in state.topics.values() if shape.holds_schemas]
     tasks = plan_scan(chains_of(point, topics), RowFilter(), read_committed=True)
     found = (each for task in tasks for each in found_records(task, plan.backup.store, RecordMatch()))
-    return SchemaBook(each.record for each in found)
+    return SchemaRegistry(each.record for each in found)
 
 
 def _found(plan: RecordsPlan, runner: Runner, on_progress: OnProgress | None) -> list[FoundRecord]:

@@ -25,7 +25,7 @@ class RegisteredSchema:
     references: tuple[tuple[str, int], ...] = ()
 
 
-class SchemaBook:
+class SchemaRegistry:
     """All schemas, also deleted ones: old records may need them."""
 
     def __init__(self, records: Iterable[Record] = ()) -> None:

@@ -10,7 +10,7 @@ from typing import cast
 
 from offsite.log.records.record import LOG_APPEND_TIME, Record
 from offsite.model.untrusted.bounded_json import STRICT, BadJson, parse_json
-from offsite.services.records.confluent_wire_format import FramedReader, framed_id
+from offsite.services.records.confluent_wire_format import ConfluentReader, confluent_schema_id
 from offsite.table.find import FoundRecord
 
 _MAX_DEPTH = 100
@@ -49,7 +49,7 @@ class ShownRecord:
     headers: tuple[ShownHeader, ...]
 
 
-def show_record(found: FoundRecord, framed: FramedReader) -> ShownRecord:
+def show_record(found: FoundRecord, framed: ConfluentReader) -> ShownRecord:
     record: Record = found.record
     return ShownRecord(
         topic=found.partition.topic,
@@ -63,7 +63,7 @@ def show_record(found: FoundRecord, framed: FramedReader) -> ShownRecord:
     )
 
 
-def _show(data: bytes | None, framed: FramedReader) -> Shown | None:
+def _show(data: bytes | None, framed: ConfluentReader) -> Shown | None:
     if data is None:
         return None
     if (read := framed.read(data)) is not None and _is_shallow(read.value):
@@ -73,7 +73,7 @@ def _show(data: bytes | None, framed: FramedReader) -> Shown | None:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:  # text has none, and what is framed begins with one
-        return Shown(encoding="base64", data=base64.b64encode(data).decode(), schema_id=framed_id(data))
+        return Shown(encoding="base64", data=base64.b64encode(data).decode(), schema_id=confluent_schema_id(data))
     return _show_text(text)
 
 

@@ -1,13 +1,13 @@
 """The parent of Spark's Python workers: like `pyspark.daemon`, but ready before Spark asks for it.
 
 Spark starts `python -m offsite.spark.local.daemon pyspark.worker` at the first task, and that process spends most of a
-second on imports while the task waits. In local mode a *nest* process does these imports while the JVM starts; the
-process that Spark starts then only hands its stdin, stdout, stderr and environment over to the nest, which carries on
-as Spark's daemon. Without a nest (a cluster, a nest that died) it does the imports itself.
+second on imports while the task waits. In local mode a *template* process does these imports while the JVM starts; the
+process that Spark starts then only hands its stdin, stdout, stderr and environment over to the template, which carries
+on as Spark's daemon. Without a template (a cluster, a template that died) it does the imports itself.
 
-Life: the nest ends when the driver does (stdin at its end) until it is taken over; from then on when the JVM closes the
-stdin that was handed over, as any Spark daemon. It holds the lock that tells the driver of living workers. Must import
-nothing but the standard library before it has to.
+Life: the template ends when the driver does (stdin at its end) until it is taken over; from then on when the JVM closes
+the stdin that was handed over, as any Spark daemon. It holds the lock that tells the driver of living workers. Must
+import nothing but the standard library before it has to.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from pathlib import Path
 from offsite.spark.local.worker_lock import hold
 
 NEST_VARIABLE = "OFFSITE_NEST"
-"""Names the socket of the nest in the environment of the process that Spark starts."""
+"""Names the socket of the template in the environment of the process that Spark starts."""
 
 STANDARD_STREAMS = (0, 1, 2)
 MAX_ENVIRONMENT_BYTES = 4 << 20  # execve(2) allows no more than this by default on Linux (ARG_MAX is 2 MiB)
 
 
 def main() -> None:
-    """`nest SOCKET MODULE…` waits to be taken over; anything else is Spark's own call."""
-    if sys.argv[1:2] == ["nest"]:
-        nest(sys.argv[2], sys.argv[3:])
+    """`template SOCKET MODULE…` waits to be taken over; anything else is Spark's own call."""
+    if sys.argv[1:2] == ["template"]:
+        template(sys.argv[2], sys.argv[3:])
     elif not hand_over(path := os.environ.get(NEST_VARIABLE)):
         if path is not None and not hold(Path(path).parent):
             return
@@ -41,7 +41,7 @@ def main() -> None:
         manage()
 
 
-def nest(path: str, modules: list[str]) -> None:
+def template(path: str, modules: list[str]) -> None:
     """Import what workers need, wait at the socket `path` to be taken over, then be Spark's daemon."""
     if not hold(Path(path).parent):
         return
@@ -77,19 +77,20 @@ def manage() -> None:
 
 
 def hand_over(path: str | None) -> bool:
-    """Give this process's streams and environment to the nest at `path`, and wait for its end. False: no nest."""
+    """Give this process's streams and environment to the template at `path`, and wait for its end. False: there is
+    none."""
     if path is None:
         return False
-    with socket.socket(socket.AF_UNIX) as nest_socket:
+    with socket.socket(socket.AF_UNIX) as template_socket:
         try:
-            nest_socket.connect(path)
+            template_socket.connect(path)
         except OSError:
             return False
         state = json.dumps({"argv": sys.argv, "environment": dict(os.environ)}).encode()
-        socket.send_fds(nest_socket, [len(state).to_bytes(8, "big")], list(STANDARD_STREAMS))
-        nest_socket.sendall(state)
-        while nest_socket.recv(1):
-            pass  # the nest never writes: the end of the stream is its end
+        socket.send_fds(template_socket, [len(state).to_bytes(8, "big")], list(STANDARD_STREAMS))
+        template_socket.sendall(state)
+        while template_socket.recv(1):
+            pass  # the template never writes: the end of the stream is its end
     return True
 
 

@@ -1,4 +1,4 @@
-"""The driver's side of the nest: a Python process that gets ready to be Spark's worker daemon (see `daemon.py`)."""
+"""The driver's side of the template: a Python process that gets ready to be Spark's worker daemon (see `daemon.py`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from offsite.spark.settings import MAX_SOCKET_PATH_BYTES, WORKER_ENVIRONMENT
 
 
-class Nest:
+class WorkerTemplate:
     """Started at once, in the background; never needed: Spark's daemon does without it when it is gone."""
 
     def __init__(self, folder: Path, modules: Sequence[str]) -> None:
@@ -21,9 +21,9 @@ class Nest:
         path = str(self.socket_in(folder))
         if len(path.encode()) <= MAX_SOCKET_PATH_BYTES:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "offsite.spark.local.daemon", "nest", path, *modules],
+                [sys.executable, "-m", "offsite.spark.local.daemon", "template", path, *modules],
                 env={**os.environ, **WORKER_ENVIRONMENT},
-                stdin=subprocess.PIPE,  # never written to: its end tells the nest that the driver is gone
+                stdin=subprocess.PIPE,  # never written to: its end tells the template that the driver is gone
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 process_group=0,  # Ctrl-C in the terminal is for the driver, which tells the others
@@ -31,7 +31,7 @@ class Nest:
 
     @staticmethod
     def socket_in(folder: Path) -> Path:
-        return folder / "nest"
+        return folder / "template"
 
     def hang_up(self) -> None:
         """Tell it and its workers to end: those that have a task put away what they were writing."""

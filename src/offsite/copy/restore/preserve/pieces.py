@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 from offsite.copy.chain import PartitionChain
-from offsite.copy.record_bounds import Cutoff
+from offsite.copy.record_bounds import RecordBounds
 from offsite.copy.source_view import committed_view, undecided_batches
 from offsite.log.batch import BatchHeader
 from offsite.log.control import control_type
@@ -140,10 +140,10 @@ class SourcePieces:
         return {header.producer_id: min(header.last_offset, self._partition.end - 1) for header in undecided}
 
     def _count(self, data: memoryview, header: BatchHeader, low: int) -> None:
-        cutoff = Cutoff(max(self._start, low), self._partition.end)
+        record_bounds = RecordBounds(max(self._start, low), self._partition.end)
         records = header.record_count
-        if not cutoff.takes_all(header):
-            records = sum(map(cutoff.takes, iterate(header.view(data), header)))
+        if not record_bounds.takes_all(header):
+            records = sum(map(record_bounds.takes, iterate(header.view(data), header)))
         if self._committed.is_visible(header):
             self.visible_records += records
         else:

@@ -21,7 +21,7 @@ _IDENTITY = struct.Struct(">qhi")  # producer id, epoch, base sequence
 _IDENTITY_POSITION = 43
 
 
-def landed(
+def find_appended(
     router: Router, clock: Clock, topic_partition: TopicPartition, batches: Sequence[memoryview], *, start: int
 ) -> list[int]:
     """The base offsets of those of `batches`, from the first one on, that lie in the log at `start` or later.

@@ -4,7 +4,13 @@ import socket
 from dataclasses import replace
 
 from offsite.spark.meter import Meter, Reading
-from offsite.spark.progress_datagram import SEND_EVERY_S, Pulse, PulseAddress, PulseReceiver, PulseSender
+from offsite.spark.progress_datagram import (
+    SEND_EVERY_S,
+    ProgressAddress,
+    ProgressDatagram,
+    ProgressReceiver,
+    ProgressSender,
+)
 from tests.processes import wait_until
 
 JOB = 3
@@ -26,36 +32,36 @@ class StillClock:
         self.time_s += duration_s
 
 
-def sent(address: PulseAddress, *, job: int = JOB) -> None:
+def sent(address: ProgressAddress, *, job: int = JOB) -> None:
     clock = StillClock()
-    sender = PulseSender(address, job=job, index=1, clock=clock)
+    sender = ProgressSender(address, job=job, index=1, clock=clock)
     clock.sleep(SEND_EVERY_S)
     sender(Reading(moved_bytes=10, records=2))
     sender(Reading(moved_bytes=11, records=3))  # too soon
     sender.close()
 
 
-def taken(receiver: PulseReceiver) -> list[Pulse]:
-    pulses: list[Pulse] = []
+def taken(receiver: ProgressReceiver) -> list[ProgressDatagram]:
+    datagrams: list[ProgressDatagram] = []
 
     def arrived() -> bool:
-        pulses.extend(receiver.take(JOB))
-        return bool(pulses)
+        datagrams.extend(receiver.take(JOB))
+        return bool(datagrams)
 
-    wait_until(arrived, "a pulse to arrive")
-    return pulses
+    wait_until(arrived, "a datagram to arrive")
+    return datagrams
 
 
 def test_a_pulse_arrives_and_the_next_waits_its_time() -> None:
-    receiver = PulseReceiver("127.0.0.1")
+    receiver = ProgressReceiver("127.0.0.1")
     sent(receiver.address)
-    assert taken(receiver) == [Pulse(index=1, reading=Reading(moved_bytes=10, records=2))]
+    assert taken(receiver) == [ProgressDatagram(index=1, reading=Reading(moved_bytes=10, records=2))]
     assert list(receiver.take(JOB)) == []
     receiver.close()
 
 
 def test_strangers_and_earlier_jobs_are_not_heard() -> None:
-    receiver = PulseReceiver("127.0.0.1")
+    receiver = ProgressReceiver("127.0.0.1")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
         stranger.sendto(b"x" * 500, (receiver.address.host, receiver.address.port))
     sent(replace(receiver.address, token=b"?" * 16))
@@ -66,7 +72,7 @@ def test_strangers_and_earlier_jobs_are_not_heard() -> None:
 
 
 def test_a_driver_that_is_gone_fails_no_task() -> None:
-    sent(PulseAddress(host="127.0.0.1", port=1, token=b"0" * 16))
+    sent(ProgressAddress(host="127.0.0.1", port=1, token=b"0" * 16))
 
 
 def test_a_meter_starts_each_task_from_zero() -> None:

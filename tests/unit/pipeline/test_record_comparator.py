@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.copy.compare import records as lockstep
-from offsite.copy.compare.records import Compaction, Comparison, Lockstep
+from offsite.copy.compare import records as comparator
+from offsite.copy.compare.records import Compaction, Comparison, RecordComparator
 from offsite.copy.compare.superseded import Superseded
-from offsite.copy.record_bounds import Cutoff
+from offsite.copy.record_bounds import RecordBounds
 from offsite.copy.source_view import VisibleBatch
 from offsite.log.batch import CRC_START, LOG_APPEND_TIME_BIT, BatchHeader, scan
 from offsite.log.codecs.codec import LZ4, NONE, ZSTD
@@ -23,7 +23,7 @@ from offsite.log.records.record import Record
 from tests.batches import make_control_batch
 
 TIME_MS = 1_700_000_000_000
-ALL = Cutoff(0, 1 << 62)
+ALL = RecordBounds(0, 1 << 62)
 
 
 def record(offset: int, value: bytes | None = None, **changes: Any) -> Record:
@@ -38,11 +38,11 @@ def records(count: int, *, start: int = 0) -> list[Record]:
 
 
 def batches(
-    found: Sequence[Record], *, size: int = 10, codec: int = NONE, cutoff: Cutoff = ALL
+    found: Sequence[Record], *, size: int = 10, codec: int = NONE, record_bounds: RecordBounds = ALL
 ) -> Iterable[VisibleBatch]:
     for start in range(0, len(found), size):
         data = memoryview(encode(found[start : start + size], codec=codec))
-        yield VisibleBatch(data, scan(data)[0], cutoff)
+        yield VisibleBatch(data, scan(data)[0], record_bounds)
 
 
 def compare(
@@ -53,7 +53,7 @@ def compare(
     exact: bool = True,
     compaction: Compaction | None = None,
 ) -> Comparison:
-    return Lockstep(source, target, offsets=offsets, exact=exact, compaction=compaction).run()
+    return RecordComparator(source, target, offsets=offsets, exact=exact, compaction=compaction).run()
 
 
 def keyed(count: int, *, keys: int, start: int = 0) -> list[Record]:
@@ -236,8 +236,8 @@ def test_a_gap_that_closed_is_a_changed_offset() -> None:
 
 
 def test_records_outside_the_cutoff_do_not_count() -> None:
-    cutoff = Cutoff(13, 57, TIME_MS + 51)
-    found = compare(batches(records(100), cutoff=cutoff), batches(renumber(records(100)[13:52]), size=4))
+    record_bounds = RecordBounds(13, 57, TIME_MS + 51)
+    found = compare(batches(records(100), record_bounds=record_bounds), batches(renumber(records(100)[13:52]), size=4))
     assert (found.difference, found.records) == (None, 39)
 
 
@@ -348,7 +348,7 @@ def test_where_the_end_of_a_transaction_is_not_known_neither_is_the_verdict() ->
 
 
 def test_more_keys_than_can_be_held_leave_the_verdict_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lockstep, "Superseded", partial(Superseded, held_max=9))
+    monkeypatch.setattr(comparator, "Superseded", partial(Superseded, held_max=9))
     source = keyed(40, keys=20)
     found = compacted(source, batches(source[20:]))
     assert (found.difference, found.compacted_records) == (None, 20)

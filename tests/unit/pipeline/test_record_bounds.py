@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.copy.record_bounds import Cutoff
+from offsite.copy.record_bounds import RecordBounds
 from offsite.copy.restore.dense import dense_batch
 from offsite.copy.source_view import VisibleBatch
 from offsite.log.batch import LOG_APPEND_TIME_BIT, BatchHeader, scan
@@ -12,7 +12,7 @@ from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record
 
 TIMES_MS = st.lists(st.integers(-1, 20), min_size=1, max_size=12)
 GAPS = st.lists(st.integers(1, 3), min_size=12, max_size=12)
-CUTOFFS = st.builds(Cutoff, st.integers(0, 30), st.integers(0, 45), st.none() | st.integers(-2, 21))
+CUTOFFS = st.builds(RecordBounds, st.integers(0, 30), st.integers(0, 45), st.none() | st.integers(-2, 21))
 
 
 def batch(times_ms: list[int], gaps: list[int], *, timestamp_type: int = CREATE_TIME) -> tuple[memoryview, BatchHeader]:
@@ -26,39 +26,43 @@ def batch(times_ms: list[int], gaps: list[int], *, timestamp_type: int = CREATE_
     return memoryview(data), header
 
 
-def expected(data: memoryview, header: BatchHeader, cutoff: Cutoff) -> list[Record]:
+def expected(data: memoryview, header: BatchHeader, record_bounds: RecordBounds) -> list[Record]:
     """The reference: decode everything, ask for each record."""
     return [
         record
         for record in decode(data, header)
-        if cutoff.start <= record.offset < cutoff.end
-        and (cutoff.until_ms is None or record.timestamp_ms <= cutoff.until_ms)
+        if record_bounds.start <= record.offset < record_bounds.end
+        and (record_bounds.until_ms is None or record.timestamp_ms <= record_bounds.until_ms)
     ]
 
 
 @given(TIMES_MS, GAPS, CUTOFFS, st.sampled_from([CREATE_TIME, LOG_APPEND_TIME]))
-def test_exactly_the_records_inside_are_taken(times: list[int], gaps: list[int], cutoff: Cutoff, kind: int) -> None:
+def test_exactly_the_records_inside_are_taken(
+    times: list[int], gaps: list[int], record_bounds: RecordBounds, kind: int
+) -> None:
     data, header = batch(times, gaps, timestamp_type=kind)
-    assert VisibleBatch(data, header, cutoff).records() == expected(data, header, cutoff)
+    assert VisibleBatch(data, header, record_bounds).records() == expected(data, header, record_bounds)
 
 
 @given(TIMES_MS, GAPS, CUTOFFS, st.sampled_from([CREATE_TIME, LOG_APPEND_TIME]))
 def test_the_header_never_tells_what_the_records_deny(
-    times: list[int], gaps: list[int], cutoff: Cutoff, kind: int
+    times: list[int], gaps: list[int], record_bounds: RecordBounds, kind: int
 ) -> None:
     data, header = batch(times, gaps, timestamp_type=kind)
-    inside = expected(data, header, cutoff)
-    if cutoff.takes_all(header):
+    inside = expected(data, header, record_bounds)
+    if record_bounds.takes_all(header):
         assert inside == decode(data, header)
-    if cutoff.takes_none(header):
+    if record_bounds.takes_none(header):
         assert inside == []
 
 
 @given(TIMES_MS, GAPS, CUTOFFS, st.sampled_from([CREATE_TIME, LOG_APPEND_TIME]))
-def test_what_is_written_is_what_is_taken(times: list[int], gaps: list[int], cutoff: Cutoff, kind: int) -> None:
+def test_what_is_written_is_what_is_taken(
+    times: list[int], gaps: list[int], record_bounds: RecordBounds, kind: int
+) -> None:
     data, header = batch(times, gaps, timestamp_type=kind)
-    inside = expected(data, header, cutoff)
-    dense = dense_batch(data, header, cutoff)
+    inside = expected(data, header, record_bounds)
+    dense = dense_batch(data, header, record_bounds)
     offsets = [first + n for first, count in dense.runs for n in range(count)] if dense else []
     assert offsets == [record.offset for record in inside]
     assert (dense.records if dense else 0) == len(inside)
@@ -71,5 +75,5 @@ def test_what_is_written_is_what_is_taken(times: list[int], gaps: list[int], cut
 
 def test_a_batch_that_its_broker_dated_later_is_left_out_unread() -> None:
     _, header = batch([3, 7], [1, 1], timestamp_type=LOG_APPEND_TIME)
-    assert Cutoff(0, 100, 6).takes_none(header)
-    assert Cutoff(0, 100, 7).takes_all(header)
+    assert RecordBounds(0, 100, 6).takes_none(header)
+    assert RecordBounds(0, 100, 7).takes_all(header)

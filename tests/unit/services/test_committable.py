@@ -9,7 +9,7 @@ from offsite.copy.plan import CopyPlan, CopyTask, PartitionBounds, SickPartition
 from offsite.log.chunk import Evidence, Gap, Hole
 from offsite.model.errors import LeaderUnavailable, StoreUnreachable, TopicReplaced
 from offsite.repository.segments.segment import Segment
-from offsite.services.backup.committable import Settlement, settle
+from offsite.services.backup.committable import Committable, find_committable
 from offsite.spark.runner import Done, Failed
 from tests.unit.pipeline.test_restore_plan import partition, segment
 
@@ -44,9 +44,9 @@ def failed(error: Exception | None = None) -> Failed:
     return Failed(error=error or TopicReplaced("gone"), trace="")  # type: ignore[arg-type]
 
 
-def outcome(plan: CopyPlan, *failing: tuple[str, int]) -> Settlement:
+def outcome(plan: CopyPlan, *failing: tuple[str, int]) -> Committable:
     """Settle with the tasks that start at `failing` (topic, offset) failed."""
-    return settle(
+    return find_committable(
         plan,
         [failed() if (t.range.topic, t.range.start) in failing else copied(t) for t in plan.tasks],
     )
@@ -81,81 +81,85 @@ def test_the_first_failed_range_is_the_one_reported() -> None:
 
 def test_when_nothing_was_copied_the_error_itself_is_raised() -> None:
     with pytest.raises(StoreUnreachable):
-        settle(PLAN, [failed(StoreUnreachable("down")) for _ in PLAN.tasks])
+        find_committable(PLAN, [failed(StoreUnreachable("down")) for _ in PLAN.tasks])
 
 
 def test_holes_of_the_plan_and_of_the_copy_are_recorded_with_their_incarnation() -> None:
     plan = plan_copy([bounds("a", log_start=10)], {("a", "id-1", 0): 5}, slots=1)
     found = Hole(topic="a", partition=0, start=20, end=30, reason="retention")
-    settled = settle(plan, [copied(task, found) if n == 0 else copied(task) for n, task in enumerate(plan.tasks)])
+    settled = find_committable(
+        plan, [copied(task, found) if n == 0 else copied(task) for n, task in enumerate(plan.tasks)]
+    )
     assert [(h.start, h.end, h.partition_id.topic_id) for h in settled.holes] == [(5, 10, "id-1"), (20, 30, "id-1")]
 
 
 def test_a_run_without_tasks_still_settles_positions() -> None:
     plan = plan_copy([bounds("a")], {("a", "id-1", 0): 100}, slots=1)
-    assert [p.end for p in settle(plan, []).positions] == [100]
+    assert [p.end for p in find_committable(plan, []).positions] == [100]
 
 
 TWO = plan_copy([bounds("a")], {}, slots=1)  # [0, 50) and [50, 100)
 
 
 def test_a_gap_counts_where_its_evidence_is() -> None:
-    settled = settle(TWO, [receipt((0, 40), gaps=[(40, 50)]), receipt((60, 100), gaps=[(50, 60)])])
+    settled = find_committable(TWO, [receipt((0, 40), gaps=[(40, 50)]), receipt((60, 100), gaps=[(50, 60)])])
     assert [p.end for p in settled.positions] == [100]
     assert [(g.start, g.end, g.evidence) for g in settled.gaps] == [(40, 50, "batch"), (50, 60, "batch")]
 
 
 def test_offsets_that_nothing_accounts_for_stop_the_position() -> None:
-    settled = settle(TWO, [receipt((0, 40)), receipt((50, 100))])
+    settled = find_committable(TWO, [receipt((0, 40)), receipt((50, 100))])
     assert [p.end for p in settled.positions] == [40]
     assert [(f.start, f.error) for f in settled.failed] == [(40, "OFF-1408")]
     assert [s.start for s in settled.segments] == [0], "what does not join is an orphan"
 
 
 def test_a_batch_that_reaches_over_the_planned_end_takes_the_position_along() -> None:
-    settled = settle(TWO, [receipt((0, 50)), receipt((50, 105))])
+    settled = find_committable(TWO, [receipt((0, 50)), receipt((50, 105))])
     assert ([p.end for p in settled.positions], settled.failed) == ([105], ())
 
 
 def test_no_segment_is_committed_that_reaches_over_its_position() -> None:
-    settled = settle(TWO, [receipt((0, 20), (40, 50)), receipt((50, 100))])
+    settled = find_committable(TWO, [receipt((0, 20), (40, 50)), receipt((50, 100))])
     assert ([p.end for p in settled.positions], [s.end for s in settled.segments]) == ([20], [20])
 
 
 def test_a_batch_over_the_border_is_accounted_for_by_the_range_it_begins_in() -> None:
-    settled = settle(TWO, [receipt((0, 55)), receipt((55, 100))])
+    settled = find_committable(TWO, [receipt((0, 55)), receipt((55, 100))])
     assert ([p.end for p in settled.positions], settled.failed) == ([100], ())
 
 
 def test_a_batch_over_the_border_that_was_deleted_before_its_range_read_it_is_read_by_the_next_run() -> None:
     """DeleteRecords up to 52, inside a batch [45, 55), when the second range had left that batch to the first."""
-    settled = settle(TWO, [receipt((0, 45), holes=[(45, 50)]), receipt((55, 100))])
+    settled = find_committable(TWO, [receipt((0, 45), holes=[(45, 50)]), receipt((55, 100))])
     assert [p.end for p in settled.positions] == [50]
     assert [(h.start, h.end) for h in settled.holes] == [(45, 50)]
 
 
 def test_a_batch_over_the_border_that_was_read_before_it_was_deleted_is_no_hole() -> None:
-    settled = settle(TWO, [receipt((0, 55)), receipt((55, 100), holes=[(50, 52)])])
+    settled = find_committable(TWO, [receipt((0, 55)), receipt((55, 100), holes=[(50, 52)])])
     assert ([p.end for p in settled.positions], settled.holes) == ([100], ())
 
 
 def test_a_sick_partition_is_listed_and_keeps_its_position() -> None:
     plan = plan_copy([bounds("a"), bounds("b")], {}, slots=1)
     left = without(plan, [SickPartition(topic="b", partition=0, error=LeaderUnavailable("no leader", hint="look"))])
-    settled = settle(left, [copied(task) for task in left.tasks])
+    settled = find_committable(left, [copied(task) for task in left.tasks])
     assert [p.partition_id.topic for p in settled.positions] == ["a"]
     assert [(f.topic, f.start, f.error, f.hint) for f in settled.failed] == [("b", -1, "OFF-1503", "look")]
 
 
 def test_partitions_without_news_are_sound_where_another_one_is_sick() -> None:
     plan = plan_copy([bounds("a"), bounds("b")], {("a", "id-1", 0): 100}, slots=1)
-    settled = settle(plan, [failed(LeaderUnavailable("gone")) for _ in plan.tasks])
+    settled = find_committable(plan, [failed(LeaderUnavailable("gone")) for _ in plan.tasks])
     assert {p.partition_id.topic: p.end for p in settled.positions} == {"a": 100, "b": 0}
     with pytest.raises(StoreUnreachable):
-        settle(plan, [failed(StoreUnreachable("down")) for _ in plan.tasks])
+        find_committable(plan, [failed(StoreUnreachable("down")) for _ in plan.tasks])
 
 
 def test_where_every_partition_is_sick_the_error_itself_is_raised() -> None:
     plan = plan_copy([bounds("a")], {}, slots=1)
     with pytest.raises(LeaderUnavailable):
-        settle(without(plan, [SickPartition(topic="a", partition=0, error=LeaderUnavailable("no leader"))]), [])
+        find_committable(
+            without(plan, [SickPartition(topic="a", partition=0, error=LeaderUnavailable("no leader"))]), []
+        )

@@ -12,7 +12,7 @@ RECORDS_MAX = 5_000
 """Half of what is allowed, because the count is ours: one record for each topic, partition, setting and rule."""
 
 
-def portions(items: Iterable[T], records: Callable[[T], int], *, most: int = RECORDS_MAX) -> Iterator[list[T]]:
+def split_requests(items: Iterable[T], records: Callable[[T], int], *, most: int = RECORDS_MAX) -> Iterator[list[T]]:
     """`items` in order, in lists of at most `most` records each; an item that alone has more is alone."""
     portion: list[T] = []
     left = most
