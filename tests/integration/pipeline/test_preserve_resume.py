@@ -17,7 +17,7 @@ import pytest
 
 from offsite.copy.restore.attempt import WriteAttempt
 from offsite.copy.restore.preserve.copy import PreserveTask, restore_partition_preserving, transaction_prefix
-from offsite.copy.restore.preserve.pieces import Gap, Outcome, Piece, SourcePieces
+from offsite.copy.restore.preserve.pieces import LogPiece, SourcePieces, TransactionEnd, UnusedOffsets
 from offsite.copy.restore.preserve.plan import Filler
 from offsite.copy.restore.preserve.resume import PassedOver
 from offsite.copy.restore.preserve.writer import PreservingWriter
@@ -92,7 +92,7 @@ class Preserving:
             self.site.cluster.router, target, prefix=transaction_prefix(self.ends.layout, target)
         )
 
-    def pieces(self) -> Iterable[Piece]:
+    def pieces(self) -> Iterable[LogPiece]:
         return SourcePieces(self.task.partition, self.store).pieces()
 
     def write(self, count: int) -> None:
@@ -349,7 +349,7 @@ def test_records_of_others_among_filler_at_the_beginning_stop_it(site: Site) -> 
         restore.transactions(),
     )
     passed = PassedOver()
-    passed.add(Gap(0, end))
+    passed.add(UnusedOffsets(0, end))
     with pytest.raises(TargetNotEmpty, match="did not write"):
         passed.check_end(router, target, end=end, transactions=transactions, attempt=attempt)
 
@@ -366,7 +366,7 @@ def run_and_kill(task: Path, *, after_s: float) -> None:
 
 def open_after(restore: Preserving) -> int:
     """How many pieces to write so that a transaction is open."""
-    return next(number for number, piece in enumerate(restore.pieces()) if isinstance(piece, Outcome))
+    return next(number for number, piece in enumerate(restore.pieces()) if isinstance(piece, TransactionEnd))
 
 
 def messages(start: int, end: int) -> Iterable[Message]:

@@ -8,7 +8,7 @@ import pytest
 from crc32c import crc32c
 
 from offsite.copy.chain import PartitionChain
-from offsite.copy.restore.preserve.pieces import Data, Gap, Outcome, Piece, SourcePieces
+from offsite.copy.restore.preserve.pieces import Data, LogPiece, SourcePieces, TransactionEnd, UnusedOffsets
 from offsite.log.batch import CRC_START, scan
 from offsite.log.range import LogRange
 from offsite.log.records.batch_records import decode, encode
@@ -78,7 +78,7 @@ def test_transactions_keep_their_producers_and_outcomes(backup: Backup) -> None:
     pieces = SourcePieces(chain(backup, [(0, 5, log)], end=5), backup.store)
     found = list(pieces.pieces())
     assert [piece.producer_id for piece in found if isinstance(piece, Data)] == [7, 8]
-    assert found[2:] == [Outcome(3, 4, 8, committed=False), Outcome(4, 5, 7, committed=True)]
+    assert found[2:] == [TransactionEnd(3, 4, 8, committed=False), TransactionEnd(4, 5, 7, committed=True)]
     assert (pieces.visible_records, pieces.invisible_records, pieces.undecided) == (2, 1, 0)
 
 
@@ -94,7 +94,7 @@ def test_an_undecided_transaction_is_aborted_in_the_place_of_its_last_record(bac
         ("outcome", 6, 7),
         ("data", 7, 8),
     ]
-    assert found[3] == Outcome(5, 6, 7, committed=False)
+    assert found[3] == TransactionEnd(5, 6, 7, committed=False)
     assert (pieces.visible_records, pieces.invisible_records, pieces.undecided) == (2, 6, 2)
 
 
@@ -110,7 +110,7 @@ def test_an_empty_log_has_no_pieces(backup: Backup) -> None:
 
 def taken(
     backup: Backup, segments: Sequence[tuple[int, int, Sequence[bytes]]], *, end: int | None = None
-) -> list[Piece]:
+) -> list[LogPiece]:
     source = chain(backup, segments, end=end if end is not None else segments[-1][1])
     return list(SourcePieces(source, backup.store).pieces())
 
@@ -150,6 +150,6 @@ def log_append_time(data: bytes, time_ms: int) -> bytes:
     return bytes(changed)
 
 
-def spans(pieces: Sequence[Piece]) -> list[tuple[str, int, int]]:
-    names = {Data: "data", Gap: "gap", Outcome: "outcome"}
+def spans(pieces: Sequence[LogPiece]) -> list[tuple[str, int, int]]:
+    names = {Data: "data", UnusedOffsets: "gap", TransactionEnd: "outcome"}
     return [(names[type(piece)], piece.start, piece.end) for piece in pieces]

@@ -9,8 +9,8 @@ from offsite.copy.restore.preserve.plan import (
     MARKER_GAPS_MAX,
     TOMBSTONES_FROM,
     Filler,
+    OffsetsVerdict,
     PreservedPartition,
-    TopicOffsets,
     obstacle,
     preserved_partition,
 )
@@ -31,8 +31,8 @@ def planned(*segments: Segment, end: int, tombstones: bool = False, target_end: 
     return preserved_partition(chain(*segments, end=end), tombstones=tombstones, target_end=target_end)
 
 
-def verdict(*partitions: PreservedPartition) -> TopicOffsets:
-    return TopicOffsets(source="t", target="t", preserve=True, reason="", partitions=partitions)
+def verdict(*partitions: PreservedPartition) -> OffsetsVerdict:
+    return OffsetsVerdict(source="t", target="t", preserve=True, reason="", partitions=partitions)
 
 
 def test_a_log_from_zero_without_gaps_costs_nothing() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from offsite.copy.chain import PartitionChain
 from offsite.log.range import LogRange, TopicPartition
 from offsite.repository.commit import PartitionId
-from offsite.services.compare.expected import Check, ExpectedTopic, Extent, PartitionBounds, checks
+from offsite.services.compare.expected import Check, ExpectedBounds, ExpectedTopic, Extent, checks
 from tests.unit.pipeline.test_restore_plan import segment
 
 SOURCE = PartitionId(topic="orders", topic_id="id-1", partition=0)
@@ -34,7 +34,7 @@ def topic(extent: Extent | None, *segments: tuple[int, int]) -> ExpectedTopic:
 
 
 def check(expected: ExpectedTopic, start: int, end: int, *, exact: bool = False) -> Check:
-    (found,) = checks(expected, {TARGET: PartitionBounds(start=start, end=end)}, exact=exact)
+    (found,) = checks(expected, {TARGET: ExpectedBounds(start=start, end=end)}, exact=exact)
     return found
 
 
@@ -98,4 +98,4 @@ def test_exactly_means_the_whole_log() -> None:
 
 def test_a_partition_without_bounds_is_left_to_others() -> None:
     expected = replace(topic(Extent(start=0, end=100), (0, 90)), partitions=2)
-    assert len(list(checks(expected, {TARGET: PartitionBounds(start=0, end=100)}, exact=False))) == 1
+    assert len(list(checks(expected, {TARGET: ExpectedBounds(start=0, end=100)}, exact=False))) == 1

@@ -9,7 +9,7 @@ from offsite.copy.chain import select_chains
 from offsite.copy.point_in_time import point_in_time
 from offsite.copy.restore.plan import PartitionRestore, RestorePlan, plan_restore
 from offsite.copy.restore.preserve.copy import PreserveTask
-from offsite.copy.restore.preserve.plan import TopicOffsets
+from offsite.copy.restore.preserve.plan import OffsetsVerdict
 from offsite.copy.restore.target_topic import TargetTopic
 from offsite.copy.restore.translate import RestoreTask
 from offsite.copy.slow_transaction import SlowTransaction
@@ -51,7 +51,7 @@ def decided(  # most by keyword
     find_slow: FindSlow = lambda _: None,
     cannot_replay: str = "",
     **more: object,
-) -> tuple[TopicOffsets, ...]:
+) -> tuple[OffsetsVerdict, ...]:
     request = RestoreRequest(selection=parse_selection(["*"]), offsets=offsets, **more)  # type: ignore[arg-type]
     return decide_offsets(
         planned(state, request, until_ms=until_ms, existing=existing),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import lt
 
 from offsite.archives.files import Files
-from offsite.archives.kafka_backup.partition_files import Segment
+from offsite.archives.kafka_backup.partition_files import SegmentFile
 from offsite.archives.kafka_backup.segments.index import Entries
 from offsite.archives.kafka_backup.segments.index_file import SegmentIndexFile
 from offsite.archives.kafka_backup.segments.reader import SegmentReader
@@ -21,14 +21,14 @@ class Extent:
     """Offsets `first` to `last`, both inside. `is_indexed`: an index describes all of it, as far as its ends tell (of
     small segments nobody asked). `ends_whole`: the file ends with its last record."""
 
-    segment: Segment
+    segment: SegmentFile
     first: int
     last: int
     is_indexed: bool
     ends_whole: bool
 
 
-def extent_of(files: Files, segment: Segment, *, small_bytes: int = 0) -> Extent | None:
+def extent_of(files: Files, segment: SegmentFile, *, small_bytes: int = 0) -> Extent | None:
     """None when the segment holds no record. Reads the whole file only when its index is no help, or when it has at
     most `small_bytes`: then that is quicker than looking at both ends of its index."""
     if segment.records_bytes <= FIRST_POSITION:
@@ -58,7 +58,7 @@ def overlapping(extents: Iterable[Extent]) -> Iterator[list[Extent]]:
         yield run
 
 
-def _small(files: Files, segment: Segment) -> Extent | None:
+def _small(files: Files, segment: SegmentFile) -> Extent | None:
     """None when there is more or less in it than whole records."""
     file = RecordsFile(files, segment.records_key, segment.records_bytes)
     run = decode_run(file.read(FIRST_POSITION, file.size_bytes))
@@ -69,7 +69,7 @@ def _small(files: Files, segment: Segment) -> Extent | None:
     return Extent(segment=segment, first=offsets[0], last=offsets[-1], is_indexed=False, ends_whole=True)
 
 
-def _indexed(segment: Segment, file: RecordsFile, first: int, last_entry: Entries) -> Extent:
+def _indexed(segment: SegmentFile, file: RecordsFile, first: int, last_entry: Entries) -> Extent:
     """The records behind the last entry, if any, are walked."""
     last = last_entry.offsets[0]
     if last_entry.end(0) == file.size_bytes:
@@ -80,7 +80,7 @@ def _indexed(segment: Segment, file: RecordsFile, first: int, last_entry: Entrie
     return Extent(segment=segment, first=first, last=last, is_indexed=False, ends_whole=Skipped not in steps)
 
 
-def _read_through(files: Files, segment: Segment) -> Extent | None:
+def _read_through(files: Files, segment: SegmentFile) -> Extent | None:
     """Reads all. When damage comes first, so does the offset that the name says: the damage belongs to this segment."""
     first = last = -1
     ends_whole = False

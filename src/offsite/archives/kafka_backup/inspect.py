@@ -10,7 +10,7 @@ from itertools import pairwise
 from offsite.archives.archive import Damage, OnDamage, refuse_damage
 from offsite.archives.files import Files
 from offsite.archives.kafka_backup.extent import extent_of
-from offsite.archives.kafka_backup.partition_files import NO_FILE, PartitionFiles, Segment, list_partitions
+from offsite.archives.kafka_backup.partition_files import NO_FILE, PartitionFiles, SegmentFile, list_partitions
 from offsite.archives.kafka_backup.partition_index import VERSION, decode_partition_index, encode_partition_index
 from offsite.archives.kafka_backup.segments.index_file import SegmentIndexFile
 from offsite.archives.kafka_backup.segments.reader import Misindexed, SegmentReader
@@ -98,7 +98,7 @@ def inspect_records(files: Files, file: str, on_damage: OnDamage = refuse_damage
                 yield PlacedRecord(position=start, size_bytes=end - start, record=record)
 
 
-def _segment_of(files: Files, file: str) -> Segment:
+def _segment_of(files: Files, file: str) -> SegmentFile:
     for partition in list_partitions(files, file.partition("/")[0]):
         for segment in partition.segments:
             if segment.records_key == file:
@@ -116,7 +116,7 @@ def _partition(files: Files, partition: PartitionFiles, on_damage: OnDamage, *, 
     )
 
 
-def _segment(files: Files, segment: Segment, on_damage: OnDamage, *, deep: bool) -> InspectedSegment:
+def _segment(files: Files, segment: SegmentFile, on_damage: OnDamage, *, deep: bool) -> InspectedSegment:
     index = SegmentIndexFile.of(files, segment)
     content = _Content()
     if is_sound(files, segment.records_key, segment.records_bytes, on_damage):
@@ -156,7 +156,7 @@ class _Content:
                 self.records += len(step.records)
 
 
-def _index_state(segment: Segment, index: SegmentIndexFile, content: _Content) -> IndexState:
+def _index_state(segment: SegmentFile, index: SegmentIndexFile, content: _Content) -> IndexState:
     if segment.index_bytes == NO_FILE:
         return IndexState.MISSING
     if index.is_torn:

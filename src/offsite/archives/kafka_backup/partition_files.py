@@ -22,7 +22,7 @@ NO_FILE = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class SegmentFile:
     """The two files of a segment; the size of one that is not there is `NO_FILE`. `start` is what the name says."""
 
     topic: str
@@ -47,8 +47,8 @@ class PartitionFiles:
 
     topic: str
     partition: int
-    segments: list[Segment] = field(default_factory=list)
-    orphan_indexes: list[Segment] = field(default_factory=list)
+    segments: list[SegmentFile] = field(default_factory=list)
+    orphan_indexes: list[SegmentFile] = field(default_factory=list)
     partition_index: str | None = None
     group_file: str | None = None
 
@@ -93,9 +93,9 @@ class _Folder:
             group_file=next((key for kind, key in self.others.items() if kind != PARTITION_INDEX), None),
         )
 
-    def _segments(self, topic: str, partition: int) -> Iterator[Segment]:
+    def _segments(self, topic: str, partition: int) -> Iterator[SegmentFile]:
         for (start, stem), sizes in sorted(self.sizes.items()):
-            yield Segment(
+            yield SegmentFile(
                 topic=topic,
                 partition=partition,
                 start=start,

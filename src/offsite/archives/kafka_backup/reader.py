@@ -10,7 +10,7 @@ from offsite.archives.archive import ArchiveContents, ArchiveTopic, Damage, OnDa
 from offsite.archives.files import Files
 from offsite.archives.kafka_backup.extent import Extent, extent_of, overlapping
 from offsite.archives.kafka_backup.groups import read_groups
-from offsite.archives.kafka_backup.partition_files import PartitionFiles, Segment, list_partition, list_partitions
+from offsite.archives.kafka_backup.partition_files import PartitionFiles, SegmentFile, list_partition, list_partitions
 from offsite.archives.kafka_backup.pieces import PIECE_BYTES, plan_pieces
 from offsite.archives.kafka_backup.segments.records import SegmentRecords
 from offsite.archives.kafka_backup.segments.records_file import FIRST_POSITION
@@ -72,7 +72,7 @@ class KafkaBackupReader:
         for records in merged(list(self._runs(segments, piece, on_damage))):
             yield _with_nulls(records) if self.empty_as_null else records
 
-    def _runs(self, segments: Sequence[Segment], piece: Piece, on_damage: OnDamage) -> Iterator[Run]:
+    def _runs(self, segments: Sequence[SegmentFile], piece: Piece, on_damage: OnDamage) -> Iterator[Run]:
         if len(segments) == 1:
             yield Run(start=piece.start, open=SegmentRecords(self.files, segments[0], piece, on_damage).batches)
             return
@@ -81,7 +81,7 @@ class KafkaBackupReader:
             if extent is not None:
                 yield Run(start=extent.first, open=SegmentRecords(self.files, segment, piece, on_damage).batches)
 
-    def _extent(self, segment: Segment) -> Extent | None:
+    def _extent(self, segment: SegmentFile) -> Extent | None:
         return extent_of(self.files, segment, small_bytes=min(_SMALL_BYTES, self.piece_bytes // 2))
 
     def _pieces(self, partition: PartitionFiles, on_damage: OnDamage) -> Iterator[Piece]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from offsite.archives.archive import Damage
 from offsite.archives.files import AppendableFiles
 from offsite.archives.kafka_backup.names import partition_index_key
-from offsite.archives.kafka_backup.partition_files import NO_FILE, PartitionFiles, Segment, list_partitions
+from offsite.archives.kafka_backup.partition_files import NO_FILE, PartitionFiles, SegmentFile, list_partitions
 from offsite.archives.kafka_backup.partition_index import encode_partition_index
 from offsite.archives.kafka_backup.segments.index import ENTRY_BYTES, VERSION, encode_entries
 from offsite.archives.kafka_backup.segments.record_codec import offsets_of
@@ -82,7 +82,7 @@ class _Run:
                 self._segment(segment, is_last=segment is partition.segments[-1])
         self._partition_index(partition)
 
-    def _segment(self, segment: Segment, *, is_last: bool) -> None:
+    def _segment(self, segment: SegmentFile, *, is_last: bool) -> None:
         index = _IndexRewriter(self.files, segment)
         cut_bytes = 0
         for step in _steps(self.files, segment):
@@ -110,7 +110,7 @@ class _Run:
             self.removed.append(key)
 
 
-def _steps(files: AppendableFiles, segment: Segment) -> Iterator[Whole | Skipped]:
+def _steps(files: AppendableFiles, segment: SegmentFile) -> Iterator[Whole | Skipped]:
     """Without the old index: it is what is in doubt."""
     file = RecordsFile(files, segment.records_key, segment.records_bytes)
     return Walk(file, FIRST_POSITION, segment.records_bytes).steps()
@@ -121,7 +121,7 @@ class _IndexRewriter:
     """Leaves the old file alone as far as it is the same, and writes it anew from there on."""
 
     files: AppendableFiles
-    segment: Segment
+    segment: SegmentFile
     is_rewritten: bool = False
     records: int = 0
     _size_bytes: int = 0

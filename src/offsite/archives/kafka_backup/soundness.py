@@ -7,11 +7,11 @@ from dataclasses import replace
 from offsite.archives.archive import Damage, LostAt, OnDamage
 from offsite.archives.files import Files
 from offsite.archives.kafka_backup.names import records_key, stem_start
-from offsite.archives.kafka_backup.partition_files import PartitionFiles, Segment
+from offsite.archives.kafka_backup.partition_files import PartitionFiles, SegmentFile
 from offsite.archives.kafka_backup.partition_index import VERSION, decode_partition_index
 
 
-def sound_segments(files: Files, partition: PartitionFiles, on_damage: OnDamage) -> list[Segment]:
+def sound_segments(files: Files, partition: PartitionFiles, on_damage: OnDamage) -> list[SegmentFile]:
     """The segments whose records can be read. Tells of all others, of indexes of an unknown version (their segments are
     read without), and of segments that the partition index lists between those that are there.
 
@@ -27,7 +27,7 @@ def sound_segments(files: Files, partition: PartitionFiles, on_damage: OnDamage)
     ]
 
 
-def at_start(segment: Segment, on_damage: OnDamage) -> OnDamage:
+def at_start(segment: SegmentFile, on_damage: OnDamage) -> OnDamage:
     """As `on_damage`, of a segment that cannot be read at all: with the offset that it begins at."""
     lost = LostAt(topic=segment.topic, partition=segment.partition, offset=segment.start)
     return lambda damage: on_damage(replace(damage, lost_at=lost))

@@ -13,7 +13,7 @@ from offsite.archives.files import AppendableFiles
 from offsite.archives.kafka_backup import partition_index
 from offsite.archives.kafka_backup.extent import extent_of
 from offsite.archives.kafka_backup.names import partition_index_key, segment_stem
-from offsite.archives.kafka_backup.partition_files import NO_FILE, PartitionFiles, Segment
+from offsite.archives.kafka_backup.partition_files import NO_FILE, PartitionFiles, SegmentFile
 from offsite.archives.kafka_backup.segments import index as segment_index
 from offsite.archives.kafka_backup.segments.index_file import SegmentIndexFile
 from offsite.archives.kafka_backup.segments.record_codec import offsets_of
@@ -82,7 +82,7 @@ def _check_version(files: AppendableFiles, key: str, size_bytes: int) -> None:
 @dataclass(slots=True)
 class _SegmentTail:
     files: AppendableFiles
-    segment: Segment
+    segment: SegmentFile
 
     def mend(self) -> tuple[int, int]:
         """The size of the records file, and the offset after its last record, 0 when it has none."""

@@ -14,11 +14,11 @@ from offsite.archives.osodevops.fields import NotTheTools, ToolObject
 from offsite.log.range import LogRange, Span, TopicPartition, uncovered
 from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_PARTITIONS
 
-__all__ = ["Manifest", "ManifestPartition", "ManifestTopic", "Segment"]
+__all__ = ["ListedSegment", "Manifest", "ManifestPartition", "ManifestTopic"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Segment:
+class ListedSegment:
     """One file with offsets in `[start, end)`, as the manifest or the file's own header has it. `key` is the file's
     place below the archive's root. Unknown: `records` -1, `sha256` empty. `size_bytes` is of the whole file."""
 
@@ -39,7 +39,7 @@ class ManifestPartition:
     """`segments` rise by their start and may overlap; `lost` are ranges that were pruned, or never to be had."""
 
     partition: int
-    segments: tuple[Segment, ...]
+    segments: tuple[ListedSegment, ...]
     lost: tuple[LogRange, ...] = ()
 
     @property
@@ -100,7 +100,7 @@ class Manifest:
             for partition in topic.partitions:
                 yield TopicPartition(topic=topic.topic, partition=partition.partition), partition
 
-    def segments(self) -> Iterator[Segment]:
+    def segments(self) -> Iterator[ListedSegment]:
         for _, partition in self.partitions():
             yield from partition.segments
 
@@ -135,9 +135,9 @@ def _partition(fields: ToolObject, topic: str, stored_prefix: str, prefix: str) 
     )
 
 
-def _segment(fields: ToolObject, stored_prefix: str, prefix: str) -> Segment:
+def _segment(fields: ToolObject, stored_prefix: str, prefix: str) -> ListedSegment:
     start, end = _range(fields, last_is_inside=1)
-    return Segment(
+    return ListedSegment(
         key=prefix + fields.text("key").removeprefix(stored_prefix),
         start=start,
         end=end,

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from offsite.archives.archive import Damage, LostAt, OnDamage
 from offsite.archives.files import Files
-from offsite.archives.osodevops.manifest import Manifest, ManifestPartition, ManifestTopic, Segment
+from offsite.archives.osodevops.manifest import ListedSegment, Manifest, ManifestPartition, ManifestTopic
 from offsite.archives.osodevops.place import segment_partition
 from offsite.archives.osodevops.segment_file import segment_at
 from offsite.log.range import TopicPartition
@@ -24,7 +24,7 @@ def find_orphans(keys: Iterable[str], manifest: Manifest) -> list[str]:
 
 def adopted(files: Files, manifest: Manifest, orphans: Mapping[str, int], on_damage: OnDamage) -> Manifest:
     """The manifest as if it listed these files (key → size) too."""
-    found: dict[TopicPartition, list[Segment]] = {}
+    found: dict[TopicPartition, list[ListedSegment]] = {}
     for key, size_bytes in orphans.items():
         segment, of = segment_at(files, key, size_bytes), segment_partition(key, manifest.prefix)
         if segment is None or of is None:
@@ -46,7 +46,7 @@ def _lost_at(key: str, of: TopicPartition | None) -> LostAt | None:
     return LostAt(topic=of.topic, partition=of.partition, offset=offset) if of and offset is not None else None
 
 
-def _joined(topic: ManifestTopic, number: int, segments: Sequence[Segment]) -> ManifestTopic:
+def _joined(topic: ManifestTopic, number: int, segments: Sequence[ListedSegment]) -> ManifestTopic:
     partitions = {partition.partition: partition for partition in topic.partitions}
     known = partitions.get(number) or ManifestPartition(partition=number, segments=())
     partitions[number] = replace(known, segments=tuple(sorted((*known.segments, *segments))))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from offsite.archives.archive import Damage, OnDamage, Piece
-from offsite.archives.osodevops.manifest import Manifest, Segment
+from offsite.archives.osodevops.manifest import ListedSegment, Manifest
 from offsite.log.range import TopicPartition
 
 __all__ = ["pieces_of"]
@@ -28,7 +28,7 @@ def pieces_of(
             yield from _cut(of, segments, piece_bytes)
 
 
-def _cut(of: TopicPartition, segments: Sequence[Segment], piece_bytes: int) -> Iterator[Piece]:
+def _cut(of: TopicPartition, segments: Sequence[ListedSegment], piece_bytes: int) -> Iterator[Piece]:
     """Cut at the start of a segment; a file that reaches over a cut is read for both sides."""
     starts = _starts(segments, piece_bytes)
     ends = [*starts[1:], max(segment.end for segment in segments)]
@@ -44,7 +44,7 @@ def _cut(of: TopicPartition, segments: Sequence[Segment], piece_bytes: int) -> I
         )
 
 
-def _starts(segments: Sequence[Segment], piece_bytes: int) -> list[int]:
+def _starts(segments: Sequence[ListedSegment], piece_bytes: int) -> list[int]:
     starts: list[int] = []
     filled = piece_bytes
     for start, group in groupby(segments, key=lambda segment: segment.start):

@@ -15,7 +15,7 @@ from offsite.archives.osodevops.added_headers import without_added_headers
 from offsite.archives.osodevops.fidelity import fidelity_of, is_control_like
 from offsite.archives.osodevops.fields import NotTheTools
 from offsite.archives.osodevops.group_snapshot import parse_snapshot, within_ends
-from offsite.archives.osodevops.manifest import Manifest, ManifestTopic, Segment
+from offsite.archives.osodevops.manifest import ListedSegment, Manifest, ManifestTopic
 from offsite.archives.osodevops.orphans import adopted, find_orphans
 from offsite.archives.osodevops.pieces import pieces_of
 from offsite.archives.osodevops.place import SEGMENT_KEY, SNAPSHOT, find_prefix, read_manifest
@@ -75,7 +75,7 @@ class OsodevopsReader:
         ]
         return clipped(piece, merged(runs))
 
-    def _segments(self, piece: Piece, manifest: Manifest) -> Iterator[Segment]:
+    def _segments(self, piece: Piece, manifest: Manifest) -> Iterator[ListedSegment]:
         """Every entry of the manifest, also when several name one file; then files that have none."""
         unlisted = dict.fromkeys(piece.files)
         wanted = set(unlisted)
@@ -87,7 +87,7 @@ class OsodevopsReader:
             if orphan := segment_at(self.files, key, 0):
                 yield orphan
 
-    def _records(self, segment: Segment, on_damage: OnDamage) -> Iterator[Sequence[Record]]:
+    def _records(self, segment: ListedSegment, on_damage: OnDamage) -> Iterator[Sequence[Record]]:
         """The records of one file as their producers made them."""
         first_marker: int | None = None
         for batch in read_segment(self.files, segment, on_damage):

@@ -13,7 +13,7 @@ from operator import lt
 from offsite.archives.archive import Damage, OnDamage, while_usable
 from offsite.archives.files import Files
 from offsite.archives.osodevops.json_segment import is_json_segment, json_records
-from offsite.archives.osodevops.manifest import Segment
+from offsite.archives.osodevops.manifest import ListedSegment
 from offsite.archives.osodevops.segment import (
     FOOTER,
     FOOTER_BYTES,
@@ -33,22 +33,22 @@ from offsite.model.untrusted.bounds import MAX_OFFSET
 __all__ = ["read_segment", "segment_at"]
 
 
-def segment_at(files: Files, key: str, size_bytes: int) -> Segment | None:
+def segment_at(files: Files, key: str, size_bytes: int) -> ListedSegment | None:
     """What the file at `key` says of itself, for one that no manifest lists; None when it is no whole segment."""
     head = files.get_range(key, 0, HEADER_BYTES) or b""
     if head[:4] == MAGIC and len(head) == HEADER_BYTES:
         header = SegmentHeader.parse(head)
         if header.version == VERSION and 0 <= header.first_offset <= header.last_offset < MAX_OFFSET:
-            return Segment(key=key, start=header.first_offset, end=header.last_offset + 1, size_bytes=size_bytes)
+            return ListedSegment(key=key, start=header.first_offset, end=header.last_offset + 1, size_bytes=size_bytes)
         return None
     stored = StoredFile.open(files, key)
     if stored is None or not is_json_segment(stored):
         return None
     offsets = [record.offset for batch in json_records(stored, lambda _, __: None) for record in batch]
-    return Segment(key=key, start=min(offsets), end=max(offsets) + 1, size_bytes=size_bytes) if offsets else None
+    return ListedSegment(key=key, start=min(offsets), end=max(offsets) + 1, size_bytes=size_bytes) if offsets else None
 
 
-def read_segment(files: Files, segment: Segment, on_damage: OnDamage) -> Iterator[list[Record]]:
+def read_segment(files: Files, segment: ListedSegment, on_damage: OnDamage) -> Iterator[list[Record]]:
     """The records with offsets in `[segment.start, segment.end)`, rising, as they are in the file.
 
     Raises what `on_damage` raises; when it returns, what is whole follows.
@@ -63,7 +63,7 @@ def read_segment(files: Files, segment: Segment, on_damage: OnDamage) -> Iterato
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reading:
     files: Files
-    segment: Segment
+    segment: ListedSegment
     on_damage: OnDamage
 
     def records(self) -> Iterator[list[Record]]:

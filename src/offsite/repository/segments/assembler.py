@@ -30,7 +30,7 @@ _PORTION_BYTES = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class StoredBytes:
     """Stored bytes `[start, end)` to read at once. One frame of `raw_bytes`, with a CRC32C where the index tells it; or
     None: bytes out of the middle of who knows what."""
 
@@ -60,7 +60,7 @@ class Assembler:
         self._batches = 0
         self._next_offset = segment.lowest_offset
 
-    def take(self, stored: bytes, piece: Piece) -> Iterator[Chunk]:
+    def take(self, stored: bytes, piece: StoredBytes) -> Iterator[Chunk]:
         """All batches that are whole with this piece; a frame with a CRC must end with one. Raises `DamagedObject`."""
         self._hasher.update(stored)
         is_last = self._whole and piece.end == self._segment.stored_bytes
@@ -75,7 +75,7 @@ class Assembler:
                 raise
             raise damaged_segment(self._segment, str(error)) from error
 
-    def _plain(self, stored: bytes, piece: Piece) -> Iterator[tuple[bytes | bytearray, bool]]:
+    def _plain(self, stored: bytes, piece: StoredBytes) -> Iterator[tuple[bytes | bytearray, bool]]:
         """The raw bytes of the piece, in one part or in several, and whether it ends with them."""
         if self._segment.compression is Compression.NONE:
             yield stored, True

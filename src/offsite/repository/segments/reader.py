@@ -16,7 +16,7 @@ from offsite.model.errors import DamagedObject
 from offsite.model.journal import warned
 from offsite.model.size import MIB
 from offsite.model.untrusted.bounds import MAX_EXPANDED_BYTES
-from offsite.repository.segments.assembler import PIECE_BYTES, Assembler, Piece, damaged_segment
+from offsite.repository.segments.assembler import PIECE_BYTES, Assembler, StoredBytes, damaged_segment
 from offsite.repository.segments.body import content_hash
 from offsite.repository.segments.index import SegmentIndex, decode_index, decode_markers
 from offsite.repository.segments.open_segment import FRAME_BYTES
@@ -105,14 +105,14 @@ def stored_markers(segments: Iterable[Segment], store: Store) -> Iterator[Marker
             yield from SegmentReader(store=store, segment=segment).markers()
 
 
-def _plan(segment: Segment, index: SegmentIndex | None, low: int, high: int) -> list[Piece]:
+def _plan(segment: Segment, index: SegmentIndex | None, low: int, high: int) -> list[StoredBytes]:
     """The pieces that can hold batches of `[low, high)`. Raises `DamagedObject` where one is larger than can be."""
     if low >= high:
         return []
     if index is not None:
         pieces = _frames(segment, index, low, high)
     elif segment.index_key is None:
-        pieces = [Piece(start=0, end=segment.stored_bytes, raw_bytes=segment.raw_bytes)]
+        pieces = [StoredBytes(start=0, end=segment.stored_bytes, raw_bytes=segment.raw_bytes)]
     else:
         pieces = _blind_pieces(segment)
     for piece in pieces:
@@ -121,12 +121,12 @@ def _plan(segment: Segment, index: SegmentIndex | None, low: int, high: int) -> 
     return pieces
 
 
-def _frames(segment: Segment, index: SegmentIndex, low: int, high: int) -> list[Piece]:
+def _frames(segment: Segment, index: SegmentIndex, low: int, high: int) -> list[StoredBytes]:
     starts = [(frame.stored_position, frame.raw_position) for frame in index.frames]
     ends = [*starts[1:], (segment.stored_bytes, segment.raw_bytes)]
     first = index.frame_of(low)
     return [
-        Piece(start=start, end=end, raw_bytes=raw_end - raw_start, raw_crc=frame.raw_crc)
+        StoredBytes(start=start, end=end, raw_bytes=raw_end - raw_start, raw_crc=frame.raw_crc)
         for number, (frame, (start, raw_start), (end, raw_end)) in enumerate(
             zip(index.frames, starts, ends, strict=True)
         )
@@ -134,17 +134,17 @@ def _frames(segment: Segment, index: SegmentIndex, low: int, high: int) -> list[
     ]
 
 
-def _blind_pieces(segment: Segment) -> list[Piece]:
+def _blind_pieces(segment: Segment) -> list[StoredBytes]:
     size = segment.stored_bytes
     if size > _MAX_OBJECT_BYTES:
         raise damaged_segment(segment, f"an object of {size} bytes")
-    return [Piece(start=at, end=min(at + PIECE_BYTES, size)) for at in range(0, size, PIECE_BYTES)]
+    return [StoredBytes(start=at, end=min(at + PIECE_BYTES, size)) for at in range(0, size, PIECE_BYTES)]
 
 
-def _fetched(store: Store, segment: Segment, pieces: Sequence[Piece]) -> Iterator[tuple[Piece, bytes]]:
+def _fetched(store: Store, segment: Segment, pieces: Sequence[StoredBytes]) -> Iterator[tuple[StoredBytes, bytes]]:
     """The pieces with their bytes, a few of them read ahead."""
 
-    def fetch(piece: Piece) -> bytes:
+    def fetch(piece: StoredBytes) -> bytes:
         data = store.get_range(segment.key, piece.start, piece.end - piece.start)
         if data is None:
             raise damaged_segment(segment, "the object is missing")

@@ -12,14 +12,14 @@ from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import KafkaUnavailable, LeaderUnavailable, OffsiteError
 from offsite.services.cluster import LogEnds
-from offsite.services.compare.expected import ExpectedTopic, PartitionBounds
+from offsite.services.compare.expected import ExpectedBounds, ExpectedTopic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundBounds:
     """`sick` are the partitions without bounds, each with the reason."""
 
-    bounds: Mapping[TopicPartition, PartitionBounds]
+    bounds: Mapping[TopicPartition, ExpectedBounds]
     sick: Mapping[TopicPartition, OffsiteError]
 
 
@@ -61,14 +61,14 @@ def _without_leader(partitions: Iterable[TopicPartition], topics: Mapping[str, T
 
 def _ask(
     topics: Sequence[ExpectedTopic], led: Collection[TopicPartition], admin: LogEnds
-) -> dict[TopicPartition, PartitionBounds]:
+) -> dict[TopicPartition, ExpectedBounds]:
     """Where the backup's extent is known by offsets the log counts up to its high watermark, whoever writes behind."""
     stable = [t for t in topics if t.read_committed and t.extents is None]
     committed = [each for topic in stable for each in _partitions(topic) if each in led]
     others = [each for topic in topics if topic not in stable for each in _partitions(topic) if each in led]
     starts = admin.start_offsets([*committed, *others])
     ends = {**admin.end_offsets(committed, isolation=READ_COMMITTED), **admin.end_offsets(others)}
-    return {each: PartitionBounds(start=starts[each], end=ends[each]) for each in starts}
+    return {each: ExpectedBounds(start=starts[each], end=ends[each]) for each in starts}
 
 
 def _partitions(topic: ExpectedTopic) -> list[TopicPartition]:

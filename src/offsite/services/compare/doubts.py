@@ -17,9 +17,9 @@ from offsite.model.errors import Damaged, KafkaUnavailable, OffsiteError
 from offsite.model.journal import decided
 from offsite.services.cluster import LogEnds
 from offsite.services.compare.bounds import find_bounds
-from offsite.services.compare.expected import Check, ExpectedTopic, PartitionBounds, checks
+from offsite.services.compare.expected import Check, ExpectedBounds, ExpectedTopic, checks
 
-Bounds = Mapping[TopicPartition, PartitionBounds]
+Bounds = Mapping[TopicPartition, ExpectedBounds]
 
 _AGAIN_AFTER_S = 0.2
 _ENDED = -1
@@ -59,7 +59,7 @@ def told_again(
 ) -> Bounds:
     """The newest bounds of those `doubtful` partitions, all of `topics`, that are not where they were at `first`. Their
     leaders are asked `CONFIRMATIONS` times more: whatever moves in between, a first sign is not yet the end."""
-    moved: dict[TopicPartition, PartitionBounds] = {}
+    moved: dict[TopicPartition, ExpectedBounds] = {}
     for number in range(1, CONFIRMATIONS + 1):
         clock.sleep(_AGAIN_AFTER_S * number)
         try:

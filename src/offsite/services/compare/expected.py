@@ -65,7 +65,7 @@ class ExpectedTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionBounds:
+class ExpectedBounds:
     """Where one partition of the cluster begins and ends now."""
 
     start: int
@@ -135,7 +135,7 @@ def kept_extents(chains: Mapping[int, PartitionChain]) -> dict[int, Extent]:
     return {partition: Extent(start=0, end=chain.end) for partition, chain in chains.items()}
 
 
-def checks(topic: ExpectedTopic, bounds: Mapping[TopicPartition, PartitionBounds], *, exact: bool) -> Iterator[Check]:
+def checks(topic: ExpectedTopic, bounds: Mapping[TopicPartition, ExpectedBounds], *, exact: bool) -> Iterator[Check]:
     """One check for each partition of the topic whose bounds are known, in their order."""
     for number in range(topic.partitions):
         target = TopicPartition(topic=topic.target, partition=number)
@@ -154,7 +154,7 @@ def _nothing(topic: ExpectedTopic, partition: int) -> PartitionChain:
 
 
 def _check(
-    topic: ExpectedTopic, partition: TopicPartition, chain: PartitionChain, bounds: PartitionBounds, *, exact: bool
+    topic: ExpectedTopic, partition: TopicPartition, chain: PartitionChain, bounds: ExpectedBounds, *, exact: bool
 ) -> Check:
     target, extent = _range(topic, partition, bounds, exact=exact), topic.extent(partition.partition)
     log_start_now = bounds.start if extent is None else min(bounds.start, extent.end)
@@ -189,7 +189,7 @@ def _check(
     )
 
 
-def _begun(topic: ExpectedTopic, partition: int, chain: PartitionChain, bounds: PartitionBounds) -> int:
+def _begun(topic: ExpectedTopic, partition: int, chain: PartitionChain, bounds: ExpectedBounds) -> int:
     """Where in the target that begins which the backup holds. A restore without the source's offsets is found by where
     it began."""
     if topic.same_offsets:
@@ -209,20 +209,20 @@ def _within(holes: Iterable[LogRange], target: LogRange) -> Iterator[LogRange]:
             yield replace(target, start=start, end=end)
 
 
-def _truncated(extent: Extent | None, bounds: PartitionBounds) -> str:
+def _truncated(extent: Extent | None, bounds: ExpectedBounds) -> str:
     if extent is None or bounds.end >= extent.end:
         return ""
     return f"its log ends at {bounds.end}, the backup holds up to {extent.end}"
 
 
-def _wrong_bounds(chain: PartitionChain, bounds: PartitionBounds) -> str:
+def _wrong_bounds(chain: PartitionChain, bounds: ExpectedBounds) -> str:
     start = log_start(chain)
     if (bounds.start, bounds.end) == (start, chain.end):
         return ""
     return f"the log has offsets {bounds.start} to {bounds.end} instead of {start} to {chain.end}"
 
 
-def _range(topic: ExpectedTopic, target: TopicPartition, bounds: PartitionBounds, *, exact: bool) -> LogRange:
+def _range(topic: ExpectedTopic, target: TopicPartition, bounds: ExpectedBounds, *, exact: bool) -> LogRange:
     """What of the log is to be compared: to the end of what the backup speaks for, where that is known by offsets."""
     begun, end, extent = bounds.start, bounds.end, topic.extent(target.partition)
     if topic.starts is not None and not topic.same_offsets:

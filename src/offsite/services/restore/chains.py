@@ -14,7 +14,7 @@ from functools import partial
 from offsite.copy.restore.plan import RestorePlan
 from offsite.copy.restore.preserve.copy import PreserveTask
 from offsite.copy.restore.preserve.pieces import log_start
-from offsite.copy.restore.preserve.plan import TopicOffsets
+from offsite.copy.restore.preserve.plan import OffsetsVerdict
 from offsite.copy.restore.task import AnyRestoreTask, restore_any_partition
 from offsite.copy.restore.translate import RestoreEnds, RestoreReceipt
 from offsite.kafka.admin import ClusterAdmin
@@ -45,7 +45,7 @@ class WrittenChains:
 
 def write_chains(  # noqa: PLR0913  # what to write, where, and who does it
     plan: RestorePlan,
-    offsets: Sequence[TopicOffsets],
+    offsets: Sequence[OffsetsVerdict],
     record: RestoreRecord,
     *,
     ends: RestoreEnds,

@@ -11,8 +11,8 @@ from offsite.copy.restore.plan import PartitionRestore, RestorePlan, TopicRestor
 from offsite.copy.restore.preserve.copy import PreserveTask
 from offsite.copy.restore.preserve.plan import (
     AUTO_EXTRA_MAX_S,
+    OffsetsVerdict,
     PreservedPartition,
-    TopicOffsets,
     obstacle,
     preserved_partition,
     too_slow,
@@ -41,7 +41,7 @@ def decide_offsets(  # noqa: PLR0913  # what to decide on, and whom to ask
     unfinished: RestoreRecord | None,
     find_slow: FindSlow = lambda _: None,
     cannot_replay: str = "",
-) -> tuple[TopicOffsets, ...]:
+) -> tuple[OffsetsVerdict, ...]:
     """One verdict for each topic of `plan`; those of an `unfinished` restore stand. `find_slow` tells of a partition's
     transaction that would stay open too long.
 
@@ -70,7 +70,9 @@ def decide_offsets(  # noqa: PLR0913  # what to decide on, and whom to ask
     return tuple(judged)
 
 
-def restore_tasks(plan: RestorePlan, offsets: Sequence[TopicOffsets], targets: RestoreTargets) -> list[AnyRestoreTask]:
+def restore_tasks(
+    plan: RestorePlan, offsets: Sequence[OffsetsVerdict], targets: RestoreTargets
+) -> list[AnyRestoreTask]:
     """A task for each partition, topics in the plan's order."""
     translated, starts, makings = _by_target(plan), dict(targets.starts), dict(targets.makings)
     tasks: list[AnyRestoreTask] = []
@@ -97,8 +99,8 @@ def _judge(
     point: PointInTime,
     request: RestoreRequest,
     target: TargetTopic | None,
-) -> TopicOffsets:
-    offsets = TopicOffsets(
+) -> OffsetsVerdict:
+    offsets = OffsetsVerdict(
         source=topic.source.topic,
         target=topic.target,
         preserve=False,
@@ -117,14 +119,14 @@ def _judge(
     return replace(offsets, preserve=not reason, reason=reason)
 
 
-def _checked_for_slow(offsets: TopicOffsets, request: RestoreRequest, find_slow: FindSlow) -> TopicOffsets:
+def _checked_for_slow(offsets: OffsetsVerdict, request: RestoreRequest, find_slow: FindSlow) -> OffsetsVerdict:
     """Who asked for the source's offsets gets them, with a warning: how long it takes is an estimate."""
     partitions = tuple(replace(each, slow=find_slow(each.chain)) for each in offsets.partitions)
     reason = too_slow(partitions) if request.offsets == OffsetsMode.AUTO else ""
     return replace(offsets, partitions=partitions, preserve=not reason, reason=reason)
 
 
-def _unless_replayed(offsets: TopicOffsets, cannot_replay: str) -> TopicOffsets:
+def _unless_replayed(offsets: OffsetsVerdict, cannot_replay: str) -> OffsetsVerdict:
     """Without transactions there are no control records: neither those of the source, nor others to fill gaps with."""
     if not (cannot_replay and offsets.preserve and any(each.needs_transactions for each in offsets.partitions)):
         return offsets

@@ -8,7 +8,7 @@ from functools import partial
 from offsite.copy.chain import select_chains
 from offsite.copy.point_in_time import PointInTime
 from offsite.copy.restore.plan import RestorePlan, plan_restore, target_names
-from offsite.copy.restore.preserve.plan import TRANSACTION_OPEN_MAX_S, TopicOffsets
+from offsite.copy.restore.preserve.plan import TRANSACTION_OPEN_MAX_S, OffsetsVerdict
 from offsite.copy.restore_point import FixedPoint, commit_meant, find_point
 from offsite.copy.slow_transaction import slow_transaction
 from offsite.kafka.admin import ClusterAdmin
@@ -42,7 +42,7 @@ class PlannedRestore:
     plan: RestorePlan
     point: PointInTime
     metadata: MetadataPlan
-    offsets: tuple[TopicOffsets, ...]
+    offsets: tuple[OffsetsVerdict, ...]
     request: RestoreRequest
     unfinished: tuple[UnfinishedAside, ...] = ()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from offsite.copy.compare.maps import RestoredMaps
 from offsite.copy.compare.partitions import ProofEnds
 from offsite.copy.restore.plan import RestorePlan
-from offsite.copy.restore.preserve.plan import TopicOffsets
+from offsite.copy.restore.preserve.plan import OffsetsVerdict
 from offsite.log.range import TopicPartition
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.outcome import RepartitionedTopic, RestoredPartition, RestoreOutcome
@@ -19,7 +19,7 @@ from offsite.services.compare.result import Finding, Proof
 from offsite.spark.runner import OnProgress, Runner
 
 
-def with_preserved(plan: RestorePlan, offsets: Iterable[TopicOffsets]) -> RestorePlan:
+def with_preserved(plan: RestorePlan, offsets: Iterable[OffsetsVerdict]) -> RestorePlan:
     """`plan` with the chains that preserved topics really went by: partitions that hold nothing have bounds as well."""
     preserved = {topic.target: topic.partitions for topic in offsets if topic.preserve}
     others = (chain for chain in plan.partitions if chain.target.topic not in preserved)

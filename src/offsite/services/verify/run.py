@@ -32,7 +32,7 @@ HEADS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Damage:
+class DamagedSegment:
     """One object that is not what it should be. The restore points `[first_commit, last_commit]` need it."""
 
     key: str
@@ -76,7 +76,7 @@ class VerifyResult:
     segments: int
     records: int
     bytes: int
-    damaged: tuple[Damage, ...]
+    damaged: tuple[DamagedSegment, ...]
     unaccounted: tuple[PassedOver, ...] = ()
     unproven: tuple[PassedOver, ...] = ()
     damaged_snapshots: tuple[SnapshotDamage, ...] = ()
@@ -195,12 +195,12 @@ def _result(
     )
 
 
-def _damages(backup: Backup, head: BackupState, damaged: Sequence[SegmentFinding]) -> Iterator[Damage]:
+def _damages(backup: Backup, head: BackupState, damaged: Sequence[SegmentFinding]) -> Iterator[DamagedSegment]:
     readable = (stored for _, stored in backup.log.try_read(after=0) if isinstance(stored, StoredCommit))
     first_commits = listed_by(readable, {finding.segment.key for finding in damaged})
     for finding in damaged:
         segment = finding.segment
-        yield Damage(
+        yield DamagedSegment(
             key=segment.key,
             topic=segment.topic,
             partition=segment.partition,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from offsite.archives.files import Files
-from offsite.archives.kafka_backup.partition_files import NO_FILE, Segment
+from offsite.archives.kafka_backup.partition_files import NO_FILE, SegmentFile
 from offsite.archives.kafka_backup.segments.index import (
     ENTRY_BYTES,
     NO_ENTRIES,
@@ -31,7 +31,7 @@ class SegmentIndexFile:
     is_known: bool
 
     @classmethod
-    def of(cls, files: Files, segment: Segment) -> SegmentIndexFile:
+    def of(cls, files: Files, segment: SegmentFile) -> SegmentIndexFile:
         known = segment.index_bytes != NO_FILE and files.get_range(segment.index_key, 0, 1) == VERSION
         count = entry_count(segment.index_bytes) if known else 0
         return cls(

@@ -14,7 +14,7 @@ from operator import add, lt
 from typing import TypeAlias
 
 from offsite.archives.files import Files
-from offsite.archives.kafka_backup.partition_files import Segment
+from offsite.archives.kafka_backup.partition_files import SegmentFile
 from offsite.archives.kafka_backup.segments.index import Entries, entry_position
 from offsite.archives.kafka_backup.segments.index_file import SegmentIndexFile
 from offsite.archives.kafka_backup.segments.record_codec import decode_run, offsets_of
@@ -46,7 +46,7 @@ class SegmentReader:
     of no use. The state is the next entry, where its record should begin, and the last offset that was given."""
 
     files: Files
-    segment: Segment
+    segment: SegmentFile
     from_offset: int = 0
     _file: RecordsFile = field(init=False)
     _index: SegmentIndexFile = field(init=False)

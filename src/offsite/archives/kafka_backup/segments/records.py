@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from offsite.archives.archive import Damage, OnDamage, Piece, while_usable
 from offsite.archives.files import Files
-from offsite.archives.kafka_backup.partition_files import Segment
+from offsite.archives.kafka_backup.partition_files import SegmentFile
 from offsite.archives.kafka_backup.segments.reader import Misindexed, SegmentReader
 from offsite.archives.kafka_backup.segments.records_file import RecordsFile
 from offsite.archives.kafka_backup.segments.walk import Skipped
@@ -20,7 +20,7 @@ _RECORDS_AT_ONCE = 8192
 @dataclass(frozen=True, slots=True)
 class SegmentRecords:
     files: Files
-    segment: Segment
+    segment: SegmentFile
     piece: Piece
     on_damage: OnDamage
 
@@ -41,7 +41,7 @@ class SegmentRecords:
                 return
 
 
-def damage_of(files: Files, segment: Segment, step: Skipped | Misindexed) -> Damage:
+def damage_of(files: Files, segment: SegmentFile, step: Skipped | Misindexed) -> Damage:
     """What to tell of it. Bytes that the file holds twice, as after a crash of the tool, are no loss but a note."""
     if isinstance(step, Misindexed):
         problem = f"the entry contradicts the records behind offset {step.after}, one of which may have a wrong offset"

@@ -12,7 +12,7 @@ from typing import Self
 
 from offsite.copy.restore.attempt import WriteAttempt
 from offsite.copy.restore.plan import PartitionRestore
-from offsite.copy.restore.preserve.pieces import Data, Gap, Piece, SourcePieces, first_offset, log_start
+from offsite.copy.restore.preserve.pieces import Data, LogPiece, SourcePieces, UnusedOffsets, first_offset, log_start
 from offsite.copy.restore.preserve.plan import Filler
 from offsite.copy.restore.preserve.resume import PassedOver, check_filler
 from offsite.copy.restore.preserve.writer import PreservingWriter
@@ -127,7 +127,7 @@ class _Chain:
             )
         self._writer.fill_head(self._source.first_offset)
 
-    def _take(self, piece: Piece) -> None:
+    def _take(self, piece: LogPiece) -> None:
         if isinstance(piece, Data):
             self._bytes += len(piece.batch)
         if self._passed is not None:
@@ -137,9 +137,9 @@ class _Chain:
                 self._passed.add(piece)
                 self._resumed_records = self._source.visible_records
                 return
-            if isinstance(piece, Gap) and piece.start < self._found:
-                self._passed.add(Gap(piece.start, self._found))
-                piece = Gap(self._found, piece.end)
+            if isinstance(piece, UnusedOffsets) and piece.start < self._found:
+                self._passed.add(UnusedOffsets(piece.start, self._found))
+                piece = UnusedOffsets(self._found, piece.end)
             self._catch_up()
         self._writer.write(piece, self._task.filler)
 

@@ -31,7 +31,7 @@ class Data(NamedTuple):
     producer_id: int | None
 
 
-class Outcome(NamedTuple):
+class TransactionEnd(NamedTuple):
     """The control record at `start` that ends a transaction of `producer_id`."""
 
     start: int
@@ -40,14 +40,14 @@ class Outcome(NamedTuple):
     committed: bool
 
 
-class Gap(NamedTuple):
+class UnusedOffsets(NamedTuple):
     """Offsets without a record."""
 
     start: int
     end: int
 
 
-Piece: TypeAlias = Data | Outcome | Gap
+LogPiece: TypeAlias = Data | TransactionEnd | UnusedOffsets
 
 
 def first_offset(partition: PartitionChain) -> int:
@@ -81,7 +81,7 @@ class SourcePieces:
         """How many transactions were undecided at the restore point, so far."""
         return len(self._committed.undecided)
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[LogPiece]:
         """All of `[first_offset, end)`, once. Raises `DamagedObject`, and what the store raises."""
         for segment, data, header in self._batches():
             # Records that the log start had passed when the segment was read do not count, but those before the very
@@ -89,11 +89,11 @@ class SourcePieces:
             low = max(self._at, segment.start if self._at > self.first_offset else 0)
             for piece in self._of_batch(data, header, low):
                 if piece.start > self._at:
-                    yield Gap(self._at, piece.start)
+                    yield UnusedOffsets(self._at, piece.start)
                 self._at = piece.end
                 yield piece
         if self._at < self._partition.end:
-            yield Gap(self._at, self._partition.end)
+            yield UnusedOffsets(self._at, self._partition.end)
 
     def _batches(self) -> Iterator[tuple[Segment, memoryview, BatchHeader]]:
         for segment in self._partition.segments:
@@ -102,14 +102,14 @@ class SourcePieces:
                 for header in chunk.batches:
                     yield segment, chunk.data, header
 
-    def _of_batch(self, data: memoryview, header: BatchHeader, low: int) -> Iterator[Piece]:
+    def _of_batch(self, data: memoryview, header: BatchHeader, low: int) -> Iterator[LogPiece]:
         if header.record_count == 0 or header.next_offset <= low:
             return
         if header.is_control:
             marker = control_type(header.view(data), header)
             if marker is not None:
                 offset = header.last_offset
-                yield Outcome(offset, offset + 1, header.producer_id, committed=marker.kind == "commit")
+                yield TransactionEnd(offset, offset + 1, header.producer_id, committed=marker.kind == "commit")
             return
         self._count(data, header, low)
         if self._committed.is_undecided(header):
@@ -126,13 +126,13 @@ class SourcePieces:
         for first, after, run in split_runs(batch, header, start=low, end=end):
             yield Data(first, after, run, producer_id)
 
-    def _undecided(self, data: memoryview, header: BatchHeader, low: int) -> Iterator[Piece]:
+    def _undecided(self, data: memoryview, header: BatchHeader, low: int) -> Iterator[LogPiece]:
         if self._last_undecided is None:
             self._last_undecided = self._find_last_undecided(header.base_offset)
         last = self._last_undecided[header.producer_id]
         yield from self._data(data, header, low, min(last, self._partition.end))
         if header.base_offset <= last <= header.last_offset:
-            yield Outcome(last, last + 1, header.producer_id, committed=False)
+            yield TransactionEnd(last, last + 1, header.producer_id, committed=False)
 
     def _find_last_undecided(self, start: int) -> dict[int, int]:
         """Producer id → last offset of its undecided data: one more look at the rest of the log, where there is any."""

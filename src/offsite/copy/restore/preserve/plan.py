@@ -65,7 +65,7 @@ class PreservedPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicOffsets:
+class OffsetsVerdict:
     """A topic's verdict. `reason` says why it is not preserved. `partitions` are all that hold or held anything, also
     when only the cost speaks against it; none where it is out of the question."""
 

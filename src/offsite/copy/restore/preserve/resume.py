@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 
 from offsite.copy.restore.attempt import WriteAttempt
-from offsite.copy.restore.preserve.pieces import Data, Outcome, Piece
+from offsite.copy.restore.preserve.pieces import Data, LogPiece, TransactionEnd
 from offsite.kafka.net.routing import Router
 from offsite.kafka.reader import PartitionReader
 from offsite.kafka.transactions.replay import PartitionTransactions, Slot
@@ -36,18 +36,18 @@ class PassedOver:
 
     def __init__(self) -> None:
         self._first_offsets: dict[int, int] = {}
-        self._outcomes: deque[Outcome] = deque(maxlen=COMPARED_OUTCOMES)
+        self._outcomes: deque[TransactionEnd] = deque(maxlen=COMPARED_OUTCOMES)
         self._last_data: deque[Data] = deque(maxlen=COMPARED_BATCHES)
         self.has_transactions = False
         """Whether any may have been used: markers fill gaps, too."""
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: LogPiece) -> None:
         match piece:
             case Data(start=start, producer_id=producer_id):
                 self._last_data.append(piece)
                 if producer_id is not None:
                     self._first_offsets.setdefault(producer_id, start)
-            case Outcome(producer_id=producer_id):
+            case TransactionEnd(producer_id=producer_id):
                 self._first_offsets.pop(producer_id, None)
                 self._outcomes.append(piece)
         self.has_transactions |= not isinstance(piece, Data) or piece.producer_id is not None

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from offsite.copy.restore.attempt import WriteAttempt
-from offsite.copy.restore.preserve.pieces import Data, Gap, Outcome, Piece
+from offsite.copy.restore.preserve.pieces import Data, LogPiece, TransactionEnd, UnusedOffsets
 from offsite.copy.restore.preserve.plan import Filler
 from offsite.kafka.end_offset import await_end_offset
 from offsite.kafka.net.routing import Router
@@ -48,7 +48,7 @@ class PreservingWriter:
         """Go on with these transactions, by the source's producer id."""
         self._open.update(slots)
 
-    def write(self, piece: Piece, filler: Filler) -> None:
+    def write(self, piece: LogPiece, filler: Filler) -> None:
         """Raises `TargetDisturbed` or `TargetNotEmpty` when anything is not where it has to be, and what writer and
         transactions raise."""
         if piece.start != self.at:
@@ -56,11 +56,11 @@ class PreservingWriter:
         match piece:
             case Data():
                 self._send(piece)
-            case Outcome():
+            case TransactionEnd():
                 self._end(piece)
-            case Gap() if filler is Filler.TOMBSTONES:
+            case UnusedOffsets() if filler is Filler.TOMBSTONES:
                 self._fill_with_records(piece.end, keyed=True)
-            case Gap():
+            case UnusedOffsets():
                 self._fill_with_markers(piece.end)
 
     def fill_head(self, end: int) -> None:
@@ -84,7 +84,7 @@ class PreservingWriter:
             producer = self._slot(piece.producer_id).producer
         self._put(piece.batch, piece.end - piece.start, producer)
 
-    def _end(self, piece: Outcome) -> None:
+    def _end(self, piece: TransactionEnd) -> None:
         slot = self._slot(piece.producer_id)
         self.flush()
         self._attempt.guard()

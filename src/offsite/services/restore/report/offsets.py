@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offsite.copy.restore.preserve.plan import Filler, PreservedPartition, TopicOffsets, too_slow
+from offsite.copy.restore.preserve.plan import Filler, OffsetsVerdict, PreservedPartition, too_slow
 from offsite.model.choices import OffsetsMode
 
 
@@ -33,7 +33,7 @@ class OffsetsReport:
     partitions: tuple[PartitionOffsetsReport, ...]
 
 
-def report_offsets(offsets: TopicOffsets) -> OffsetsReport:
+def report_offsets(offsets: OffsetsVerdict) -> OffsetsReport:
     costs_any = (each for each in offsets.partitions if each.head_offsets or each.gap_offsets or each.outcomes)
     return OffsetsReport(
         mode=OffsetsMode.PRESERVE if offsets.preserve else OffsetsMode.TRANSLATE,
@@ -43,7 +43,7 @@ def report_offsets(offsets: TopicOffsets) -> OffsetsReport:
     )
 
 
-def offsets_notes(offsets: TopicOffsets) -> list[str]:
+def offsets_notes(offsets: OffsetsVerdict) -> list[str]:
     """What a person should know before."""
     if not offsets.preserve:
         return [f"{offsets.source} does not keep its offsets: {offsets.reason}"] if offsets.reason else []
