@@ -124,6 +124,13 @@ def failure(broker: Broker, kind: type[OffsiteError]) -> OffsiteError:
     return caught.value
 
 
+def test_a_group_that_refuses_as_a_whole_is_an_answer(broker: Broker) -> None:
+    """OffsetDelete of a group that has members: NON_EMPTY_GROUP, no throttling, no topics."""
+    broker.answers(struct.pack(">hii", 68, 0, 0))
+    assert broker.connection.call(delete_offsets_request(GROUP))["group"].error_code == 68
+    assert broker.connection.usable
+
+
 def test_an_answer_is_read(broker: Broker) -> None:
     broker.answers(struct.pack(">i", 7))
     assert broker.connection.call(number()) == 7

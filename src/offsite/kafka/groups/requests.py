@@ -116,7 +116,8 @@ def delete_offsets_request(group: GroupOffsets) -> Request[Mapping[str, Answered
     def parse(answer: Decoder) -> Mapping[str, Answered]:
         code = answer.i16()
         answer.i32()  # throttle time
-        return {group.group: Answered(error_code=code or _first_error(answer.array(_topic_errors)))}
+        errors = answer.array(_topic_errors)  # there, though empty, also where the whole group is refused
+        return {group.group: Answered(error_code=code or _first_error(errors))}
 
     return Request(api=Api.OFFSET_DELETE, version=_DELETE_VERSION, body=body, parse=parse)
 
