@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from offsite.log.batch import HEADER_BYTES, BatchHeader, scan, verify_crc
 from offsite.log.codecs.codec import compress
-from offsite.log.records.batch_records import batch_records as records_module
+from offsite.log.records import batch_records as records_module
 from offsite.log.records.batch_records import decode, encode, iterate, renumber
 from offsite.log.records.record import Record
 from offsite.log.records.record_arrow import ArrowColumns

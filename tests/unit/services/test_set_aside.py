@@ -22,7 +22,7 @@ from offsite.repository.restores.settings_aside import TopicAside, get_aside, pu
 from offsite.repository.restores.topic_settings import TopicSettings
 from offsite.services.cluster import Cluster
 from offsite.services.restore.lease import held_restore
-from offsite.services.restore.run import set_aside
+from offsite.services.restore import set_aside
 from offsite.services.restore.set_aside import UnfinishedAside, command, describe, with_originals
 from offsite.stores.open_store import open_store
 from tests.backups import new_backup
