@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from offsite.kafka.protocol.list_offsets import EARLIEST, LATEST, READ_COMMITTED
+from offsite.kafka.protocol.log_offsets import EARLIEST, LATEST, READ_COMMITTED
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from tests.fake_cluster.cluster import FakeCluster

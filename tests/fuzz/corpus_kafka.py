@@ -25,17 +25,18 @@ from offsite.kafka.net.connection import Connection
 from offsite.kafka.net.receive_buffer import ReceiveBuffer
 from offsite.kafka.producer import Producer
 from offsite.kafka.protocol import topic_changes
-from offsite.kafka.protocol.acls import create_acls_request, describe_acls_request
-from offsite.kafka.protocol.alter_configs import alter_topic_configs_request
-from offsite.kafka.protocol.delete_records import delete_records_request
-from offsite.kafka.protocol.epoch_ends import epoch_ends_request
-from offsite.kafka.protocol.list_offsets import list_offsets_request
+from offsite.kafka.protocol.cluster_settings import (
+    alter_quotas_request,
+    create_acls_request,
+    describe_acls_request,
+    describe_quotas_request,
+    describe_scram_users_request,
+)
+from offsite.kafka.protocol.configs import alter_topic_configs_request, topic_configs_request
 from offsite.kafka.protocol.log_dirs import log_dirs_request
+from offsite.kafka.protocol.log_offsets import delete_records_request, epoch_ends_request, list_offsets_request
 from offsite.kafka.protocol.metadata import metadata_request
-from offsite.kafka.protocol.quotas import alter_quotas_request, describe_quotas_request
 from offsite.kafka.protocol.request import Request
-from offsite.kafka.protocol.scram_users import describe_scram_users_request
-from offsite.kafka.protocol.topic_config import topic_configs_request
 from offsite.kafka.transactions.requests import (
     add_partition_request,
     describe_producers_request,

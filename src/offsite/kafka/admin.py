@@ -10,14 +10,11 @@ from functools import partial
 from typing import TypeVar
 
 from offsite.kafka.groups.committed_offsets import GroupClient
-from offsite.kafka.leader_answers import LeaderAnswers
-from offsite.kafka.log_bounds import FoundBounds, find_bounds
+from offsite.kafka.log_bounds import FoundBounds, LeaderAnswers, find_bounds
 from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import find_epoch_ends, find_offsets
-from offsite.kafka.protocol import epoch_ends, fetch
-from offsite.kafka.protocol.acls import create_acls_request, describe_acls_request
-from offsite.kafka.protocol.alter_configs import alter_topic_configs_request
+from offsite.kafka.protocol import fetch, log_offsets
 from offsite.kafka.protocol.broker_errors import (
     LEADER_NOT_AVAILABLE,
     NONE,
@@ -25,15 +22,19 @@ from offsite.kafka.protocol.broker_errors import (
     UNKNOWN_TOPIC_OR_PARTITION,
     broker_error,
 )
-from offsite.kafka.protocol.delete_records import delete_records_request
-from offsite.kafka.protocol.list_offsets import EARLIEST, LATEST, READ_UNCOMMITTED
+from offsite.kafka.protocol.cluster_settings import (
+    alter_quotas_request,
+    create_acls_request,
+    describe_acls_request,
+    describe_quotas_request,
+    describe_scram_users_request,
+)
+from offsite.kafka.protocol.configs import alter_topic_configs_request, broker_configs_request, topic_configs_request
 from offsite.kafka.protocol.log_dirs import log_dirs_request
+from offsite.kafka.protocol.log_offsets import EARLIEST, LATEST, READ_UNCOMMITTED, delete_records_request
 from offsite.kafka.protocol.metadata import ClusterMetadata, TopicMetadata
-from offsite.kafka.protocol.quotas import alter_quotas_request, describe_quotas_request
 from offsite.kafka.protocol.request import Api, Request
-from offsite.kafka.protocol.scram_users import describe_scram_users_request
 from offsite.kafka.protocol.topic_changes import NewTopic, TopicOutcome, create_topics_request, delete_topics_request
-from offsite.kafka.protocol.topic_config import broker_configs_request, topic_configs_request
 from offsite.kafka.reader import PartitionReader
 from offsite.kafka.split_requests import split_requests
 from offsite.log.batch import BatchHeader
@@ -76,7 +77,7 @@ class ClusterAdmin:
         """Raises `KafkaTooOld` where logs could not be read, or a later run could not go on with them."""
         with self._router.lease_any() as connection:
             connection.check_version(Api.FETCH, fetch.NAME_VERSION)
-            connection.check_version(Api.OFFSET_FOR_LEADER_EPOCH, epoch_ends.VERSION)
+            connection.check_version(Api.OFFSET_FOR_LEADER_EPOCH, log_offsets.EPOCH_ENDS_VERSION)
 
     def topics(self, names: Collection[str] | None = None) -> Mapping[str, TopicMetadata]:
         """The named topics, or all that may be seen. Raises `NoSuchTopic` for a named one that does not exist: a topic

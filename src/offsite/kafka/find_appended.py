@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 
-from offsite.kafka.end_offset import high_watermark
 from offsite.kafka.net.routing import Router
+from offsite.kafka.offsets import high_watermark
 from offsite.kafka.reader import PartitionReader
 from offsite.log.batch import BatchHeader
 from offsite.log.chunk import Chunk

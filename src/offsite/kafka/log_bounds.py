@@ -1,6 +1,9 @@
-"""Where the logs of many partitions begin and end, each told by its leader in a known epoch; the sick ones by name.
+"""Where logs begin and end, each told by the partition's leader in a known epoch.
 
-One leaderless partition, one dead broker or one failed disk keeps nothing back but what is on it.
+`LeaderAnswers` is what one leader says, in the very epoch that we read in, on a connection that has no fetch under way;
+a broker that leads no more, or leads again, refuses (KIP-320). `find_bounds` asks for many partitions at once, and
+tells the sick ones by name: one leaderless partition, one dead broker or one failed disk keeps nothing back but what is
+on it.
 """
 
 from __future__ import annotations
@@ -8,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from offsite.kafka.leader_answers import LogBounds
 from offsite.kafka.net.backoff import Backoff
+from offsite.kafka.net.connection import Connection
 from offsite.kafka.net.routing import Router
 from offsite.kafka.protocol.broker_errors import broker_error
-from offsite.kafka.protocol.list_offsets import EARLIEST, LATEST, ListedOffset, list_offsets_request
+from offsite.kafka.protocol.log_offsets import EARLIEST, LATEST, ListedOffset, epoch_ends_request, list_offsets_request
+from offsite.kafka.protocol.request import Request
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock
 from offsite.model.errors import KafkaUnavailable, LeaderUnavailable, OffsiteError
@@ -20,6 +24,46 @@ from offsite.model.errors import KafkaUnavailable, LeaderUnavailable, OffsiteErr
 SICK_AFTER_S = 30.0
 """How long partitions without leader are waited for while others could go on: an election takes seconds, and the next
 run takes up what this one leaves out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogBounds:
+    """A log holds `[start, end)`; `end` is the high watermark. `leader_epoch`: the epoch of the leader that said so."""
+
+    start: int
+    end: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAnswers:
+    """What the leader of one partition says of its log: bounds, and where epochs end.
+
+    Raises `LeaderUnavailable` where the broker does not lead the partition in that epoch, or says nothing of it.
+    """
+
+    connection: Connection
+    partition: TopicPartition
+    leader_epoch: int
+
+    def bounds(self) -> LogBounds:
+        return LogBounds(start=self._bound(EARLIEST), end=self._bound(LATEST), leader_epoch=self.leader_epoch)
+
+    def end_of(self, epoch: int) -> int:
+        """Where that part of the log ends which leaders up to `epoch` wrote; -1: it knows nothing of the epoch."""
+        here = {self.partition: self.leader_epoch}
+        return self._ask(epoch_ends_request({self.partition: epoch}, led_in=here))
+
+    def _bound(self, which: int) -> int:
+        return self._ask(list_offsets_request([self.partition], which, epochs={self.partition: self.leader_epoch}))
+
+    def _ask(self, request: Request[Mapping[TopicPartition, ListedOffset]]) -> int:
+        listed = self.connection.call(request).get(self.partition)
+        if listed is None:
+            raise LeaderUnavailable(f"{self.connection.address} says nothing of {self.partition}")
+        if listed.error_code:
+            raise broker_error(listed.error_code, f"asking for the bounds of {self.partition}")
+        return listed.offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

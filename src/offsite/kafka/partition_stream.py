@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from offsite.kafka.batch_window import BatchWindow, batch_window
 from offsite.kafka.evidence import Said, said
 from offsite.kafka.fetch_size import FetchSize
-from offsite.kafka.leader_answers import LeaderAnswers
+from offsite.kafka.log_bounds import LeaderAnswers
 from offsite.kafka.net.backoff import Backoff
 from offsite.kafka.net.connection import Connection
 from offsite.kafka.net.receive_buffer import ReceiveBuffer

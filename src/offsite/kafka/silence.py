@@ -7,12 +7,12 @@ of them, the empty end of a compacted log, that proves something when it lasts.
 from __future__ import annotations
 
 from offsite.kafka.evidence import CONFIRMATIONS, GIVEN_UP_MAX_S, THROTTLED_MAX_S, Said, may_lose_its_tail, said
-from offsite.kafka.leader_answers import LeaderAnswers
+from offsite.kafka.log_bounds import LeaderAnswers
 from offsite.kafka.net.backoff import Backoff
 from offsite.kafka.net.connection import Connection
 from offsite.kafka.net.routing import Router
+from offsite.kafka.protocol.configs import topic_configs_request
 from offsite.kafka.protocol.fetch import FetchAnswer
-from offsite.kafka.protocol.topic_config import topic_configs_request
 from offsite.kafka.read_task import ReadTask
 from offsite.log.chunk import Evidence, Gap
 from offsite.model.clock import Clock

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from offsite.kafka.end_offset import high_watermark
 from offsite.kafka.find_appended import find_appended
 from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.net.connection import Connection
 from offsite.kafka.net.routing import Router
+from offsite.kafka.offsets import high_watermark
 from offsite.kafka.producer import Producer, new_producer
 from offsite.kafka.protocol.broker_errors import (
     DUPLICATE_SEQUENCE_NUMBER,

@@ -11,7 +11,7 @@ from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config.client_properties import read_client_properties
 from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
 from offsite.kafka.net.routing import shared_router
-from offsite.kafka.protocol.list_offsets import READ_UNCOMMITTED
+from offsite.kafka.protocol.log_offsets import READ_UNCOMMITTED
 from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BadKafkaConfig

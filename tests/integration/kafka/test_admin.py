@@ -4,7 +4,7 @@ import pytest
 
 from offsite.kafka.net.connection import Connection
 from offsite.kafka.protocol.broker_errors import INVALID_CONFIG
-from offsite.kafka.protocol.list_offsets import READ_COMMITTED
+from offsite.kafka.protocol.log_offsets import READ_COMMITTED
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BadOption, KafkaUnreachable, NoSuchTopic

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from offsite.kafka.config.config import Address, KafkaConfig
-from offsite.kafka.net.given_up import GivenUp
-from offsite.kafka.net.routing import Leader
-from offsite.kafka.protocol.list_offsets import EARLIEST, ListedOffset
+from offsite.kafka.net.routing import GivenUp, Leader
+from offsite.kafka.protocol.log_offsets import EARLIEST, ListedOffset
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Encoder
 from offsite.kafka.reader import PartitionReader

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from offsite.kafka.protocol.acls import create_acls_request
+from offsite.kafka.protocol.cluster_settings import create_acls_request
 from offsite.model.cluster_settings import Acl
 from offsite.model.errors import DamagedObject
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from offsite.kafka.config.client_properties import ClientProperties, parse_client_properties, read_client_properties
-from offsite.kafka.config.config import Address
-from offsite.kafka.config.secret import Secret
+from offsite.kafka.config.config import Address, Secret
 from offsite.model.errors import BadKafkaConfig
 
 MODULES = "org.apache.kafka.common.security"

@@ -5,8 +5,15 @@ import traceback
 
 import pytest
 
-from offsite.kafka.config.config import Address, KafkaConfig, SaslConfig, TlsConfig, TokenSource, parse_bootstrap
-from offsite.kafka.config.secret import Secret
+from offsite.kafka.config.config import (
+    Address,
+    KafkaConfig,
+    SaslConfig,
+    Secret,
+    TlsConfig,
+    TokenSource,
+    parse_bootstrap,
+)
 from offsite.model.errors import BadKafkaConfig
 
 

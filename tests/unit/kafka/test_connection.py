@@ -27,17 +27,24 @@ from offsite.kafka.net import connection as module
 from offsite.kafka.net.connection import Connection
 from offsite.kafka.net.receive_buffer import MAX_RESPONSE_BYTES, ReceiveBuffer
 from offsite.kafka.producer import Producer, _init_producer_id
-from offsite.kafka.protocol.acls import describe_acls_request
-from offsite.kafka.protocol.delete_records import delete_records_request
-from offsite.kafka.protocol.epoch_ends import epoch_ends_request
-from offsite.kafka.protocol.list_offsets import EARLIEST, LATEST, list_offsets_request
+from offsite.kafka.protocol.cluster_settings import (
+    alter_quotas_request,
+    describe_acls_request,
+    describe_quotas_request,
+    describe_scram_users_request,
+)
+from offsite.kafka.protocol.configs import topic_configs_request
 from offsite.kafka.protocol.log_dirs import log_dirs_request
+from offsite.kafka.protocol.log_offsets import (
+    EARLIEST,
+    LATEST,
+    delete_records_request,
+    epoch_ends_request,
+    list_offsets_request,
+)
 from offsite.kafka.protocol.metadata import metadata_request
-from offsite.kafka.protocol.quotas import alter_quotas_request, describe_quotas_request
 from offsite.kafka.protocol.request import Api, Request
-from offsite.kafka.protocol.scram_users import describe_scram_users_request
 from offsite.kafka.protocol.topic_changes import create_topics_request, delete_topics_request
-from offsite.kafka.protocol.topic_config import topic_configs_request
 from offsite.kafka.protocol.wire import Encoder
 from offsite.kafka.transactions.requests import (
     add_partition_request,

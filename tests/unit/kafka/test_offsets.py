@@ -9,10 +9,9 @@ from contextlib import contextmanager
 import pytest
 
 from offsite.kafka.config.config import Address
-from offsite.kafka.end_offset import end_offset, high_watermark
 from offsite.kafka.net.routing import Leader
-from offsite.kafka.offsets import find_epoch_ends, find_offsets
-from offsite.kafka.protocol.list_offsets import LATEST, ListedOffset
+from offsite.kafka.offsets import end_offset, find_epoch_ends, find_offsets, high_watermark
+from offsite.kafka.protocol.log_offsets import LATEST, ListedOffset
 from offsite.kafka.protocol.request import Request
 from offsite.log.range import TopicPartition
 from offsite.model.errors import LeaderUnavailable

@@ -12,8 +12,7 @@ from offsite.kafka.config.config import Address
 from offsite.kafka.find_coordinators import Found, find_coordinators
 from offsite.kafka.groups.requests import fetch_offsets_request, list_groups_request
 from offsite.kafka.net.connection import Connection
-from offsite.kafka.protocol.releases import api_name
-from offsite.kafka.protocol.request import Api, Request
+from offsite.kafka.protocol.request import Api, Request, api_name
 from offsite.kafka.protocol.wire import Decoder, Encoder
 from offsite.model.errors import KafkaProtocolError, KafkaTooOld
 

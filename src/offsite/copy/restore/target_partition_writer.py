@@ -27,8 +27,8 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol, Self
 
 from offsite.copy.restore.attempt import WriteAttempt
-from offsite.kafka.end_offset import settled_end_offset
 from offsite.kafka.net.routing import Router
+from offsite.kafka.offsets import settled_end_offset
 from offsite.kafka.reader import PartitionReader
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.chunk import Chunk

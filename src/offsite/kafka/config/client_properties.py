@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from offsite.kafka.config.config import Address, KafkaConfig, parse_bootstrap
-from offsite.kafka.config.java_properties import parse_properties
 from offsite.kafka.config.sasl_settings import SASL_SETTINGS, read_sasl
-from offsite.kafka.config.settings import Settings
+from offsite.kafka.config.settings import Settings, parse_properties
 from offsite.kafka.config.tls_settings import TLS_SETTINGS, read_tls
 from offsite.model.errors import BadKafkaConfig
 

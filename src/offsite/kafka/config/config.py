@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from offsite.kafka.config.secret import Secret
 from offsite.model.errors import BadKafkaConfig
 from offsite.model.hosts import is_loopback
 from offsite.model.untrusted.whole_number import whole_number
@@ -16,6 +15,38 @@ DEFAULT_PORT = 9092
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _MAX_PORT = 65_535
 _TOLD_IN_CLEAR = frozenset({"PLAIN", "OAUTHBEARER"})  # the others prove that they know the secret, and keep it
+
+
+class Secret:
+    """A value that must not be seen: not in logs, tracebacks, plans, or the configuration of Spark.
+
+    Every way of printing it shows `***`; only `reveal()` gives the text back. It travels to workers by pickle, inside a
+    task's closure, and nowhere else.
+    """
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The secret itself: call it where it is sent, and keep the result nowhere."""
+        return self._text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __reduce__(self) -> tuple[type[Secret], tuple[str]]:
+        return Secret, (self._text,)
+
+    def __repr__(self) -> str:
+        return "Secret('***')"
+
+    def __str__(self) -> str:
+        return "***"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

@@ -3,8 +3,7 @@ them."""
 
 from __future__ import annotations
 
-from offsite.kafka.config.config import TlsConfig
-from offsite.kafka.config.secret import Secret
+from offsite.kafka.config.config import Secret, TlsConfig
 from offsite.kafka.config.settings import Settings
 
 TLS_SETTINGS = frozenset(

@@ -1,12 +1,22 @@
-"""A socket that is connected to a broker, behind TLS where that is wanted, and tuned for large answers."""
+"""A socket that is connected to a broker, behind TLS where that is wanted, and tuned for large answers.
+
+TLS goes from PEM texts to an `ssl.SSLSocket`; `ssl` is imported only when it is asked for.
+"""
 
 from __future__ import annotations
 
 import socket
+import tempfile
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from offsite.kafka.config.config import Address, KafkaConfig
-from offsite.model.errors import KafkaTimeout, KafkaUnreachable
+from offsite.kafka.config.config import Address, KafkaConfig, TlsConfig
+from offsite.model.errors import BadKafkaConfig, KafkaAuthenticationFailed, KafkaTimeout, KafkaUnreachable
 from offsite.model.size import MIB
+
+if TYPE_CHECKING:
+    import ssl
+
 
 __all__ = ["TIMEOUT_HINT", "connected_socket"]
 
@@ -41,8 +51,6 @@ def connected_socket(config: KafkaConfig, address: Address) -> socket.socket:
 def _wrapped(sock: socket.socket, config: KafkaConfig, address: Address) -> socket.socket:
     if config.tls is None:
         return sock
-    from offsite.kafka.net.tls import wrap_tls
-
     try:
         return wrap_tls(sock, config.tls, address)
     except TimeoutError as error:
@@ -56,3 +64,53 @@ def _tune(sock: socket.socket) -> None:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
     if hasattr(socket, "TCP_KEEPIDLE"):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
+
+
+def wrap_tls(plain: socket.socket, tls: TlsConfig, address: Address) -> ssl.SSLSocket:
+    """Handshake over a connected socket. Raises `KafkaAuthenticationFailed` when a certificate is not accepted and
+    `KafkaUnreachable` when the other side does not speak TLS; timeouts pass as `TimeoutError`."""
+    import ssl
+
+    context = _context(tls)
+    try:
+        return context.wrap_socket(plain, server_hostname=address.host)
+    except ssl.SSLCertVerificationError as error:
+        raise KafkaAuthenticationFailed(
+            f"{address}: the broker's certificate is not accepted: {error.verify_message}",
+            hint="check ssl.truststore.location and that the certificate names this host",
+        ) from error
+    except (ssl.SSLError, ConnectionError) as error:
+        raise KafkaUnreachable(
+            f"{address}: the TLS handshake failed: {error}",
+            hint="is this listener plaintext? then use security.protocol=PLAINTEXT or SASL_PLAINTEXT",
+        ) from error
+
+
+@lru_cache(maxsize=8)  # one per cluster of a process; building one reads the whole trust store
+def _context(tls: TlsConfig) -> ssl.SSLContext:
+    import ssl
+
+    context = ssl.create_default_context(cadata=tls.ca_pem or None)
+    context.check_hostname = tls.check_hostname
+    # Trust anchors of Kafka users are often leaf or intermediate certificates, as Java accepts them.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
+    if tls.cert_pem:
+        _load_identity(context, tls)
+    return context
+
+
+def _load_identity(context: ssl.SSLContext, tls: TlsConfig) -> None:
+    """`load_cert_chain` takes paths only, so the texts pass through a private file that is gone right after."""
+    key = tls.key_pem.reveal() if tls.key_pem else ""
+    password = tls.key_password.reveal() if tls.key_password else ""
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # mode 0600
+        file.write(f"{tls.cert_pem}\n{key}\n")
+        file.flush()
+        try:
+            context.load_cert_chain(file.name, password=password)
+        except OSError as error:
+            raise BadKafkaConfig(
+                f"the client certificate or its key cannot be used: {error.strerror or error}",
+                hint="check ssl.keystore.* and ssl.key.password",
+            ) from None

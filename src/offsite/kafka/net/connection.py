@@ -20,8 +20,7 @@ from offsite.kafka.config.config import Address, KafkaConfig
 from offsite.kafka.net.connected_socket import TIMEOUT_HINT, connected_socket
 from offsite.kafka.net.receive_buffer import MAX_RESPONSE_BYTES, ReceiveBuffer
 from offsite.kafka.protocol.broker_errors import error_name
-from offsite.kafka.protocol.releases import api_name, release_of
-from offsite.kafka.protocol.request import Api, Request, request_header
+from offsite.kafka.protocol.request import Api, Request, api_name, release_of, request_header
 from offsite.kafka.protocol.wire import UNREADABLE, Decoder, Encoder
 from offsite.model.errors import KafkaProtocolError, KafkaTimeout, KafkaTooOld, KafkaUnreachable
 from offsite.model.size import KIB, MIB

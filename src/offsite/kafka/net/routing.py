@@ -15,8 +15,8 @@ from typing import TypeVar
 from uuid import UUID
 
 from offsite.kafka.config.config import Address, KafkaConfig
+from offsite.kafka.evidence import THROTTLED_MAX_S
 from offsite.kafka.net.connection import Connection
-from offsite.kafka.net.given_up import GivenUp
 from offsite.kafka.net.pool import ConnectionPool, shared_pool
 from offsite.kafka.protocol.broker_errors import LEADER_NOT_AVAILABLE, broker_error
 from offsite.kafka.protocol.metadata import HIGHEST_VERSION, LOWEST_VERSION, ClusterMetadata, metadata_request
@@ -34,6 +34,29 @@ from offsite.model.errors import (
 from offsite.model.journal import decided
 
 T = TypeVar("T")
+
+GIVEN_UP_FOR_S = 2 * THROTTLED_MAX_S
+"""How long `GivenUp` remembers: longer than any other partition of the same run may be waited for, not for ever."""
+
+
+class GivenUp:
+    """The partitions that a process has just waited for in vain: its next ranges of them need not each wait as long.
+
+    Times are seconds of one monotonic clock.
+    """
+
+    def __init__(self) -> None:
+        self._since_s: dict[TopicPartition, float] = {}
+
+    def add(self, key: TopicPartition, now_s: float) -> None:
+        self._since_s[key] = now_s
+
+    def discard(self, key: TopicPartition) -> None:
+        """It was heard of again."""
+        self._since_s.pop(key, None)
+
+    def holds(self, key: TopicPartition, now_s: float) -> bool:
+        return now_s - self._since_s.get(key, -GIVEN_UP_FOR_S) < GIVEN_UP_FOR_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,17 +1,22 @@
-"""SASL over a connection: handshake and the rounds of a mechanism. The mechanisms themselves are kafka-python's.
+"""Logins over a connection: the SASL handshake, the rounds of a mechanism, and what goes into them.
 
-Source: KIP-43, KIP-84, KIP-255, KIP-152 (SaslAuthenticate inside the Kafka protocol).
+The mechanisms themselves are kafka-python's. Two things are ours. A SCRAM challenge is checked before it is answered,
+because a broker that is not the one it seems to be would ask for few iterations, to find the password from our proof by
+guessing, or for so many that we never come back. And an OAUTHBEARER token is asked from its source for each new
+connection, and never kept.
+Source: KIP-43, KIP-84, KIP-255, KIP-152 (SaslAuthenticate inside the Kafka protocol); RFC 5802, RFC 7677 (at least
+4,096 iterations; Kafka lets nobody set fewer).
 """
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from offsite.kafka.config.config import MECHANISMS, SaslConfig
-from offsite.kafka.net.scram import check_challenge
-from offsite.kafka.net.token import read_token
+from offsite.kafka.config.config import MECHANISMS, SaslConfig, TokenSource
 from offsite.kafka.protocol.broker_errors import error_name
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder
@@ -22,6 +27,11 @@ _HANDSHAKE_VERSION = 1
 _AUTHENTICATE_VERSION = 1
 _UNSUPPORTED_MECHANISM = 33
 _WRONG_PROOF_HINT = "is it your broker? Whoever proves nothing may be another one: find out before a password is sent"
+MIN_ITERATIONS = 4096
+MAX_ITERATIONS = 1_000_000
+"""Of SCRAM. Half a second of one core; Kafka's own limit is 16,384."""
+_MAX_DIGITS = 7
+_COMMAND_TIMEOUT_S = 30  # a token command that asks a person or hangs must not hang a backup
 
 Call = Callable[[Request[Any]], Any]
 
@@ -116,3 +126,45 @@ def _refused(
 ) -> KafkaAuthenticationFailed:
     who = f" as {sasl.username}" if sasl.username else ""
     return KafkaAuthenticationFailed(f"{sasl.mechanism} authentication{who} failed: {why}", hint=hint)
+
+
+def check_challenge(sent: bytes, answer: bytes) -> None:
+    """Check the server-first-message that answers our client-first-message. Raises `ValueError` that says why not."""
+    fields = dict(pair.partition(b"=")[::2] for pair in answer.split(b","))
+    ours, whole = sent.rpartition(b",r=")[2], fields.get(b"r", b"")
+    if not whole.startswith(ours) or len(whole) <= len(ours):
+        raise ValueError("its nonce does not go on from ours")
+    iterations = fields.get(b"i", b"")
+    if not iterations.isdigit() or len(iterations) > _MAX_DIGITS:
+        raise ValueError("its count of iterations is not a number that can be")
+    if not MIN_ITERATIONS <= int(iterations) <= MAX_ITERATIONS:
+        raise ValueError(
+            f"it asks for {int(iterations):,} iterations, and only {MIN_ITERATIONS:,} to {MAX_ITERATIONS:,} are safe"
+        )
+
+
+def read_token(source: TokenSource) -> str:
+    """The token now. Raises `KafkaAuthenticationFailed`; the message never holds the command's output."""
+    if source.static is not None:
+        return source.static.reveal()
+    token = _read_file(source.file) if source.file else _run(source.command)
+    if not token.strip():
+        raise KafkaAuthenticationFailed("the OAUTHBEARER token source gave nothing", hint="try it by hand")
+    return token.strip()
+
+
+def _read_file(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError as error:
+        raise KafkaAuthenticationFailed(f"cannot read the OAUTHBEARER token file {path}: {error.strerror}") from error
+
+
+def _run(command: tuple[str, ...]) -> str:
+    try:
+        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise KafkaAuthenticationFailed(
+            f"the OAUTHBEARER token command {command[:1]} failed: {type(error).__name__}", hint="try it by hand"
+        ) from None
+    return done.stdout

@@ -1,9 +1,12 @@
-"""One request to a broker as a value: which API, which version, the body, and how to read the answer."""
+"""One request to a broker as a value: which API, which version, the body, and how to read the answer.
+
+Also which Kafka release brought what offsite asks of brokers, so that an old one is told by name.
+"""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Generic, TypeVar
@@ -13,6 +16,8 @@ from offsite.kafka.protocol.wire import Decoder
 T = TypeVar("T")
 
 _HEADER = struct.Struct(">hhi")
+OLDEST_RELEASE = "2.4"
+"""What all of offsite's requests go back to, but for those below."""
 
 
 class Api(IntEnum):
@@ -67,3 +72,23 @@ def request_header(api: int, version: int, correlation_id: int, client_id: str, 
     name = client_id.encode()
     tags = b"\0" if flexible else b""
     return _HEADER.pack(api, version, correlation_id) + struct.pack(">h", len(name)) + name + tags
+
+
+_RELEASES: Mapping[tuple[int, int], str] = {
+    (Api.ALTER_CLIENT_QUOTAS, 0): "2.6",
+    (Api.DESCRIBE_CLIENT_QUOTAS, 0): "2.6",
+    (Api.DESCRIBE_USER_SCRAM_CREDENTIALS, 0): "2.7",
+    (Api.DESCRIBE_PRODUCERS, 0): "2.8",
+    (Api.DESCRIBE_TRANSACTIONS, 0): "3.0",
+}
+
+
+def api_name(api: int) -> str:
+    """As the protocol guide writes it: `DescribeProducers`; `API 99` for one that offsite does not know."""
+    known = next((each.name for each in Api if each == api), "")
+    return known.title().replace("_", "") if known else f"API {api}"
+
+
+def release_of(api: int, version: int) -> str:
+    """The Kafka release whose brokers first had that version of the API, at the latest."""
+    return _RELEASES.get((api, version), OLDEST_RELEASE)

@@ -10,7 +10,7 @@ from offsite.archives.archive import ArchiveWriter
 from offsite.copy.plan import CopyTask, PartitionBounds, SickPartition, plan_copy
 from offsite.copy.record_source import ExportTask
 from offsite.kafka.admin import ClusterAdmin
-from offsite.kafka.protocol.list_offsets import READ_COMMITTED
+from offsite.kafka.protocol.log_offsets import READ_COMMITTED
 from offsite.log.groups.offsets import on_topics
 from offsite.log.range import TopicPartition
 from offsite.model.choices import MissingTopics

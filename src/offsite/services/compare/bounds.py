@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from offsite.kafka.net.backoff import LEADERLESS_MAX_S, Backoff
-from offsite.kafka.protocol.list_offsets import READ_COMMITTED
+from offsite.kafka.protocol.log_offsets import READ_COMMITTED
 from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock, SystemClock

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from offsite.copy.restore.target_topic import TargetTopic
 from offsite.kafka.config.config import KafkaConfig
-from offsite.kafka.end_offset import SETTLE_S
+from offsite.kafka.offsets import SETTLE_S
 from offsite.model.clock import SystemClock
 from offsite.model.errors import OffsiteError, RestoreTakenOver
 from offsite.model.journal import decided, warned

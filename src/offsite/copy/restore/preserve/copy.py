@@ -17,9 +17,9 @@ from offsite.copy.restore.preserve.plan import Filler
 from offsite.copy.restore.preserve.resume import PassedOver, check_filler
 from offsite.copy.restore.preserve.writer import PreservingWriter
 from offsite.copy.restore.translate import RestoreEnds, RestoreReceipt
-from offsite.kafka.end_offset import settled_end_offset
 from offsite.kafka.log_start import delete_before
 from offsite.kafka.net.routing import shared_router
+from offsite.kafka.offsets import settled_end_offset
 from offsite.kafka.transactions.replay import PartitionTransactions
 from offsite.log.offset_map import OffsetMapBuilder
 from offsite.log.range import TopicPartition

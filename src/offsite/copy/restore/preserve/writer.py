@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from offsite.copy.restore.attempt import WriteAttempt
 from offsite.copy.restore.preserve.pieces import Data, LogPiece, TransactionEnd, UnusedOffsets
 from offsite.copy.restore.preserve.plan import Filler
-from offsite.kafka.end_offset import await_end_offset
 from offsite.kafka.net.routing import Router
+from offsite.kafka.offsets import await_end_offset
 from offsite.kafka.producer import Producer
 from offsite.kafka.transactions.replay import PartitionTransactions, Slot
 from offsite.kafka.writer import PartitionWriter

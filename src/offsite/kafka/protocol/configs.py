@@ -1,4 +1,5 @@
-"""What is set on a topic beyond the cluster's defaults, and on brokers (the DescribeConfigs API)."""
+"""The settings of topics beyond the cluster's defaults, and of brokers (the DescribeConfigs API); and changing those of
+topics, one by one (the IncrementalAlterConfigs API, KIP-339)."""
 
 from __future__ import annotations
 
@@ -7,11 +8,14 @@ from dataclasses import dataclass
 
 from offsite.kafka.protocol.broker_errors import broker_error
 from offsite.kafka.protocol.request import Api, Request
+from offsite.kafka.protocol.topic_changes import TopicOutcome
 from offsite.kafka.protocol.wire import Decoder, Encoder
 
-VERSION = 2
+DESCRIBE_VERSION = 2
 _TOPIC, _BROKER = 2, 4
 _SET_ON_TOPIC = 1
+ALTER_VERSION = 0
+_SET, _DELETE = 0, 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +47,7 @@ def _request(
         out.i8(kind).string(name).array(None, Encoder.string)
 
     body = Encoder().array(names, put).boolean(False).done()
-    return Request(api=Api.DESCRIBE_CONFIGS, version=VERSION, body=body, parse=parse)
+    return Request(api=Api.DESCRIBE_CONFIGS, version=DESCRIBE_VERSION, body=body, parse=parse)
 
 
 def _parse_own(answer: Decoder) -> Mapping[str, Mapping[str, str]]:
@@ -85,3 +89,28 @@ def _synonym(answer: Decoder) -> None:
     answer.string()
     answer.nullable_string()
     answer.i8()
+
+
+def alter_topic_configs_request(changes: Mapping[str, Mapping[str, str | None]]) -> Request[Sequence[TopicOutcome]]:
+    """Topic → setting → new value, or None to go back to the cluster's default. Settings not named stay as they are."""
+
+    def put_setting(out: Encoder, setting: tuple[str, str | None]) -> None:
+        name, value = setting
+        out.string(name).i8(_DELETE if value is None else _SET).string(value)
+
+    def put_topic(out: Encoder, item: tuple[str, Mapping[str, str | None]]) -> None:
+        out.i8(_TOPIC).string(item[0]).array(item[1].items(), put_setting)
+
+    body = Encoder().array(changes.items(), put_topic).boolean(False).done()
+    return Request(api=Api.INCREMENTAL_ALTER_CONFIGS, version=ALTER_VERSION, body=body, parse=_parse_altered)
+
+
+def _parse_altered(answer: Decoder) -> Sequence[TopicOutcome]:
+    answer.i32()  # throttle time
+    return answer.array(_outcome)
+
+
+def _outcome(answer: Decoder) -> TopicOutcome:
+    code, detail = answer.i16(), answer.nullable_string()
+    answer.i8()  # resource type
+    return TopicOutcome(name=answer.string(), error_code=code, detail=detail or "")

@@ -1,0 +1,149 @@
+"""The APIs about offsets of a partition's log: ListOffsets, OffsetForLeaderEpoch, DeleteRecords.
+
+ListOffsets tells where the log begins and ends, and where a time falls. OffsetForLeaderEpoch (KIP-101) tells where that
+part of it ends which leaders up to an epoch wrote. DeleteRecords (KIP-107) moves its start forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+from offsite.kafka.protocol.broker_errors import broker_error
+from offsite.kafka.protocol.request import Api, Request
+from offsite.kafka.protocol.wire import Decoder, Encoder, UnreadableError
+from offsite.log.range import TopicPartition
+
+LIST_OFFSETS_VERSION = 5
+EPOCH_ENDS_VERSION = 3
+DELETE_RECORDS_VERSION = 1
+LATEST = -1
+EARLIEST = -2
+READ_UNCOMMITTED = 0  # LATEST is the high watermark
+READ_COMMITTED = 1  # LATEST is the last stable offset
+_CONSUMER = -1
+_NO_EPOCH = _NO_OFFSET = _OF_ANY_LEADER = _NO_TIME = _NOT_KNOWN = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedOffset:
+    """`offset` is -1 when no record is at or after the time asked for; `error_code` 0 when the answer counts."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+    error_code: int
+
+
+def list_offsets_request(
+    partitions: Iterable[TopicPartition],
+    timestamp_ms: int,
+    *,
+    isolation: int = READ_UNCOMMITTED,
+    epochs: Mapping[TopicPartition, int] | None = None,
+) -> Request[Mapping[TopicPartition, ListedOffset]]:
+    """All `partitions` must be led by the broker asked, in the leader epochs given, if any: one that leads in another
+    epoch answers with an error instead. `timestamp_ms`: a time, `LATEST` or `EARLIEST`; a partition without a beginning
+    or an end was not answered about."""
+    known = epochs or {}
+
+    def put_partition(out: Encoder, each: TopicPartition) -> None:
+        out.i32(each.partition).i32(known.get(each, _NO_EPOCH)).i64(timestamp_ms)
+
+    def put_topic(out: Encoder, topic: tuple[str, list[TopicPartition]]) -> None:
+        out.string(topic[0]).array(topic[1], put_partition)
+
+    topics = [(name, list(group)) for name, group in groupby(sorted(partitions), key=lambda each: each.topic)]
+    body = Encoder().i32(_CONSUMER).i8(isolation).array(topics, put_topic).done()
+
+    def parse(answer: Decoder) -> Mapping[TopicPartition, ListedOffset]:
+        answer.i32()  # throttle time
+        told = {key: listed for topic in answer.array(_listed_topic) for key, listed in topic}
+        if timestamp_ms >= 0:
+            return told
+        return {key: listed for key, listed in told.items() if listed.error_code or listed.offset >= 0}
+
+    return Request(api=Api.LIST_OFFSETS, version=LIST_OFFSETS_VERSION, body=body, parse=parse)
+
+
+def _listed_topic(answer: Decoder) -> list[tuple[TopicPartition, ListedOffset]]:
+    name = answer.string()
+    return answer.array(lambda each: _listed_partition(each, name))
+
+
+def _listed_partition(answer: Decoder, topic: str) -> tuple[TopicPartition, ListedOffset]:
+    key = TopicPartition(topic=topic, partition=answer.i32())
+    error_code, timestamp_ms, offset, leader_epoch = answer.i16(), answer.i64(), answer.i64(), answer.i32()
+    if not error_code and offset < _NO_OFFSET:
+        raise UnreadableError(f"offset {offset} of {key}")
+    return key, ListedOffset(offset=offset, timestamp_ms=timestamp_ms, leader_epoch=leader_epoch, error_code=error_code)
+
+
+def epoch_ends_request(
+    epochs: Mapping[TopicPartition, int], *, led_in: Mapping[TopicPartition, int] | None = None
+) -> Request[Mapping[TopicPartition, ListedOffset]]:
+    """Partition → leader epoch. All must be led by the broker asked, in the epochs `led_in`, if given. Offset -1: it
+    knows nothing of the epoch."""
+    known = led_in or {}
+
+    def put_partition(out: Encoder, item: tuple[TopicPartition, int]) -> None:
+        out.i32(item[0].partition).i32(known.get(item[0], _OF_ANY_LEADER)).i32(item[1])
+
+    def put_topic(out: Encoder, topic: tuple[str, list[tuple[TopicPartition, int]]]) -> None:
+        out.string(topic[0]).array(topic[1], put_partition)
+
+    by_topic = groupby(sorted(epochs.items()), key=lambda item: item[0].topic)
+    body = Encoder().i32(_CONSUMER).array([(name, list(group)) for name, group in by_topic], put_topic).done()
+    return Request(api=Api.OFFSET_FOR_LEADER_EPOCH, version=EPOCH_ENDS_VERSION, body=body, parse=_parse_epoch_ends)
+
+
+def _parse_epoch_ends(answer: Decoder) -> Mapping[TopicPartition, ListedOffset]:
+    answer.i32()  # throttle time
+    return {key: offset for topic in answer.array(_epochs_of_topic) for key, offset in topic}
+
+
+def _epochs_of_topic(answer: Decoder) -> list[tuple[TopicPartition, ListedOffset]]:
+    name = answer.string()
+    return answer.array(lambda each: _epoch_end(each, name))
+
+
+def _epoch_end(answer: Decoder, topic: str) -> tuple[TopicPartition, ListedOffset]:
+    error_code, key = answer.i16(), TopicPartition(topic=topic, partition=answer.i32())
+    leader_epoch, offset = answer.i32(), answer.i64()
+    if not error_code and offset < _NOT_KNOWN:
+        raise UnreadableError(f"offset {offset} of {key}")
+    return key, ListedOffset(offset=offset, timestamp_ms=_NO_TIME, leader_epoch=leader_epoch, error_code=error_code)
+
+
+def delete_records_request(
+    before: Mapping[TopicPartition, int], *, timeout_ms: int
+) -> Request[Mapping[TopicPartition, int]]:
+    """Delete what lies below the given offsets; the answer tells the new log starts. All led by the broker asked."""
+
+    def put_partition(out: Encoder, item: tuple[TopicPartition, int]) -> None:
+        out.i32(item[0].partition).i64(item[1])
+
+    def put_topic(out: Encoder, topic: tuple[str, list[tuple[TopicPartition, int]]]) -> None:
+        out.string(topic[0]).array(topic[1], put_partition)
+
+    by_topic = groupby(sorted(before.items()), key=lambda item: item[0].topic)
+    body = Encoder().array([(name, list(group)) for name, group in by_topic], put_topic).i32(timeout_ms).done()
+    return Request(api=Api.DELETE_RECORDS, version=DELETE_RECORDS_VERSION, body=body, parse=_parse_deleted)
+
+
+def _parse_deleted(answer: Decoder) -> Mapping[TopicPartition, int]:
+    answer.i32()  # throttle time
+    return {key: offset for topic in answer.array(_starts_of_topic) for key, offset in topic}
+
+
+def _starts_of_topic(answer: Decoder) -> list[tuple[TopicPartition, int]]:
+    name = answer.string()
+    return answer.array(lambda each: _log_start(each, name))
+
+
+def _log_start(answer: Decoder, topic: str) -> tuple[TopicPartition, int]:
+    key, log_start, code = TopicPartition(topic=topic, partition=answer.i32()), answer.i64(), answer.i16()
+    if code:
+        raise broker_error(code, f"deleting records of {key}")
+    return key, log_start
