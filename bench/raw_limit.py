@@ -19,7 +19,7 @@ from offsite.kafka.protocol.fetch import FetchFormat, FetchQuery
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.model.size import MIB
-from offsite.stores.posix_writeback import Writeback
+from offsite.stores.posix_writer import Writeback
 
 FETCH_BYTES = 8 * MIB  # measured: 4 and 16 MiB are no faster
 

@@ -13,7 +13,7 @@ import pytest
 from offsite.stores.archive_bucket import LAST_MESSAGE_MS, ArchiveBucket
 from offsite.stores.archive_folder import ArchiveFolder
 from offsite.stores.object_store import CloudStore
-from offsite.stores.open_archive import open_archive_files
+from offsite.stores.open_store import open_archive_files
 from tests.s3_servers import moto_server, new_s3_store
 
 AnyFiles = ArchiveFolder | ArchiveBucket

@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from offsite.log.buffer import Buffer
-from offsite.stores.archive_key import archive_key
 from offsite.stores.object_store import CloudStore
-from offsite.stores.store import ObjectInfo, is_key
+from offsite.stores.store import ObjectInfo, archive_key, is_key
 
 LAST_MESSAGE_MS = "last-message-ms"
 """User metadata of an object: epoch ms of the newest record in it, by which others delete."""

@@ -16,11 +16,9 @@ from pathlib import Path
 from offsite.log.buffer import Buffer
 from offsite.model.errors import ArchiveBusy, DamagedArchive
 from offsite.model.ids import random_id
-from offsite.stores.archive_key import archive_key
-from offsite.stores.folder_modes import make_private_root
-from offsite.stores.plain_files import PlainFiles
+from offsite.stores.plain_files import PlainFiles, make_private_root
 from offsite.stores.posix_errors import MISSING, wrapped
-from offsite.stores.store import ObjectInfo, check_prefix
+from offsite.stores.store import ObjectInfo, archive_key, check_prefix
 
 _HINT = (
     "an archive is plain files in plain folders, and nothing is followed out of it: take it away, or put in its place "

@@ -1,4 +1,4 @@
-"""A folder or a URL, as a person writes it, into a store."""
+"""A folder or a URL, as a person writes it, into a store or into the files of a foreign archive."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from offsite.model.errors import BadRepositoryUrl
 from offsite.model.hosts import is_loopback
 from offsite.model.journal import warned
+from offsite.stores.archive_bucket import ArchiveBucket
+from offsite.stores.archive_folder import ArchiveFolder
 from offsite.stores.object_store import URL_HINT, CloudStore
 from offsite.stores.posix_store import PosixStore, open_folder
 
@@ -112,3 +114,12 @@ def _cloud(parts: SplitResult, environment: Mapping[str, str]) -> CloudStore:
     url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
     _warn_if_overheard(parts.scheme, options, environment)
     return CloudStore(url=url, options=tuple(sorted(options.items())))
+
+
+def open_archive_files(place: str) -> ArchiveFolder | ArchiveBucket:
+    """The files of a foreign archive at `place`: a folder or a URL, by the rules of `open_store`.
+
+    Touches neither network nor disk. Raises `BadRepositoryUrl`.
+    """
+    store = open_store(place)
+    return ArchiveBucket(store=store) if isinstance(store, CloudStore) else ArchiveFolder(root=store.root)

@@ -1,11 +1,15 @@
-"""Plain files below a folder, reached without following anything that somebody else put on the way.
+"""Plain files below a folder, reached without following anything that somebody else put on the way; and
+who may read what is written there: whom the root folder lets in, and nobody else.
 
 Others can write into the folder of a repository, and fill that of an archive: a symbolic link there leads to files of
 the person who runs offsite, a pipe or a device never ends. The root itself may be a link: its user chose it. What is no
-plain file is refused by name: passed over, its records would be missing in silence.
+plain file is refused by name: if it were passed over, its records would be missing in silence.
 
 A folder is entered from the one above it (openat(2)), so that nothing can be changed between the look and the use. A
 store, which checks all that it reads by hashes, looks at the folders on the way once instead.
+
+Root folders are made for their owner alone (0700). A root that was there keeps its mode, and what is written below it
+follows: in a folder of mode 0750 folders are made 0750 and files 0640. The umask takes away from that as ever.
 """
 
 from __future__ import annotations
@@ -19,10 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from offsite.model.errors import DamagedArchive, DamagedObject
-from offsite.stores.folder_modes import file_mode, folder_mode
 
-__all__ = ["PlainFiles"]
-
+PRIVATE_FOLDER = 0o700
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _PASSAGE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _NO_WAIT = os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC  # a pipe is opened, and not waited for
@@ -36,6 +38,21 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+
+
+def make_private_root(root: Path) -> None:
+    """Make `root`, for its owner alone; one that is there stays as it is. Raises `OSError`."""
+    root.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+
+
+def folder_mode(root: Path) -> int:
+    """The mode of a new folder below `root`. Raises `OSError`."""
+    return stat.S_IMODE(root.stat().st_mode) & 0o777 | PRIVATE_FOLDER
+
+
+def file_mode(root: Path) -> int:
+    """The mode of a new file below `root`. Raises `OSError`."""
+    return folder_mode(root) & 0o666
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,11 +16,9 @@ from pathlib import Path
 
 from offsite.log.buffer import Buffer
 from offsite.model.errors import DamagedObject
-from offsite.stores.folder_modes import folder_mode, make_private_root
-from offsite.stores.plain_files import PlainFiles
+from offsite.stores.plain_files import PlainFiles, folder_mode, make_private_root
 from offsite.stores.posix_errors import MISSING, store_error, wrapped
-from offsite.stores.posix_temporaries import Temporaries
-from offsite.stores.posix_writer import PosixWriter
+from offsite.stores.posix_writer import PosixWriter, Temporaries
 from offsite.stores.store import ObjectInfo, PutResult, check_key, check_prefix, named_key
 
 _HINT = "offsite writes plain files in plain folders: find out who put it there, and take it away"

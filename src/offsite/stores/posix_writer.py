@@ -1,22 +1,133 @@
-"""One object on its way into a folder: a temporary file that becomes the object by a hard link."""
+"""One object on its way into a folder: a temporary file that becomes the object by a hard link.
+
+Temporary files lie in `~tmp`, a name no key can have, under names of our own form. What a crash left there is found by
+its age. Only that is ever deleted: plain files with such a name, in a real folder.
+
+While the file grows it is brought to the disk and kept out of the page cache. Measured (150 x 4 MiB, ext4 on a virtual
+disk): write then fsync 160-260 MB/s, as every page is new memory to the machine; with a window of 16 MiB behind which
+pages are written and dropped 900-1,900 MB/s, and the broker keeps its cached pages. All of it is advice: errors show at
+`fsync`, and where the calls do not exist nothing is lost but speed.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import re
+import socket
+import stat
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from offsite.log.buffer import Buffer
 from offsite.model.check import check
+from offsite.model.ids import random_id
 from offsite.model.size import MIB
+from offsite.stores.plain_files import PlainFiles, file_mode, folder_mode
 from offsite.stores.posix_errors import wrapped
-from offsite.stores.posix_temporaries import Temporaries
-from offsite.stores.posix_writeback import Writeback
 from offsite.stores.store import PutResult
 
+TEMPORARY_FOLDER = "~tmp"
+_NAME = re.compile(r".+-[0-9]+-[0-9a-f]{16}")
+STEP_BYTES = 4 * MIB
+WINDOW_BYTES = 16 * MIB
+"""How far the disk may be behind; enough to keep it busy, little enough that the last fsync is short."""
+_START, _WAIT = 2, 1 | 2 | 4  # SYNC_FILE_RANGE_WRITE; WAIT_BEFORE | WRITE | WAIT_AFTER: linux/fs.h
 _COMPARE_BYTES = 4 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Temporaries:
+    """The files that are being written below the root of `files`.
+
+    The root itself is never made: a folder that is not mounted must stay missing.
+    """
+
+    files: PlainFiles
+
+    @property
+    def folder(self) -> Path:
+        return self.files.root / TEMPORARY_FOLDER
+
+    def prepare(self) -> None:
+        """Raises `OSError`, `DamagedObject`."""
+        with suppress(FileExistsError):
+            self.folder.mkdir(mode=folder_mode(self.files.root))
+        self.files.check_folder(TEMPORARY_FOLDER)
+
+    def new_path(self) -> Path:
+        return self.folder / f"{socket.gethostname()}-{os.getpid()}-{random_id(16)}"
+
+    def create(self, path: Path) -> int:
+        """A new file at a `new_path`, open to be written and read. Raises `OSError`."""
+        flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(path, flags, file_mode(self.files.root))
+
+    def sweep(self, *, before_ms: int) -> int:
+        """Delete what was last written before then; how many. Raises `OSError`, `DamagedObject`."""
+        try:
+            self.files.check_folder(TEMPORARY_FOLDER)
+            folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return 0
+        try:
+            with os.scandir(folder) as entries:
+                names = [entry.name for entry in entries if _NAME.fullmatch(entry.name)]
+            return sum(_swept(folder, name, before_ms) for name in names)
+        finally:
+            os.close(folder)
+
+
+def _swept(folder: int, name: str, before_ms: int) -> bool:
+    with suppress(FileNotFoundError):  # its writer has finished, or another one has swept it
+        status = os.lstat(name, dir_fd=folder)
+        if stat.S_ISREG(status.st_mode) and status.st_mtime_ns // 1_000_000 < before_ms:
+            os.unlink(name, dir_fd=folder)
+            return True
+    return False
+
+
+class Writeback:
+    """Follows the writes to `fd`; call `advance` with the bytes written so far."""
+
+    __slots__ = ("_dropped", "_fd", "_started")
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._started = 0
+        self._dropped = 0
+
+    def advance(self, written: int) -> None:
+        if written - self._started < STEP_BYTES:
+            return
+        _sync(self._fd, self._started, written - self._started, _START)
+        self._started = written
+        behind = written - WINDOW_BYTES
+        if behind - self._dropped >= STEP_BYTES:
+            _sync(self._fd, self._dropped, behind - self._dropped, _WAIT)
+            drop_pages(self._fd, self._dropped, behind - self._dropped)
+            self._dropped = behind
+
+
+def drop_pages(fd: int, start: int, length: int) -> None:
+    """Advise that these bytes will not be needed again; only clean pages go."""
+    if hasattr(os, "posix_fadvise"):
+        with contextlib.suppress(OSError):
+            os.posix_fadvise(fd, start, length, os.POSIX_FADV_DONTNEED)
+
+
+def _sync(fd: int, start: int, length: int, flags: int) -> None:
+    if call := _sync_file_range():
+        call(fd, ctypes.c_int64(start), ctypes.c_int64(length), flags)
+
+
+@cache
+def _sync_file_range() -> Callable[..., int] | None:
+    return getattr(ctypes.CDLL(None, use_errno=True), "sync_file_range", None)
 
 
 class PosixWriter:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from offsite.log.buffer import Buffer
 from offsite.model.check import check
-from offsite.model.errors import DamagedObject
+from offsite.model.errors import DamagedArchive, DamagedObject
 
 
 class PutResult(Enum):
@@ -121,3 +121,15 @@ def check_prefix(prefix: str) -> str:
 def joined(data: Buffer | Sequence[Buffer]) -> Buffer:
     """`data` as one buffer, copied only when it comes in several."""
     return data if isinstance(data, bytes | bytearray | memoryview) else b"".join(data)
+
+
+def archive_key(key: str, place: str) -> str:
+    """Return `key` if it names a file in the archive at `place`. Raises `DamagedArchive` for what leads elsewhere.
+
+    The archive's own indexes name its files, so anything may stand there.
+    """
+    if not is_key(key):
+        raise DamagedArchive(
+            f"{key!r} is no name of a file in {place}", hint="the archive's own index names it: do not trust that"
+        )
+    return key

@@ -29,7 +29,7 @@ from offsite.repository.layout import ROOT_KEY
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 from offsite.stores.posix_store import PosixStore, open_folder
-from offsite.stores.posix_temporaries import TEMPORARY_FOLDER
+from offsite.stores.posix_writer import TEMPORARY_FOLDER
 from offsite.stores.store import PutResult
 from tests.backups import PARTITIONS, SELECTION, SHAPES, STEP, commit_next, content, new_backup, run_once, write_segment
 from tests.batches import make_log

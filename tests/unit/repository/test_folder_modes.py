@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.stores.folder_modes import file_mode, folder_mode, make_private_root
+from offsite.stores.plain_files import file_mode, folder_mode, make_private_root
 from offsite.stores.posix_store import PosixStore, open_folder
 
 

@@ -113,7 +113,7 @@ def _keep(report: DrillReport, backup: Backup, folder: Path | None) -> None:
     """Beside the backup, and where it was asked for."""
     from offsite.repository.snapshots.drill_record import put_drill_report
     from offsite.services.drill.page import drill_page
-    from offsite.stores.folder_modes import file_mode
+    from offsite.stores.plain_files import file_mode
 
     document = cast("dict[str, JsonValue]", plain(report))
     kept = put_drill_report(backup.store, backup.layout, report.drill, document, drill_page(report))
@@ -129,7 +129,7 @@ def _check_folder(folder: Path | None) -> None:
     """Found out before the work is done, not after."""
     if folder is None:
         return
-    from offsite.stores.folder_modes import make_private_root
+    from offsite.stores.plain_files import make_private_root
 
     try:
         make_private_root(folder)

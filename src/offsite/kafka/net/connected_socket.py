@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import ssl
 
 
-__all__ = ["TIMEOUT_HINT", "connected_socket"]
-
 CONNECT_TIMEOUT_S = 10.0  # a broker that needs longer to accept is as good as down; the router tries another
 SOCKET_BUFFER_BYTES = 4 * MIB  # the kernel clamps it to its own limit; more lets the broker run ahead of us
 KEEPALIVE_IDLE_S = 60  # load balancers drop silent connections after minutes

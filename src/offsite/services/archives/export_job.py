@@ -16,7 +16,7 @@ from offsite.services.archives.export_plan import ExportPlan, ExportRequest, pla
 from offsite.services.archives.run_export import ExportResult, ExportTarget, run_export
 from offsite.services.cluster import Cluster
 from offsite.spark.runner import OnProgress, Runner
-from offsite.stores.open_archive import open_archive_files
+from offsite.stores.open_store import open_archive_files
 
 OnResult = Callable[[ExportResult], None]
 

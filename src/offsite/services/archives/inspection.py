@@ -14,7 +14,7 @@ from offsite.model.errors import BadOption
 from offsite.model.untrusted.printable import printable
 from offsite.services.archives.place import ArchiveSource
 from offsite.services.hole_report import HoleReport
-from offsite.stores.open_archive import open_archive_files
+from offsite.stores.open_store import open_archive_files
 
 KAFKA_BACKUP = "kafka-backup"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from offsite.archives.archive import ArchiveReader
 from offsite.archives.files import Files
 from offsite.archives.formats import ReadOptions, open_reader
-from offsite.stores.open_archive import open_archive_files
+from offsite.stores.open_store import open_archive_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
