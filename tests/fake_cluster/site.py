@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from offsite.model.selections.group_patterns import ALL_GROUPS, GroupPatterns
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, parse_selection
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.services.backup.run import BackupPlan, BackupRequest, BackupResult, plan_backup, run_backup

@@ -13,8 +13,8 @@ from offsite.archives.archive import ArchiveTopic, Damage
 from offsite.archives.formats import WriteOptions, open_reader, open_writer
 from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import TopicPartition
+from offsite.log.records.batch_records import batches_of
 from offsite.log.records.record import Record
-from offsite.log.records.record_batches import batches_of
 from offsite.model.clock import SystemClock
 from tests.archive_records import odd_records, plain_records, write_range
 from tests.fuzz.layers import layers_of

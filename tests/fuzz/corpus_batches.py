@@ -7,8 +7,8 @@ from functools import partial
 
 from offsite.log.batch import scan, verify_crc
 from offsite.log.codecs.codec import compress
-from offsite.log.control import control_type
 from offsite.log.groups.fold import GroupFold
+from offsite.log.markers import control_type
 from offsite.log.records.batch_records import decode, encode
 from offsite.log.records.record import Record
 from offsite.log.records.record_arrow import ArrowColumns

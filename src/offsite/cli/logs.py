@@ -23,9 +23,8 @@ from offsite.cli.damage import ending_with_damage
 from offsite.cli.log_file import LogFile
 from offsite.cli.output import note
 from offsite.model.errors import BadOption, OffsiteError, UserError
-from offsite.model.journal import failed, noted
+from offsite.model.journal import failed, noted, safe_line, safe_trace
 from offsite.model.time import format_time
-from offsite.model.trace import safe_line, safe_trace
 from offsite.model.untrusted.printable import printable
 from offsite.model.version import __version__
 

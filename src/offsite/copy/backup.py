@@ -12,8 +12,8 @@ from offsite.kafka.config.config import KafkaConfig
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.read_task import ReadTask
 from offsite.kafka.reader import PartitionReader
+from offsite.log.batch import LastBatch
 from offsite.log.chunk import Chunk, Gap, Hole
-from offsite.log.last_batch import LastBatch
 from offsite.model.choices import CompressionChoice
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.segment import Segment

@@ -12,8 +12,8 @@ from offsite.log.batch import scan
 from offsite.log.chunk import Chunk
 from offsite.log.codecs.codec import ZSTD
 from offsite.log.range import LogRange
+from offsite.log.records.batch_records import batches_of
 from offsite.log.records.record import Record
-from offsite.log.records.record_batches import batches_of
 from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.segment import Segment

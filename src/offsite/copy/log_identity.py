@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from offsite.kafka.read_task import Item, ReadTask
+from offsite.log.batch import LastBatch
 from offsite.log.chunk import Chunk, Hole
-from offsite.log.last_batch import LastBatch
 from offsite.log.range import LogRange
 from offsite.model.errors import SourceTruncated, TopicReplaced
 

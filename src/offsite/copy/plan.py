@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise, zip_longest
 
+from offsite.log.batch import LastBatch
 from offsite.log.chunk import Hole
-from offsite.log.last_batch import LastBatch
 from offsite.log.range import LogRange
 from offsite.model.errors import (
     DamagedBatch,

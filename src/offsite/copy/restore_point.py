@@ -17,8 +17,8 @@ from offsite.log.offset_vector import OffsetVector
 from offsite.log.range import TopicPartition
 from offsite.model.choices import Isolation
 from offsite.model.errors import BadOption, NoSuchRestorePoint
-from offsite.model.selections.partition_selection import PartitionSelection
 from offsite.model.selections.selection import TopicSelection
+from offsite.model.selections.topic_choices import PartitionSelection
 from offsite.model.time import parse_time
 from offsite.model.untrusted.names import PROTECTED_TOPICS
 from offsite.repository.backup import Backup

@@ -117,7 +117,7 @@ class Backup:
         it cannot hold, unless `lossy`; `NoSuchTopic`, `NoSuchRestorePoint` …
         """
         from offsite.archives.formats import WriteOptions
-        from offsite.model.selections.group_patterns import parse_groups
+        from offsite.model.selections.selection import parse_groups
         from offsite.services.archives.export_job import export_of_backup, open_target
         from offsite.services.archives.export_plan import ExportRequest
         from offsite.services.restore.options import parse_point

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from typing import NamedTuple, NoReturn
+from dataclasses import dataclass
+from typing import NamedTuple, NoReturn, Self
 
 from crc32c import crc32c
 
@@ -23,6 +24,7 @@ __all__ = [
     "HEADER_STRUCT",
     "MAX_BATCHES",
     "BatchHeader",
+    "LastBatch",
     "scan",
     "verify_crc",
 ]
@@ -211,3 +213,18 @@ def _refuse_offsets(base: int, last_delta: int, next_offset: int, position: int)
         f"offsets do not rise at byte {position}: base offset {base}, last offset delta {last_delta}, "
         f"expected at least {next_offset}"
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastBatch:
+    """The last batch of what is known of a log: by it a log that goes on is told from another one of the same name.
+
+    `crc`: the batch's own CRC32C, over its times, its producer and its records.
+    """
+
+    last_offset: int
+    crc: int
+
+    @classmethod
+    def of(cls, header: BatchHeader) -> Self:
+        return cls(last_offset=header.last_offset, crc=header.crc)

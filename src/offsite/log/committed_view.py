@@ -17,7 +17,7 @@ transaction begins. A backup has no broker, and reads raw batches as read_uncomm
 - An export that goes on later must wait there as well (`is_undecided`), or it would miss what is decided after it.
 - Control batches are never seen, whatever the isolation level and whatever they hold.
 
-Offsets that were committed in a transaction (KIP-447 has consumers wait for them) are folded in `group_fold`.
+Offsets that were committed in a transaction (KIP-447 has consumers wait for them) are folded in `groups.fold`.
 """
 
 from __future__ import annotations

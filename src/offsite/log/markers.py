@@ -1,15 +1,27 @@
-"""The markers that ended transactions, many of them in little memory: rows of integers, no object for each."""
+"""The markers that ended transactions: read out of their control batches, and many of them in little memory.
+
+Control batches are written by brokers only, and seen by no consumer. `Markers` holds rows of integers, no object for
+each.
+"""
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, overload
+from typing import Literal, NamedTuple, overload
 
-__all__ = ["Marker", "Markers"]
+from offsite.log.batch import BatchHeader
+from offsite.log.buffer import Buffer
+from offsite.log.records.batch_records import iterate
+from offsite.model.errors import DamagedBatch
+
+__all__ = ["ControlMarker", "Marker", "Markers", "control_type"]
 
 _WIDTH = 5
+_KINDS: dict[int, Literal["abort", "commit"]] = {0: "abort", 1: "commit"}
 
 
 class Marker(NamedTuple):
@@ -80,3 +92,27 @@ class Markers(Sequence[Marker]):
 
 _marker: Callable[[Sequence[int]], Marker] = partial(tuple.__new__, Marker)
 """Without a Python call for each. `committed` is 0 or 1 then, which equal false and true."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlMarker:
+    """The outcome of a transaction in one partition, and the epoch of the coordinator that wrote it."""
+
+    kind: Literal["abort", "commit"]
+    coordinator_epoch: int
+
+
+def control_type(batch: Buffer, header: BatchHeader) -> ControlMarker | None:
+    """The marker in a control batch (KIP-98: key `version, type`, value `version, coordinator epoch`).
+
+    None if it holds none: compaction has emptied the batch, or it is of a type that consumers ignore as well.
+    """
+    for record in iterate(batch, header):
+        try:
+            _, kind = struct.unpack_from(">hh", record.key or b"")
+            if kind in _KINDS:
+                _, coordinator_epoch = struct.unpack_from(">hi", record.value or b"")
+                return ControlMarker(kind=_KINDS[kind], coordinator_epoch=coordinator_epoch)
+        except struct.error as error:
+            raise DamagedBatch(f"the control batch at offset {header.base_offset} is damaged inside") from error
+    return None

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from offsite.log.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from offsite.log.buffer import Buffer
 from offsite.log.chunk import Chunk, Gap, Hole
-from offsite.log.control import control_type
-from offsite.log.markers import Marker, Markers
+from offsite.log.markers import Marker, Markers, control_type
 from offsite.log.range import LogRange
 
 __all__ = ["Marker", "OpenTransaction", "TransactionIndexer", "Undecided", "log_markers"]

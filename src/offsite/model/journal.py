@@ -2,17 +2,23 @@
 
 A decision is what moves, keeps back, repeats or refuses records: a hole, a skip, a retry, a throttle, a fence, a fall
 back to another way. Lines go to the standard logger `offsite.journal`; who reads them is decided elsewhere (the command
-line, the host program). Must never carry a payload, a key, a header or a secret.
+line, the host program). A line must never carry a payload, a key, a header or a secret.
 
 The form of a line: `event field=value … why="…"`. A value that is not plain is quoted as in JSON, so that a line can be
 taken apart again, and whatever could move a terminal's cursor or begin another line is shown as an escape.
+
+Of an exception a log tells where it came from always, and what it says only where that is known to be safe. Messages of
+our own errors hold no data and no secret (`docs/change/error.md`), nor do those of the operating system. What a foreign
+library says may quote a record or a credential: of its exceptions a log gets the class.
 """
 
 from __future__ import annotations
 
 import logging
 import re
+import traceback
 
+from offsite.model.errors import OffsiteError
 from offsite.model.untrusted.printable import printable
 
 JOURNAL = logging.getLogger("offsite.journal")
@@ -21,13 +27,15 @@ _LONGEST_VALUE = 1000
 """Characters: enough for any name and any message of ours; an unknown text from outside is cut there."""
 
 _PLAIN = re.compile(r"[\w.,:;/+*@%()<>\[\]~-]+")
+_FRAMES = 40
+"""The innermost ones of each exception: a recursion must not fill a log."""
 
 
 def decided(event: str, *, why: str, trace: str = "", **fields: object) -> None:
     """Write one line `event field=value … why="…"` at level INFO.
 
     `event` is a short stable word (`hole`, `retry`, `throttle`, `fence`); `fields` say where: topic, partition. Those
-    that are None are left out. `trace` (see `model.trace`) is shown below. Safe to call anywhere and cheap when nobody
+    that are None are left out. `trace` (see `safe_trace`) is shown below. Safe to call anywhere and cheap when nobody
     listens.
     """
     _write(logging.INFO, event, why, trace, fields)
@@ -73,3 +81,26 @@ def _value(value: object) -> str:
         return text
     quoted = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{printable(quoted)}"'
+
+
+def safe_trace(error: BaseException) -> str:
+    """The traceback of `error` and of its causes, the first cause first, ending in `safe_line`."""
+    return "\n".join(_lines(error, set()))
+
+
+def safe_line(error: BaseException) -> str:
+    """The last line of a traceback: the class, and the message where it may be told."""
+    name = type(error).__name__
+    if isinstance(error, OffsiteError):
+        return f"{name}: {error.message}"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{name}: {error.strerror}"
+    return name
+
+
+def _lines(error: BaseException, seen: set[int]) -> list[str]:
+    seen.add(id(error))
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    before = _lines(cause, seen) if cause is not None and id(cause) not in seen else []
+    frames = "".join(traceback.format_tb(error.__traceback__, limit=-_FRAMES)).splitlines()
+    return [*before, "Traceback (most recent call last):", *frames, safe_line(error)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from offsite.log.last_batch import LastBatch
+from offsite.log.batch import LastBatch
 from offsite.log.range import TopicPartition
 from offsite.model.check import check
 from offsite.repository.segments.segment import Segment

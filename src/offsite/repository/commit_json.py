@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from offsite.log.last_batch import LastBatch
+from offsite.log.batch import LastBatch
 from offsite.model.errors import DamagedCommit, OffsiteError
 from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.untrusted.json_object import JsonObject, JsonValue

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from offsite.model.journal import decided
-from offsite.model.trace import safe_line, safe_trace
+from offsite.model.journal import decided, safe_line, safe_trace
 from offsite.model.untrusted.printable import printable
 from offsite.spark.task_journal import Line, write_lines
 

@@ -26,7 +26,7 @@ from offsite.model.errors import (
     SparkFailed,
     UserError,
 )
-from offsite.model.trace import safe_line, safe_trace
+from offsite.model.journal import safe_line, safe_trace
 from offsite.spark import meter
 from offsite.spark.attempt_note import AttemptNote
 from offsite.spark.runner import Done, Failed, ResultT, TaskT

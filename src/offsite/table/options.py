@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from offsite.copy.restore_point import PointRequest
 from offsite.model.choices import Isolation
 from offsite.model.errors import BadOption
-from offsite.model.selections.incarnation_choice import parse_incarnations
-from offsite.model.selections.partition_selection import parse_partitions
 from offsite.model.selections.selection import parse_selection
+from offsite.model.selections.topic_choices import parse_incarnations, parse_partitions
 from offsite.model.untrusted.whole_number import whole_number
 
 BATCH_OPTIONS = (

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from offsite.model.selections.partition_selection import PartitionSelection
 from offsite.model.selections.selection import TopicSelection
+from offsite.model.selections.topic_choices import PartitionSelection
 from offsite.model.untrusted.names import PROTECTED_TOPICS
 from offsite.repository.commit import PartitionId, StoredCommit
 from offsite.repository.commit_log import listed_by

@@ -7,9 +7,8 @@ import itertools
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
 
-from offsite.model.selections.group_patterns import ALL_GROUPS, GroupPatterns
 from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, parse_selection
 from offsite.repository.repository import Repository
 from offsite.services.backup.run import BackupPlan, BackupRequest, BackupResult, plan_backup, run_backup
 from offsite.services.demo.data import BASE_MS, Message

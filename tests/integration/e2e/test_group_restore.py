@@ -9,10 +9,9 @@ from offsite.kafka.groups.committed_offsets import GroupFailure
 from offsite.log.groups.offsets import GroupTable
 from offsite.log.offset_vector import parse_before
 from offsite.model.errors import NoSuchRestorePoint
-from offsite.model.selections.group_patterns import ALL_GROUPS, NO_GROUPS, GroupPatterns
-from offsite.model.selections.partition_counts import parse_partition_counts
 from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selections.selection import ALL_GROUPS, NO_GROUPS, GroupPatterns, parse_selection
+from offsite.model.selections.topic_choices import parse_partition_counts
 from offsite.services.demo.data import Message
 from offsite.services.groups.run import find_change, undo_groups
 from offsite.services.restore.planned import prepare_restore

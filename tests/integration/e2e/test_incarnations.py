@@ -15,9 +15,8 @@ from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.model.clock import SystemClock
 from offsite.model.errors import IncarnationUnclear
-from offsite.model.selections.group_patterns import GroupPatterns
 from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selections.selection import GroupPatterns, parse_selection
 from offsite.model.time import format_time
 from offsite.repository.restores.record import put_record
 from offsite.services.archives.export_job import open_target

@@ -11,9 +11,9 @@ from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.log.offset_vector import parse_before
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BadOption, NoSuchRestorePoint
-from offsite.model.selections.partition_selection import parse_partitions
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
+from offsite.model.selections.topic_choices import parse_partitions
 from offsite.model.time import format_time
 from offsite.repository.restores.record import put_record
 from offsite.services.demo.data import BASE_MS, Message

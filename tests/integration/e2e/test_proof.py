@@ -12,9 +12,9 @@ from offsite.copy.chain import select_chains
 from offsite.copy.compare.partitions import ProofEnds
 from offsite.copy.point_in_time import PointInTime
 from offsite.copy.restore.plan import RestorePlan, plan_restore
-from offsite.model.selections.partition_counts import PartitionCounts, parse_partition_counts
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
+from offsite.model.selections.topic_choices import PartitionCounts, parse_partition_counts
 from offsite.repository.restores.outcome import get_outcome
 from offsite.services.compare.expected import ExpectedTopic, expected_topics
 from offsite.services.compare.partitions import Proof, prove

@@ -14,9 +14,9 @@ from offsite.copy.restore.repartition import repartition_tasks, repartition_topi
 from offsite.copy.restore.translate import RestoreEnds
 from offsite.log.range import TopicPartition
 from offsite.model.errors import KeylessRecord, StoreUnreachable, TargetMismatch
-from offsite.model.selections.partition_counts import parse_partition_counts
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
+from offsite.model.selections.topic_choices import parse_partition_counts
 from offsite.model.size import KIB
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.services.demo.data import BASE_MS, Message

@@ -13,9 +13,8 @@ from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.net.routing import Router
 from offsite.kafka.protocol.request import Request
 from offsite.log.buffer import Buffer
-from offsite.model.selections.group_patterns import GroupPatterns
 from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selections.selection import GroupPatterns, parse_selection
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from offsite.log.batch import scan
-from offsite.log.control import ControlMarker, control_type
+from offsite.log.markers import ControlMarker, control_type
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.model.errors import DamagedBatch

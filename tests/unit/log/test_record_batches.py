@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 
 from offsite.log.batch import scan, verify_crc
 from offsite.log.codecs.codec import NONE, ZSTD
-from offsite.log.records.batch_records import decode
+from offsite.log.records.batch_records import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, batches_of, decode
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record
-from offsite.log.records.record_batches import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, batches_of
 
 
 def decoded(batches: list[bytearray]) -> list[Record]:

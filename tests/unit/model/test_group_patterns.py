@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from offsite.model.errors import BadOption
-from offsite.model.selections.group_patterns import ALL_GROUPS, NO_GROUPS, parse_groups
+from offsite.model.selections.selection import ALL_GROUPS, NO_GROUPS, parse_groups
 
 GROUPS = ["billing", "bill-*", "ship: 1", "ünlike", ""]
 

@@ -6,8 +6,7 @@ import pytest
 
 from offsite.model import journal
 from offsite.model.errors import DamagedBatch
-from offsite.model.journal import decided, failed, noted, warned
-from offsite.model.trace import safe_line, safe_trace
+from offsite.model.journal import decided, failed, noted, safe_line, safe_trace, warned
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,7 @@ import pytest
 
 from offsite.copy import backup as backup_copy
 from offsite.copy.plan import PartitionBounds, plan_copy
-from offsite.log.batch import scan
-from offsite.log.last_batch import LastBatch
+from offsite.log.batch import LastBatch, scan
 from offsite.model.errors import TopicReplaced
 from offsite.repository.layout import BackupLayout
 from offsite.services.backup.committable import Committable, find_committable

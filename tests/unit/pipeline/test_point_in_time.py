@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from offsite.copy.point_in_time import PartitionCut, PointInTime, point_in_time
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME
-from offsite.model.selections.partition_selection import parse_partitions
+from offsite.model.selections.topic_choices import parse_partitions
 from offsite.repository.commit import PartitionId, Position, RecordedHole, TopicShape
 from offsite.repository.segments.segment import Compression, Segment
 from offsite.repository.segments.segment_list import SegmentList

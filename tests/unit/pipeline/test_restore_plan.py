@@ -9,9 +9,9 @@ from offsite.copy.point_in_time import PointInTime
 from offsite.copy.restore.plan import RestorePlan, plan_restore
 from offsite.copy.restore.target_topic import TargetTopic
 from offsite.model.errors import BadOption, NoSuchTopic, ProtectedTopic
-from offsite.model.selections.partition_counts import parse_partition_counts
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
+from offsite.model.selections.topic_choices import parse_partition_counts
 from offsite.model.size import KIB
 from offsite.repository.commit import PartitionId, Position, TopicIncarnation, TopicShape
 from offsite.repository.segments.segment import Compression, Segment

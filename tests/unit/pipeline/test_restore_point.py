@@ -9,8 +9,8 @@ import pytest
 from offsite.copy.restore_point import FixedPoint, PointRequest, find_point
 from offsite.log.offset_vector import parse_before, parse_offsets
 from offsite.model.errors import BadOption, IncarnationUnclear, NoSuchRestorePoint
-from offsite.model.selections.partition_selection import parse_partitions
 from offsite.model.selections.selection import parse_selection
+from offsite.model.selections.topic_choices import parse_partitions
 from offsite.model.time import format_time
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, Checkpoint, PartitionId, Position, TopicIncarnation, TopicShape

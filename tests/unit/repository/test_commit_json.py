@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.log.last_batch import LastBatch
+from offsite.log.batch import LastBatch
 from offsite.model.errors import DamagedCommit, FormatTooNew
 from offsite.model.untrusted.digest import with_digest
 from offsite.repository.commit import (

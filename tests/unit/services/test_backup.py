@@ -15,7 +15,7 @@ from offsite.model.errors import (
     NoSuchTopic,
     OtherCluster,
 )
-from offsite.model.selections.group_patterns import NO_GROUPS
+from offsite.model.selections.selection import NO_GROUPS
 from offsite.repository.snapshots.group_snapshot import get_group_snapshot
 from offsite.services.backup.source import MissingTopics
 from offsite.services.hole_report import HoleReport

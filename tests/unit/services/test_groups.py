@@ -8,8 +8,8 @@ import pytest
 
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BackupExists, BadOption, NoSuchRestore, NoSuchRestorePoint, OtherCluster
-from offsite.model.selections.group_patterns import ALL_GROUPS, NO_GROUPS, parse_groups
 from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import ALL_GROUPS, NO_GROUPS, parse_groups
 from offsite.model.time import format_time
 from offsite.services.groups.report import report_groups, show_groups
 from offsite.services.groups.restored_offsets import map_offset

@@ -15,10 +15,9 @@ from offsite.copy.restore.translate import RestoreTask
 from offsite.copy.slow_transaction import SlowTransaction
 from offsite.log.range import TopicPartition
 from offsite.model.errors import RestoreRefused
-from offsite.model.selections.partition_counts import parse_partition_counts
-from offsite.model.selections.partition_selection import parse_partitions
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
+from offsite.model.selections.topic_choices import parse_partition_counts, parse_partitions
 from offsite.repository.commit import Position
 from offsite.repository.restores.record import RestoreRecord, RestoreTargets
 from offsite.repository.segments.segment_list import SegmentList

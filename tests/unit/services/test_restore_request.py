@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from offsite.log.offset_vector import parse_before, parse_offsets
-from offsite.model.selections.group_patterns import parse_groups
-from offsite.model.selections.partition_counts import parse_partition_counts
-from offsite.model.selections.partition_selection import parse_partitions
 from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import TopicSelection, parse_selection
+from offsite.model.selections.selection import TopicSelection, parse_groups, parse_selection
+from offsite.model.selections.topic_choices import parse_partition_counts, parse_partitions
 from offsite.services.restore.request import RestoreRequest, remembered
 
 

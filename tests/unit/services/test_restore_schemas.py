@@ -11,9 +11,9 @@ from offsite.copy.restore.target_topic import TargetTopic
 from offsite.copy.restore.translate import RestoreTask
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BackupExists
-from offsite.model.selections.partition_counts import PartitionCounts, parse_partition_counts
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
+from offsite.model.selections.topic_choices import PartitionCounts, parse_partition_counts
 from offsite.repository.descriptor import BackupDescriptor
 from offsite.services.records.schemas_topic import decide_schemas_topic, schemas_options, with_schemas
 from offsite.services.restore.schemas import IN_USE, schemas_first, without_live_schemas

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from offsite.copy.point_in_time import point_in_time
-from offsite.model.selections.partition_selection import parse_partitions
+from offsite.model.selections.topic_choices import parse_partitions
 from offsite.repository.commit import RecordedHole
 from offsite.services.hole_report import HoleReport, lacking
 from offsite.services.restore.report.result import ExcludedRecords, RestoredTopic, RestoreResult

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from offsite.log.groups.fold import GroupPartition, OffsetRecord, parse_group_record
 from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
-from offsite.log.groups.records import GroupPartition, OffsetRecord, parse_group_record
 from offsite.log.records.record import Record
 
 __all__ = ["OFFSETS_TOPIC", "GroupTable"]

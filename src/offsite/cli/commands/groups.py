@@ -75,7 +75,7 @@ def show(
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show the groups of a backup, and how far they were behind."""
-    from offsite.model.selections.group_patterns import parse_groups
+    from offsite.model.selections.selection import parse_groups
     from offsite.services.groups.report import show_groups
 
     known = open_repository(repo).backup(backup)
@@ -141,8 +141,8 @@ def undo(
 
 
 def _prepare(options: GroupOptions, cluster: Cluster) -> PlannedGroups:
-    from offsite.model.selections.group_patterns import parse_groups
     from offsite.model.selections.rename import parse_renames
+    from offsite.model.selections.selection import parse_groups
     from offsite.services.groups.run import GroupsRequest, prepare_groups
 
     request = GroupsRequest(

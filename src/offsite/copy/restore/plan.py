@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from offsite.copy.chain import PartitionChain, SelectedChains, TopicChains
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BadOption, ProtectedTopic
-from offsite.model.selections.partition_counts import PartitionCounts
 from offsite.model.selections.rename import Renames
+from offsite.model.selections.topic_choices import PartitionCounts
 from offsite.model.size import KIB
 from offsite.model.untrusted.names import PROTECTED_TOPICS
 from offsite.repository.commit import RecordedHole, TopicShape

@@ -3,12 +3,14 @@
 The fast path is aiokafka's Cython codec; what it cannot hold exactly goes through `record_body`. Compression is always
 `codec`'s, so that its bounds hold and a batch keeps its codec even where that does not make it smaller. aiokafka takes
 0.3 s to import, so only those who decode or encode pay for it.
+
+Logs that come from elsewhere than a broker get batches of a size that brokers take (`batches_of`).
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice
 from typing import Any
@@ -29,8 +31,9 @@ from offsite.log.records.record import LOG_APPEND_TIME, Record
 from offsite.log.records.record_body import MIN_RECORD_BYTES, read_records, write_records
 from offsite.model.check import check
 from offsite.model.errors import DamagedBatch
+from offsite.model.size import KIB
 
-__all__ = ["MAX_LISTED_RECORDS", "decode", "encode", "iterate", "listed_plain", "renumber", "row_codec"]
+__all__ = ["MAX_LISTED_RECORDS", "batches_of", "decode", "encode", "iterate", "listed_plain", "renumber", "row_codec"]
 
 _BEFORE_CRC = struct.Struct(">qiibI")
 _AFTER_CRC = struct.Struct(">hiqqqhii")
@@ -39,6 +42,13 @@ _NO_LIMIT = (1 << 31) - 1  # the builder must never stop at a size of its own
 
 MAX_LISTED_RECORDS = 1_000_000
 """Most records of one batch that are held in memory at once. A batch of 448 MiB has room for 64 million."""
+BATCH_BYTES_MAX = 512 * KIB
+"""Plain bytes of a batch, unless one record is larger: half of what brokers take by default, and good to compress."""
+BATCH_RECORDS_MAX = 4096
+"""Whoever wants one record of a batch decodes all of it."""
+_RECORD_BYTES = 16  # lengths, deltas of time and offset
+_SPAN_MAX = 1 << 30  # of offsets: a batch holds them as 32-bit deltas
+_CREATE = -2  # in place of an append time, which is -1 or later
 
 
 def decode(batch: Buffer, header: BatchHeader) -> list[Record]:
@@ -179,3 +189,37 @@ def _encode_fast(records: Sequence[Record], base_offset: int) -> memoryview:
     for offset, timestamp_ms, _, key, value, headers in records:
         append(offset - base_offset, timestamp_ms, key, value, list(headers))
     return memoryview(builder.build())[HEADER_BYTES:]
+
+
+def batches_of(runs: Iterable[Sequence[Record]], *, codec: int) -> Iterator[bytearray]:
+    """Whole batches of a size that brokers take, with the records of all `runs`, whose offsets rise; gaps stay.
+
+    Records of type LogAppendTime share a batch only with others of the very same time, because such a batch has one
+    time; all other types become CreateTime.
+    """
+    pending: list[Record] = []
+    size_bytes, pending_time = 0, _CREATE
+    for run in runs:
+        for record in run:
+            time = record.timestamp_ms if record.timestamp_type == LOG_APPEND_TIME else _CREATE
+            more_bytes = _size_bytes(record)
+            if pending and (
+                time != pending_time
+                or size_bytes + more_bytes > BATCH_BYTES_MAX
+                or len(pending) == BATCH_RECORDS_MAX
+                or record.offset - pending[0].offset > _SPAN_MAX
+            ):
+                yield encode(pending, codec=codec, is_append_time=pending_time != _CREATE)
+                pending, size_bytes = [], 0
+            pending_time = time
+            pending.append(record)
+            size_bytes += more_bytes
+    if pending:
+        yield encode(pending, codec=codec, is_append_time=pending_time != _CREATE)
+
+
+def _size_bytes(record: Record) -> int:
+    size = _RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
+    for name, value in record.headers:
+        size += len(name) + len(value or b"") + 2
+    return size

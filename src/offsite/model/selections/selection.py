@@ -1,7 +1,11 @@
-"""Which topics are meant: literal names, globs and regular expressions, minus excludes, minus internal topics.
+"""Which topics and consumer groups are meant.
 
-Syntax of one pattern: `orders` (literal), `orders-*` (glob: `*`, `?`, `[...]`), `regex:^orders-[0-9]+$` (searched, not
-anchored). Several patterns are separated by commas, so a regular expression cannot hold a comma: repeat the option.
+Topics: literal names, globs and regular expressions, minus excludes, minus internal topics. Syntax of one pattern:
+`orders` (literal), `orders-*` (glob: `*`, `?`, `[...]`), `regex:^orders-[0-9]+$` (searched, not anchored). Several
+patterns are separated by commas, so a regular expression cannot hold a comma: repeat the option.
+
+Groups: `all`, `none`, or patterns of the same syntax. But a group may have any name: nothing is checked beyond what can
+be read.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from offsite.model.untrusted.names import check_topic_name
 
 _REGEX_PREFIX = "regex:"
 _GLOB_CHARACTERS = frozenset("*?[")
+ALL, NONE = "all", "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,3 +88,43 @@ def _compile(pattern: str) -> re.Pattern[str]:
 
 def _matches(pattern: str, name: str) -> bool:
     return _compile(pattern).search(name) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPatterns:
+    """A frozen choice of groups. No pattern: no group."""
+
+    include: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ",".join(self.include)
+
+    def __bool__(self) -> bool:
+        return bool(self.include)
+
+    def select(self, groups: Iterable[str]) -> tuple[str, ...]:
+        """Names of `groups` that are meant, sorted."""
+        return TopicSelection(include=self.include).select(groups)
+
+    def missing(self, groups: Iterable[str]) -> tuple[str, ...]:
+        """Literal names that are not among `groups`, sorted."""
+        return TopicSelection(include=self.include).missing(groups)
+
+
+ALL_GROUPS = GroupPatterns(include=("*",))
+NO_GROUPS = GroupPatterns(include=())
+
+
+def parse_groups(values: Iterable[str]) -> GroupPatterns:
+    """Read what was typed; nothing typed means all. Raises `BadOption` for a pattern that cannot be read."""
+    patterns = tuple(part.strip() for value in values for part in value.split(",") if part.strip())
+    if not patterns or patterns == (ALL,):
+        return ALL_GROUPS
+    if patterns == (NONE,):
+        return NO_GROUPS
+    chosen = GroupPatterns(include=patterns)
+    try:
+        chosen.select([""])
+    except re.error as error:
+        raise BadOption(f"{','.join(patterns)!r} cannot be read: {error}", hint="quote it for the shell") from error
+    return chosen

@@ -18,7 +18,7 @@ from offsite.copy.restore_point import PointRequest, find_point
 from offsite.log.groups.offsets import GroupOffsets, on_topics
 from offsite.log.range import LogRange, TopicPartition
 from offsite.model.errors import TopicReplaced
-from offsite.model.selections.group_patterns import ALL_GROUPS, GroupPatterns
+from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns
 from offsite.model.time import format_time
 from offsite.repository.backup import Backup
 from offsite.repository.commit import TopicShape

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from offsite.copy.backup import BackupReceipt
 from offsite.copy.plan import OF_ONE_PARTITION, CopyPlan, CopyTask, PartitionBounds, SickPartition
+from offsite.log.batch import LastBatch
 from offsite.log.chunk import Gap, Hole
-from offsite.log.last_batch import LastBatch
 from offsite.log.range import Span
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned

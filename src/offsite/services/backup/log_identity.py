@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from offsite.copy.plan import PartitionBounds, SickPartition
-from offsite.log.batch import BatchHeader
-from offsite.log.last_batch import LastBatch
+from offsite.log.batch import BatchHeader, LastBatch
 from offsite.log.range import TopicPartition
 from offsite.model.errors import Damaged, KafkaUnavailable, OffsiteError, TopicReplaced
 from offsite.repository.commit import PartitionId

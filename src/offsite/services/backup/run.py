@@ -17,8 +17,7 @@ from offsite.kafka.groups.committed_offsets import FetchedGroups
 from offsite.model.choices import CompressionChoice, MissingTopics
 from offsite.model.errors import BackupExists, BackupNotFound, BadOption, OtherCluster
 from offsite.model.ids import random_id
-from offsite.model.selections.group_patterns import ALL_GROUPS, GroupPatterns
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, TopicSelection
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, LeftBehind, PartitionId
 from offsite.repository.layout import BackupLayout

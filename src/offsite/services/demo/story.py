@@ -12,8 +12,7 @@ from typing import TypeVar
 
 from offsite.model.choices import OffsetsMode
 from offsite.model.clock import Clock
-from offsite.model.selections.group_patterns import parse_groups
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selections.selection import parse_groups, parse_selection
 from offsite.repository.repository import Repository
 from offsite.services.backup.run import BackupRequest, BackupResult, plan_backup, run_backup
 from offsite.services.cluster import connect

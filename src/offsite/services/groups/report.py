@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from offsite.copy.restore_point import PointRequest
 from offsite.kafka.groups.committed_offsets import GroupFailure
 from offsite.log.groups.offsets import GroupOffsets, TopicOffsets
-from offsite.model.selections.group_patterns import GroupPatterns
+from offsite.model.selections.selection import GroupPatterns
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId
 from offsite.repository.state import BackupState

@@ -16,8 +16,8 @@ from offsite.log.groups.offsets import GroupOffsets, GroupTable, TopicOffsets, o
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BadOption, NoSuchRestore, OtherCluster
 from offsite.model.ids import dated_id
-from offsite.model.selections.group_patterns import ALL_GROUPS, GroupPatterns
 from offsite.model.selections.rename import Renames
+from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns
 from offsite.repository.backup import Backup
 from offsite.repository.commit import TopicIncarnation
 from offsite.repository.snapshots.group_change import (

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from offsite.kafka.groups.committed_offsets import FetchedGroups, GroupClient, GroupFailure
 from offsite.log.groups.offsets import GroupOffsets, GroupTable, offset_count, on_topics
 from offsite.model.errors import DamagedObject
-from offsite.model.selections.group_patterns import GroupPatterns
+from offsite.model.selections.selection import GroupPatterns
 from offsite.repository.backup import Backup
 from offsite.repository.commit import TopicShape
 from offsite.repository.snapshots.group_snapshot import get_group_snapshot, put_group_snapshot

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from offsite.copy.restore_point import FixedPoint, PointRequest, fix_point
 from offsite.log.groups.offsets import GroupOffsets, GroupTable, TopicOffsets
 from offsite.model.errors import NoSuchRestorePoint
-from offsite.model.selections.group_patterns import GroupPatterns
+from offsite.model.selections.selection import GroupPatterns
 from offsite.model.time import format_time
 from offsite.repository.backup import Backup
 from offsite.repository.snapshots.group_snapshot import get_group_snapshot

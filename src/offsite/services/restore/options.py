@@ -124,9 +124,8 @@ def parse_point(given: PointWords) -> PointRequest:
     """Raises `BadOption` for what cannot be read or contradicts itself."""
     from offsite.copy.restore_point import PointRequest
     from offsite.log.offset_vector import parse_before, parse_offsets
-    from offsite.model.selections.incarnation_choice import parse_incarnations
-    from offsite.model.selections.partition_selection import parse_partitions
     from offsite.model.selections.selection import parse_selection
+    from offsite.model.selections.topic_choices import parse_incarnations, parse_partitions
 
     words = filled(PointWords, given)
     _check_point(words)
@@ -148,9 +147,9 @@ def parse_point(given: PointWords) -> PointRequest:
 
 def parse_restore(given: RestoreWords) -> RestoreRequest:
     """Raises `BadOption` for what cannot be read or contradicts itself."""
-    from offsite.model.selections.group_patterns import NONE, parse_groups
-    from offsite.model.selections.partition_counts import parse_partition_counts
     from offsite.model.selections.rename import parse_renames
+    from offsite.model.selections.selection import NONE, parse_groups
+    from offsite.model.selections.topic_choices import parse_partition_counts
     from offsite.services.restore.cluster_settings import parse_metadata
     from offsite.services.restore.request import RestoreRequest
 

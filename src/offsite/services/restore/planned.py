@@ -15,7 +15,7 @@ from offsite.kafka.admin import ClusterAdmin
 from offsite.model.errors import OffsiteError
 from offsite.model.ids import dated_id
 from offsite.model.journal import decided, warned
-from offsite.model.selections.group_patterns import GroupPatterns
+from offsite.model.selections.selection import GroupPatterns
 from offsite.repository.backup import Backup
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.lease import LeaseTerms

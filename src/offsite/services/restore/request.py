@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, fields
 
 from offsite.copy.restore_point import PointRequest
 from offsite.model.choices import OffsetsMode, RetentionMode
-from offsite.model.selections.group_patterns import NO_GROUPS, GroupPatterns
-from offsite.model.selections.partition_counts import PartitionCounts
 from offsite.model.selections.rename import Renames
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.selections.selection import NO_GROUPS, GroupPatterns, TopicSelection
+from offsite.model.selections.topic_choices import PartitionCounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

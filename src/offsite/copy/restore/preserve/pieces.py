@@ -13,7 +13,7 @@ from offsite.copy.chain import PartitionChain
 from offsite.copy.record_bounds import RecordBounds
 from offsite.copy.source_view import committed_view, undecided_batches
 from offsite.log.batch import BatchHeader
-from offsite.log.control import control_type
+from offsite.log.markers import control_type
 from offsite.log.records.batch_records import iterate
 from offsite.log.rewrite import needs_reencode, split_runs
 from offsite.repository.segments.reader import SegmentReader

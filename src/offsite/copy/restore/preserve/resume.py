@@ -17,8 +17,8 @@ from offsite.kafka.reader import PartitionReader
 from offsite.kafka.transactions.replay import PartitionTransactions, Slot
 from offsite.log.batch import BatchHeader, scan
 from offsite.log.chunk import Chunk
-from offsite.log.control import control_type
 from offsite.log.difference import record_content
+from offsite.log.markers import control_type
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.records.batch_records import decode, iterate
 from offsite.log.records.filler import FILLER_MAX_RECORDS, is_filler

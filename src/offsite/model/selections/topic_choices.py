@@ -1,0 +1,136 @@
+"""What is chosen topic by topic: its partitions, a new number of partitions, one of its incarnations.
+
+- Partitions: numbers and ranges of numbers, `orders:0,2-5` (partitions 0, 2, 3, 4 and 5 of `orders`). A topic that is
+  not named is meant whole.
+- A number of partitions, where a topic is restored into more or fewer than it had: `orders=12`, or `12` for all.
+- An incarnation, where a backup holds several because the topic was deleted and made anew: `orders=1` (counted from the
+  oldest), `orders=oldest`, `orders=newest`, or `orders=4f1a` (how its topic id begins, four characters at least).
+
+After a comma another topic may follow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from offsite.model.errors import BadOption
+from offsite.model.untrusted.names import check_topic_name
+from offsite.model.untrusted.whole_number import whole_number
+
+_NUMBERS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_HINT = "write --partitions orders:0,2-5"
+_ALL = "*"
+_COUNTS_HINT = "write --repartition orders=12, or --repartition 12 for every topic"
+_MAX_PARTITIONS = 100_000
+"""More than a broker can hold: rather a typing error."""
+OLDEST, NEWEST = "oldest", "newest"
+ID_CHARACTERS_MIN = 4
+"""Of a topic id. What is shorter and all digits is a number."""
+_INCARNATION_HINT = "write --incarnation orders=1, orders=oldest, orders=newest, or orders= and how its topic id begins"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSelection:
+    """`chosen` holds the ranges of each topic that is named."""
+
+    chosen: Mapping[str, tuple[range, ...]] = field(default_factory=dict)
+
+    def includes(self, topic: str, partition: int) -> bool:
+        ranges = self.chosen.get(topic)
+        return ranges is None or any(partition in each for each in ranges)
+
+    def check_exists(self, topic: str, partitions: int) -> None:
+        """Raises `BadOption` when one is chosen that a topic of so many partitions does not have."""
+        highest = max((each[-1] for each in self.chosen.get(topic, ())), default=-1)
+        if highest >= partitions:
+            raise BadOption(f"--partitions names {topic}:{highest}, the topic has {partitions}", hint=_HINT)
+
+    def __str__(self) -> str:
+        return ",".join(f"{topic}:{','.join(map(_text, self.chosen[topic]))}" for topic in sorted(self.chosen))
+
+
+def parse_partitions(values: Iterable[str]) -> PartitionSelection:
+    """Read comma-separated choices. Raises `BadOption` and `BadName`."""
+    chosen: dict[str, tuple[range, ...]] = {}
+    for value in values:
+        topic = ""
+        for part in (part.strip() for part in value.split(",")):
+            name, separator, numbers = part.rpartition(":")
+            topic = check_topic_name(name) if separator else topic
+            chosen[topic] = (*chosen.get(topic, ()), _range(part, numbers))
+    if "" in chosen:
+        raise BadOption("--partitions without a topic", hint=_HINT)
+    return PartitionSelection(chosen=chosen)
+
+
+def _range(part: str, numbers: str) -> range:
+    found = _NUMBERS.fullmatch(numbers)
+    if found is None:
+        raise BadOption(f"{part!r} names no partitions", hint=_HINT)
+    first, last = int(found[1]), int(found[2] or found[1])
+    if last < first:
+        raise BadOption(f"{part!r} ends before it begins", hint=_HINT)
+    return range(first, last + 1)
+
+
+def _text(numbers: range) -> str:
+    return f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionCounts:
+    """`counts` by the name a topic has in the backup; `keyless_in_turn`: what has no key goes round all partitions,
+    and loses its order."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    keyless_in_turn: bool = False
+
+    def of(self, topic: str, partitions: int, *, if_named: bool = False) -> int | None:
+        """The new count for a topic of so many partitions; None when it stays as it is. `if_named`: a count for all
+        topics does not mean this one."""
+        count = self.counts.get(topic, partitions if if_named else self.counts.get(_ALL, partitions))
+        return None if count == partitions else count
+
+    def check_all_used(self, topics: Iterable[str]) -> None:
+        """Raises `BadOption` when a topic is named that is not among `topics`."""
+        if unused := sorted(self.counts.keys() - {_ALL} - set(topics)):
+            raise BadOption(f"--repartition names {', '.join(unused)}, which is not restored", hint=_COUNTS_HINT)
+
+    def __str__(self) -> str:
+        counts = ",".join(f"{topic}={self.counts[topic]}" for topic in sorted(self.counts))
+        return f"{counts},keyless in turn" if counts and self.keyless_in_turn else counts
+
+
+def parse_partition_counts(values: Iterable[str], *, keyless_in_turn: bool = False) -> PartitionCounts:
+    """Read comma-separated counts. Raises `BadOption` and `BadName`."""
+    counts: dict[str, int] = {}
+    for part in (part.strip() for value in values for part in value.split(",")):
+        name, separator, number = part.rpartition("=")
+        topic = check_topic_name(name) if separator and name != _ALL else _ALL
+        count = whole_number(number, most=_MAX_PARTITIONS)
+        if topic in counts or not count:
+            raise BadOption(f"{part[:100]!r} is no partition count, or the second one", hint=_COUNTS_HINT)
+        counts[topic] = count
+    return PartitionCounts(counts=counts, keyless_in_turn=keyless_in_turn)
+
+
+def parse_incarnations(values: Iterable[str]) -> Mapping[str, str]:
+    """Topic → how its incarnation was named. Raises `BadOption` and `BadName`."""
+    chosen: dict[str, str] = {}
+    for text in (part.strip() for value in values for part in value.split(",") if part.strip()):
+        topic, _, name = text.partition("=")
+        if not _is_choice(name) or topic in chosen:
+            raise BadOption(f"{text!r} names no incarnation, or the second one of that topic", hint=_INCARNATION_HINT)
+        chosen[check_topic_name(topic)] = name
+    return chosen
+
+
+def _is_choice(name: str) -> bool:
+    return name in {OLDEST, NEWEST} or is_number(name) or len(name) >= ID_CHARACTERS_MIN
+
+
+def is_number(name: str) -> bool:
+    """Whether it counts incarnations; longer ones are the beginning of an id."""
+    return name.isascii() and name.isdecimal() and len(name) < ID_CHARACTERS_MIN
