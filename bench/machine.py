@@ -10,7 +10,7 @@ from pathlib import Path
 
 from offsite import __version__
 from offsite.sandbox import find_java
-from offsite.sandbox.jar_list import kafka_jars
+from offsite.sandbox.versions import kafka_jars
 
 
 def describe_machine() -> Mapping[str, str | int]:

@@ -26,8 +26,7 @@ from offsite.repository.restores.record import (
     put_targets,
     unfinished_restores,
 )
-from offsite.repository.restores.settings_aside import TopicAside, get_aside, put_aside
-from offsite.repository.restores.topic_settings import LeftOut, TopicSettings
+from offsite.repository.restores.topic_settings import LeftOut, TopicAside, TopicSettings, get_aside, put_aside
 from offsite.repository.segments.index import Frame, SegmentIndex, decode_index, decode_markers, encode_index
 from offsite.repository.snapshots.cluster_snapshot import decode_settings, encode_settings
 from offsite.repository.snapshots.group_change import GroupChange, get_before, open_changes, put_group_change

@@ -19,7 +19,7 @@ from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.outcome import RestoredPartition, RestoreOutcome, put_outcome
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.record import RestoreRecord, RestoreTargets, put_record, put_targets
-from offsite.repository.restores.settings_aside import TopicAside, put_aside
+from offsite.repository.restores.topic_settings import TopicAside, put_aside
 from offsite.repository.snapshots.cluster_snapshot import put_cluster_snapshot
 from offsite.repository.snapshots.drill_record import put_drill_report
 from offsite.repository.snapshots.group_change import GroupChange, put_group_change, put_undone

@@ -13,8 +13,7 @@ from offsite.copy.incarnations import KnownIncarnation, without_others
 from offsite.log.records.record import LOG_APPEND_TIME
 from offsite.model.selections.topic_choices import PartitionSelection
 from offsite.repository.commit import PartitionId
-from offsite.repository.segments.segment import Segment
-from offsite.repository.segments.segment_list import SegmentList
+from offsite.repository.segments.segment import Segment, SegmentList
 from offsite.repository.state import BackupState
 
 

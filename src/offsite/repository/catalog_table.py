@@ -31,8 +31,7 @@ from offsite.repository.commit_json import (
 )
 from offsite.repository.history import COLUMNS, History
 from offsite.repository.json_form import FORMAT, encode_canonical, parse_part
-from offsite.repository.segments.segment import Compression, Segment
-from offsite.repository.segments.segment_list import SegmentList
+from offsite.repository.segments.segment import Compression, Segment, SegmentList
 from offsite.repository.snapshots.parquet_object import read_parquet
 from offsite.repository.state import BackupState
 

@@ -10,17 +10,17 @@ from offsite.model.errors import (
     BackupNotFound,
     BadName,
     DamagedObject,
+    OverwritingStore,
     RepositoryExists,
     RepositoryNotFound,
     StoreDenied,
 )
-from offsite.model.ids import random_uuid
+from offsite.model.ids import random_id, random_uuid
 from offsite.model.journal import warned
 from offsite.model.selections.selection import TopicSelection
 from offsite.model.untrusted.names import check_backup_name
 from offsite.model.version import __version__
 from offsite.repository.backup import Backup, OnDamage, tell_journal
-from offsite.repository.create_only import check_create_only
 from offsite.repository.descriptor import (
     BackupDescriptor,
     RepositoryDescriptor,
@@ -29,7 +29,8 @@ from offsite.repository.descriptor import (
     encode_backup,
     encode_repository,
 )
-from offsite.repository.layout import BACKUPS_PREFIX, ROOT_KEY, BackupLayout
+from offsite.repository.json_form import FORMAT, encode_object
+from offsite.repository.layout import BACKUPS_PREFIX, PROBE_KEY, ROOT_KEY, BackupLayout
 from offsite.stores.store import PutResult, Store
 
 
@@ -166,3 +167,23 @@ def _folders(store: Store) -> Iterator[str]:
 
 def _exists(store: Store) -> RepositoryExists:
     return RepositoryExists(f"{store.url} is a repository already", hint="go on with: offsite backup run")
+
+
+def check_create_only(store: Store) -> None:
+    """Check the promise that everything else stands on: a create-only put never overwrites.
+
+    Some stores that speak S3 take `If-None-Match: *` and ignore it. There the second of two writers would replace a
+    commit of the first, and a name that was ever used would lose what it held. So `probes/create-only` is put with new
+    content: the store refuses, if it is there from an earlier check; else it is put once more.
+
+    The object stays, a word with its digest, so that later checks need one put and nothing has to be deleted. Two
+    writers at once do not disturb each other. Raises `OverwritingStore`, and what the store raises.
+    """
+    for _ in range(2):
+        content = encode_object({"format": FORMAT, "word": random_id(16)})
+        if store.put_if_absent(PROBE_KEY, content) is PutResult.OTHER:
+            return
+    raise OverwritingStore(
+        f"{store.url} takes create-only puts (If-None-Match: *) and overwrites all the same: commits would be lost",
+        hint="use a store that honours them, such as a newer version of this one, or a folder; nothing was changed",
+    )

@@ -22,8 +22,7 @@ from offsite.repository.commit import (
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.history import History, HistoryBuilder
 from offsite.repository.layout import parse_segment_key
-from offsite.repository.segments.segment import Segment
-from offsite.repository.segments.segment_list import SegmentList
+from offsite.repository.segments.segment import Segment, SegmentList
 
 FIRST_SEQ = 1
 

@@ -15,12 +15,10 @@ from pathlib import Path
 
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption, SandboxFailed
-from offsite.sandbox.class_archive import keep_archives
-from offsite.sandbox.guard import Guard
 from offsite.sandbox.jar_source import sources
 from offsite.sandbox.jars import Progress, cache_folder, ensure_jars, silent
-from offsite.sandbox.java import Jvm, find_java
-from offsite.sandbox.launch import Launch
+from offsite.sandbox.java import Jvm, find_java, keep_archives
+from offsite.sandbox.launch import Launch, await_all
 from offsite.sandbox.layout import (
     Node,
     Shape,
@@ -33,8 +31,8 @@ from offsite.sandbox.layout import (
 )
 from offsite.sandbox.node import SandboxNode
 from offsite.sandbox.ports import HOST, are_free
+from offsite.sandbox.process import Guard
 from offsite.sandbox.settings import CONTROLLER, PLAINTEXT, Settings
-from offsite.sandbox.starting import await_all
 from offsite.sandbox.storage import cluster_id_of, new_id
 from offsite.sandbox.versions import KAFKA_VERSION
 

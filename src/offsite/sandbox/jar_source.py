@@ -1,7 +1,7 @@
 """Where jars come from: Maven Central, through Maven where it is installed, else through the Ivy that PySpark ships.
 
 Both clients get the same flat list, without dependencies of dependencies, and keep the user's own mirror settings.
-Never decides whether what arrived is right: `jar_list.verify` does.
+Never decides whether what arrived is right: `versions.verify` does.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Protocol
 from xml.sax.saxutils import quoteattr
 
 from offsite.model.errors import JarsNotFetched
-from offsite.sandbox.jar_list import Jar
 from offsite.sandbox.java import Java
+from offsite.sandbox.versions import Jar
 
 DOWNLOAD_LIMIT_S = 600  # 36 MB on a slow line; past that the line is dead
 

@@ -11,9 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from offsite.model.errors import JarsNotFetched
-from offsite.sandbox.jar_list import Jar, kafka_jars, verify
 from offsite.sandbox.jar_source import JarSource
-from offsite.sandbox.versions import KAFKA_VERSION
+from offsite.sandbox.versions import KAFKA_VERSION, Jar, kafka_jars, verify
 
 Progress = Callable[[str], None]
 """Takes one line for a person; called seldom."""

@@ -1,4 +1,11 @@
-"""The Java runtime that the sandbox and Spark start their JVMs with. Finds it; never installs or downloads one."""
+"""The Java runtime that the sandbox and Spark start their JVMs with. Finds it; never installs or downloads one.
+
+Also the broker's class data archive: what a first broker loaded and verified, kept so that later ones start faster. A
+JVM writes it when it ends cleanly (once per user and Java build), into the broker's own folder; whoever stopped the
+broker then puts it beside the jars. Without one, or with one that does not fit, a JVM starts the slow way, so nothing
+about it ever fails a start.
+Source: JEP 350, dynamic CDS archives.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +14,13 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from offsite.model.errors import JavaMissing
-from offsite.sandbox.jar_list import kafka_jars
-from offsite.sandbox.versions import KAFKA_VERSION
+from offsite.sandbox.versions import KAFKA_VERSION, kafka_jars
 
 OLDEST_MAJOR = 17  # Kafka 4 brokers and Spark 4 both ask for it
 ANSWER_LIMIT_S = 30  # a cold disk may need seconds to start a JVM; more means that it hangs
@@ -90,3 +97,32 @@ class Jvm:
     def _class_path(self) -> str:
         """Named one by one: a class data archive is only used with exactly the class path it was made with."""
         return ":".join(str(self.jars / jar.file_name) for jar in kafka_jars(self.version))
+
+
+def archive_flags(jvm: Jvm, folder: Path, *, leave: bool = True) -> tuple[str, ...]:
+    """The JVM's flags to use the archive if there is one, else to leave one in the folder at its end (if `leave`)."""
+    name = f"broker-{jvm.java.build}.jsa"
+    kept = jvm.jars / name
+    if not kept.exists() and not leave:
+        return ()
+    use = f"-XX:SharedArchiveFile={kept}" if kept.exists() else f"-XX:ArchiveClassesAtExit={folder / name}"
+    return (use, "-Xlog:disable")  # its warnings about classes left out would fill the broker's log
+
+
+def keep_archives(folder: Path, jars: Path) -> None:
+    """Move archives that a cleanly ended broker left in its folder beside the jars. Of several the last one stays."""
+    for arrived in _arrived(folder):
+        if jars.exists():
+            with tempfile.TemporaryDirectory(dir=jars) as work:
+                shutil.copyfile(arrived, Path(work, arrived.name)).replace(jars / arrived.name)
+        arrived.unlink()
+
+
+def discard_archives(folder: Path) -> None:
+    """Remove archives whose writer may have been killed in the middle: a JVM does not notice every torn one."""
+    for arrived in _arrived(folder):
+        arrived.unlink()
+
+
+def _arrived(folder: Path) -> list[Path]:
+    return list(folder.glob("broker-*.jsa"))

@@ -1,28 +1,34 @@
-"""One launch of a node's JVM: from a prepared folder to a node that serves clients, or to its last words."""
+"""Launches of nodes: from a prepared folder to a JVM that serves clients, or to its last words.
+
+Whether a broker is ready is asked over its own protocol, by hand: the sandbox stands below the Kafka layer.
+Source: Kafka protocol guide, Metadata (key 3) version 1.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+import socket
+import struct
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from offsite.model.clock import Clock
 from offsite.model.errors import SandboxFailed
 from offsite.sandbox import process
-from offsite.sandbox.class_archive import archive_flags, discard_archives
-from offsite.sandbox.java import LONG_RUN, QUICK_START, Jvm
+from offsite.sandbox.java import LONG_RUN, QUICK_START, Jvm, archive_flags, discard_archives
 from offsite.sandbox.layout import Node, Role, zookeeper_lines
 from offsite.sandbox.ports import HOST
-from offsite.sandbox.probe import has_controller
-from offsite.sandbox.process import ProcessId
+from offsite.sandbox.process import ProcessId, State, write_state
 from offsite.sandbox.settings import PLAINTEXT, Settings, server_properties
-from offsite.sandbox.state import State, write_state
 from offsite.sandbox.storage import Identity, format_storage
 from offsite.sandbox.versions import known_version
 
+_METADATA_OF_NO_TOPIC = struct.pack(">hhi", 3, 1, 7) + struct.pack(">h", -1) + struct.pack(">i", 0)
+ANSWER_LIMIT_S = 2.0  # a broker that takes longer is still starting: ask again
+LARGEST_ANSWER_BYTES = 65_536  # one broker and no topic need about 60
 ALONE_HEAP_MIB, NODE_HEAP_MIB = 512, 256
 LAST_LINES = 12
-
 _BROKER_MAIN, _ZOOKEEPER_MAIN = "kafka.Kafka", "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _PORT_TAKEN = "Address already in use"
 _SESSION_OF_A_DEAD_BROKER = "KeeperErrorCode = NodeExists"  # ZooKeeper forgets a killed broker after its session only
@@ -31,6 +37,50 @@ log4j.appender.out=org.apache.log4j.ConsoleAppender
 log4j.appender.out.layout=org.apache.log4j.PatternLayout
 log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
+START_LIMIT_S = 90.0  # takes 2-4 s on an idle machine; with all cores busy it may take ten times that
+KILL_LIMIT_S = 5.0  # a killed process is gone at once; the kernel may need a moment to free its memory
+POLL_S = 0.05
+TOO_EARLY_S = 1.0  # between two launches of a broker whose earlier self is not given up yet
+
+
+def has_controller(host: str, port: int, *, brokers: Collection[int] = ()) -> bool:
+    """True once the broker answers, knows `brokers` (node ids) as live ones, or any, and has a controller."""
+    try:
+        with socket.create_connection((host, port), timeout=ANSWER_LIMIT_S) as connection:
+            connection.sendall(struct.pack(">i", len(_METADATA_OF_NO_TOPIC)) + _METADATA_OF_NO_TOPIC)
+            (size_bytes,) = struct.unpack(">i", _receive(connection, 4))
+            if not 0 < size_bytes <= LARGEST_ANSWER_BYTES:
+                return False
+            return _names_a_controller(_receive(connection, size_bytes), set(brokers))
+    except OSError:
+        return False
+
+
+def _receive(connection: socket.socket, size_bytes: int) -> bytes:
+    received = bytearray()
+    while len(received) < size_bytes:
+        piece = connection.recv(size_bytes - len(received))
+        if not piece:
+            raise ConnectionResetError("the broker closed the connection")
+        received += piece
+    return bytes(received)
+
+
+def _names_a_controller(answer: bytes, wanted: set[int]) -> bool:
+    """Correlation id, brokers (id, host, port, rack), controller id."""
+    (count,) = struct.unpack_from(">i", answer, 4)
+    position, found = 8, set[int]()
+    for _ in range(count):
+        found.add(struct.unpack_from(">i", answer, position)[0])
+        position = _after_string(answer, position + 4) + 4
+        position = _after_string(answer, position)
+    controller_id: int = struct.unpack_from(">i", answer, position)[0]
+    return bool(found) and wanted <= found and controller_id >= 0
+
+
+def _after_string(answer: bytes, position: int) -> int:
+    length: int = struct.unpack_from(">h", answer, position)[0]
+    return position + 2 + max(length, 0)  # a null string has length -1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -155,3 +205,51 @@ def _spawn(command: tuple[str, ...], log: Path) -> ProcessId:
 
 def _log(folder: Path) -> Path:
     return folder / "kafka.log"
+
+
+def await_all(launched: Sequence[Launched], *, clock: Clock, brokers: Sequence[int]) -> bool:
+    """Wait for several launches at once: all serve, or none is left.
+
+    Returns True when each serves and knows all of `brokers`. False: one lost its port, and all are stopped.
+
+    Raises `SandboxFailed` with the last lines of the one that did not start; all are stopped then too.
+    """
+    ready = False
+    try:
+        failed = _first_failure(launched, clock, brokers)
+        ready = failed is None
+    finally:
+        if not ready:
+            stop_all(launched, clock)
+    if failed is not None and not failed.lost_its_port:
+        raise failed.failure()
+    return ready
+
+
+def stop_all(launched: Sequence[Launched], clock: Clock) -> None:
+    for each in launched:
+        process.stop(each.state.process, clock=clock, patience_s=KILL_LIMIT_S)
+
+
+def _first_failure(launched: Sequence[Launched], clock: Clock, brokers: Sequence[int]) -> Launched | None:
+    deadline_s = clock.monotonic_s() + START_LIMIT_S
+    waiting = list(launched)
+    while waiting:
+        for each in launched:
+            if not each.is_running() and not _launched_again(each, clock):
+                return each
+        waiting = [each for each in waiting if not each.serves(brokers)]
+        if waiting and clock.monotonic_s() > deadline_s:
+            return waiting[0]
+        if waiting:
+            clock.sleep(POLL_S)
+    return None
+
+
+def _launched_again(ended: Launched, clock: Clock) -> bool:
+    if not ended.came_too_early:
+        return False
+    clock.sleep(TOO_EARLY_S)
+    again = begin_again(ended.node, ended.state.command)
+    ended.state, ended.log_start_bytes = again.state, again.log_start_bytes
+    return True

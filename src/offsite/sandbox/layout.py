@@ -16,8 +16,8 @@ from pathlib import Path
 
 from offsite.model.errors import BadOption, SandboxFailed
 from offsite.sandbox.ports import HOST, are_free, free_ports
+from offsite.sandbox.process import read_state
 from offsite.sandbox.settings import CONTROLLER, PLAINTEXT, ZOOKEEPER, Settings, alone
-from offsite.sandbox.state import read_state
 from offsite.sandbox.versions import KAFKA_VERSION, known_version
 
 KEEPER_ID = 100

@@ -7,12 +7,11 @@ import signal
 from offsite.model.clock import Clock
 from offsite.model.errors import SandboxFailed
 from offsite.sandbox import process
-from offsite.sandbox.launch import begin_again
+from offsite.sandbox.launch import await_all, begin_again
 from offsite.sandbox.layout import Node
 from offsite.sandbox.ports import HOST
+from offsite.sandbox.process import State, read_state
 from offsite.sandbox.settings import PLAINTEXT
-from offsite.sandbox.starting import await_all
-from offsite.sandbox.state import State, read_state
 
 STOP_PATIENCE_S = 15.0  # a clean shutdown takes 0.5 s; then the broker is killed, which its log survives
 

@@ -1,17 +1,30 @@
-"""Processes by identity: a pid together with its start time, so that a recycled pid is never taken for ours."""
+"""The sandbox's processes: how they are known again, what is remembered of them, and what ends them with their owner.
+
+A process is known by its pid together with its start time, so that a recycled pid is never taken for ours. What is
+known about the broker of one folder between two commands is in its `sandbox.json`, which holds no secret.
+
+An owned sandbox ends with its owner. A small process of its own has a pipe as standard input that only the owner holds
+open. The kernel closes the pipe with the owner, even after SIGKILL; the process then stops the broker and leaves.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
+import sys
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from offsite.model.clock import Clock
+from offsite.model.errors import SandboxFailed
 
 POLL_S = 0.02  # short against a broker's 0.4 s shutdown, long against the cost of a look
+FILE_NAME = "sandbox.json"
+GOODBYE_LIMIT_S = 60  # more than a broker may take to stop, by force included
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,3 +89,51 @@ def _started_by_proc(pid: int) -> str:
 def _started_by_ps(pid: int) -> str:
     answer = subprocess.run(["/bin/ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
     return answer.stdout.strip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What is known about the broker of one folder: its ports by listener name, its process, and what started it.
+
+    The process may be long gone.
+    """
+
+    ports: Mapping[str, int]
+    process: ProcessId
+    command: tuple[str, ...] = ()
+
+
+def read_state(folder: Path) -> State | None:
+    """The last state written, or None in a folder that never had a broker. Raises SandboxFailed when unreadable."""
+    path = folder / FILE_NAME
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        command = tuple(fields["command"]) if "command" in fields else ()
+        return State(ports=fields["ports"], process=ProcessId(**fields["process"]), command=command)
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise SandboxFailed(f"{path} is not a sandbox's state", hint=f"delete {path}") from error
+
+
+def write_state(folder: Path, state: State) -> None:
+    """Replace the state at once: a reader sees the old or the new one."""
+    arriving = folder / f".{FILE_NAME}"
+    arriving.write_text(json.dumps(asdict(state), indent=2) + "\n", encoding="utf-8")
+    arriving.replace(folder / FILE_NAME)
+
+
+class Guard:
+    """The owner's side of what ends an owned sandbox with its owner, however that ends: it holds the pipe."""
+
+    def __init__(self, folder: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "offsite.sandbox.end_with_owner", str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for the owner, which then lets go of the pipe
+        )
+
+    def release(self) -> None:
+        """Let go of the pipe and wait: afterwards the broker is stopped and no process is left."""
+        self._process.communicate(timeout=GOODBYE_LIMIT_S)

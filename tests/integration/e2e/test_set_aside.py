@@ -18,7 +18,7 @@ from offsite.model.errors import Damaged, KafkaUnreachable, OffsiteError, Target
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.restores.record import put_record
-from offsite.repository.restores.settings_aside import TopicAside, get_aside, put_aside
+from offsite.repository.restores.topic_settings import TopicAside, get_aside, put_aside
 from offsite.services.cluster import Cluster
 from offsite.services.demo.data import BASE_MS, DAY_MS, Message
 from offsite.services.overview import read_status

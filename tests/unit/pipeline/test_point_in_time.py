@@ -10,8 +10,7 @@ from offsite.copy.point_in_time import PartitionCut, PointInTime, point_in_time
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME
 from offsite.model.selections.topic_choices import parse_partitions
 from offsite.repository.commit import PartitionId, Position, RecordedHole, TopicShape
-from offsite.repository.segments.segment import Compression, Segment
-from offsite.repository.segments.segment_list import SegmentList
+from offsite.repository.segments.segment import Compression, Segment, SegmentList
 from offsite.repository.state import BackupState
 
 ORDERS = PartitionId(topic="orders", topic_id="id", partition=0)

@@ -14,8 +14,7 @@ from offsite.model.selections.selection import parse_selection
 from offsite.model.selections.topic_choices import parse_partition_counts
 from offsite.model.size import KIB
 from offsite.repository.commit import PartitionId, Position, TopicIncarnation, TopicShape
-from offsite.repository.segments.segment import Compression, Segment
-from offsite.repository.segments.segment_list import SegmentList
+from offsite.repository.segments.segment import Compression, Segment, SegmentList
 from offsite.repository.state import BackupState
 
 EMPTY_SEGMENT_HASH = "blake3:" + "0" * 64

@@ -9,9 +9,8 @@ import pytest
 
 from offsite.log.buffer import Buffer
 from offsite.model.errors import OverwritingStore, StoreDenied
-from offsite.repository.create_only import check_create_only
 from offsite.repository.layout import PROBE_KEY
-from offsite.repository.repository import Repository
+from offsite.repository.repository import Repository, check_create_only
 from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store
 from offsite.stores.store import PutResult, Store

@@ -15,8 +15,15 @@ from offsite.log.markers import Marker, Markers
 from offsite.log.transactions import OpenTransaction
 from offsite.model.errors import DamagedObject
 from offsite.repository.json_form import encode_canonical
-from offsite.repository.segments.index import Frame, SegmentIndex, decode_index, decode_markers, encode_index
-from offsite.repository.segments.marker_text import MarkerText, insert_markers
+from offsite.repository.segments.index import (
+    Frame,
+    MarkerText,
+    SegmentIndex,
+    decode_index,
+    decode_markers,
+    encode_index,
+    insert_markers,
+)
 
 KEY = "some.idx"
 FRAMES = (Frame(first_offset=0, raw_position=0, stored_position=0, timestamp_max_ms=-1, raw_crc=7),)

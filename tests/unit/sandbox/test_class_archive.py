@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from offsite.sandbox.class_archive import archive_flags, discard_archives, keep_archives
-from offsite.sandbox.java import Java, Jvm
+from offsite.sandbox.java import Java, Jvm, archive_flags, discard_archives, keep_archives
 
 NAME = "broker-abc.jsa"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import DamagedJar, JarsNotFetched
-from offsite.sandbox.jar_list import Jar, kafka_jars, verify
 from offsite.sandbox.jar_source import sources
 from offsite.sandbox.jars import cache_folder, ensure_jars, silent
 from offsite.sandbox.java import find_java
+from offsite.sandbox.versions import Jar, kafka_jars, verify
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import SandboxFailed
-from offsite.sandbox.process import ProcessId
-from offsite.sandbox.state import FILE_NAME, State, read_state, write_state
+from offsite.sandbox.process import FILE_NAME, ProcessId, State, read_state, write_state
 
 STATE = State(ports={"PLAINTEXT": 1, "CONTROLLER": 2}, process=ProcessId(pid=3, started="4"))
 

@@ -5,8 +5,7 @@ import typer
 
 from offsite.cli.app import app
 from offsite.model.errors import BadOption
-from offsite.sandbox.jar_list import kafka_jars
-from offsite.sandbox.versions import KAFKA_VERSION, KNOWN_VERSIONS, known_version
+from offsite.sandbox.versions import KAFKA_VERSION, KNOWN_VERSIONS, kafka_jars, known_version
 
 
 @pytest.mark.parametrize("version", KNOWN_VERSIONS)

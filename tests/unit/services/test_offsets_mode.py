@@ -20,7 +20,7 @@ from offsite.model.selections.selection import parse_selection
 from offsite.model.selections.topic_choices import parse_partition_counts, parse_partitions
 from offsite.repository.commit import Position
 from offsite.repository.restores.record import RestoreRecord, RestoreTargets
-from offsite.repository.segments.segment_list import SegmentList
+from offsite.repository.segments.segment import SegmentList
 from offsite.repository.state import BackupState
 from offsite.services.restore.offsets_mode import FindSlow, decide_offsets, restore_tasks
 from offsite.services.restore.report.offsets import offsets_notes

@@ -18,8 +18,7 @@ from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.record import RestoreRecord, find_record, put_record
-from offsite.repository.restores.settings_aside import TopicAside, get_aside, put_aside
-from offsite.repository.restores.topic_settings import TopicSettings
+from offsite.repository.restores.topic_settings import TopicAside, TopicSettings, get_aside, put_aside
 from offsite.services.cluster import Cluster
 from offsite.services.restore.lease import held_restore
 from offsite.services.restore import set_aside

@@ -15,7 +15,7 @@ from offsite.repository.catalog_table import encode_history, encode_state
 from offsite.repository.json_form import encode_object
 from offsite.repository.repository import Repository
 from offsite.repository.segments.body import content_hash
-from offsite.repository.segments.segment_list import SegmentList
+from offsite.repository.segments.segment import SegmentList
 from offsite.repository.snapshots.parquet_object import read_parquet
 from offsite.services.verify.history import check_history
 from offsite.services.verify.run import verify_quick

@@ -1,9 +1,12 @@
-"""A segment as a commit lists it: one immutable object with the batches of a range, and what is known of them."""
+"""A segment as a commit lists it: one immutable object with the batches of a range, and what is known of them; and the
+list of those of one partition."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol, overload
 
 from offsite.log.range import LogRange
 from offsite.model.check import check
@@ -12,6 +15,24 @@ from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.layout import index_key, parse_segment_key
 
 NO_TIMESTAMP_MS = -1
+_INTEGERS = (
+    "partition",
+    "start",
+    "end",
+    "first_offset",
+    "last_offset",
+    "records",
+    "control_batches",
+    "batches",
+    "largest_batch_bytes",
+    "raw_bytes",
+    "stored_bytes",
+    "base_timestamp_min_ms",
+    "timestamp_max_ms",
+)
+_SIGNED = frozenset({"base_timestamp_min_ms", "timestamp_max_ms"})
+"""Times of records: producers may write any."""
+_PLAIN = ("key", "topic", "topic_id", "timestamp_types", "leader_epochs", "has_transactions", "hash", *_INTEGERS)
 
 
 class Compression(Enum):
@@ -119,21 +140,89 @@ def _from_fields(item: JsonObject) -> Segment:
     )
 
 
-_INTEGERS = (
-    "partition",
-    "start",
-    "end",
-    "first_offset",
-    "last_offset",
-    "records",
-    "control_batches",
-    "batches",
-    "largest_batch_bytes",
-    "raw_bytes",
-    "stored_bytes",
-    "base_timestamp_min_ms",
-    "timestamp_max_ms",
-)
-_SIGNED = frozenset({"base_timestamp_min_ms", "timestamp_max_ms"})
-"""Times of records: producers may write any."""
-_PLAIN = ("key", "topic", "topic_id", "timestamp_types", "leader_epochs", "has_transactions", "hash", *_INTEGERS)
+class StoredSegments(Protocol):
+    """The first segments of a list, still in the form the catalog keeps them in."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def end(self) -> int:
+        """Where the last one ends."""
+
+    def last(self) -> Segment:
+        """Read the last one only."""
+
+    def load(self) -> tuple[Segment, ...]:
+        """Read them."""
+
+
+class SegmentList(Sequence[Segment]):
+    """The live segments of one partition in ascending, non-overlapping ranges: immutable, and cheap to extend.
+
+    A stored part, which is loaded on demand, then `tail`: a catalog can hold a million segments while a backup run
+    needs no more than where each partition ends.
+    """
+
+    __slots__ = ("_everything", "_tail", "stored")
+
+    def __init__(self, tail: Iterable[Segment] = (), *, stored: StoredSegments | None = None) -> None:
+        self.stored = stored
+        self._tail = tuple(tail)
+        self._everything: tuple[Segment, ...] | None = None if stored else self._tail
+
+    @property
+    def tail(self) -> tuple[Segment, ...]:
+        """The segments after the stored part."""
+        return self._tail
+
+    @property
+    def end(self) -> int:
+        """Where the last segment ends; 0 when there is none."""
+        if self._tail:
+            return self._tail[-1].end
+        return self.stored.end if self.stored else 0
+
+    @property
+    def last(self) -> Segment | None:
+        """The last segment, read without the others."""
+        if self._tail:
+            return self._tail[-1]
+        return self.stored.last() if self.stored else None
+
+    def appended(self, segment: Segment) -> SegmentList:
+        """With one more segment, which must begin at or after `end`."""
+        return SegmentList((*self._tail, segment), stored=self.stored)
+
+    def inserted(self, segment: Segment) -> SegmentList:
+        """With one more segment anywhere."""
+        return SegmentList(sorted((*self._all(), segment), key=lambda s: s.start))
+
+    def without(self, keys: Collection[str]) -> SegmentList:
+        return SegmentList(segment for segment in self._all() if segment.key not in keys)
+
+    def __len__(self) -> int:
+        return (len(self.stored) if self.stored else 0) + len(self._tail)
+
+    @overload
+    def __getitem__(self, index: int) -> Segment: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Segment, ...]: ...
+    def __getitem__(self, index: int | slice) -> Segment | tuple[Segment, ...]:
+        return self._all()[index]
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._all())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SegmentList) and self._all() == other._all()
+
+    def __hash__(self) -> int:
+        return hash(self._all())
+
+    def __repr__(self) -> str:
+        return f"SegmentList({len(self)} segments to {self.end})"
+
+    def _all(self) -> tuple[Segment, ...]:
+        if self._everything is None:
+            self._everything = (self.stored.load() if self.stored else ()) + self._tail
+        return self._everything

@@ -22,8 +22,7 @@ from offsite.model.time import format_time
 from offsite.repository.backup import Backup
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RestoreRecord, succeeding, unfinished_restores
-from offsite.repository.restores.settings_aside import TopicAside, get_aside, put_aside
-from offsite.repository.restores.topic_settings import TopicSettings
+from offsite.repository.restores.topic_settings import TopicAside, TopicSettings, get_aside, put_aside
 from offsite.services.cluster import Cluster, ConfiguredTopics
 from offsite.stores.store import Store
 
