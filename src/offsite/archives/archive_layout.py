@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from offsite.archives.claims import check_claims
+from offsite.archives.files import check_claims
 from offsite.model.check import check
 from offsite.model.untrusted.names import check_topic_name, is_topic_name
 

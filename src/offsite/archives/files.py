@@ -12,6 +12,10 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from offsite.log.buffer import Buffer
+from offsite.model.errors import DamagedArchive
+from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_PARTITIONS
+
+_HINT = "move the file out of the archive if it does not belong there"
 
 
 class FileInfo(Protocol):
@@ -70,3 +74,21 @@ class AppendableFiles(Files, Protocol):
 
     def truncate(self, key: str, size_bytes: int) -> None:
         """Cut `key` back to its first `size_bytes`, durably."""
+
+
+def is_partition(number: int) -> bool:
+    """Whether a topic may have a partition of that number."""
+    return 0 <= number < MAX_PARTITIONS
+
+
+def check_claims(file: str, *, partition: int, start: int = 0) -> None:
+    """Check what the name of `file` claims against Kafka's limits, the same for every format.
+
+    A file name alone makes a partition, and a topic is as wide as its highest one: a name of nine digits would cost
+    whoever lists the topic gigabytes. An offset is below 2^63 - 1, because the one behind it must be a number too.
+    Raises `DamagedArchive` for a partition that no topic has, and for an offset that no record has.
+    """
+    if not is_partition(partition):
+        raise DamagedArchive(f"{file}: no topic has a partition {partition}, at most {MAX_PARTITIONS:,}", hint=_HINT)
+    if not 0 <= start < MAX_OFFSET:
+        raise DamagedArchive(f"{file}: no record has offset {start}", hint=_HINT)

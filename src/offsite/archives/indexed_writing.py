@@ -6,8 +6,9 @@ Files that are written before an exception stay, and do not count: no index list
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -16,18 +17,39 @@ from blake3 import blake3
 from offsite.archives.archive import ArchiveTopic, FileReceipt, RangeWriter, Written
 from offsite.archives.files import Files
 from offsite.archives.indexed_archive import IndexedArchive
-from offsite.archives.losses import Losses
 from offsite.archives.record_columns import RecordColumns, RecordGroups
 from offsite.log.buffer import Buffer
 from offsite.log.groups.offsets import GroupOffsets
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.records.record import Record
 from offsite.model.check import check
+from offsite.model.errors import NotRepresentable
 
-__all__ = ["FileEncoder", "IndexedWriter", "NewFile"]
+__all__ = ["FileEncoder", "IndexedWriter", "Losses", "NewFile"]
 
 FILE_BYTES = 32 << 20
 """A file ends with the group of records that brings it to this size: it lies in memory until it is written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Losses:
+    """What a format has no place for, of the records of one range: refused by name, or with `lossy` counted."""
+
+    log_range: LogRange
+    lossy: bool
+    _counts: Counter[str] = field(default_factory=Counter, init=False)
+
+    def note(self, offset: int, what: str) -> None:
+        """The record at `offset` has `what`, which the format cannot hold. Raises `NotRepresentable` unless lossy."""
+        if not self.lossy:
+            raise NotRepresentable(
+                f"{self.log_range.topic_partition} offset {offset}: {what}",
+                hint="leave it out with --lossy, or choose a format that holds it, such as avro without --plain",
+            )
+        self._counts[what] += 1
+
+    def counted(self) -> tuple[tuple[str, int], ...]:
+        return tuple(sorted(self._counts.items()))
 
 
 class FileEncoder(Protocol):

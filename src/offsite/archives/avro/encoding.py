@@ -10,7 +10,7 @@ from itertools import chain, repeat
 from typing import cast
 
 from offsite.archives.avro.varints import LENGTHS, NumberTable, long_columns, zigzag
-from offsite.archives.losses import Losses
+from offsite.archives.indexed_writing import Losses
 from offsite.archives.record_columns import RecordColumns
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, RecordHeaders
 

@@ -10,8 +10,7 @@ from offsite.archives.avro.encoding import RecordEncoding, full_tails, plain_tai
 from offsite.archives.avro.place import AVRO, AVRO_PLAIN, avro_archive
 from offsite.archives.avro.schema import PLAIN_SCHEMA, SCHEMA, encoded
 from offsite.archives.indexed_archive import IndexedArchive
-from offsite.archives.indexed_writing import IndexedWriter, NewFile
-from offsite.archives.losses import Losses
+from offsite.archives.indexed_writing import IndexedWriter, Losses, NewFile
 from offsite.archives.record_columns import RecordColumns
 
 __all__ = ["AvroWriter"]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offsite.archives.indexed_archive import IndexedArchive
-from offsite.archives.indexed_writing import IndexedWriter, NewFile
+from offsite.archives.indexed_writing import IndexedWriter, Losses, NewFile
 from offsite.archives.jsonl.compression import compressor
 from offsite.archives.jsonl.line import lines_of
 from offsite.archives.jsonl.place import JSONL, jsonl_archive
-from offsite.archives.losses import Losses
 from offsite.archives.record_columns import RecordColumns
 from offsite.log.buffer import Buffer
 from offsite.log.range import TopicPartition

@@ -8,8 +8,7 @@ from operator import lt
 
 from offsite.archives.files import Files
 from offsite.archives.kafka_backup.partition_files import SegmentFile
-from offsite.archives.kafka_backup.segments.index import Entries
-from offsite.archives.kafka_backup.segments.index_file import SegmentIndexFile
+from offsite.archives.kafka_backup.segments.index import Entries, SegmentIndexFile
 from offsite.archives.kafka_backup.segments.reader import SegmentReader
 from offsite.archives.kafka_backup.segments.record_codec import decode_run, offsets_of
 from offsite.archives.kafka_backup.segments.records_file import FIRST_POSITION, RecordsFile

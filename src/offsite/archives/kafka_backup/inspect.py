@@ -12,9 +12,8 @@ from offsite.archives.files import Files
 from offsite.archives.kafka_backup.extent import extent_of
 from offsite.archives.kafka_backup.partition_files import NO_FILE, PartitionFiles, SegmentFile, list_partitions
 from offsite.archives.kafka_backup.partition_index import VERSION, decode_partition_index, encode_partition_index
-from offsite.archives.kafka_backup.segments.index_file import SegmentIndexFile
-from offsite.archives.kafka_backup.segments.reader import Misindexed, SegmentReader
-from offsite.archives.kafka_backup.segments.records import damage_of
+from offsite.archives.kafka_backup.segments.index import SegmentIndexFile
+from offsite.archives.kafka_backup.segments.reader import Misindexed, SegmentReader, damage_of
 from offsite.archives.kafka_backup.segments.walk import Skipped
 from offsite.archives.kafka_backup.soundness import is_sound
 from offsite.log.records.record import Record

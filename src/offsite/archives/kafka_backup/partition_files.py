@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from offsite.archives.claims import check_claims
-from offsite.archives.files import Files
+from offsite.archives.files import Files, check_claims
 from offsite.archives.kafka_backup.names import (
     INDEX,
     PARTITION_INDEX,

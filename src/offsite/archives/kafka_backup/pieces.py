@@ -9,7 +9,7 @@ from itertools import pairwise
 from offsite.archives.archive import Piece
 from offsite.archives.files import Files
 from offsite.archives.kafka_backup.extent import Extent
-from offsite.archives.kafka_backup.segments.index_file import SegmentIndexFile
+from offsite.archives.kafka_backup.segments.index import SegmentIndexFile
 
 PIECE_BYTES = 96 << 20
 

@@ -12,7 +12,7 @@ from offsite.archives.kafka_backup.extent import Extent, extent_of, overlapping
 from offsite.archives.kafka_backup.groups import read_groups
 from offsite.archives.kafka_backup.partition_files import PartitionFiles, SegmentFile, list_partition, list_partitions
 from offsite.archives.kafka_backup.pieces import PIECE_BYTES, plan_pieces
-from offsite.archives.kafka_backup.segments.records import SegmentRecords
+from offsite.archives.kafka_backup.segments.reader import SegmentRecords
 from offsite.archives.kafka_backup.segments.records_file import FIRST_POSITION
 from offsite.archives.kafka_backup.soundness import at_start, sound_segments
 from offsite.archives.overlap import Run, merged

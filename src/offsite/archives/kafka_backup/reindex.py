@@ -15,8 +15,8 @@ from offsite.archives.kafka_backup.names import partition_index_key
 from offsite.archives.kafka_backup.partition_files import NO_FILE, PartitionFiles, SegmentFile, list_partitions
 from offsite.archives.kafka_backup.partition_index import encode_partition_index
 from offsite.archives.kafka_backup.segments.index import ENTRY_BYTES, VERSION, encode_entries
+from offsite.archives.kafka_backup.segments.reader import damage_of
 from offsite.archives.kafka_backup.segments.record_codec import offsets_of
-from offsite.archives.kafka_backup.segments.records import damage_of
 from offsite.archives.kafka_backup.segments.records_file import FIRST_POSITION, RecordsFile
 from offsite.archives.kafka_backup.segments.walk import Skipped, Walk, Whole
 from offsite.archives.kafka_backup.soundness import is_sound

@@ -15,7 +15,7 @@ from offsite.archives.kafka_backup.extent import extent_of
 from offsite.archives.kafka_backup.names import partition_index_key, segment_stem
 from offsite.archives.kafka_backup.partition_files import NO_FILE, PartitionFiles, SegmentFile
 from offsite.archives.kafka_backup.segments import index as segment_index
-from offsite.archives.kafka_backup.segments.index_file import SegmentIndexFile
+from offsite.archives.kafka_backup.segments.index import SegmentIndexFile
 from offsite.archives.kafka_backup.segments.record_codec import offsets_of
 from offsite.archives.kafka_backup.segments.records_file import FIRST_POSITION, VERSION, RecordsFile
 from offsite.archives.kafka_backup.segments.walk import Skipped, Walk

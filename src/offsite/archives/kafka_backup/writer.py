@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from offsite.archives.archive import ArchiveTopic, ArchiveWriter, Written
 from offsite.archives.files import AppendableFiles
 from offsite.archives.kafka_backup import partition_index
-from offsite.archives.kafka_backup.group_file import encode_group_file
+from offsite.archives.kafka_backup.groups import encode_group_file
 from offsite.archives.kafka_backup.names import (
     consumer_offsets_key,
     index_key,

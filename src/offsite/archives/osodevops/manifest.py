@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from offsite.archives.archive import ArchiveHole
-from offsite.archives.claims import is_partition
+from offsite.archives.files import is_partition
 from offsite.archives.osodevops.fields import NotTheTools, ToolObject
 from offsite.log.range import LogRange, Span, TopicPartition, uncovered
 from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_PARTITIONS

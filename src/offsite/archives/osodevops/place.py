@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 
 from offsite.archives.archive import Damage, OnDamage
-from offsite.archives.claims import check_claims
-from offsite.archives.files import Files
+from offsite.archives.files import Files, check_claims
 from offsite.archives.osodevops.fields import NotTheTools
 from offsite.archives.osodevops.manifest import Manifest
 from offsite.log.range import TopicPartition

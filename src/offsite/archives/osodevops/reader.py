@@ -12,12 +12,10 @@ from functools import partial
 from offsite.archives.archive import ArchiveContents, ArchiveTopic, Damage, OnDamage, Piece, refuse_damage
 from offsite.archives.files import Files
 from offsite.archives.osodevops.added_headers import without_added_headers
-from offsite.archives.osodevops.fidelity import fidelity_of, is_control_like
+from offsite.archives.osodevops.contents import adopted, fidelity_of, find_orphans, is_control_like, pieces_of
 from offsite.archives.osodevops.fields import NotTheTools
 from offsite.archives.osodevops.group_snapshot import parse_snapshot, within_ends
 from offsite.archives.osodevops.manifest import ListedSegment, Manifest, ManifestTopic
-from offsite.archives.osodevops.orphans import adopted, find_orphans
-from offsite.archives.osodevops.pieces import pieces_of
 from offsite.archives.osodevops.place import SEGMENT_KEY, SNAPSHOT, find_prefix, read_manifest
 from offsite.archives.osodevops.segment_file import read_segment, segment_at
 from offsite.archives.overlap import Run, clipped, merged

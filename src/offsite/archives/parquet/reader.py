@@ -6,7 +6,8 @@ damaged ones: a file that is not what its index says is never opened.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import io
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +19,6 @@ from offsite.archives.indexed_reading import FileFormat, IndexedReader
 from offsite.archives.parquet.claims import COLUMNS, FileClaims, named_columns
 from offsite.archives.parquet.pages import check_footer
 from offsite.archives.parquet.place import parquet_archive
-from offsite.archives.parquet.random_access import RandomAccess
 from offsite.archives.parquet.table import few_headers, records_of
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record
@@ -26,6 +26,7 @@ from offsite.model.untrusted.bounds import MAX_EXPANDED_BYTES, MAX_RATIO
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]
+
 
 __all__ = ["ParquetReader"]
 
@@ -37,6 +38,45 @@ _OPTIONS = {
 }
 _WHOLE_BYTES = 64 << 20
 """Files up to this size are read as one: what offsite writes is about half of it."""
+
+
+class RandomAccess(io.RawIOBase):
+    """A file of an archive for readers that jump about in it.
+
+    `fetch` gives bytes from a start, at most so many. `first_start` is where the first bytes since `mark` were asked
+    for.
+    """
+
+    def __init__(self, size_bytes: int, fetch: Callable[[int, int], bytes]) -> None:
+        super().__init__()
+        self.size_bytes, self.fetch = size_bytes, fetch
+        self._position = self.first_start = 0
+        self.mark()
+
+    def mark(self) -> None:
+        self._is_marked = True
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size_bytes}[whence]
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        length = self.size_bytes - self._position if size < 0 else size
+        if self._is_marked:
+            self.first_start, self._is_marked = self._position, False
+        data = self.fetch(self._position, length) if length > 0 else b""
+        self._position += len(data)
+        return data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from functools import cache
 from itertools import accumulate, chain, pairwise, repeat
 from typing import TYPE_CHECKING, Any
 
-from offsite.archives.losses import Losses
+from offsite.archives.indexed_writing import Losses
 from offsite.archives.record_columns import RecordColumns
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record, RecordHeaders

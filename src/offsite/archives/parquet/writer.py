@@ -7,8 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from offsite.archives.indexed_archive import IndexedArchive
-from offsite.archives.indexed_writing import IndexedWriter, NewFile
-from offsite.archives.losses import Losses
+from offsite.archives.indexed_writing import IndexedWriter, Losses, NewFile
 from offsite.archives.parquet.place import PARQUET, parquet_archive
 from offsite.archives.parquet.table import table_of, table_schema
 from offsite.archives.record_columns import RecordColumns

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from offsite.archives.claims import check_claims
+from offsite.archives.files import check_claims
 
 __all__ = ["ArchiveObject", "parse_key"]
 

@@ -6,18 +6,17 @@ sure to hold what the archive has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from offsite.archives.archive import ArchiveContents, ArchiveTopic, Damage, OnDamage, Piece, refuse_damage
 from offsite.archives.files import Files
 from offsite.archives.overlap import Run, clipped, merged
-from offsite.archives.trivadis.group_table import OFFSETS_TOPIC, GroupTable
 from offsite.archives.trivadis.object_key import ArchiveObject, parse_key
 from offsite.archives.trivadis.object_records import read_object
-from offsite.archives.trivadis.trees import choose_trees
-from offsite.log.groups.offsets import GroupOffsets, on_topics
+from offsite.log.groups.fold import GroupPartition, OffsetRecord, parse_group_record
+from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets, on_topics
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record
 from offsite.model.choices import EmptyAs
@@ -25,6 +24,8 @@ from offsite.model.errors import ArchiveNotFound, BadOption, DamagedBatch
 
 __all__ = ["FIDELITY", "TrivadisReader"]
 
+OFFSETS_TOPIC = "__consumer_offsets"
+Tree = Sequence[ArchiveObject]
 FIDELITY = (
     "timestamp types are unknown: CreateTime is assumed",
     "a null and an empty key or value look the same",
@@ -34,6 +35,71 @@ FIDELITY = (
     "configurations, replication factors and partitions without records are not kept",
     "the tool keeps no hashes: nothing vouches for its objects but checksums inside of gzip and snappy",
 )
+
+
+class GroupTable:
+    """Committed offsets out of an archived `__consumer_offsets`: the last record of each key counts.
+
+    Fed with the records of each partition in the order of offsets; a group lives in one partition.
+    """
+
+    def __init__(self) -> None:
+        self._commits: dict[GroupPartition, OffsetRecord] = {}
+
+    def feed(self, records: Iterable[Record]) -> None:
+        """Raises `DamagedBatch` for a record whose key is cut."""
+        for record in records:
+            parsed = parse_group_record(record)
+            if parsed is None:
+                continue
+            if parsed.value is None:
+                self._commits.pop(parsed.of, None)
+            else:
+                self._commits[parsed.of] = parsed
+
+    def groups(self) -> dict[str, GroupOffsets]:
+        """By name. Raises `DamagedBatch` for a value that is cut."""
+        found: dict[str, dict[str, list[CommittedOffset]]] = {}
+        for of, commit in self._commits.items():
+            found.setdefault(of.group, {}).setdefault(of.topic, []).append(commit.committed())
+        return {
+            group: GroupOffsets(
+                group=group, topics=tuple(TopicOffsets.of(topic, topics[topic]) for topic in sorted(topics))
+            )
+            for group, topics in sorted(found.items())
+        }
+
+
+def choose_trees(objects: Sequence[ArchiveObject], end_of: Callable[[ArchiveObject], int]) -> tuple[Tree, str]:
+    """The objects of one partition to read, by offset, and what of them was left out, as a sentence or empty.
+
+    Two connectors archive a compacted topic in turn, and one of their trees may be half there. A tree that begins no
+    later and reaches no less far than the other is taken alone: in a half deleted one, keys could rise again whose
+    tombstones are gone. Otherwise both are read, in the order of offsets. `end_of` reads an object for the offset
+    behind its last record; it is asked only when there are two trees.
+    """
+    trees = _by_tree(objects)
+    if len(trees) < 2:
+        return _in_order(objects), ""
+    spans = {name: (tree[0].start, end_of(tree[-1])) for name, tree in trees.items()}
+    best = min(trees, key=lambda name: (spans[name][0], -spans[name][1], name))
+    begin, end = spans[best]
+    where = f"{objects[0].topic}/{objects[0].partition}"
+    if all(begin <= start and end >= stop for start, stop in spans.values()):
+        others = ", ".join(name or "the topic itself" for name in sorted(trees) if name != best)
+        return trees[best], f"{where}: of several trees, {best or 'the topic itself'} was read, not {others}"
+    return _in_order(objects), f"{where}: none of {', '.join(sorted(trees))} is complete, and all were read"
+
+
+def _by_tree(objects: Sequence[ArchiveObject]) -> dict[str, Tree]:
+    return {
+        tree: _in_order(archived for archived in objects if archived.tree == tree)
+        for tree in {archived.tree for archived in objects}
+    }
+
+
+def _in_order(objects: Iterable[ArchiveObject]) -> Tree:
+    return sorted(objects, key=lambda archived: (archived.start, archived.key))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from offsite.archives.avro.encoding import RecordEncoding, full_tails, plain_tai
 from offsite.archives.avro.foreign_decoding import ForeignDecoding
 from offsite.archives.avro.own_decoding import OwnDecoding
 from offsite.archives.avro.schema import PLAIN_SCHEMA, SCHEMA
-from offsite.archives.losses import Losses
+from offsite.archives.indexed_writing import Losses
 from offsite.archives.record_columns import RecordColumns
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.records.record import Record

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.archives.kafka_backup.group_file import decode_group_file, encode_group_file
+from offsite.archives.kafka_backup.groups import decode_group_file, encode_group_file
 
 
 def test_groups_stand_in_the_order_of_the_tool_s_hash_map() -> None:

@@ -8,7 +8,7 @@ import pytest
 from offsite.archives.archive import ArchiveTopic
 from offsite.archives.formats import open_writer
 from offsite.archives.kafka_backup import KafkaBackupReader, KafkaBackupWriter
-from offsite.archives.kafka_backup.group_file import decode_group_file
+from offsite.archives.kafka_backup.groups import decode_group_file
 from offsite.archives.kafka_backup.partition_index import decode_partition_index
 from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import LogRange, TopicPartition

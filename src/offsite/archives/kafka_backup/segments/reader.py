@@ -8,18 +8,20 @@ writes (records, then their entries) and reopens files after a crash (it appends
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import add, lt
 from typing import TypeAlias
 
+from offsite.archives.archive import Damage, OnDamage, Piece, while_usable
 from offsite.archives.files import Files
 from offsite.archives.kafka_backup.partition_files import SegmentFile
-from offsite.archives.kafka_backup.segments.index import Entries, entry_position
-from offsite.archives.kafka_backup.segments.index_file import SegmentIndexFile
+from offsite.archives.kafka_backup.segments.index import Entries, SegmentIndexFile, entry_position
 from offsite.archives.kafka_backup.segments.record_codec import decode_run, offsets_of
 from offsite.archives.kafka_backup.segments.records_file import FIRST_POSITION, WINDOW_BYTES, RecordsFile
 from offsite.archives.kafka_backup.segments.walk import Skipped, Walk, Whole
+from offsite.archives.overlap import clipped
+from offsite.log.records.record import Record
 from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_RECORD_BYTES
 
 _ENTRIES_AT_ONCE = 1 << 14
@@ -27,6 +29,7 @@ _MAX_LOOK_AHEAD = 1 << 12
 """Entries tried to go on behind damage; behind more than that many lost records the index is of no use."""
 _MAX_CONTRADICTIONS = 100
 """An index with more of them is of no use either: each costs a window to find."""
+_RECORDS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,3 +184,43 @@ class SegmentReader:
         if below is not None:
             walk.below = below
         return walk
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRecords:
+    """The records of one segment that belong to a piece, in batches; damage is told once, by the piece it lies in."""
+
+    files: Files
+    segment: SegmentFile
+    piece: Piece
+    on_damage: OnDamage
+
+    def batches(self) -> Iterator[Sequence[Record]]:
+        """Rising; ends where the piece does."""
+        return clipped(self.piece, while_usable(self._unclipped, self.segment.records_key, self.on_damage))
+
+    def _unclipped(self, on_damage: OnDamage) -> Iterator[Sequence[Record]]:
+        end = self.piece.end
+        for step in SegmentReader(self.files, self.segment, self.piece.start).steps():
+            if isinstance(step, Skipped | Misindexed):
+                if self.piece.takes(max(step.after + 1, self.segment.start)):
+                    on_damage(damage_of(self.files, self.segment, step))
+                continue
+            for first in range(0, len(step.records), _RECORDS_AT_ONCE):
+                yield step.records[first : first + _RECORDS_AT_ONCE]
+            if end is not None and step.records[-1].offset >= end:
+                return
+
+
+def damage_of(files: Files, segment: SegmentFile, step: Skipped | Misindexed) -> Damage:
+    """What to tell of it. Bytes that the file holds twice, as after a crash of the tool, are no loss but a note."""
+    if isinstance(step, Misindexed):
+        problem = f"the entry contradicts the records behind offset {step.after}, one of which may have a wrong offset"
+        return Damage(file=segment.index_key, position=step.position, problem=problem)
+    size_bytes = step.end - step.start
+    problem = f"{size_bytes} bytes skipped behind offset {step.after}: {step.problem}"
+    file = RecordsFile(files, segment.records_key, segment.records_bytes)
+    if file.is_repeated(step.start, step.end):
+        problem = f"{size_bytes} bytes skipped behind offset {step.after}, which a crash left: they were written again"
+        return Damage(file=file.key, position=step.start, problem=problem, is_note=True)
+    return Damage(file=file.key, position=step.start, problem=problem)

@@ -1,0 +1,167 @@
+"""What an archive of the tool holds, by its manifest: pieces to read, orphans to adopt, and what cannot be known.
+
+Orphans are segments that no manifest lists: a crash of the tool leaves them behind, and their headers say what they
+hold. The manifest does not name the version that wrote it; `sha256` of segments is there from 0.21 on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from offsite.archives.archive import Damage, LostAt, OnDamage, Piece
+from offsite.archives.files import Files
+from offsite.archives.osodevops.manifest import ListedSegment, Manifest, ManifestPartition, ManifestTopic
+from offsite.archives.osodevops.place import segment_partition
+from offsite.archives.osodevops.segment_file import segment_at
+from offsite.log.range import Span, TopicPartition, uncovered
+from offsite.log.records.record import Record
+from offsite.model.cleanup_policy import is_compacted
+from offsite.model.untrusted.whole_number import whole_number
+
+__all__ = ["adopted", "fidelity_of", "find_orphans", "is_control_like", "pieces_of"]
+
+ALWAYS = (
+    "timestamp types are unknown: CreateTime is assumed, and the times of LogAppendTime topics are their producers'",
+    "leader epochs, producer ids, batch boundaries, transactions and topic ids are not kept",
+    "header names were passed through UTF-8",
+    "committed offsets of groups are kept without metadata and leader epochs, and not at one moment with the records",
+    "the tool keeps no checksum of its manifest, group snapshot and JSON segments: nothing vouches for what they say",
+    "up to version 0.23 of the tool, headers of one name were reduced to the last, and their order may have changed",
+    "up to version 0.24 of the tool, records of aborted transactions and transaction markers may be among the records",
+    "up to version 0.24 of the tool, its checkpoint could pass records that it had not stored",
+)
+NULL_HEADERS = "up to version 0.17 of the tool, a null header value was stored as an empty one"
+NO_CONFIGS = "configurations of topics are not kept"
+NO_CLUSTER = "the source cluster is not named"
+_CONTROL_TYPES = (b"\0\0", b"\0\1")
+
+
+def pieces_of(
+    manifest: Manifest, *, sizes: Mapping[str, int], piece_bytes: int, on_damage: OnDamage
+) -> Iterator[Piece]:
+    """Pieces of about `piece_bytes` as stored. `sizes` are of the files there are; a missing one is told, and stays in
+    its piece: reading that finds out which offsets are lost by it."""
+    for of, partition in manifest.partitions():
+        for segment in partition.segments:
+            if segment.key not in sizes:
+                problem = f"is missing; the manifest lists it for {segment.offsets}"
+                on_damage(Damage(file=segment.key, position=0, problem=problem))
+        segments = [replace(each, size_bytes=sizes.get(each.key, 0)) for each in partition.segments]
+        if segments:
+            yield from _cut(of, segments, piece_bytes)
+
+
+def _cut(of: TopicPartition, segments: Sequence[ListedSegment], piece_bytes: int) -> Iterator[Piece]:
+    """Cut at the start of a segment; a file that reaches over a cut is read for both sides."""
+    starts = _starts(segments, piece_bytes)
+    ends = [*starts[1:], max(segment.end for segment in segments)]
+    for start, end in zip(starts, ends, strict=True):
+        within = [segment for segment in segments if segment.start < end and segment.end > start]
+        yield Piece(
+            topic=of.topic,
+            partition=of.partition,
+            start=start,
+            end=end,
+            files=tuple(dict.fromkeys(segment.key for segment in within)),
+            size_bytes=sum(segment.size_bytes for segment in within),
+        )
+
+
+def _starts(segments: Sequence[ListedSegment], piece_bytes: int) -> list[int]:
+    starts: list[int] = []
+    filled = piece_bytes
+    for start, group in groupby(segments, key=lambda segment: segment.start):
+        if filled >= piece_bytes:
+            starts.append(start)
+            filled = 0
+        filled += sum(segment.size_bytes for segment in group)
+    return starts
+
+
+def find_orphans(keys: Iterable[str], manifest: Manifest) -> list[str]:
+    """The keys of segments that no manifest lists: a crash of the tool leaves them behind."""
+    listed = {segment.key for segment in manifest.segments()}
+    return sorted(key for key in keys if key not in listed and segment_partition(key, manifest.prefix))
+
+
+def adopted(files: Files, manifest: Manifest, orphans: Mapping[str, int], on_damage: OnDamage) -> Manifest:
+    """The manifest as if it listed these files (key → size) too."""
+    found: dict[TopicPartition, list[ListedSegment]] = {}
+    for key, size_bytes in orphans.items():
+        segment, of = segment_at(files, key, size_bytes), segment_partition(key, manifest.prefix)
+        if segment is None or of is None:
+            problem = "is not listed, and no segment by its first bytes"
+            on_damage(Damage(file=key, position=0, problem=problem, lost_at=_lost_at(key, of)))
+        else:
+            found.setdefault(of, []).append(segment)
+    topics = {topic.topic: topic for topic in manifest.topics}
+    for of, segments in sorted(found.items()):
+        known = topics.get(of.topic) or ManifestTopic(topic=of.topic, partition_count=0, partitions=())
+        topics[of.topic] = _joined(known, of.partition, segments)
+    return replace(manifest, topics=tuple(topics.values()))
+
+
+def _lost_at(key: str, of: TopicPartition | None) -> LostAt | None:
+    """The offset that the name of a segment says it begins at."""
+    start = re.search(r"/segment-(\d+)", key)
+    offset = whole_number(start[1]) if start else None
+    return LostAt(topic=of.topic, partition=of.partition, offset=offset) if of and offset is not None else None
+
+
+def _joined(topic: ManifestTopic, number: int, segments: Sequence[ListedSegment]) -> ManifestTopic:
+    partitions = {partition.partition: partition for partition in topic.partitions}
+    known = partitions.get(number) or ManifestPartition(partition=number, segments=())
+    partitions[number] = replace(known, segments=tuple(sorted((*known.segments, *segments))))
+    return replace(
+        topic,
+        partition_count=max(topic.partition_count, number + 1),
+        partitions=tuple(partitions[each] for each in sorted(partitions)),
+    )
+
+
+def fidelity_of(manifest: Manifest) -> list[str]:
+    """What an archive of the tool cannot tell about its source: a sentence each."""
+    is_recent = any(segment.sha256 for segment in manifest.segments())
+    sentences = [*ALWAYS, *(() if is_recent else (NULL_HEADERS,))]
+    if not any(topic.configs for topic in manifest.topics):
+        sentences.append(NO_CONFIGS)
+    if not manifest.cluster_id:
+        sentences.append(NO_CLUSTER)
+    return sentences + [sentence for topic in manifest.topics for sentence in _breaks(topic)]
+
+
+def is_control_like(record: Record) -> bool:
+    """Whether a record looks like a transaction marker: the tool up to 0.24 stored those among the records."""
+    key, value = record.key, record.value
+    return (
+        key is not None
+        and value is not None
+        and len(key) == 4
+        and len(value) == 6
+        and key[:2] == value[:2] == b"\0\0"
+        and key[2:] in _CONTROL_TYPES
+        and not record.headers
+    )
+
+
+def _breaks(topic: ManifestTopic) -> Iterable[str]:
+    """A sentence for each partition whose segments do not follow each other; a compacted topic has the right to."""
+    if is_compacted(dict(topic.configs)):
+        return
+    for partition in topic.partitions:
+        missing = list(_missing(partition))
+        if missing:
+            where = TopicPartition(topic=topic.topic, partition=partition.partition)
+            count = sum(end - start for start, end in missing)
+            yield (
+                f"{where}: {count} offsets between segments are in no file, first {missing[0][0]} to "
+                f"{missing[0][1] - 1}: transaction markers, compaction, or records that the tool lost"
+            )
+
+
+def _missing(partition: ManifestPartition) -> Iterable[Span]:
+    known = partition.spans()
+    return uncovered(known[0][0], max(end for _, end in known), known) if known else ()
