@@ -215,8 +215,7 @@ class ArchiveWriter(Protocol):
         tail, files that no index lists. Raises `DamagedArchive` for what it may not touch."""
 
     def topic_ids(self) -> Mapping[str, str]:
-        """Of the topics that the archive holds already: the id each had at the source. Empty where the format keeps
-        none."""
+        """The id that each topic in the archive already had at the source. Empty where the format keeps none."""
         return {}
 
     def left_alone(self) -> tuple[str, ...]:

@@ -37,8 +37,11 @@ class FileName(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveLayout:
-    """`topics`: what stands before a topic's name, such as `topics/`. `suffixes`: how names of files may end, the
-    first one is written. `any_name`: others may have put files there under names of their own, which say no offset."""
+    """How the files of an archive are named.
+
+    `topics`: what stands before a topic's name, such as `topics/`. `suffixes`: how names of files may end, the first
+    one is written. `any_name`: others may have put files there under names of their own, which say no offset.
+    """
 
     topics: str
     suffixes: tuple[str, ...]
@@ -65,7 +68,8 @@ class ArchiveLayout:
         return None
 
     def parse_own_file(self, key: str) -> FileName | None:
-        """The same for the names alone that offsite gives: a file of any other is somebody else's."""
+        """What the name of a file says, if it is one that offsite gives: a file of any other name is somebody
+        else's."""
         match = _NAME.fullmatch(self._name(key))
         if match is None or match["topic"][:_MAX_TOPIC_IN_FILE_NAME] != match["cut"]:
             return None

@@ -107,8 +107,9 @@ class _Walk:
 
 
 class Claims(NamedTuple):
-    """`schema` is the copy. `types`: what one value goes through at most, `height` of them at once; `least_bytes`: what
-    it has at least. `named`: what the copy refers to by name, known for a whole schema."""
+    """What the values of a schema may come to. `schema` is the copy. `types`: what one value goes through at most,
+    `height` of them at once; `least_bytes`: what it has at least. `named`: what the copy refers to by name, known for a
+    whole schema."""
 
     schema: object
     types: int
@@ -117,7 +118,7 @@ class Claims(NamedTuple):
     named: Mapping[str, object] = {}
 
     def check_block(self, data: Buffer, records: int) -> None:
-        """Raises `ValueError` for a block whose records might not fit into memory."""
+        """Check what the records of a block come to. Raises `ValueError` when they might not fit into memory."""
         if records > MAX_BLOCK_RECORDS:
             raise ValueError(f"a block of {records} records, at most {MAX_BLOCK_RECORDS} are read")
         if len(data) > _SMALL_BYTES:
@@ -130,8 +131,8 @@ class Claims(NamedTuple):
 
 
 def claims_of(schema: object) -> Claims:
-    """Of a schema as parsed from JSON. Raises `ValueError` for one that might not be survived: also for a type that
-    refers to itself, which nobody needs who writes such records."""
+    """The claims of a schema as parsed from JSON. Raises `ValueError` for one that might not be survived: also for a
+    type that refers to itself, which nobody needs who writes such records."""
     reader = _SchemaReader()
     claims = reader.claims(schema, _Place(0, ""))
     return claims._replace(named={name: each.schema for name, each in reader.named.items()})

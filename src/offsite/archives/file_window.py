@@ -21,7 +21,8 @@ _HASHED_BYTES = 4 << 20
 
 
 class FileWindow:
-    """`position` is that of the next byte to be read. `data` may hold the file's first bytes already."""
+    """A file read forward through a window of it. `position` is that of the next byte to be read. `data` may hold the
+    file's first bytes already."""
 
     def __init__(self, files: Files, key: str, data: bytes = b"") -> None:
         self._files, self._key = files, key
@@ -79,8 +80,11 @@ class FileWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """`intact`: whether it has the hash of its index; None when no index lists it. `size_bytes` is what the index says,
-    `held_bytes` what is there, `plain_bytes` what the index says of its records; all 0 when no index lists it."""
+    """A file of an archive, and what its index says of it.
+
+    `intact`: whether it has the hash of its index; None when no index lists it. `size_bytes` is what the index says,
+    `held_bytes` what is there, `plain_bytes` what the index says of its records; all 0 when no index lists it.
+    """
 
     key: str
     window: FileWindow
@@ -91,7 +95,7 @@ class SourceFile:
 
 
 def open_file(files: Files, key: str, listed: FileReceipt | None, on_damage: OnDamage) -> SourceFile | None:
-    """None, with its damage reported, when there is no such file."""
+    """The file, open to be read. None, with its damage reported, when there is no such file."""
     wanted = _WHOLE_BYTES if listed and listed.size_bytes <= _WHOLE_BYTES else WINDOW_BYTES
     data = files.get_range(key, 0, wanted)
     if data is None:

@@ -19,7 +19,7 @@ _HINT = "move the file out of the archive if it does not belong there"
 
 
 class FileInfo(Protocol):
-    """`key` is relative to the archive's root, `/`-separated."""
+    """A file of an archive. `key` is relative to the archive's root, `/`-separated."""
 
     @property
     def key(self) -> str: ...
@@ -62,7 +62,7 @@ class Files(Protocol):
         wrote is still there: another one takes it for what a crash left."""
 
     def exclusive(self) -> AbstractContextManager[None]:
-        """Around all writing: one writing process at a time, where there is a lock. Raises `ArchiveBusy`."""
+        """A context for all writing: one writing process at a time, where there is a lock. Raises `ArchiveBusy`."""
 
 
 class AppendableFiles(Files, Protocol):

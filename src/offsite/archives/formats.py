@@ -16,10 +16,13 @@ from offsite.model.errors import BadOption
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """`empty_as` (trivadis, kafka-backup): what an empty key or value was, `null` or `empty`; None: the format decides.
+    """How an archive is read, where formats leave a choice.
+
+    `empty_as` (trivadis, kafka-backup): what an empty key or value was, `null` or `empty`; None: the format decides.
     osodevops: `backup_id` where the place holds several backups, `adopt_orphans` to read files that no manifest lists,
     `drop_control_like` to leave out what looks like transaction markers. `own_group` (kafka-backup): the group of the
-    tool's own connector, which is left out."""
+    tool's own connector, which is left out.
+    """
 
     empty_as: EmptyAs | None = None
     adopt_orphans: bool = False
@@ -30,10 +33,13 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """`lossy`: leave out what the format cannot hold, and count it. `segment_bytes`: where a file ends and the next one
+    """How an archive is written, where formats leave a choice.
+
+    `lossy`: leave out what the format cannot hold, and count it. `segment_bytes`: where a file ends and the next one
     begins; `compression` (avro, jsonl); None: the format's own default. `plain` (avro): the published schema, which
     holds less. osodevops: `backup_id` for a folder of that name, `offset_headers` to add the tool's own headers.
-    `cluster_id`: the source's, for formats that name it."""
+    `cluster_id`: the source's, for formats that name it.
+    """
 
     lossy: bool = False
     plain: bool = False
@@ -50,8 +56,8 @@ MakeWriter = Callable[[Files, WriteOptions], ArchiveWriter]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveFormat:
-    """`writer` is None for a format that is only read. `reads_with`, `writes_with`: those fields of `ReadOptions` and
-    `WriteOptions` that mean something to it alone."""
+    """A format of archives. `writer` is None for a format that is only read. `reads_with`, `writes_with`: those fields
+    of `ReadOptions` and `WriteOptions` that mean something to it alone."""
 
     name: str
     summary: str
@@ -62,7 +68,7 @@ class ArchiveFormat:
 
 
 def archive_format(name: str) -> ArchiveFormat:
-    """Raises `BadOption` for a name that is not in `FORMATS`."""
+    """The format of that name. Raises `BadOption` for a name that is not in `FORMATS`."""
     if name not in FORMATS:
         raise BadOption(f"there is no archive format {name!r}", hint=f"formats: {', '.join(FORMATS)}")
     return FORMATS[name]

@@ -24,8 +24,9 @@ PIECE_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveManifest:
-    """`kind`: the format and its variant. `groups` by name. `generations`: topic → that of its index when this was
-    written; a topic that is not there has one of an earlier version, of generation 0. `is_sealed`: see `TopicIndex`."""
+    """What an archive says of itself. `kind`: the format and its variant. `groups` by name. `generations`: topic → that
+    of its index when this was written; a topic that is not there has one of an earlier version, of generation 0.
+    `is_sealed`: see `TopicIndex`."""
 
     kind: str
     topics: tuple[str, ...] = ()
@@ -36,9 +37,10 @@ class ArchiveManifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicIndex:
-    """`covered`: what of the partitions was exported, disjoint and not touching, by partition and offset; what lies
-    between is what the source lacked. `files` by partition and start. `losses` as in `Written`. `generation` counts
-    how often the index was written. `is_sealed`: it has a digest, as all have that are written now."""
+    """What of one topic lies in an archive. `covered`: what of the partitions was exported, disjoint and not touching,
+    by partition and offset; what lies between is what the source lacked. `files` by partition and start. `losses` as in
+    `Written`. `generation` counts how often the index was written. `is_sealed`: it has a digest, as all have that are
+    written now."""
 
     topic: ArchiveTopic
     covered: tuple[LogRange, ...] = ()

@@ -87,7 +87,7 @@ def parsed(data: bytes, *, unsealed: frozenset[str]) -> IndexObject:
 
 
 def topic_name(topic: str) -> str:
-    """`topic`, which must be a name that Kafka accepts."""
+    """The field `topic`, which must be a name that Kafka accepts."""
     try:
         return check_topic_name(topic)
     except BadName as error:

@@ -42,7 +42,7 @@ def encode_manifest(manifest: ArchiveManifest) -> bytes:
 
 
 def parse_manifest(data: bytes) -> ArchiveManifest:
-    """Raises `BadIndex`."""
+    """The manifest in `data`. Raises `BadIndex`."""
     item = parsed(data, unsealed=_UNSEALED_MANIFEST)
     groups = [_group(each) for each in item.children("groups")]
     topics = tuple(topic_name(topic) for topic in item.texts("topics"))
@@ -118,7 +118,8 @@ def encode_index(index: TopicIndex) -> bytes:
 
 
 def parse_index(data: bytes, *, topic: str, layout: ArchiveLayout) -> TopicIndex:
-    """Raises `BadIndex`, also when it is another topic's, or lists files of names that offsite does not give."""
+    """The index of a topic in `data`. Raises `BadIndex`, also when it is another topic's, or lists files of names that
+    offsite does not give."""
     item = parsed(data, unsealed=_UNSEALED_INDEX)
     if (named := item.text("topic")) != topic:
         raise BadIndex(f"it is of topic {named!r}")

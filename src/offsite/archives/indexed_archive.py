@@ -43,7 +43,8 @@ FirstOffset = Callable[[str], int | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedArchive:
-    """`kinds` are the variants of one format, as manifests name them, each with what it cannot hold."""
+    """An archive with an index. `kinds` are the variants of one format, as manifests name them, each with what it
+    cannot hold."""
 
     files: Files
     layout: ArchiveLayout

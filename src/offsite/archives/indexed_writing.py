@@ -60,7 +60,7 @@ class FileEncoder(Protocol):
         """How large the file is so far, about."""
 
     def add(self, columns: RecordColumns) -> None:
-        """Raises `NotRepresentable`."""
+        """Take in the next records. Raises `NotRepresentable`."""
 
     def close(self) -> tuple[Buffer, int]:
         """The file, and how large its records are without compression."""

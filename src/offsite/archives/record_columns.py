@@ -23,7 +23,7 @@ _KEY, _VALUE = itemgetter(3), itemgetter(4)
 
 
 class RecordColumns(NamedTuple):
-    """At least one record; offsets rise."""
+    """Records by column: at least one record, in rising order of offsets."""
 
     offsets: tuple[int, ...]
     timestamps_ms: tuple[int, ...]
@@ -42,7 +42,7 @@ class RecordColumns(NamedTuple):
         return RecordColumns._make(column[start:end] for column in self)
 
     def size_bytes(self) -> int:
-        """Of keys, values and header values."""
+        """The bytes of keys, values and header values."""
         return _total_bytes(self.keys) + _total_bytes(self.values) + self.header_bytes()
 
     def header_bytes(self) -> int:

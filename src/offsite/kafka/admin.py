@@ -74,7 +74,7 @@ class ClusterAdmin:
         return self._router.metadata([])
 
     def check_readable(self) -> None:
-        """Raises `KafkaTooOld` where logs could not be read, or a later run could not go on with them."""
+        """Check that logs can be read, and that a later run could go on with them. Raises `KafkaTooOld`."""
         with self._router.lease_any() as connection:
             connection.check_version(Api.FETCH, fetch.NAME_VERSION)
             connection.check_version(Api.OFFSET_FOR_LEADER_EPOCH, log_offsets.EPOCH_ENDS_VERSION)
@@ -133,7 +133,8 @@ class ClusterAdmin:
         return find_epoch_ends(self._router, self._clock, epochs)
 
     def epoch_end_now(self, partition: TopicPartition, epoch: int) -> int:
-        """The same of one partition, asked once: raises what its leader says against it."""
+        """The end of what leaders up to `epoch` wrote into one partition, asked once: raises what its leader says
+        against it."""
         leader = self._router.leader(partition)
         with self._router.lease_leader(partition) as connection:
             return LeaderAnswers(connection, partition, leader.epoch).end_of(epoch)
@@ -212,7 +213,7 @@ class ClusterAdmin:
             self._await_topics({topic.name: topic.partitions for topic in topics})
 
     def refused_topics(self, topics: Sequence[NewTopic]) -> Mapping[str, TopicOutcome]:
-        """Those that the cluster would not make, each with its reason. Makes none."""
+        """The topics that the cluster would not make, each with its reason. Makes none."""
         requests = (
             create_topics_request(part, timeout_ms=self._timeout_ms, validate_only=True)
             for part in split_requests(topics, _records)

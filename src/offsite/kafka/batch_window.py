@@ -17,10 +17,13 @@ _BASE_OFFSET = attrgetter("base_offset")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchWindow:
-    """`chunk` is None when no batch of the answer belongs to the range. `next_offset` is at most the range's end, and
-    is the position asked for when the answer held no whole batch. Offsets `[gap_start, gap_end)`, if any, lie before
-    the first batch from `position` on; `reaches_to` is where the last one ends that begins in front of the range's end,
-    and `beyond` the base offset of the first one behind it, -1 when none was seen."""
+    """What of a fetch answer belongs to a range, and where to read on.
+
+    `chunk` is None when no batch of the answer belongs to the range. `next_offset` is at most the range's end, and is
+    the position asked for when the answer held no whole batch. Offsets `[gap_start, gap_end)`, if any, lie before the
+    first batch from `position` on; `reaches_to` is where the last one ends that begins in front of the range's end, and
+    `beyond` the base offset of the first one behind it, -1 when none was seen.
+    """
 
     chunk: Chunk | None
     next_offset: int

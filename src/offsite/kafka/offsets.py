@@ -157,8 +157,11 @@ def end_offset(router: Router, topic_partition: TopicPartition, *, clock: Clock 
 def settled_end_offset(
     router: Router, topic_partition: TopicPartition, *, start: int, clock: Clock | None = None
 ) -> int:
-    """`end_offset`, read again until it stands still when it is beyond `start`: the last requests of a writer that was
-    killed a moment ago may still be in the broker's hands. Raises `TargetNotEmpty` when it goes on growing."""
+    """The end offset of a partition whose last writer may have been killed a moment ago.
+
+    `end_offset`, read again until it stands still when it is beyond `start`: the last requests of a writer that was
+    killed a moment ago may still be in the broker's hands. Raises `TargetNotEmpty` when it goes on growing.
+    """
     clock = clock or SystemClock()
     end = end_offset(router, topic_partition, clock=clock)
     deadline_s = clock.monotonic_s() + SETTLE_MAX_S

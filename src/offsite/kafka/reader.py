@@ -48,7 +48,7 @@ class PartitionReader:
         self._buffer = ReceiveBuffer()
 
     def read(self, log_range: LogRange, *, topic_id: UUID | None = None, reach_back: bool = False) -> Iterator[Item]:
-        """`read_task` with defaults."""
+        """The items of `log_range`: `read_task` with defaults."""
         return self.read_task(ReadTask(range=log_range, topic_id=topic_id, reach_back=reach_back))
 
     def read_task(self, task: ReadTask) -> Iterator[Item]:

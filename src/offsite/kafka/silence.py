@@ -23,7 +23,7 @@ _CONFIRM_AFTER_S = 0.1
 
 
 class Silence:
-    """Of one range. `patience` is what its reader resets with each item."""
+    """The patience of the reader of one range. `patience` is what that reader resets with each item."""
 
     def __init__(self, router: Router, clock: Clock, task: ReadTask, patience: Backoff) -> None:
         self._router = router
@@ -41,7 +41,7 @@ class Silence:
         self._empty_answers, self._throttled_since_s, self.lasts = 0, None, False
 
     def begin_anew(self) -> None:
-        """Somebody else leads, maybe: what was confirmed so far was another's word."""
+        """Forget what was confirmed so far: somebody else may lead now, and it was another's word."""
         self._empty_answers = 0
 
     def bear(self, connection: Connection, answer: FetchAnswer, *, position: int, epoch: int) -> Gap | None:

@@ -13,7 +13,7 @@ RECORDS_MAX = 5_000
 
 
 def split_requests(items: Iterable[T], records: Callable[[T], int], *, most: int = RECORDS_MAX) -> Iterator[list[T]]:
-    """`items` in order, in lists of at most `most` records each; an item that alone has more is alone."""
+    """The `items` in order, in lists of at most `most` records each; an item that alone has more is alone."""
     portion: list[T] = []
     left = most
     for item in items:

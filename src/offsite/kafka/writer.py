@@ -77,7 +77,8 @@ class _Pending:
 
 
 class PartitionWriter:
-    """`on_ack(index, base_offset)` is called for each batch, in order of sending: `index` is what `send` returned."""
+    """Writes batches into one partition, in order and each once. `on_ack(index, base_offset)` is called for each batch,
+    in order of sending: `index` is what `send` returned."""
 
     def __init__(  # noqa: PLR0913  # keyword-only settings, each with a default
         self,

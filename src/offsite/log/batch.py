@@ -104,7 +104,8 @@ class BatchHeader(NamedTuple):
 
     @property
     def has_delete_horizon(self) -> bool:
-        """`base_timestamp_ms` is when tombstones may go, no longer a record's time (deltas still count from it)."""
+        """Whether compaction has set a delete horizon: `base_timestamp_ms` is then when tombstones may go, no longer a
+        record's time (deltas still count from it)."""
         return bool(self.attributes & DELETE_HORIZON_BIT)
 
     @property

@@ -10,7 +10,7 @@ from offsite.log.batch import BatchHeader
 
 
 class Evidence(StrEnum):
-    """By what it is known that offsets hold no record."""
+    """The proof that offsets hold no record."""
 
     BATCH = "batch"
     """The next batch of the log begins behind them."""

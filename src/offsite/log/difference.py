@@ -27,9 +27,12 @@ _PLACED_CONTENT = attrgetter("offset", "timestamp_ms", "key", "value", "headers"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """`records` in a row are `missing` from the target, or `extra` there; otherwise it is 1. The offsets are those of
-    the first of them: -1 on the side that has no such record. `fields` names what changed, in a `changed` record.
-    `map`: the records are the same, and the stored offset map says otherwise."""
+    """A difference between two runs of records, and where it is.
+
+    `records` in a row are `missing` from the target, or `extra` there; otherwise it is 1. The offsets are those of the
+    first of them: -1 on the side that has no such record. `fields` names what changed, in a `changed` record. `map`:
+    the records are the same, and the stored offset map says otherwise.
+    """
 
     kind: Literal["changed", "missing", "extra", "reordered", "map"]
     fields: tuple[str, ...]

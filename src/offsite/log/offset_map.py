@@ -103,7 +103,7 @@ class OffsetMapBuilder:
 
     @classmethod
     def of(cls, first: OffsetMap) -> Self:
-        """One that goes on behind all runs of that map."""
+        """A builder that goes on behind all runs of that map."""
         builder = cls(source_start=first.source_start, target_start=first.target_start)
         builder.extend(first)
         return builder

@@ -39,7 +39,8 @@ def parse_offsets(text: str) -> dict[TopicPartition, int]:
 
 
 def parse_before(values: Iterable[str]) -> dict[TopicPartition, int]:
-    """`topic=…,partition=…,offset=…`, once for each partition. Raises `BadOption` and `BadName`."""
+    """The offsets of partitions out of `topic=…,partition=…,offset=…`, once for each partition. Raises `BadOption` and
+    `BadName`."""
     return _vector(map(_before_row, values), _BEFORE_HINT)
 
 

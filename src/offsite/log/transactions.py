@@ -65,7 +65,7 @@ class TransactionIndexer:
 
     @property
     def open_transactions(self) -> list[OpenTransaction]:
-        """The same, with how far each has come."""
+        """The transactions still open after the last batch, with how far each has come."""
         return [
             OpenTransaction(
                 producer_id=each.producer_id,

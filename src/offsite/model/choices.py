@@ -27,8 +27,8 @@ IsolationText = Literal["read_committed", "read_uncommitted"]
 
 
 class OffsetsMode(StrEnum):
-    """At which offsets records come back: at those of the source, at new ones with a map, or topic by topic as it can
-    be done soon."""
+    """The offsets at which records come back: those of the source, new ones with a map, or the one or the other topic
+    by topic, whichever is done soon."""
 
     AUTO = "auto"
     PRESERVE = "preserve"

@@ -28,7 +28,8 @@ class Acl:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class QuotaEntity:
-    """Whom a quota limits: (`user`, `client-id` or `ip`, name) pairs, sorted. An empty name is the default of all."""
+    """Whoever is limited by a quota: (`user`, `client-id` or `ip`, name) pairs, sorted. An empty name is the default of
+    all."""
 
     parts: tuple[tuple[str, str], ...]
 
@@ -58,7 +59,7 @@ class ScramUser:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """Sorted. None: the cluster did not let us read that part."""
+    """Access rules, quotas and SCRAM users, each part sorted. None: the cluster did not let us read that part."""
 
     acls: tuple[Acl, ...] | None = ()
     quotas: tuple[ClientQuota, ...] | None = ()

@@ -23,12 +23,12 @@ class Head:
 
     @property
     def short(self) -> str:
-        """For people; enough to ask for it again."""
+        """The head in short, for people; it is enough to ask for it again."""
         return f"{self.commit}:{self.hash[:_SHOWN_DIGITS]}"
 
 
 def parse_head(text: str) -> Head:
-    """`12:0123abcd…`, as commands tell it. Raises `BadOption`."""
+    """The head that a person writes as commands tell it, such as `12:0123abcd…`. Raises `BadOption`."""
     found = _HEAD.fullmatch(text.strip().lower())
     if found is None:
         raise BadOption(f"{text!r} is no head", hint="write it as status tells it: 12:0123456789abcdef")

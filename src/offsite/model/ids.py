@@ -16,7 +16,8 @@ def random_id(digits: int = 8) -> str:
 
 
 def dated_id(now_ms: int, random: str | None = None) -> str:
-    """`20261120-140000-0123abcd`: an id that sorts by its time, in UTC, with `random` or new digits behind it."""
+    """An id that sorts by its time, in UTC, such as `20261120-140000-0123abcd`, with `random` or new digits behind
+    it."""
     stamp = format_time(now_ms)[:19].replace("-", "").replace(":", "").replace("T", "-")
     return f"{stamp}-{random or random_id()}"
 

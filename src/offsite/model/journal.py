@@ -42,12 +42,12 @@ def decided(event: str, *, why: str, trace: str = "", **fields: object) -> None:
 
 
 def warned(event: str, *, why: str, **fields: object) -> None:
-    """The same at level WARNING: somebody should look at it, and nothing else tells."""
+    """Write one line at level WARNING: somebody should look at it, and nothing else tells."""
     _write(logging.WARNING, event, why, "", fields)
 
 
 def failed(event: str, *, why: str, trace: str = "", **fields: object) -> None:
-    """The same at level ERROR: what the command itself tells as well, and here with the place in the code."""
+    """Write one line at level ERROR: what the command itself tells as well, and here with the place in the code."""
     _write(logging.ERROR, event, why, trace, fields)
 
 

@@ -26,7 +26,7 @@ class Option(NamedTuple):
 
 
 class Declared(NamedTuple):
-    """An `Option` with the name and the type of its keyword."""
+    """The `Option` with the name and the type of its keyword."""
 
     name: str
     type: object

@@ -111,7 +111,7 @@ def encode_history(history: History) -> bytes:
 
 
 def decode_history(data: bytes, *, key: str) -> History:
-    """Raises `DamagedObject`."""
+    """The history in the object `key`. Raises `DamagedObject`."""
     table = _from_parquet(data, key)
     if tuple(table.column_names) != COLUMNS:
         raise damaged_catalog(f"{key}: its columns are not those of a history")

@@ -92,7 +92,7 @@ class Position:
 
     @property
     def is_exact(self) -> bool:
-        """Nothing that is backed up reaches over it: so it is since positions know their leader epoch."""
+        """Whether nothing that is backed up reaches over it: so it is since positions know their leader epoch."""
         return self.leader_epoch != NO_EPOCH
 
 

@@ -50,7 +50,7 @@ class CommitLog:
         return StoredCommit(commit=commit, hash=commit_hash(data))
 
     def sealed(self, commit: Commit) -> StoredCommit:
-        """`commit` as it would be stored; writes nothing."""
+        """The commit as it would be stored; writes nothing."""
         return StoredCommit(commit=commit, hash=commit_hash(encode_commit(commit)))
 
     def get(self, seq: int) -> StoredCommit | None:
@@ -86,8 +86,8 @@ class CommitLog:
                 yield stored
 
     def try_read(self, *, after: int, upto: int | None = None) -> Iterator[tuple[int, StoredCommit | DamagedCommit]]:
-        """The same with their numbers, and with an error in the place of each one that is missing or unreadable. Raises
-        `FormatTooNew`."""
+        """The commits `after` < number <= `upto` with their numbers, and an error in the place of each one that is
+        missing or unreadable. Raises `FormatTooNew`."""
         listed = self.store.list(self.layout.commits_prefix, start_after=self.layout.commit_key(after))
         known = self._numbered(listed, after, upto)
         while window := list(islice(known, _WINDOW)):

@@ -15,7 +15,8 @@ IMPORTED_FROM = "import.from"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepositoryDescriptor:
-    """`repository_id` is random and tells copies and mix-ups apart; `created_by` is the version of offsite."""
+    """What a repository says of itself. `repository_id` is random and tells copies and mix-ups apart; `created_by` is
+    the version of offsite."""
 
     repository_id: str
     created_at_ms: int
@@ -54,7 +55,7 @@ def encode_repository(descriptor: RepositoryDescriptor) -> bytes:
 
 
 def decode_repository(data: bytes, *, key: str) -> RepositoryDescriptor:
-    """Raises `DamagedObject`, `FormatTooNew`."""
+    """The repository's description in the object `key`. Raises `DamagedObject`, `FormatTooNew`."""
     item = parse_json_object(data, source=key, damaged=_damaged)
     return RepositoryDescriptor(
         repository_id=item.text("repository_id"),
@@ -64,7 +65,7 @@ def decode_repository(data: bytes, *, key: str) -> RepositoryDescriptor:
 
 
 def encode_backup(descriptor: BackupDescriptor) -> bytes:
-    """Without `fidelity` where there is none: as before that field was."""
+    """The object of a backup's description; without `fidelity` where there is none, as before that field was."""
     fidelity: dict[str, JsonValue] = {"fidelity": list(descriptor.fidelity)} if descriptor.fidelity else {}
     return encode_object(
         {
@@ -82,7 +83,7 @@ def encode_backup(descriptor: BackupDescriptor) -> bytes:
 
 
 def decode_backup(data: bytes, *, key: str) -> BackupDescriptor:
-    """Raises `DamagedObject`, `FormatTooNew`."""
+    """The backup's description in the object `key`. Raises `DamagedObject`, `FormatTooNew`."""
     item = parse_json_object(data, source=key, damaged=_damaged)
     selection = TopicSelection(
         include=item.texts("include"), exclude=item.texts("exclude"), internal=item.flag("internal")

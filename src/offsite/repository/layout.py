@@ -121,7 +121,7 @@ class BackupLayout:
         return f"{self.prefix}restores/{check_backup_name(restore)}/"
 
     def drill_key(self, drill: str, suffix: str) -> str:
-        """`suffix`: `json` or `html`."""
+        """The key of a drill's report. `suffix`: `json` or `html`."""
         return f"{self.prefix}drills/{check_backup_name(drill)}/report.{suffix}"
 
     @property

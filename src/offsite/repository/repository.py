@@ -36,7 +36,8 @@ from offsite.stores.store import PutResult, Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
-    """`on_damage` is told what is wrong with a backup that can be used all the same."""
+    """A place in a store that holds backups. `on_damage` is told what is wrong with a backup that can be used all the
+    same."""
 
     store: Store
     descriptor: RepositoryDescriptor
@@ -59,7 +60,7 @@ class Repository:
 
     @classmethod
     def open(cls, store: Store, *, on_damage: OnDamage = tell_journal) -> Repository:
-        """Raises `RepositoryNotFound`, `FormatTooNew`, `DamagedObject`."""
+        """The repository at `store`. Raises `RepositoryNotFound`, `FormatTooNew`, `DamagedObject`."""
         data = store.get(ROOT_KEY)
         if data is None:
             raise RepositoryNotFound(
@@ -101,7 +102,7 @@ class Repository:
         return self._same_or_refused(descriptor)
 
     def backup(self, name: str) -> Backup:
-        """Raises `BackupNotFound`, `BadName`, `FormatTooNew`, `DamagedObject`."""
+        """The backup of that name. Raises `BackupNotFound`, `BadName`, `FormatTooNew`, `DamagedObject`."""
         layout = BackupLayout(backup=name)
         key = layout.descriptor_key
         data = self.store.get(key)

@@ -26,8 +26,8 @@ class Sighting:
 
 
 def read_sightings(log: CommitLog, topics: Container[str], *, upto: int) -> Mapping[TopicIncarnation, Sighting]:
-    """Of every incarnation of `topics`. Reads all commits to `upto`: ask only where there are several incarnations.
-    Raises `DamagedCommit`."""
+    """The sightings of every incarnation of `topics`. Reads all commits to `upto`: ask only where there are several
+    incarnations. Raises `DamagedCommit`."""
     found: dict[TopicIncarnation, Sighting] = {}
     ends: dict[PartitionId, int] = {}
     before_ms = UNKNOWN_MS

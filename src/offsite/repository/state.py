@@ -99,7 +99,7 @@ class BackupState:
 
 
 def fold(state: BackupState, commits: Iterable[StoredCommit]) -> BackupState:
-    """`state` after `commits`, in order.
+    """The state after `commits`, which follow `state` in order.
 
     Raises `DamagedCommit` when one does not follow: wrong number, wrong previous hash, time going back, a segment
     listed twice, over another one or without a position of its partition, a removed segment that is not there.

@@ -44,7 +44,7 @@ TOO_EARLY_S = 1.0  # between two launches of a broker whose earlier self is not 
 
 
 def has_controller(host: str, port: int, *, brokers: Collection[int] = ()) -> bool:
-    """True once the broker answers, knows `brokers` (node ids) as live ones, or any, and has a controller."""
+    """Whether the broker answers, knows `brokers` (node ids) as live ones, or any, and has a controller."""
     try:
         with socket.create_connection((host, port), timeout=ANSWER_LIMIT_S) as connection:
             connection.sendall(struct.pack(">i", len(_METADATA_OF_NO_TOPIC)) + _METADATA_OF_NO_TOPIC)
@@ -95,7 +95,7 @@ class Launched:
         return self.state.process.is_running()
 
     def serves(self, brokers: Collection[int]) -> bool:
-        """It answers and knows these brokers; one that serves no clients is never asked."""
+        """Whether it answers and knows these brokers; one that serves no clients is never asked."""
         if not self.node.serves_clients:
             return True
         return has_controller(HOST, self.node.ports[PLAINTEXT], brokers=brokers) and self.is_running()
@@ -107,7 +107,7 @@ class Launched:
 
     @property
     def came_too_early(self) -> bool:
-        """It is not over that this broker was killed: another launch a little later will do."""
+        """Whether it is not over yet that this broker was killed: another launch a little later will do."""
         return any(_SESSION_OF_A_DEAD_BROKER in line for line in self._log_lines())
 
     def failure(self) -> SandboxFailed:

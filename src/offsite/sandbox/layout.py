@@ -111,7 +111,7 @@ def known_nodes(folder: Path, shape: Shape) -> tuple[Node, ...]:
 
 
 def place_of(node: Node, nodes: Sequence[Node], settings: Settings) -> dict[str, str]:
-    """Its lines of server.properties: who it is, and whom it asks."""
+    """The lines of server.properties that are a node's own: who it is, and whom it asks."""
     if node.role is Role.ALONE:
         return alone(node.ports)
     keeper = nodes[0]

@@ -17,7 +17,8 @@ STOP_PATIENCE_S = 15.0  # a clean shutdown takes 0.5 s; then the broker is kille
 
 
 class SandboxNode:
-    """Made by `Sandbox.broker` and `Sandbox.keeper`. Looks at what is on disk each time, and so never goes stale."""
+    """One process of a sandbox, made by `Sandbox.broker` and `Sandbox.keeper`. Looks at what is on disk each time, and
+    so never goes stale."""
 
     def __init__(self, node: Node, clock: Clock) -> None:
         self._node = node
@@ -46,7 +47,7 @@ class SandboxNode:
         return self._state().process.pid if self.is_running() else 0
 
     def is_running(self) -> bool:
-        """Also while it is frozen."""
+        """Whether its process is there, frozen or not."""
         return self._state().process.is_running()
 
     def kill(self) -> None:

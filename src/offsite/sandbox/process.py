@@ -29,7 +29,7 @@ GOODBYE_LIMIT_S = 60  # more than a broker may take to stop, by force included
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessId:
-    """`started` is the kernel's own text for the start; only equality means anything."""
+    """The identity of a process. `started` is the kernel's own text for the start; only equality means anything."""
 
     pid: int
     started: str

@@ -60,7 +60,7 @@ class Security:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """`properties` overrides any line of server.properties.
+    """The settings of a sandbox. `properties` overrides any line of server.properties.
 
     `long_run` trades start-up for speed: the JVM's full compiler makes a warm broker take records half as fast again.
     `brokers` and `kafka_version`: None for what the folder was before, or one broker of `versions.KAFKA_VERSION`.

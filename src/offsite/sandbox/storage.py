@@ -53,7 +53,7 @@ def format_storage(data: Path, identity: Identity, *, jvm: Jvm, config: Path) ->
 
 
 def cluster_id_of(data: Path) -> str:
-    """Of a formatted folder; empty for another one."""
+    """The cluster id of a formatted folder; empty for another one."""
     meta = data / META
     lines = meta.read_text(encoding="ascii").splitlines() if meta.exists() else []
     return next((line.partition("=")[2] for line in lines if line.startswith("cluster.id=")), "")

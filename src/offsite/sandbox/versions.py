@@ -47,7 +47,7 @@ class KafkaVersion:
 
 
 def known_version(number: str) -> KafkaVersion:
-    """Raises `BadOption`, which lists the known ones."""
+    """The version of that number. Raises `BadOption`, which lists the known ones."""
     if number not in KNOWN_VERSIONS:
         raise BadOption(f"the sandbox has no Kafka {number}", hint=f"choose one of {', '.join(KNOWN_VERSIONS)}")
     return KafkaVersion(number=number)

@@ -19,7 +19,8 @@ LAST_MESSAGE_MS = "last-message-ms"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveBucket:
-    """`store` says where, and travels to workers with its credentials."""
+    """Objects below a URL as the files of an archive. `store` says where, and travels to workers with its
+    credentials."""
 
     store: CloudStore
 

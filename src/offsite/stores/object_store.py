@@ -55,7 +55,7 @@ class CloudStore:
     retry_timeout_s: float = _RETRY_TIMEOUT_S
 
     def prepare(self) -> None:
-        """Nothing to make: buckets are their owner's."""
+        """Does nothing: buckets are their owner's to make."""
 
     def put_if_absent(self, key: str, data: Buffer | Sequence[Buffer]) -> PutResult:
         body = joined(data)
@@ -72,7 +72,7 @@ class CloudStore:
         )
 
     def put_overwrite(self, key: str, data: Buffer, *, metadata: Mapping[str, str] | None = None) -> None:
-        """`metadata`: the object's user metadata."""
+        """Replace an object. `metadata`: the object's user metadata."""
         import obstore
 
         with wrapped("write", self._place(key)):
@@ -142,7 +142,7 @@ class CloudStore:
         return found.modified_ms
 
     def sweep_unfinished(self, *, before_ms: int) -> int:  # noqa: ARG002
-        """Nothing to remove: an object that was not sent in full does not exist."""
+        """Removes nothing: an object that was not sent in full does not exist."""
         return 0
 
     @property

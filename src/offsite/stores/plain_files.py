@@ -57,8 +57,8 @@ def file_mode(root: Path) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainFiles:
-    """Those below `root`, by their keys. Anything else on the way or in their place raises `refused` with `hint`; all
-    that the operating system refuses raises `OSError`."""
+    """The plain files below `root`, by their keys. Anything else on the way or in their place raises `refused` with
+    `hint`; all that the operating system refuses raises `OSError`."""
 
     root: Path
     refused: type[DamagedObject | DamagedArchive]

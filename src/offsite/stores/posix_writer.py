@@ -54,7 +54,7 @@ class Temporaries:
         return self.files.root / TEMPORARY_FOLDER
 
     def prepare(self) -> None:
-        """Raises `OSError`, `DamagedObject`."""
+        """Make the folder of temporary files. Raises `OSError`, `DamagedObject`."""
         with suppress(FileExistsError):
             self.folder.mkdir(mode=folder_mode(self.files.root))
         self.files.check_folder(TEMPORARY_FOLDER)

@@ -100,7 +100,8 @@ def check_key(key: str) -> str:
 
 
 def named_key(key: str) -> str:
-    """The same for a key to read, which another object may have named. Raises `DamagedObject`."""
+    """The key of an object to read, which another object may have named, if it is a legal one. Raises
+    `DamagedObject`."""
     if not is_key(key):
         raise DamagedObject(f"{key[:300]!r} is named as an object, and no store has such a one")
     return key
@@ -119,7 +120,7 @@ def check_prefix(prefix: str) -> str:
 
 
 def joined(data: Buffer | Sequence[Buffer]) -> Buffer:
-    """`data` as one buffer, copied only when it comes in several."""
+    """The bytes of `data` as one buffer, copied only when it comes in several."""
     return data if isinstance(data, bytes | bytearray | memoryview) else b"".join(data)
 
 

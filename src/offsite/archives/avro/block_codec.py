@@ -50,7 +50,7 @@ def compressor(codec: str) -> Callable[[bytes], Sequence[Buffer]]:
 
 
 def plain_block(codec: str, block: bytes) -> Buffer:
-    """Raises `BadBlock`."""
+    """The plain bytes of a block. Raises `BadBlock`."""
     if codec == "null":
         return block
     try:

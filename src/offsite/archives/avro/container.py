@@ -32,7 +32,7 @@ _MAX_VARINT_BITS = 70
 
 
 class ContainerWriter:
-    """`name` decides the marker: no two files of an archive share one."""
+    """An object container file in the making. `name` decides the marker: no two files of an archive share one."""
 
     def __init__(self, *, name: str, schema: bytes, codec: str) -> None:
         self._marker = blake3(name.encode("utf-8")).digest(length=_MARKER_BYTES)
@@ -74,7 +74,7 @@ class FileHeader(NamedTuple):
 
 
 class Block(NamedTuple):
-    """`position` is where the block begins in its file; `data` holds `records` records."""
+    """A plain block of a file. `position` is where the block begins in its file; `data` holds `records` records."""
 
     position: int
     records: int
@@ -86,7 +86,8 @@ class _BadFrame(ValueError):
 
 
 def read_header(window: FileWindow, key: str, on_damage: OnDamage) -> FileHeader | None:
-    """None, with its damage reported, when there is no whole header: then nothing of the file can be read."""
+    """The header of a file. None, with its damage reported, when there is no whole header: then nothing of the file can
+    be read."""
     try:
         return _read_header(window)
     except _BadFrame as error:

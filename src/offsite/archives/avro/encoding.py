@@ -25,7 +25,7 @@ _END = b"\x00"
 
 
 class RecordEncoding:
-    """Of the records of one partition. `tails` makes what follows the values."""
+    """The encoding of the records of one partition. `tails` makes what follows the values."""
 
     def __init__(self, *, topic: str, partition: int, tails: Tails) -> None:
         name = topic.encode("utf-8")
@@ -49,7 +49,7 @@ class RecordEncoding:
 
 
 def full_tails(columns: RecordColumns) -> Iterable[bytes]:
-    """`headers`, `valueIsNull`, `timestampType`, `headerList`: our schema holds every record."""
+    """The fields `headers`, `valueIsNull`, `timestampType`, `headerList`: our schema holds every record."""
     kinds = columns.timestamp_types
     if any(columns.headers):
         return map(_full_tail, columns.headers, columns.values, kinds)
@@ -59,7 +59,7 @@ def full_tails(columns: RecordColumns) -> Iterable[bytes]:
 
 
 def plain_tails(losses: Losses) -> Tails:
-    """`headers` only; what that cannot hold is refused or counted."""
+    """The field `headers` only; what that cannot hold is refused or counted."""
 
     def tails(columns: RecordColumns) -> Iterable[bytes]:
         _note_values(columns, losses)

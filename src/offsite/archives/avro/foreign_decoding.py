@@ -20,7 +20,7 @@ Row = Mapping[str, Any]
 
 
 class ForeignDecoding:
-    """Of the records of one partition. `written` is their schema; raises `ValueError` unless it is one."""
+    """The decoding of the records of one partition. `written` is their schema; raises `ValueError` unless it is one."""
 
     def __init__(self, of: TopicPartition, written: object) -> None:
         import fastavro

@@ -85,7 +85,7 @@ class BlockFields:
 
 
 class OwnDecoding:
-    """Of the records of one partition. `is_plain`: they were written with the plain schema."""
+    """The decoding of the records of one partition. `is_plain`: they were written with the plain schema."""
 
     def __init__(self, of: TopicPartition, *, is_plain: bool) -> None:
         name = of.topic.encode("utf-8")

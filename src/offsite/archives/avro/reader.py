@@ -34,14 +34,16 @@ class BadRecords(ValueError):
 
 
 class BlockDecoding(Protocol):
-    """Of blocks with records of one partition, written with one schema."""
+    """The decoding of blocks with records of one partition, written with one schema."""
 
     def decode(self, block: Buffer, records: int) -> Sequence[Record]:
         """All `records` of a plain block. Raises `ValueError` if it does not hold exactly these."""
 
 
 def block_decoding(written: bytes, of: TopicPartition, *, must_be_known: bool) -> BlockDecoding:
-    """For records that were written with this schema (JSON). Raises `BadRecords` for a schema that does not fit.
+    """The decoding of records that were written with this schema (JSON).
+
+    Raises `BadRecords` for a schema that does not fit.
 
     `must_be_known`: no other than those that offsite writes; in a damaged file a flipped field name might resolve.
     """

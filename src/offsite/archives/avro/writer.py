@@ -18,8 +18,8 @@ __all__ = ["AvroWriter"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvroWriter(IndexedWriter):
-    """`plain`: with the seed format's schema, which refuses what it cannot hold, or with `lossy` leaves it out. Raises
-    `BadOption` unless `codec` is one of `CODECS`."""
+    """A writer of Avro archives. `plain`: with the seed format's schema, which refuses what it cannot hold, or with
+    `lossy` leaves it out. Raises `BadOption` unless `codec` is one of `CODECS`."""
 
     plain: bool = False
     codec: str = DEFAULT_CODEC

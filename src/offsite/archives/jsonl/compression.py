@@ -38,7 +38,7 @@ class Lines(NamedTuple):
 
 
 def compressor(compression: str) -> Callable[[bytes], Buffer]:
-    """Raises `BadOption` for what is not one of `COMPRESSIONS`."""
+    """A function that compresses parts of a file. Raises `BadOption` for what is not one of `COMPRESSIONS`."""
     if compression == "none":
         return bytes
     if compression == "gzip":

@@ -14,7 +14,7 @@ SUFFIXES = {"none": ".jsonl", "gzip": ".jsonl.gz", "zstd": ".jsonl.zst"}
 
 
 def jsonl_archive(files: Files, compression: str = "none") -> IndexedArchive:
-    """`compression` of what is written; all are read."""
+    """The archive of JSON lines in `files`. `compression` of what is written; all are read."""
     written = SUFFIXES[compression]
     suffixes = (written, *(each for each in SUFFIXES.values() if each != written))
     layout = ArchiveLayout(topics="topics/", suffixes=suffixes)

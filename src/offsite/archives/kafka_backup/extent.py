@@ -28,8 +28,8 @@ class Extent:
 
 
 def extent_of(files: Files, segment: SegmentFile, *, small_bytes: int = 0) -> Extent | None:
-    """None when the segment holds no record. Reads the whole file only when its index is no help, or when it has at
-    most `small_bytes`: then that is quicker than looking at both ends of its index."""
+    """The extent of a segment; None when it holds no record. Reads the whole file only when its index is no help, or
+    when it has at most `small_bytes`: then that is quicker than looking at both ends of its index."""
     if segment.records_bytes <= FIRST_POSITION:
         return None
     if segment.records_bytes <= small_bytes and (extent := _small(files, segment)) is not None:

@@ -67,7 +67,7 @@ def encode_group_file(offsets: Mapping[str, int]) -> bytes:
 
 
 def decode_group_file(data: bytes) -> dict[str, int] | None:
-    """None when it is empty, cut or no such object. A null offset is left out, and one
+    """The offsets in a group file; None when it is empty, cut or no such object. A null offset is left out, and one
     that Kafka cannot have."""
     try:
         document = parse_json(data)

@@ -35,7 +35,7 @@ class IndexState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectedSegment:
-    """`first_offset` and `last_offset` are None when it holds no record."""
+    """What is known of one segment. `first_offset` and `last_offset` are None when it holds no record."""
 
     file: str
     first_offset: int | None

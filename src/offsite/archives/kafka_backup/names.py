@@ -47,7 +47,8 @@ def match_segment_file(name: str) -> tuple[str, int, int, str] | None:
 
 
 def match_partition_file(name: str) -> tuple[str, int] | None:
-    """`PARTITION_INDEX` or `CONSUMER_OFFSETS`, and the partition; None for any other file."""
+    """The kind of a partition's file, `PARTITION_INDEX` or `CONSUMER_OFFSETS`, and the partition; None for any other
+    file."""
     found = _PARTITION_FILE.fullmatch(name)
     return None if found is None else (found[1], int(found[2]))
 

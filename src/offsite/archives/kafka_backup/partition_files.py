@@ -42,7 +42,8 @@ class SegmentFile:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionFiles:
-    """`segments` are in order of their start, and have a records file; `orphan_indexes` have none."""
+    """The files of one partition. `segments` are in order of their start, and have a records file; `orphan_indexes`
+    have none."""
 
     topic: str
     partition: int

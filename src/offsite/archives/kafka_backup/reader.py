@@ -32,7 +32,7 @@ EMPTY_AS_NULL = "empty keys and header values were read as null, as this archive
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaBackupReader:
-    """`files` is the folder above the topics' folders.
+    """A reader of kafka-backup archives. `files` is the folder above the topics' folders.
 
     `empty_as_null`: for archives written before 2020-02-28, which hold null keys and null header values as empty ones.
     `own_group`: the group of the tool's own connector, which is left out; unless given, `connect-backup-sink` (what the

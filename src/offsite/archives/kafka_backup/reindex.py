@@ -25,7 +25,8 @@ from offsite.model.errors import ArchiveNotFound
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReindexedSegment:
-    """`is_rewritten`: the index was not what the records say. `cut_bytes`: the torn end that was cut off them."""
+    """What became of one segment. `is_rewritten`: the index was not what the records say. `cut_bytes`: the torn end
+    that was cut off them."""
 
     file: str
     records: int
@@ -35,7 +36,8 @@ class ReindexedSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reindexed:
-    """`partition_indexes` were rewritten, `removed` index files had no records. `damage` is what holds no record."""
+    """What became of an archive. `partition_indexes` were rewritten, `removed` index files had no records. `damage` is
+    what holds no record."""
 
     segments: tuple[ReindexedSegment, ...]
     partition_indexes: tuple[str, ...]

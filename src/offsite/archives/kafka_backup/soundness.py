@@ -28,7 +28,7 @@ def sound_segments(files: Files, partition: PartitionFiles, on_damage: OnDamage)
 
 
 def at_start(segment: SegmentFile, on_damage: OnDamage) -> OnDamage:
-    """As `on_damage`, of a segment that cannot be read at all: with the offset that it begins at."""
+    """A listener that tells `on_damage` of a segment that cannot be read at all, with the offset that it begins at."""
     lost = LostAt(topic=segment.topic, partition=segment.partition, offset=segment.start)
     return lambda damage: on_damage(replace(damage, lost_at=lost))
 

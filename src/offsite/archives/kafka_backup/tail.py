@@ -26,8 +26,8 @@ _REINDEX = "offsite archive reindex says what is whole"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
-    """`stem` names the segment to append to, new when `records_bytes` is 0. `end`: the offset after the last record, 0
-    when there is none."""
+    """The end of a partition, where records are appended. `stem` names the segment to append to, new when
+    `records_bytes` is 0. `end`: the offset after the last record, 0 when there is none."""
 
     stem: str
     records_bytes: int

@@ -31,8 +31,9 @@ SEGMENT_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaBackupWriter(ArchiveWriter):
-    """`segment_bytes`: the size of a records file beyond which the next record begins a new segment, as the tool's
-    max.segment.size.bytes. One writer at a time: nothing in this format could keep a second one out."""
+    """A writer of kafka-backup archives. `segment_bytes`: the size of a records file beyond which the next record
+    begins a new segment, as the tool's max.segment.size.bytes. One writer at a time: nothing in this format could keep
+    a second one out."""
 
     files: AppendableFiles
     segment_bytes: int = SEGMENT_BYTES

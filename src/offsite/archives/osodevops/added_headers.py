@@ -24,7 +24,7 @@ def added_headers(record: Record, cluster_id: str = "") -> RecordHeaders:
 
 
 def without_added_headers(record: Record) -> Record:
-    """`record` as its producer made it; the very same object when the tool has added nothing."""
+    """The record as its producer made it; the very same object when the tool has added nothing."""
     count = _added(record)
     return record._replace(headers=record.headers[:-count]) if count else record
 

@@ -36,7 +36,8 @@ class ListedSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestPartition:
-    """`segments` rise by their start and may overlap; `lost` are ranges that were pruned, or never to be had."""
+    """A partition as a manifest lists it. `segments` rise by their start and may overlap; `lost` are ranges that were
+    pruned, or never to be had."""
 
     partition: int
     segments: tuple[ListedSegment, ...]
@@ -73,7 +74,7 @@ class ManifestTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """Of the archive that lies below `prefix` (empty, or ending in `/`)."""
+    """The manifest of the archive that lies below `prefix` (empty, or ending in `/`)."""
 
     prefix: str
     backup_id: str = ""
@@ -84,7 +85,7 @@ class Manifest:
 
     @classmethod
     def parse(cls, data: bytes, *, prefix: str) -> Manifest:
-        """Raises `NotTheTools`."""
+        """The manifest in `data`. Raises `NotTheTools`."""
         document = ToolObject.parse(data)
         backup_id = document.text("backup_id")
         return cls(

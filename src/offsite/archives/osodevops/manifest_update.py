@@ -19,7 +19,8 @@ JsonObject = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestUpdate:
-    """`backup_id` and `cluster_id` hold for a manifest that begins; `now_ms` is when the segments were written."""
+    """What an export adds to a manifest. `backup_id` and `cluster_id` hold for a manifest that begins; `now_ms` is when
+    the segments were written."""
 
     manifest: Manifest
     backup_id: str

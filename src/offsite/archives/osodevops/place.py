@@ -60,8 +60,8 @@ def read_manifest(files: Files, prefix: str, on_damage: OnDamage) -> Manifest | 
 
 
 def segment_partition(key: str, prefix: str) -> TopicPartition | None:
-    """Of which partition `key` is a segment by its name; None for other files. Raises `DamagedArchive` for a partition
-    that cannot be."""
+    """The partition that `key` is a segment of by its name; None for other files. Raises `DamagedArchive` for a
+    partition that cannot be."""
     match = SEGMENT_KEY.fullmatch(key.removeprefix(prefix))
     if match is None:
         return None

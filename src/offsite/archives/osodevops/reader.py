@@ -30,10 +30,9 @@ PIECE_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OsodevopsReader:
-    """`backup_id` is needed when the root holds several backups. `adopt_orphans` takes segments that the manifest does
-    not list, which a crash of the tool leaves behind, or all of them when there is no manifest. `drop_control_like`
-    leaves out records that look like transaction markers; else they are noted.
-    """
+    """A reader of osodevops backups. `backup_id` is needed when the root holds several backups. `adopt_orphans` takes
+    segments that the manifest does not list, which a crash of the tool leaves behind, or all of them when there is no
+    manifest. `drop_control_like` leaves out records that look like transaction markers; else they are noted."""
 
     files: Files
     backup_id: str = ""

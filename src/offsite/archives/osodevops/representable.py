@@ -31,7 +31,7 @@ class RecordEncoder:
         self._cluster_id = cluster_id
 
     def encode(self, record: Record) -> bytes:
-        """Raises `NotRepresentable` unless losses are allowed."""
+        """The bytes of a record. Raises `NotRepresentable` unless losses are allowed."""
         if record.timestamp_type == LOG_APPEND_TIME:
             self._lose(record, APPEND_TIME)
         if not record.headers and not self._offset_headers:

@@ -48,7 +48,7 @@ _NEW = tuple.__new__  # millions are made
 
 
 class SegmentHeader(NamedTuple):
-    """`first_offset` and `last_offset` are both inside."""
+    """What the first bytes of a segment say. `first_offset` and `last_offset` are both inside."""
 
     magic: bytes
     version: int
@@ -59,7 +59,7 @@ class SegmentHeader(NamedTuple):
 
     @classmethod
     def parse(cls, data: Buffer) -> SegmentHeader:
-        """Of the first 32 bytes; nothing in it is checked."""
+        """The header in the first 32 bytes; nothing in it is checked."""
         return cls._make(_HEADER.unpack_from(data))
 
     def encode(self) -> bytes:

@@ -17,7 +17,7 @@ PART_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSums:
-    """`crc32` is of everything before the last `tail` bytes."""
+    """The checksums of a file. `crc32` is of everything before the last `tail` bytes."""
 
     size_bytes: int
     crc32: int
@@ -27,7 +27,7 @@ class FileSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
-    """`head` is the first part, or all of the file."""
+    """A file as it is stored. `head` is the first part, or all of the file."""
 
     files: Files
     key: str

@@ -48,7 +48,7 @@ def named_columns(metadata: FileMetaData) -> list[str]:
 
 @dataclass(slots=True, kw_only=True)
 class FileClaims:
-    """Of one file, whose row groups are looked at in turn. Raises `BadThrift` (a `ValueError`)."""
+    """What one file claims, whose row groups are looked at in turn. Raises `BadThrift` (a `ValueError`)."""
 
     fetch: Fetch
     size_bytes: int

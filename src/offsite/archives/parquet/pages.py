@@ -89,7 +89,8 @@ def _number_or_0(fields: Fields, number: int) -> int:
 
 
 class Page(NamedTuple):
-    """`is_growing`: each value may be as large as the page. `is_named`: by the dictionary, which is a page as well."""
+    """A page, by its header. `is_growing`: each value may be as large as the page. `is_named`: by the dictionary, which
+    is a page as well."""
 
     plain_bytes: int
     values: int
@@ -99,7 +100,8 @@ class Page(NamedTuple):
 
 
 def check_footer(fetch: Fetch, size_bytes: int) -> None:
-    """Raises `BadThrift` for a footer of which pyarrow would make too much, or whose schema it might not survive."""
+    """Check the footer of a file. Raises `BadThrift` for a footer of which pyarrow would make too much, or whose schema
+    it might not survive."""
     tail = fetch(max(size_bytes - 8, 0), 8)
     footer_bytes = int.from_bytes(tail[:4], "little")
     if tail[4:] != _MAGIC or not footer_bytes <= min(size_bytes - 12, _MAX_FOOTER_BYTES):
@@ -120,7 +122,7 @@ def check_footer(fetch: Fetch, size_bytes: int) -> None:
 
 
 def pages_of(fetch: Fetch, start: int, size_bytes: int) -> Iterator[Page]:
-    """Of the column chunk that lies there. Raises `BadThrift`."""
+    """The pages of the column chunk that lies there. Raises `BadThrift`."""
     at, end = start, start + size_bytes
     while at < end:
         header, header_bytes = _header(fetch, at, end)

@@ -54,7 +54,8 @@ def table_schema() -> pa.Schema:
 
 
 def table_of(columns: RecordColumns, losses: Losses) -> pa.Table:
-    """Raises `NotRepresentable` for times that no timestamp holds, and header names that are not UTF-8."""
+    """The table of these records. Raises `NotRepresentable` for times that no timestamp holds, and header names that
+    are not UTF-8."""
     import pyarrow as pa
 
     schema, rows = table_schema(), len(columns.offsets)

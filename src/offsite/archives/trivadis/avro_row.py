@@ -38,7 +38,7 @@ class Row(NamedTuple):
 
 
 class WriterSchema(NamedTuple):
-    """`parsed` by fastavro, and what its values may come to."""
+    """The schema that rows were written with. `parsed` by fastavro, and what its values may come to."""
 
     claims: Claims
     parsed: Schema

@@ -14,7 +14,7 @@ class FileEnds(Exception):
 
 
 class ByteSource:
-    """`position` is of the next byte. `exists` is False for a file that is not there."""
+    """A file read forward in parts. `position` is of the next byte. `exists` is False for a file that is not there."""
 
     def __init__(self, files: Files, key: str) -> None:
         self._files, self._key = files, key

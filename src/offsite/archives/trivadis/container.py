@@ -34,7 +34,8 @@ class BadContainer(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """`count` records in `data`, no longer compressed; `position` is where the block begins in the file."""
+    """A block of records, no longer compressed. `count` records are in `data`; `position` is where the block begins in
+    the file."""
 
     count: int
     data: bytes
@@ -51,7 +52,7 @@ class Container:
 
     @classmethod
     def open(cls, files: Files, key: str, on_damage: OnDamage) -> Container | None:
-        """None when its beginning is no such file's, which was told."""
+        """The container in a file; None when its beginning is no such file's, which was told."""
         source = ByteSource(files, key)
         try:
             return cls._opened(source, key)

@@ -19,8 +19,9 @@ _LINES = re.compile(r"index-(?P<start>\d{1,19})\.avro-messages")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveObject:
-    """`start` is the offset of its first record, by its name. `tree` is the connector of a compacted topic, else empty.
-    `is_lines`: of the versions before June 2019, Base64 text instead of a container file."""
+    """An object of the archive. `start` is the offset of its first record, by its name. `tree` is the connector of a
+    compacted topic, else empty. `is_lines`: of the versions before June 2019, Base64 text instead of a container file.
+    """
 
     key: str
     topic: str
@@ -32,7 +33,8 @@ class ArchiveObject:
 
 
 def parse_key(key: str, size_bytes: int = 0) -> ArchiveObject | None:
-    """None for a key that is none of the tool's. Raises `DamagedArchive` for a number that cannot be."""
+    """The object that `key` names; None for a key that is none of the tool's. Raises `DamagedArchive` for a number that
+    cannot be."""
     match = _KEY.fullmatch(key)
     if match is None:
         return None

@@ -80,7 +80,7 @@ def _without_restore_headers(headers: RecordHeaders) -> RecordHeaders:
 def read_object(
     files: Files, archived: ArchiveObject, *, empty_as: EmptyAs, on_damage: OnDamage
 ) -> Iterator[Sequence[Record]]:
-    """Raises what `on_damage` raises; when it returns, what is whole follows."""
+    """The records of an object. Raises what `on_damage` raises; when that returns, what is whole follows."""
 
     def read(tell: OnDamage) -> Iterator[Sequence[Record]]:
         return _Reading(files=files, archived=archived, empty_as=empty_as, on_damage=tell).records()

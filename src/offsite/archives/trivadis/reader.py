@@ -47,7 +47,7 @@ class GroupTable:
         self._commits: dict[GroupPartition, OffsetRecord] = {}
 
     def feed(self, records: Iterable[Record]) -> None:
-        """Raises `DamagedBatch` for a record whose key is cut."""
+        """Take in the next records. Raises `DamagedBatch` for a record whose key is cut."""
         for record in records:
             parsed = parse_group_record(record)
             if parsed is None:
@@ -58,7 +58,7 @@ class GroupTable:
                 self._commits[parsed.of] = parsed
 
     def groups(self) -> dict[str, GroupOffsets]:
-        """By name. Raises `DamagedBatch` for a value that is cut."""
+        """The groups by name. Raises `DamagedBatch` for a value that is cut."""
         found: dict[str, dict[str, list[CommittedOffset]]] = {}
         for of, commit in self._commits.items():
             found.setdefault(of.group, {}).setdefault(of.topic, []).append(commit.committed())
@@ -104,7 +104,8 @@ def _in_order(objects: Iterable[ArchiveObject]) -> Tree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrivadisReader:
-    """`empty_as`: what a key or value of no bytes was, `null` (as the tool's own restore takes it) or `empty`."""
+    """A reader of the tool's archives. `empty_as`: what a key or value of no bytes was, `null` (as the tool's own
+    restore takes it) or `empty`."""
 
     files: Files
     empty_as: EmptyAs = EmptyAs.NULL

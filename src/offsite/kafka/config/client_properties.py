@@ -44,7 +44,7 @@ def read_client_properties(path: Path, *, bootstrap: str = "") -> ClientProperti
 
 
 def parse_client_properties(text: str, *, source: str, bootstrap: str = "") -> ClientProperties:
-    """The same from a text; `source` is what errors call it."""
+    """Read the text of a properties file; `source` is what errors call it. Raises `BadKafkaConfig`."""
     settings = Settings(source, parse_properties(text))
     protocol = settings.choice("security.protocol", _PROTOCOLS, "PLAINTEXT")
     config = KafkaConfig(

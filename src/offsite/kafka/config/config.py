@@ -88,7 +88,8 @@ class SaslConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaConfig:
-    """`tls` and `sasl` decide the security protocol. `rack_id` asks for the replica in the same rack (KIP-392)."""
+    """How to reach one cluster, and as whom. `tls` and `sasl` decide the security protocol. `rack_id` asks for the
+    replica in the same rack (KIP-392)."""
 
     bootstrap: tuple[Address, ...]
     client_id: str = "offsite"
@@ -113,7 +114,7 @@ class KafkaConfig:
 
 
 def parse_bootstrap(text: str) -> tuple[Address, ...]:
-    """`host:9092,[::1]:9093` → addresses; the port may be left out. Raises `BadKafkaConfig`."""
+    """Addresses of brokers out of `host:9092,[::1]:9093`; the port may be left out. Raises `BadKafkaConfig`."""
     addresses = tuple(_parse_address(part.strip()) for part in text.split(",") if part.strip())
     if not addresses:
         raise BadKafkaConfig("no bootstrap servers given", hint="name one with --bootstrap host:9092")

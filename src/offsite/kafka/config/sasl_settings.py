@@ -42,7 +42,8 @@ _SOURCE_HINT = "set offsite.oauth.token.file or offsite.oauth.token.command"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginModule:
-    """`name` is the class without its package. Options hold secrets, so they are never printed."""
+    """One login module of a JAAS line. `name` is the class without its package. Options hold secrets, so they are never
+    printed."""
 
     name: str
     options: Mapping[str, str]
@@ -52,7 +53,8 @@ class LoginModule:
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """Raises `BadKafkaConfig`, without the text in it: it holds a password."""
+    """The login module that a JAAS line names. Raises `BadKafkaConfig` without the text in it, which holds a
+    password."""
     head = _HEAD.match(text)
     if head is None:
         raise BadKafkaConfig("sasl.jaas.config is not `<login module> required <options>;`", hint=_HINT)
@@ -67,7 +69,7 @@ def parse_jaas(text: str) -> LoginModule:
 
 
 def read_sasl(settings: Settings) -> SaslConfig:
-    """Raises `BadKafkaConfig` with file and line."""
+    """The login that the `sasl.*` settings describe. Raises `BadKafkaConfig` with file and line."""
     name = "sasl.mechanisms" if settings.has("sasl.mechanisms") else "sasl.mechanism"
     mechanism = settings.choice(name, MECHANISMS, "GSSAPI")
     if mechanism == "OAUTHBEARER":

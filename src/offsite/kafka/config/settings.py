@@ -26,7 +26,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Property:
-    """`line` counts from 1: where the property begins. The value may be a secret, so it is never printed."""
+    """One property of a file. `line` counts from 1: where the property begins. The value may be a secret, so it is
+    never printed."""
 
     name: str
     value: str
@@ -110,7 +111,7 @@ class Settings:
             raise self.bad(name, f"cannot read {self.get(name)}: {error.strerror}") from error
 
     def parse(self, name: str, parse: Callable[[str], T]) -> T:
-        """`parse` the value; its `BadKafkaConfig` is told with file and line."""
+        """The value of a setting, read by `parse`, whose `BadKafkaConfig` is told with file and line."""
         try:
             return parse(self.get(name))
         except BadKafkaConfig as error:

@@ -32,7 +32,7 @@ _NO_HOSTNAME_CHECK = frozenset({"", "none"})
 
 
 def read_tls(settings: Settings) -> TlsConfig:
-    """Raises `BadKafkaConfig` with file and line."""
+    """The TLS configuration that the `ssl.*` settings describe. Raises `BadKafkaConfig` with file and line."""
     both = _pem_file(settings, "ssl.keystore.location")
     certificate = settings.get("ssl.keystore.certificate.chain", "ssl.certificate.pem")
     key = settings.get("ssl.keystore.key", "ssl.key.pem") or _pem_file(settings, "ssl.key.location")

@@ -28,8 +28,8 @@ _EMPTY_TEXT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedGroup:
-    """`kind` is classic, consumer, share or streams; empty from brokers that do not tell (before 3.8), as is `state`
-    (before 2.6)."""
+    """A group as brokers list it. `kind` is classic, consumer, share or streams; empty from brokers that do not tell
+    (before 3.8), as is `state` (before 2.6)."""
 
     group: str
     kind: str

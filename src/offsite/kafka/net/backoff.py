@@ -27,7 +27,7 @@ class Backoff:
         self.reset()
 
     def reset(self) -> None:
-        """There was progress: the next failure is a first one."""
+        """Tell of progress: the next failure is a first one."""
         self._attempts = 0
         self._deadline_s: float | None = None
 

@@ -25,7 +25,8 @@ TIMEOUT_HINT = "check the network, or raise request.timeout.ms"
 
 
 def connected_socket(config: KafkaConfig, address: Address) -> socket.socket:
-    """Raises `KafkaUnreachable`, `KafkaTimeout`, `BadKafkaConfig`; nothing is left open."""
+    """A socket that is connected to `address`, and behind TLS where `config` asks for it. Raises `KafkaUnreachable`,
+    `KafkaTimeout`, `BadKafkaConfig`; nothing is left open."""
     try:
         sock = socket.create_connection((address.host, address.port), timeout=CONNECT_TIMEOUT_S)
     except socket.gaierror as error:

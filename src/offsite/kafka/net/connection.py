@@ -51,7 +51,7 @@ MAX_ANSWER_BYTES = 64 * MIB
 
 
 class Connection:
-    """Made by `Connection.open`. Not for use by several threads at once."""
+    """A connection to one broker, made by `Connection.open`. Not for use by several threads at once."""
 
     def __init__(self, sock: socket.socket | ssl.SSLSocket, config: KafkaConfig, address: Address) -> None:
         self.address = address
@@ -89,7 +89,7 @@ class Connection:
 
     @property
     def stale(self) -> bool:
-        """True when the broker has closed an idle connection (or spoken unasked), seen without blocking."""
+        """Whether the broker has closed an idle connection (or spoken unasked), seen without blocking."""
         try:
             self._sock.setblocking(False)
             return len(self._sock.recv(1)) >= 0
@@ -114,7 +114,7 @@ class Connection:
         return self._parse(request, self.receive())
 
     def call_message(self, message: ApiMessage) -> Any:  # noqa: ANN401  (kafka-python has no types)
-        """The same for a request of kafka-python's schemas, in the highest version both sides know."""
+        """Send one request of kafka-python's schemas, in the highest version both sides know, and read its answer."""
         key = int(message.API_KEY)
         message.API_VERSION = self.highest_version(key, 0, int(message.max_version))
         flexible = bool(message.flexible_version_q(message.API_VERSION))

@@ -52,7 +52,7 @@ class GivenUp:
         self._since_s[key] = now_s
 
     def discard(self, key: TopicPartition) -> None:
-        """It was heard of again."""
+        """Forget a partition that was heard of again."""
         self._since_s.pop(key, None)
 
     def holds(self, key: TopicPartition, now_s: float) -> bool:

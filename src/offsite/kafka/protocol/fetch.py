@@ -36,8 +36,11 @@ class FetchQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchAnswer:
-    """`preferred_replica` is -1, or the broker to ask instead. `records` may end in a torn batch. `held`: the partition
-    is in the answer; a broker that enforces a quota leaves it out (KIP-219), and then nothing is known of it."""
+    """What a broker answers about one partition.
+
+    `preferred_replica` is -1, or the broker to ask instead. `records` may end in a torn batch. `held`: the partition is
+    in the answer; a broker that enforces a quota leaves it out (KIP-219), and then nothing is known of it.
+    """
 
     held: bool
     throttle_ms: int
@@ -67,7 +70,7 @@ class FetchFormat:
         return out.string(self._rack_id).end().done()
 
     def decode(self, data: memoryview) -> FetchAnswer:
-        """Raises `struct.error` or `IndexError` on an answer that is not one."""
+        """The answer in `data`. Raises `struct.error` or `IndexError` on an answer that is not one."""
         answer = Decoder(data, flexible=self.flexible)
         answer.end()
         throttle_ms, error_code = answer.throttle_ms(), answer.i16()

@@ -28,7 +28,8 @@ _NO_EPOCH = _NO_OFFSET = _OF_ANY_LEADER = _NO_TIME = _NOT_KNOWN = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedOffset:
-    """`offset` is -1 when no record is at or after the time asked for; `error_code` 0 when the answer counts."""
+    """An offset as a leader tells it. `offset` is -1 when no record is at or after the time asked for; `error_code` 0
+    when the answer counts."""
 
     offset: int
     timestamp_ms: int

@@ -28,7 +28,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
-    """`leader` is -1 while there is none."""
+    """One partition, and the node id of its leader. `leader` is -1 while there is none."""
 
     partition: int
     leader: int
@@ -39,8 +39,11 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMetadata:
-    """`topic_id` is None from brokers before 2.8. `error_code` is not 0 when the broker would not describe the
-    topic. `operations` has a bit for each operation that we may do on it; 0 when that was not asked."""
+    """One topic and its partitions.
+
+    `topic_id` is None from brokers before 2.8. `error_code` is not 0 when the broker would not describe the topic.
+    `operations` has a bit for each operation that we may do on it; 0 when that was not asked.
+    """
 
     name: str
     topic_id: UUID | None

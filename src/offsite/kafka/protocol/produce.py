@@ -18,7 +18,8 @@ _PLAIN_RESULT = struct.Struct(">hq16x4x2xi")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceAnswer:
-    """`base_offset` is what the broker gave the batch, or -1. `detail`: what it said of a refused record."""
+    """A broker's acknowledgement of one batch. `base_offset` is what the broker gave the batch, or -1. `detail`: what
+    it said of a refused record."""
 
     error_code: int
     base_offset: int
@@ -27,8 +28,11 @@ class ProduceAnswer:
 
 
 class ProduceFormat:
-    """Everything in front of the batch but its length stays the same, and is made once; so does where an answer that
-    reports no trouble has its fields, and what stands before them."""
+    """The bytes of Produce requests and answers for one partition.
+
+    Everything in front of the batch but its length stays the same, and is made once; so does where an answer that
+    reports no trouble has its fields, and what stands before them.
+    """
 
     def __init__(self, topic_partition: TopicPartition, *, transactional_id: str | None, timeout_ms: int) -> None:
         out = Encoder().string(transactional_id).i16(_ALL_IN_SYNC).i32(timeout_ms)
@@ -41,8 +45,11 @@ class ProduceFormat:
         return self._head + _COUNT.pack(batch_bytes)
 
     def decode(self, data: memoryview) -> ProduceAnswer:
-        """Raises `struct.error` or `IndexError` on an answer that is not one, and `LeaderUnavailable` on one that
-        leaves our partition out: then nothing was acknowledged, and the batch may be sent again."""
+        """The acknowledgement in `data`.
+
+        Raises `struct.error` or `IndexError` on an answer that is not one, and `LeaderUnavailable` on one that leaves
+        our partition out: then nothing was acknowledged, and the batch may be sent again.
+        """
         result = len(self._place)
         if len(data) == result + _PLAIN_RESULT.size and data[:result] == self._place:
             error_code, base_offset, throttle_ms = _PLAIN_RESULT.unpack_from(data, result)

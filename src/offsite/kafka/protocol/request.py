@@ -56,9 +56,12 @@ class Api(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request(Generic[T]):
-    """`parse` gets a decoder that stands at the beginning of the answer's body, and reads the whole of it but for the
+    """One request, and how its answer is read.
+
+    `parse` gets a decoder that stands at the beginning of the answer's body, and reads the whole of it but for the
     body's own tagged fields: what is left is taken for damage. It may raise `UNREADABLE`, or errors of ours. `flexible`
-    as KIP-482 says for the version."""
+    as KIP-482 says for the version.
+    """
 
     api: Api
     version: int
@@ -84,7 +87,8 @@ _RELEASES: Mapping[tuple[int, int], str] = {
 
 
 def api_name(api: int) -> str:
-    """As the protocol guide writes it: `DescribeProducers`; `API 99` for one that offsite does not know."""
+    """The name of an API as the protocol guide writes it: `DescribeProducers`; `API 99` for one that offsite does not
+    know."""
     known = next((each.name for each in Api if each == api), "")
     return known.title().replace("_", "") if known else f"API {api}"
 

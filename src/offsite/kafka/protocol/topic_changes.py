@@ -14,7 +14,7 @@ DELETE_VERSION = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """`replication_factor` -1: the cluster's default."""
+    """A topic to be made. `replication_factor` -1: the cluster's default."""
 
     name: str
     partitions: int

@@ -94,7 +94,8 @@ class Encoder:
         return self
 
     def array(self, items: Iterable[T] | None, write: Callable[[Encoder, T], object]) -> Self:
-        """`write` puts one item and, where it is a structure of a flexible message, ends it with `end()`."""
+        """Write an array. `write` puts one item and, where it is a structure of a flexible message, ends it with
+        `end()`."""
         if items is None:
             return self._length(-1, _I32)
         values = list(items)
@@ -186,8 +187,8 @@ class Decoder:
         return bounded_throttle_ms(self.i32())
 
     def array(self, read: Callable[[Decoder], T]) -> list[T]:
-        """`read` takes one item and, where it is a structure of a flexible message, ends it with `end()`. Null:
-        empty."""
+        """The items of an array, none for null. `read` takes one item and, where it is a structure of a flexible
+        message, ends it with `end()`."""
         return [read(self) for _ in range(self._length(_I32))]
 
     def done(self) -> None:

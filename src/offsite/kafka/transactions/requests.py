@@ -24,7 +24,7 @@ _SEQUENCES = 2**31
 
 
 class Answer(NamedTuple, Generic[T]):
-    """`value` counts when `error_code` is 0."""
+    """An error code, and the value that counts when it is 0."""
 
     error_code: int
     value: T
@@ -41,7 +41,7 @@ class KnownTransaction:
 
     @property
     def is_ending(self) -> bool:
-        """Its outcome is decided, and not yet in all of its partitions."""
+        """Whether its outcome is decided, and not yet in all of its partitions."""
         return self.state.startswith("Prepare")
 
 
@@ -104,7 +104,8 @@ def end_request(producer: Producer, *, committed: bool) -> Request[Answer[None]]
 
 
 def describe_transaction_request(transactional_id: str) -> Request[Answer[KnownTransaction | None]]:
-    """None for an id that was never used, or not for a week (transactional.id.expiration.ms)."""
+    """A request for the transaction of an id. The answer is None for an id that was never used, or not for a week
+    (transactional.id.expiration.ms)."""
     body = Encoder(flexible=True).array([transactional_id], Encoder.string).end().done()
 
     def parse(answer: Decoder) -> Answer[KnownTransaction | None]:

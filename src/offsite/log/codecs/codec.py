@@ -53,7 +53,8 @@ _UNREADABLE = (zlib.error, cramjam.DecompressionError, *lz4_frames.UNREADABLE, *
 
 
 def compress(codec: int, plain: Buffer) -> Buffer:
-    """`plain` in that codec, even if that makes it larger. Raises `DamagedBatch` if there is no such codec."""
+    """The bytes of `plain` in that codec, even if that makes it larger. Raises `DamagedBatch` if there is no such
+    codec."""
     if codec == NONE:
         return plain
     if codec == GZIP:

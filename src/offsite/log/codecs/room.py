@@ -6,7 +6,7 @@ __all__ = ["TooLargeError", "check_room"]
 
 
 class TooLargeError(ValueError):
-    """There is more in it than it may hold."""
+    """The plain bytes are more than they may be."""
 
 
 def check_room(size_bytes: int, max_bytes: int) -> None:

@@ -54,7 +54,7 @@ class OffsetRecord(NamedTuple):
     value: bytes | None
 
     def committed(self) -> CommittedOffset:
-        """Raises `DamagedBatch` for a value that is cut."""
+        """The committed offset that the value holds. Raises `DamagedBatch` for a value that is cut."""
         try:
             offset, epoch, metadata = _value(self.value or b"")
         except (struct.error, IndexError, UnicodeDecodeError) as error:

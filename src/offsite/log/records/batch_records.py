@@ -65,7 +65,8 @@ def decode(batch: Buffer, header: BatchHeader) -> list[Record]:
 
 
 def iterate(batch: Buffer, header: BatchHeader) -> Iterator[Record]:
-    """The same one after the other, however many they are: memory is that of the body. Raises when it meets damage."""
+    """The records of one batch one after the other, however many they are: memory is that of the body. Raises when it
+    meets damage."""
     plain = _plain_batch(batch, header)
     seen = 0
     try:
@@ -108,7 +109,7 @@ def encode(  # noqa: PLR0913 - the fields of a batch header
 
 
 def renumber(records: Sequence[Record], *, start: int = 0) -> list[Record]:
-    """The same records at the offsets `start`, `start + 1`, …: without gaps, otherwise untouched."""
+    """The records at the offsets `start`, `start + 1`, …: without gaps, otherwise untouched."""
     new, kind = tuple.__new__, Record
     return [new(kind, (offset, *record[1:])) for offset, record in enumerate(records, start)]
 

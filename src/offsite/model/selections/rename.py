@@ -40,7 +40,7 @@ class Rename:
         return None if found is None else found.expand(self._template())
 
     def check(self) -> None:
-        """Raises `BadOption` or `BadName` for a rule that cannot be meant."""
+        """Check that the rule can be meant. Raises `BadOption` or `BadName`."""
         if self.is_literal:
             check_topic_name(self.source)
             check_topic_name(self.target)

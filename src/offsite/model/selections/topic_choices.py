@@ -33,7 +33,7 @@ _INCARNATION_HINT = "write --incarnation orders=1, orders=oldest, orders=newest,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSelection:
-    """`chosen` holds the ranges of each topic that is named."""
+    """The partitions that a person chose. `chosen` holds the ranges of each topic that is named."""
 
     chosen: Mapping[str, tuple[range, ...]] = field(default_factory=dict)
 
@@ -42,7 +42,8 @@ class PartitionSelection:
         return ranges is None or any(partition in each for each in ranges)
 
     def check_exists(self, topic: str, partitions: int) -> None:
-        """Raises `BadOption` when one is chosen that a topic of so many partitions does not have."""
+        """Check the choice against a topic of so many partitions. Raises `BadOption` when one is chosen that it does
+        not have."""
         highest = max((each[-1] for each in self.chosen.get(topic, ())), default=-1)
         if highest >= partitions:
             raise BadOption(f"--partitions names {topic}:{highest}, the topic has {partitions}", hint=_HINT)
@@ -81,8 +82,8 @@ def _text(numbers: range) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCounts:
-    """`counts` by the name a topic has in the backup; `keyless_in_turn`: what has no key goes round all partitions,
-    and loses its order."""
+    """The new numbers of partitions that a person chose. `counts` by the name a topic has in the backup;
+    `keyless_in_turn`: what has no key goes round all partitions, and loses its order."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
     keyless_in_turn: bool = False
@@ -94,7 +95,7 @@ class PartitionCounts:
         return None if count == partitions else count
 
     def check_all_used(self, topics: Iterable[str]) -> None:
-        """Raises `BadOption` when a topic is named that is not among `topics`."""
+        """Check the names against those of `topics`. Raises `BadOption` when another topic is named."""
         if unused := sorted(self.counts.keys() - {_ALL} - set(topics)):
             raise BadOption(f"--repartition names {', '.join(unused)}, which is not restored", hint=_COUNTS_HINT)
 

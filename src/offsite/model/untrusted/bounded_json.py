@@ -35,7 +35,7 @@ _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 
 
 class BadJson(ValueError):
-    """`position` is in bytes."""
+    """The bytes are no JSON that may be read. `position` is in bytes."""
 
     def __init__(self, problem: str, position: int = 0) -> None:
         super().__init__(problem)
@@ -63,7 +63,7 @@ UNAMBIGUOUS = json.JSONDecoder(object_pairs_hook=_unambiguous)
 
 
 def parse_json(data: bytes, *, max_bytes: int = MAX_JSON_BYTES, decoder: json.JSONDecoder = ANY_NUMBER) -> object:
-    """Raises `BadJson` for bytes that are too many, and as `decode_json`."""
+    """The JSON value in `data`. Raises `BadJson` when the bytes are too many, and as `decode_json`."""
     if len(data) > max_bytes:
         raise BadJson(f"JSON of {len(data)} bytes, at most {max_bytes} are read")
     check_json_size(data)
@@ -71,8 +71,8 @@ def parse_json(data: bytes, *, max_bytes: int = MAX_JSON_BYTES, decoder: json.JS
 
 
 def decode_json(data: bytes | str, *, decoder: json.JSONDecoder = ANY_NUMBER) -> object:
-    """Of any size: what something else bounds. Raises `BadJson` for what is no JSON, or nests too deep, or holds a
-    number of thousands of digits."""
+    """The JSON value in `data`, of any size: for what something else bounds. Raises `BadJson` for what is no JSON, or
+    nests too deep, or holds a number of thousands of digits."""
     try:
         text = data if isinstance(data, str) else data.decode()
         return decoder.decode(text)
@@ -95,7 +95,8 @@ def decode_object(data: bytes, *, decoder: json.JSONDecoder) -> dict[str, JsonVa
 
 
 def check_json_size(data: bytes, *, small_bytes: int = _SMALL_BYTES, max_outside: int = _MAX_OUTSIDE_BYTES) -> None:
-    """Raises `BadJson` when there is so much outside of text that its objects might not fit."""
+    """Check that the objects of a JSON text fit into memory. Raises `BadJson` when there is too much outside of its
+    texts."""
     if len(data) <= small_bytes:
         return
     outside = end = 0

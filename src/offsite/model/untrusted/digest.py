@@ -27,7 +27,8 @@ class DigestState(Enum):
 
 
 def with_digest(data: bytes) -> bytes:
-    """`data`, the text of a JSON object of at least one member that ends in `}` and a newline, with its digest."""
+    """The bytes of `data`, the text of a JSON object of at least one member that ends in `}` and a newline, with its
+    digest."""
     body = data.removesuffix(b"}\n")
     return body + f',"{DIGEST_KEY}":"sha256:{hashlib.sha256(body).hexdigest()}"}}\n'.encode("ascii")
 

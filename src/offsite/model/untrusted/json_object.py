@@ -26,7 +26,8 @@ _MAX_NUMBER = sys.float_info.max
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonObject:
-    """`fields` of one object; `damaged` makes the error for one that is wrong, from the sentence that says so."""
+    """The members of one JSON object, read by type. `fields` holds them; `damaged` makes the error for one that is
+    wrong, from the sentence that says so."""
 
     fields: Mapping[str, JsonValue]
     damaged: Callable[[str], Exception]
@@ -74,7 +75,7 @@ class JsonObject:
         return None if self.fields.get(name) is None else self.integer(name)
 
     def integer_or(self, name: str, default: int) -> int:
-        """`default` for a missing field, and for null."""
+        """An integer, or `default` for a missing field, and for null."""
         return default if self.fields.get(name) is None else self.integer(name)
 
     def number(self, name: str) -> float:

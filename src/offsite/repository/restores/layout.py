@@ -21,17 +21,19 @@ class LeaseLayout:
     what: str
 
     def key(self, term: int, part: str) -> str:
-        """`term` counts from 1: how often it was taken in hand; `part`: `claim`, `beat` or `end`."""
+        """The key of one part of a term. `term` counts from 1: how often it was taken in hand; `part`: `claim`, `beat`
+        or `end`."""
         return f"{self.prefix}{term:08d}.{part}.json"
 
     def term(self, key: str) -> int:
-        """Of a key that `key` made. Raises `DamagedObject` for another one."""
+        """The number of the term in a key that `key` made. Raises `DamagedObject` for another one."""
         return _number(key, key.removeprefix(self.prefix).partition(".")[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreLayout:
-    """`restores/<restore>/…` of a backup. Everything there is written once, but the beats of its lease."""
+    """The keys of a restore: `restores/<restore>/…` of a backup. Everything there is written once, except the beats of
+    its lease."""
 
     backup: BackupLayout
     restore: str
@@ -45,11 +47,12 @@ class RestoreLayout:
         return f"{self.prefix}restore.json"
 
     def targets_key(self, number: int) -> str:
-        """`number` counts from 1: how often the target topics were made, the first time included."""
+        """The key of what is told of target topics once made. `number` counts from 1: how often the target topics were
+        made, the first time included."""
         return f"{self.prefix}targets{'' if number == 1 else f'-{number}'}.json"
 
     def aside_key(self, number: int) -> str:
-        """`number` counts from 1: how often it changed which settings are set aside."""
+        """The key of what is set aside. `number` counts from 1: how often it changed which settings are set aside."""
         return f"{self.prefix}aside{'' if number == 1 else f'-{number}'}.json"
 
     @property
@@ -64,11 +67,12 @@ class RestoreLayout:
         return f"{self.prefix}attempts/{target.topic}/{target.partition}/"
 
     def attempt_key(self, target: TopicPartition, number: int) -> str:
-        """`number` counts from 1: how often writing into that partition was begun."""
+        """The key of one attempt at a target partition. `number` counts from 1: how often writing into that partition
+        was begun."""
         return f"{self.attempts_prefix(target)}{number:05d}.json"
 
     def attempt_number(self, key: str) -> int:
-        """Of a key that `attempt_key` made. Raises `DamagedObject` for another one."""
+        """The number of the attempt in a key that `attempt_key` made. Raises `DamagedObject` for another one."""
         return _number(key, key.rpartition("/")[2].removesuffix(".json"))
 
     @property
@@ -76,7 +80,10 @@ class RestoreLayout:
         return LeaseLayout(prefix=f"{self.prefix}lease/", what=f"restore {self.restore}")
 
     def map_key(self, source: PartitionId, making: int = 1) -> str:
-        """`making`: which making of the target topic the map is about (see `RestoreTargets`)."""
+        """The key of an offset map.
+
+        `making`: which making of the target topic the map is about (see `RestoreTargets`).
+        """
         made = "" if making == 1 else f".{making}"
         return f"{self.prefix}maps/{source.topic}/{source.partition}{made}.map"
 

@@ -28,7 +28,7 @@ _HINT = "wait for its end; if it hangs, restore run --take-over goes on in its p
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseClaim:
-    """`word` is random: it tells our own lost answer from another's claim."""
+    """A claim to one term. `word` is random: it tells our own lost answer from another's claim."""
 
     term: int
     holder: ProcessIdentity
@@ -63,7 +63,7 @@ class LeaseTerms:
         self.store.put_overwrite(self.lease.key(claim.term, "beat"), BEATS[0])
 
     def check(self, claim: LeaseClaim) -> None:
-        """Raises `RestoreTakenOver` when a later term has begun."""
+        """Check that the claim still counts. Raises `RestoreTakenOver` when a later term has begun."""
         if (later := self._claim_of(claim.term + 1)) is None:
             return
         warned("fence", why="the restore was taken over", lease=self.lease.what, holder=later.holder.text)

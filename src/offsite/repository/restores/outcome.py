@@ -42,7 +42,8 @@ class RepartitionedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreOutcome:
-    """`verified` is None when nothing was compared; `findings` are the first difference of each partition."""
+    """How a restore ended. `verified` is None when nothing was compared; `findings` are the first difference of each
+    partition."""
 
     records: int
     size_bytes: int
@@ -67,7 +68,7 @@ def put_outcome(store: Store, layout: RestoreLayout, outcome: RestoreOutcome) ->
 
 
 def get_outcome(store: Store, layout: RestoreLayout) -> RestoreOutcome | None:
-    """None while the restore has not ended. Raises `DamagedObject`, `FormatTooNew`."""
+    """The outcome of a restore; None while it has not ended. Raises `DamagedObject`, `FormatTooNew`."""
     data = store.get(layout.report_key)
     if data is None:
         return None

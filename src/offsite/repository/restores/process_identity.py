@@ -19,7 +19,8 @@ _DEAD = frozenset("ZXx")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessIdentity:
-    """`boot` and `namespace` are empty where a system does not tell them; `started` in ticks since the boot."""
+    """One process, named so that another one can tell whether it still lives. `boot` and `namespace` are empty where a
+    system does not tell them; `started` in ticks since the boot."""
 
     host: str
     boot: str
@@ -41,7 +42,7 @@ class ProcessIdentity:
 
     @classmethod
     def of(cls, fields: Mapping[str, str]) -> Self:
-        """As `fields` told it."""
+        """The identity that `fields` told."""
         return cls(**{name: fields.get(name, "") for name in cls.__dataclass_fields__})
 
     @property
@@ -50,7 +51,7 @@ class ProcessIdentity:
 
     @property
     def text(self) -> str:
-        """For people."""
+        """The process in words for people."""
         return f"process {self.pid} of {self.user} on {self.host}"
 
     def is_gone(self, *, seen_from: ProcessIdentity) -> bool:

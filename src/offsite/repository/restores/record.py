@@ -26,11 +26,14 @@ _STAMP_CHARS = len("20260101-000000")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRecord:
-    """`request` is what was asked for, as sorted pairs of texts. With `until_ms` only records dated then or before.
+    """What a restore will do, as it is remembered.
+
+    `request` is what was asked for, as sorted pairs of texts. With `until_ms` only records dated then or before.
     `topics` pairs source names with target names, sorted; `created` are the targets that did not exist before.
     `settings` is what was decided for each target topic; `preserved` are those that keep the source's offsets.
     `incarnations` pairs source names with the ids of the topics that were taken; restores of older versions lack it:
-    they took the newest."""
+    they took the newest.
+    """
 
     restore: str
     commit: int
@@ -78,7 +81,7 @@ def put_targets(store: Store, layout: RestoreLayout, targets: RestoreTargets, *,
 
 
 def get_targets(store: Store, layout: RestoreLayout) -> RestoreTargets | None:
-    """As they were made last; None while they were not. Raises `DamagedObject`, `FormatTooNew`."""
+    """The target topics as they were made last; None while they were not. Raises `DamagedObject`, `FormatTooNew`."""
     key = layout.targets_key(max(targets_known(store, layout), 1))
     data = store.get(key)
     if data is None:

@@ -31,7 +31,9 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """`create`: the restore makes the topic, with `partitions`, `replication_factor` and `configs`.
+    """What a restore decided for one target topic.
+
+    `create`: the restore makes the topic, with `partitions`, `replication_factor` and `configs`.
 
     `meanwhile` holds while records are written. `at_end` is set then, None for the cluster's default.
     """

@@ -65,7 +65,7 @@ class PlainBody:
         self._stored_bytes += len(data)
 
     def end_frame(self) -> None:
-        """Nothing to do: plain bytes can be read from any batch on."""
+        """Does nothing: plain bytes can be read from any batch on."""
 
     def hash(self) -> str:
         return f"{HASH_NAME}:{self._hasher.hexdigest()}"

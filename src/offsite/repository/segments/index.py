@@ -42,7 +42,8 @@ _LEVEL = 3
 
 
 def insert_markers(plain: bytes, markers: Markers) -> bytearray:
-    """`plain`, the canonical JSON of an object whose `markers` is an empty list, with these in it."""
+    """The JSON text `plain`, the canonical form of an object whose `markers` is an empty list, with these markers in
+    it."""
     head, tail = plain.split(_NAME, maxsplit=1)
     text = bytearray(head + _NAME)
     for start in range(0, len(markers), _BLOCK_MARKERS):
@@ -64,8 +65,8 @@ class MarkerText:
         """The text without the markers; JSON in another form than ours with them."""
 
     def markers(self, *, wanted: bool = True) -> Iterator[Markers]:
-        """In about as many parts as there are blocks; none unless they are `wanted`. Raises `ValueError` when a row is
-        not five integers."""
+        """The markers in about as many parts as there are blocks; none unless they are `wanted`. Raises `ValueError`
+        when a row is not five integers."""
         head, text = self._head()
         for block in self._blocks if text else ():
             if _is_last(text):
@@ -176,7 +177,8 @@ def decode_index(data: bytes, *, key: str, with_markers: bool = True) -> Segment
 
 
 def decode_markers(data: bytes, *, key: str) -> Iterator[Markers]:
-    """Its markers alone, a part after the other, of an object that is known to be whole. Raises as `decode_index`."""
+    """The markers of an index alone, a part after the other, of an object that is known to be whole. Raises as
+    `decode_index`."""
     text = MarkerText(_blocks(data))
     last = -1
     for part in _marker_parts(text, key, wanted=True):

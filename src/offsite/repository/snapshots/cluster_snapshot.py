@@ -37,7 +37,8 @@ def put_cluster_snapshot(store: Store, base: BackupState, settings: ClusterSetti
 
 
 def get_cluster_snapshot(store: Store, ref: SnapshotRef) -> ClusterSettings:
-    """Raises `DamagedObject` when it is missing or not what was stored, `FormatTooNew`."""
+    """The settings of the cluster that a snapshot holds. Raises `DamagedObject` when it is missing or not what was
+    stored, `FormatTooNew`."""
     data = store.get(ref.key)
     if data is None or content_hash(data) != ref.hash:
         raise _damaged(f"{ref.key} {'is missing' if data is None else 'does not have its recorded hash'}")
@@ -57,7 +58,7 @@ def encode_settings(settings: ClusterSettings) -> bytes:
 
 
 def decode_settings(data: bytes, *, key: str) -> ClusterSettings:
-    """Raises `DamagedObject`, `FormatTooNew`."""
+    """The settings of a cluster in an object. Raises `DamagedObject`, `FormatTooNew`."""
     item = parse_json_object(data, source=key, damaged=_damaged)
     return ClusterSettings(
         acls=_part(item, "acls", _acl),

@@ -22,7 +22,8 @@ from offsite.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChange:
-    """`restore` is empty for a change apart from a restore; `commit` is the restore point the offsets are of."""
+    """A change that was made to committed offsets. `restore` is empty for a change apart from a restore; `commit` is
+    the restore point the offsets are of."""
 
     change: str
     cluster_id: str

@@ -33,7 +33,7 @@ class Malformed(Exception):
 
 
 class Torn(Malformed):
-    """It begins as a record does, and goes on beyond where the bytes end."""
+    """The bytes begin as a record does, which goes on beyond where they end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_run(data: bytes, at: int = 0) -> Run:
-    """As many whole records as lie back to back from `at`; what stopped it is for `shape_at` to say.
+    """The whole records that lie back to back from `at`; what stopped it is for `shape_at` to say.
 
     The hot path: one pass, written out, and every length is checked against the bytes that are there.
     """

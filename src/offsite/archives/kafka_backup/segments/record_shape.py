@@ -33,7 +33,7 @@ Read = Callable[[int, int], bytes]
 
 
 class Exhausted(Exception):
-    """There is no end to the damage: what is left is not looked at."""
+    """The damage has no end: what is left is not looked at."""
 
 
 @dataclass(slots=True)
@@ -62,8 +62,8 @@ class Shape(NamedTuple):
 
 
 def shape_at(read: Read, start: int, end: int, effort: Effort | None = None) -> Shape:
-    """Of what lies at `start`. Raises `Malformed`, also for a record of more than `MAX_RECORD_BYTES`, `Torn` for one
-    that goes on beyond `end`, and `Exhausted` when all `effort` is spent."""
+    """The shape of the record at `start`. Raises `Malformed`, also for a record of more than `MAX_RECORD_BYTES`, `Torn`
+    for one that goes on beyond `end`, and `Exhausted` when all `effort` is spent."""
     cursor = _Cursor(read, start, end, effort or Effort(1 << 62))
     offset, time_type = _HEAD.unpack(cursor.take(_HEAD.size))
     if offset < 0:

@@ -20,7 +20,8 @@ _MAX_REPEAT_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class RecordsFile:
-    """`size_bytes` is where reading ends: of a file that grows meanwhile, the end it had."""
+    """One records file, read in bounded windows. `size_bytes` is where reading ends: of a file that grows meanwhile,
+    the end it had."""
 
     files: Files
     key: str
@@ -67,5 +68,6 @@ class RecordsFile:
         return bool(ends) and ends[-1] == size_bytes
 
     def shape_at(self, start: int, end: int, effort: Effort | None = None) -> Shape:
-        """Of the record at `start`, at most up to `end`. Raises `Malformed` for bytes that are none, `Exhausted`."""
+        """The shape of the record at `start`, at most up to `end`. Raises `Malformed` for bytes that are none,
+        `Exhausted`."""
         return shape_at(self.read, start, end, effort)
