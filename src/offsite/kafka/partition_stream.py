@@ -1,6 +1,16 @@
 """One connection's worth of reading a range: fetch, cut, check, hand out, with one fetch always under way.
 
 Holds the position, which moves only as `evidence` allows, so that a new run goes on exactly there.
+
+Leader epochs (KIP-101, KIP-320). Each fetch names the epoch in which we know the leader, so that a broker that was
+deposed, or that leads anew, refuses it instead of answering out of another history. That guards one fetch, and says
+nothing of the time between the plan and now: an election of a replica that was not in sync cuts the log below the end
+that was planned, and new records may stand there already. So a leader of a later epoch than the plan's is asked first
+where the plan's epoch ends in its log. If that is before the range's end, the range is not what was planned.
+
+Followers (KIP-392). A client that names its rack may be sent to a replica in it, which may lag behind. What a follower
+gives is data as good as the leader's, but that it gives nothing, or does not have an offset, proves nothing: then the
+leader is asked.
 """
 
 from __future__ import annotations

@@ -4,6 +4,12 @@ An idempotent producer with a few requests under way. Whatever is not acknowledg
 same sequence numbers, after a lost connection, a broker restart or a leader change; the broker recognises what it has
 already, so nothing is doubled and nothing overtakes. After a crash of *this* process the next one writes under a higher
 epoch, or as another producer: what was sent last is then found by the partition's end offset, never assumed.
+
+What brokers do for that (KIP-98): a leader remembers the sequence numbers of the last five batches of each producer id.
+One that it remembers is acknowledged with the offset that it has; one that leaves numbers out is refused, so that a
+batch cannot overtake a lost one. A lower epoch of the same producer id is refused as soon as a batch of a higher one
+has come (KIP-360): that is the fence. The memory has limits: after a restart it is shorter, and of a producer whose
+records are all gone there is none. What the broker answers then is no verdict on the batch, and the log itself is read.
 """
 
 from __future__ import annotations
@@ -55,7 +61,8 @@ _COUNTS = struct.Struct(">i30xi")  # last offset delta and record count of a bat
 _COUNTS_POSITION = 23
 
 OnAck = Callable[[int, int], None]
-# The broker has no, or not enough, memory of this producer. Success without an offset counts as well.
+# The broker has no, or not enough, memory of this producer: the batch may be in the log, or not. Success without an
+# offset counts as well: a duplicate, of which the broker no longer knows where it is.
 _LOST_TRACK = frozenset({NONE, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER})
 _FENCED = frozenset({INVALID_PRODUCER_EPOCH, PRODUCER_FENCED})
 
@@ -196,7 +203,7 @@ class PartitionWriter:
         """Send what is unsent, then read acknowledgements until only so many batches are under way."""
         while True:
             try:
-                self._look_for_landed()
+                self._look_for_appended()
                 connection = self._send_unsent()
                 while len(self._pending) > allowed_in_flight:
                     self._take_ack(self._receive(connection))
@@ -212,7 +219,7 @@ class PartitionWriter:
             else:
                 return
 
-    def _look_for_landed(self) -> None:
+    def _look_for_appended(self) -> None:
         """The broker no longer knows what it has taken: see for ourselves. What is not there is sent again."""
         if self._suspicion is None:
             return

@@ -1,6 +1,11 @@
 """The commit log of one backup: dense numbers, create-only objects, each naming the hash of the one before.
 
 Whoever creates number n+1 has committed; everything written before is garbage until then. Nothing here is ever deleted.
+
+Two writers that both read commit n try to create the same key, and the store lets one of them: no lock is needed, and
+the one that lost has changed nothing that counts. Dense numbers show that a commit in the middle is missing, which a
+listing alone would not. The hash shows that a commit was put in the place of another one: the next one names it, and a
+head that somebody wrote down vouches for all commits up to it.
 """
 
 from __future__ import annotations

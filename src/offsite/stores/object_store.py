@@ -161,6 +161,7 @@ class CloudStore:
         except Exception as error:  # the client's errors have no common base
             if not is_taken(error) and not is_unclear(error):
                 raise store_error("write", self._place(key), error) from error
+            # "It exists" may be about our own put as well: the client asks again when an answer was lost.
             existing = self._read_back(key, error)
             if existing is None and is_unclear(error):
                 raise store_error("write", self._place(key), error) from error

@@ -185,7 +185,7 @@ class PosixWriter:
     def _link(self) -> PutResult:
         try:
             os.link(self._temporary, self._target)
-        except FileExistsError:
+        except FileExistsError:  # also over NFS, where the answer to our own link was lost and the client asked again
             return PutResult.SAME if self._equals_target() else PutResult.OTHER
         return PutResult.CREATED
 

@@ -78,8 +78,13 @@ class GroupClient:
                 backoff.wait(error)
 
     def offsets(self, groups: Iterable[ListedGroup]) -> FetchedGroups:
-        """What each of `groups` has committed, on whatever topics. A commit under way in a transaction is waited for,
-        and left out when it does not end. Share groups commit no offsets and are left out (KIP-932)."""
+        """What each of `groups` has committed, on whatever topics. Share groups commit no offsets and are left out
+        (KIP-932).
+
+        An offset that is committed in a transaction counts from that transaction's marker on, together with the records
+        that it wrote (KIP-447). The offset before it, restored beside those records, would have them made twice. So a
+        commit under way is waited for, and left out when it does not end.
+        """
         listed = {each.group: each for each in groups if each.kind != _SHARE}
         answers = self._fetch(listed, stable=True)
         for attempt in range(STABLE_ATTEMPTS):

@@ -211,7 +211,13 @@ class PartitionTransactions:
         return self._initialise_twice(found)
 
     def _initialise_twice(self, found: Mapping[str, tuple[int, int] | None]) -> list[Producer]:
-        """The epoch before the present one is let in as well, so a known id is moved on by two."""
+        """Take the ids over, so that no earlier attempt can begin or end anything with them.
+
+        A coordinator that is told whom we expect to have the id gives it to whoever names the present epoch, or the one
+        before, whose owner may have missed the answer that raised it (KIP-360). So an earlier attempt that knows the
+        present epoch could still take the id back after one step. A known id is moved on by two; a new one has no
+        earlier owner.
+        """
         producers = self._initialise({name: each or self._as_new for name, each in found.items()})
         known = {p.transactional_id: (p.producer_id, p.epoch) for p in producers if found[str(p.transactional_id)]}
         again = self._initialise({str(name): each for name, each in known.items()}) if known else []
@@ -220,7 +226,7 @@ class PartitionTransactions:
 
     @property
     def _as_new(self) -> tuple[int, int] | None:
-        """Only an id that nobody has used takes this for its own."""
+        """Whom to expect of an id that nobody has used: a coordinator that knows the id refuses it (KIP-360)."""
         return None if self._owner < 0 else (self._owner, 0)
 
     def _end(self, slots: Sequence[Slot], *, committed: bool) -> None:
@@ -297,6 +303,7 @@ class PartitionTransactions:
 
 
 def _recovered(transactional_id: str, transaction: KnownTransaction, active: ActiveProducer, *, begun: bool) -> Slot:
+    # Sequence numbers begin at 0 with each epoch: those that the leader remembers of an earlier one do not go on.
     producer = Producer(
         producer_id=transaction.producer_id,
         epoch=transaction.epoch,

@@ -19,6 +19,7 @@ from offsite.log.range import TopicPartition
 
 T = TypeVar("T")
 
+# EndTxn below version 5 leaves the epoch as it is (KIP-890): an id keeps it from one transaction to the next.
 _INIT_VERSION, _ADD_VERSION, _END_VERSION, _DESCRIBE_VERSION = 3, 2, 1, 0
 _SEQUENCES = 2**31
 
