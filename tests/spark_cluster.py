@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from offsite.spark.local.java import spark_home
+from offsite.spark.local.jvm import spark_home
 from tests.processes import wait_until
 
 _DEPLOY = "org.apache.spark.deploy"

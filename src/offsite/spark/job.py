@@ -1,7 +1,9 @@
 """One Spark job over numbered tasks: submitted from a thread of its own, its envelopes handed out as they arrive.
 
-Envelopes travel in a Spark accumulator: it reaches the driver when a task ends, exactly then, and counts no failed
-attempt. One Spark task per task value. Must never build a SparkContext.
+Two ways lead home. Envelopes, which carry outcomes, travel in a Spark accumulator: it reaches the driver when a task
+ends, exactly then, and counts no failed attempt. Progress and notes of failed attempts cannot wait for that end, and
+travel in datagrams that may be lost: no result may depend on one. One Spark task per task value. Must never build a
+SparkContext.
 """
 
 from __future__ import annotations
@@ -15,12 +17,10 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from offsite.model.journal import JOURNAL
 from offsite.spark import meter
-from offsite.spark.attempt_farewell import interrupted_by_hangup
-from offsite.spark.attempt_note import NoteAddress, NoteReceiver, NoteSender
 from offsite.spark.progress_datagram import ProgressAddress, ProgressDatagram, ProgressReceiver, ProgressSender
 from offsite.spark.runner import ResultT, TaskT
 from offsite.spark.settings import LOOPBACK
-from offsite.spark.task_attempt import Envelope, attempt
+from offsite.spark.task_attempt import Envelope, NoteAddress, NoteReceiver, NoteSender, attempt, interrupted_by_hangup
 
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext, TaskContext
@@ -34,9 +34,9 @@ CANCEL_LIMIT_S = 5.0
 
 
 class Mailbox:
-    """Where workers' envelopes and datagrams arrive. One per SparkContext: an accumulator is never given back by
-    pyspark, so one per job would grow for ever. What an earlier job sends (cancelled, its tasks still ending) is
-    dropped."""
+    """The driver's end for envelopes and datagrams of workers. One per SparkContext: pyspark never gives an accumulator
+    back, so one per job would grow for ever. What an earlier job still sends (it was cancelled, its tasks are ending)
+    is dropped."""
 
     def __init__(self, context: SparkContext) -> None:
         self.accumulator: Accumulator[Any] = context.accumulator((), _Gathering(self._deliver))  # type: ignore[arg-type]
@@ -70,7 +70,7 @@ class SparkJob(Generic[TaskT, ResultT]):
         max_attempts: int,
     ) -> None:
         self._job, self._inbox = mailbox.open()
-        self._pulses, self._notes = mailbox.datagrams, mailbox.notes
+        self._datagrams, self._notes = mailbox.datagrams, mailbox.notes
         self._context = context
         self._tasks = tasks
         self._group = f"offsite-{self._job}"
@@ -86,13 +86,14 @@ class SparkJob(Generic[TaskT, ResultT]):
         self._thread = threading.Thread(target=self._submit, name=self._group, daemon=True)
 
     def events(self) -> Iterator[Envelope[ResultT] | ProgressDatagram | None]:
-        """Start the job; yield what arrives, and None at least every `TICK_S`. Raises what Spark raised at the end."""
+        """The events of the job, which starts with the first one asked for; None when nothing has arrived for `TICK_S`.
+        Raises what Spark raised at the end."""
         self._thread.start()
         while True:
             try:
                 arrived = self._inbox.get(timeout=TICK_S)
             except queue.Empty:
-                yield from self._pulses.take(self._job)
+                yield from self._datagrams.take(self._job)
                 yield None
                 continue
             finally:
@@ -113,7 +114,7 @@ class SparkJob(Generic[TaskT, ResultT]):
         try:
             self._context.setJobGroup(self._group, "offsite", interruptOnCancel=True)
             self._context.parallelize(self._tasks, len(self._tasks)).mapPartitions(self._work).collect()
-        except Exception as error:  # noqa: BLE001  # handed to the thread that waits in `envelopes`, which raises it
+        except Exception as error:  # noqa: BLE001  # handed to the thread that waits in `events`, which raises it
             self._inbox.put(_End(error=error))
         else:
             self._inbox.put(_End(error=None))
@@ -147,7 +148,7 @@ class _Gathering:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work(Generic[TaskT, ResultT]):
-    """What travels to the workers."""
+    """The function of a job with all that it needs in a worker: what travels there."""
 
     job: int
     function: Callable[[TaskT], ResultT]

@@ -1,4 +1,8 @@
-"""Tasks to outcomes: as many Spark jobs as it takes, usually one. Pure control over a `SparkJob` factory."""
+"""Tasks to outcomes: as many Spark jobs as it takes, usually one. Pure control over a `SparkJob` factory.
+
+A task has its outcome from its envelope alone. Progress datagrams only say how far a running task is: they may be lost,
+or arrive late, so nothing but the display goes by them.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,75 @@ from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError, SparkFailed
 from offsite.model.journal import decided, failed
 from offsite.spark.job import SparkJob
+from offsite.spark.meter import Reading
 from offsite.spark.progress_datagram import ProgressDatagram
-from offsite.spark.runner import Failed, OnProgress, ResultT, TaskT
+from offsite.spark.runner import Done, Failed, OnProgress, ResultT, RunProgress, TaskT
 from offsite.spark.task_attempt import Envelope
 from offsite.spark.task_journal import write_lines
-from offsite.spark.task_outcomes import TaskOutcomes
+
+
+class TaskOutcomes(Generic[ResultT]):
+    """The outcomes of a run so far, by task, and the progress they add up to. The first envelope of a task counts:
+    where Spark ran a task twice, the second one changes nothing."""
+
+    def __init__(self, tasks_total: int) -> None:
+        self._outcomes: list[Done[ResultT] | Failed | None] = [None] * tasks_total
+        self._reading = Reading()
+        self._running: dict[int, Reading] = {}
+        self._tasks_done = 0
+        self._tasks_failed = 0
+        self._worker_peak_rss_bytes = 0
+
+    def take(self, envelope: Envelope[ResultT]) -> None:
+        if self._outcomes[envelope.index] is not None:
+            return
+        self._settle(envelope.index, envelope.outcome)
+        self._reading = self._reading + envelope.reading
+        self._worker_peak_rss_bytes = max(self._worker_peak_rss_bytes, envelope.peak_rss_bytes)
+
+    def feel(self, datagram: ProgressDatagram) -> None:
+        """Take what a running task has moved: it is shown until the task's envelope brings the final figures."""
+        if self._outcomes[datagram.index] is None:
+            self._running[datagram.index] = datagram.reading
+
+    def give_up(self, index: int, error: OffsiteError) -> None:
+        """Record `error` for a task that could not even send an envelope."""
+        self._settle(index, Failed(error=error, trace=""))
+
+    def open_tasks(self) -> list[int]:
+        """Indexes of the tasks without an outcome."""
+        return [index for index, outcome in enumerate(self._outcomes) if outcome is None]
+
+    def first_error(self) -> OffsiteError | None:
+        if not self._tasks_failed:
+            return None
+        return next(outcome.error for outcome in self._outcomes if isinstance(outcome, Failed))
+
+    def outcomes(self) -> Sequence[Done[ResultT] | Failed]:
+        """Outcomes of the settled tasks, in the order of tasks."""
+        return [outcome for outcome in self._outcomes if outcome is not None]
+
+    def progress(self, *, elapsed_s: float) -> RunProgress:
+        reading = sum(self._running.values(), self._reading)
+        return RunProgress(
+            tasks_total=len(self._outcomes),
+            tasks_done=self._tasks_done,
+            tasks_failed=self._tasks_failed,
+            moved_bytes=reading.moved_bytes,
+            records=reading.records,
+            throttled_s=reading.throttled_ms / 1000,
+            elapsed_s=elapsed_s,
+            worker_peak_rss_bytes=self._worker_peak_rss_bytes,
+        )
+
+    def _settle(self, index: int, outcome: Done[ResultT] | Failed) -> None:
+        self._outcomes[index] = outcome
+        self._running.pop(index, None)
+        if isinstance(outcome, Done):
+            self._tasks_done += 1
+        else:
+            self._tasks_failed += 1
+
 
 _POISONED_TASK = re.compile(r"Task (\d+) in stage \S+ failed \d+ times")
 _EXCEPTION_LINE = re.compile(r"^[:\s]*(?:[\w.]+(?:Error|Exception)|Reason|ExecutorLostFailure)\b.*", re.MULTILINE)
@@ -40,14 +108,14 @@ class TaskJobs(Generic[TaskT, ResultT]):
         self._keep_going = keep_going
         self._clock = clock
         self._started_s = clock.monotonic_s()
-        self._board: TaskOutcomes[ResultT] = TaskOutcomes(len(tasks))
+        self._outcomes: TaskOutcomes[ResultT] = TaskOutcomes(len(tasks))
 
     def run(self) -> TaskOutcomes[ResultT]:
-        """Each job settles at least one task or raises, so this ends."""
+        """The outcomes of all tasks. Each job gives at least one task its outcome or raises, so this ends."""
         self._show()
-        while (indexes := self._board.open_tasks()) and not self._is_over():
+        while (indexes := self._outcomes.open_tasks()) and not self._is_over():
             self._run_job([(index, self._tasks[index]) for index in indexes])
-        return self._board
+        return self._outcomes
 
     def _run_job(self, tasks: Sequence[tuple[int, TaskT]]) -> None:
         job = self._open_job(tasks)
@@ -66,9 +134,9 @@ class TaskJobs(Generic[TaskT, ResultT]):
         for event in job.events():
             if isinstance(event, Envelope):
                 _tell(event)
-                self._board.take(event)
+                self._outcomes.take(event)
             elif isinstance(event, ProgressDatagram):
-                self._board.feel(event)
+                self._outcomes.feel(event)
                 continue
             self._show()
             if self._is_over():
@@ -76,26 +144,26 @@ class TaskJobs(Generic[TaskT, ResultT]):
                 return
 
     def _settle_poisoned(self, tasks: Sequence[tuple[int, TaskT]], error: Exception) -> None:
-        """Spark gives up a whole job when one task ends its worker every time. That task has failed for good; the
-        others get another job. Raises `SparkFailed` when it was not about a task."""
+        """Record the failure of the task that ended its worker at every attempt, and raise `SparkFailed` when the error
+        was not about a task. Spark gives up the whole job with it; the tasks without an outcome get another job."""
         failure = SparkFailed(f"the Spark job failed: {_reason(error)}", hint="run again with --verbose")
         failure.__cause__ = error
         poisoned = _POISONED_TASK.search(str(error))
         if poisoned is None:
             raise failure
         index = tasks[int(poisoned.group(1))][0]
-        self._board.give_up(index, failure)
+        self._outcomes.give_up(index, failure)
         failed("task_failed", task=index, error=failure.id, why=f"it ended its worker every time: {failure.message}")
-        if left := self._board.open_tasks():
+        if left := self._outcomes.open_tasks():
             decided("job_repeated", tasks=len(left), why=f"Spark gave them up together with task {index}")
         self._show()
 
     def _is_over(self) -> bool:
-        return not self._keep_going and self._board.first_error() is not None
+        return not self._keep_going and self._outcomes.first_error() is not None
 
     def _show(self) -> None:
         if self._on_progress is not None:
-            self._on_progress(self._board.progress(elapsed_s=self._clock.monotonic_s() - self._started_s))
+            self._on_progress(self._outcomes.progress(elapsed_s=self._clock.monotonic_s() - self._started_s))
 
 
 def _tell(envelope: Envelope[ResultT]) -> None:

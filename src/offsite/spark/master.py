@@ -18,11 +18,12 @@ SPARK_ATTEMPTS = 4
 """Spark's default for `spark.task.maxFailures`."""
 
 CLUSTER_SLOTS = 16
-"""How finely small backups are cut for a cluster, whose size is not known before Spark has started."""
+"""Tasks that a small backup is cut into for a cluster, whose size is not known before Spark has started."""
 
 
 def slots(master: str | None) -> int:
-    """How many tasks to expect at once: the cores of a local master (None: all there are), a guess for clusters."""
+    """The number of tasks to expect at once: the cores of a local master (None: all there are), a guess for
+    clusters."""
     if master is not None and not runs_in_one_jvm(master):
         return CLUSTER_SLOTS
     if master == "local":
@@ -37,7 +38,8 @@ def runs_in_one_jvm(master: str) -> bool:
 
 
 def task_attempts(master: str, max_failures: str | None) -> int:
-    """How often that master tries a task; `max_failures` is its `spark.task.maxFailures`, which local ones ignore."""
+    """The number of attempts that `master` gives a task; `max_failures` is its `spark.task.maxFailures`, which local
+    ones ignore."""
     if not runs_in_one_jvm(master):
         return int(max_failures or SPARK_ATTEMPTS)
     wanted = re.fullmatch(r"local\[[^,]+,\s*(\d+)\s*\]", master)

@@ -16,7 +16,8 @@ ItemT = TypeVar("ItemT", bound=Chunk | Hole | Gap)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """`throttled_ms`: how long the cluster's quotas asked to pause."""
+    """Figures of a task: `moved_bytes` and `records` that it moved, and `throttled_ms`, the time that quotas of the
+    cluster asked it to pause."""
 
     moved_bytes: int = 0
     records: int = 0
@@ -43,7 +44,7 @@ class Meter:
         self._reading, self._listener = Reading(), listener
 
     def count(self, *, moved_bytes: int, records: int) -> None:
-        """Add to what the running task has moved. Cheap enough for each chunk, too dear for each record."""
+        """Add to what the running task has moved. Cheap enough for each chunk, too costly for each record."""
         self._add(Reading(moved_bytes=moved_bytes, records=records))
 
     def counted(self, items: Iterable[ItemT]) -> Iterator[ItemT]:
@@ -55,7 +56,7 @@ class Meter:
                 self.count(moved_bytes=len(item.data), records=sum(h.record_count for h in item.batches))
 
     def throttle(self, pause_ms: int) -> None:
-        """A quota asks for a pause of that long, before it is taken."""
+        """Add a pause of `pause_ms` that a quota asks for, before it is taken."""
         self._add(Reading(throttled_ms=pause_ms))
 
     def _add(self, more: Reading) -> None:

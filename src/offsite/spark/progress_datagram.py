@@ -1,7 +1,7 @@
-"""Signs of life from running tasks: what each has moved so far, so that progress is seen before a long task ends.
+"""Progress of running tasks, before they end: what each has moved so far, one datagram now and then to the driver.
 
-One datagram now and then from a worker to the driver. Losing some is fine: a task's envelope brings the final figures.
-Must never carry anything but counts.
+A datagram, because a worker must not wait for the driver, nor fail for it. Losing some is fine: a task's envelope
+brings the final figures. Must never carry anything but counts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from offsite.spark.meter import Reading
 SEND_EVERY_S = 0.25
 """A person sees no more; a datagram costs some 20 µs."""
 
-MAX_PULSES_AT_ONCE = 1000
+MAX_DATAGRAMS_AT_ONCE = 1000
 """What the driver takes in between two envelopes; the rest waits in the socket or is dropped by the kernel."""
 
 _DATAGRAM = struct.Struct(">16sQQQQQ")
@@ -26,7 +26,7 @@ _DATAGRAM = struct.Struct(">16sQQQQQ")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressDatagram:
-    """What the running attempt at task `index` of a job has moved so far."""
+    """The figures of the running attempt at task `index` of a job, so far."""
 
     index: int
     reading: Reading
@@ -34,7 +34,8 @@ class ProgressDatagram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressAddress:
-    """Where workers send datagrams. `token` keeps strangers' datagrams out of the display; it protects nothing else."""
+    """The driver's address for datagrams. `token` keeps strangers' datagrams out of the display; it protects nothing
+    else."""
 
     host: str
     port: int
@@ -42,7 +43,7 @@ class ProgressAddress:
 
 
 class ProgressReceiver:
-    """The driver's side."""
+    """The driver's side of the datagrams: a socket on `host`."""
 
     def __init__(self, host: str) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -52,7 +53,7 @@ class ProgressReceiver:
 
     def take(self, job: int) -> Iterator[ProgressDatagram]:
         """The datagrams of `job` that have arrived; does not wait."""
-        for _ in range(MAX_PULSES_AT_ONCE):
+        for _ in range(MAX_DATAGRAMS_AT_ONCE):
             try:
                 datagram = self._socket.recv(_DATAGRAM.size + 1)
             except BlockingIOError:
@@ -70,7 +71,7 @@ class ProgressReceiver:
 
 
 class ProgressSender:
-    """The worker's side, as a meter's listener."""
+    """The worker's side of the datagrams: a meter's listener. Calling it never raises."""
 
     def __init__(self, address: ProgressAddress, *, job: int, index: int, clock: Clock | None = None) -> None:
         self._address, self._job, self._index = address, job, index

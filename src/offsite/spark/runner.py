@@ -1,6 +1,6 @@
 """The port that runs tasks in parallel, and what comes back from them.
 
-Owns the words between a service and whatever runs its tasks: outcome, progress. Knows nothing of Spark.
+Owns the types between a service and whatever runs its tasks: outcome, progress. Knows nothing of Spark.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunProgress:
-    """How far a run is. `moved_bytes` and `records` are what tasks counted (`meter.count`), running ones included.
-    `throttled_s`: how long the cluster's quotas held tasks back, added up over them."""
+    """The state of a run. `moved_bytes` and `records` are what tasks counted (`meter.count`), running ones included.
+    `throttled_s`: seconds for which the cluster's quotas held tasks back, added up over all tasks."""
 
     tasks_total: int
     tasks_done: int
@@ -50,7 +50,7 @@ OnProgress = Callable[[RunProgress], None]
 
 
 class Runner(Protocol):
-    """Runs one function over many tasks, in parallel, with retries.
+    """A way to run one function over many tasks, in parallel, with retries.
 
     `function` must be importable by name in another process (a module-level function, or a `functools.partial` of one),
     and tasks and results must be small picklable values without secrets. A task may run more than once, even twice at
@@ -79,8 +79,8 @@ class Runner(Protocol):
         """Outcomes in the order of `tasks`. A task that fails for good leaves the others running."""
 
     def halt(self) -> bool:
-        """Stop what a run that was broken off left running; takes seconds at most. Whether no task runs any more, as
-        far as that is known for sure: without that, tasks may go on for minutes, and with what they do."""
+        """Stop the tasks that an interrupted run left running; takes seconds at most. True when it is known for sure
+        that no task runs any more; False when one may still run, and write, for minutes."""
 
     def close(self) -> None:
-        """Give everything back: processes, folders. May be called twice."""
+        """End the processes and delete the folders of this runner. May be called twice."""

@@ -18,8 +18,8 @@ start takes this long."""
 
 
 class Scratch:
-    """Named after the process that owns it, so that a folder whose owner is gone can be told from one in use. `prefix`
-    says what it is for."""
+    """A temporary folder, named after the process that owns it, so that a folder whose owner is gone can be told from
+    one in use. `prefix` says what it is for."""
 
     def __init__(self, prefix: str = PREFIX) -> None:
         self._prefix = prefix
@@ -34,7 +34,8 @@ class Scratch:
         return self._folder
 
     def remove(self) -> None:
-        """Delete it with all it holds. A JVM may still be deleting in it: what is already gone is fine."""
+        """Delete the folder and all it holds. A JVM may be deleting in it at the same time: what is gone is no
+        error."""
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None

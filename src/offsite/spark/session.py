@@ -20,11 +20,10 @@ from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption, OffsiteError, SparkFailed
 from offsite.model.journal import warned
 from offsite.spark.job import Mailbox, SparkJob
-from offsite.spark.jobs import TaskJobs
+from offsite.spark.jobs import TaskJobs, TaskOutcomes
 from offsite.spark.local import pyspark_internals
-from offsite.spark.local.daemon import NEST_VARIABLE
-from offsite.spark.local.java import java_binary
-from offsite.spark.local.jvm import LocalJvm, last_words
+from offsite.spark.local.daemon import TEMPLATE_VARIABLE
+from offsite.spark.local.jvm import LocalJvm, java_binary, last_words
 from offsite.spark.local.worker_lock import WorkerLock
 from offsite.spark.local.worker_template import WorkerTemplate
 from offsite.spark.master import check_reachable, runs_in_one_jvm, task_attempts
@@ -38,14 +37,13 @@ from offsite.spark.settings import (
     local_settings,
     plain_settings,
 )
-from offsite.spark.task_outcomes import TaskOutcomes
 
 if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
 
 
 FAREWELL_S = 2.0
-"""How long workers may take to put away what they were writing, before they are killed."""
+"""Time for workers to delete what they were writing, before they are killed."""
 
 
 class SparkRunner:
@@ -156,7 +154,8 @@ class _Session(ABC):
         return self._context, self._mailbox  # type: ignore[return-value]  # checked in the line above
 
     def close(self, *, surely: bool = False) -> bool:
-        """End it; with `surely`, wait for the end of its tasks as well: True when none runs any more, for sure."""
+        """End the session; with `surely`, wait for the end of its tasks as well. True when it is known for sure that
+        none runs any more."""
         self._give_up_start()
         self._starter.join()
         self._stop(surely=surely)
@@ -221,7 +220,7 @@ class _LocalSession(_Session):
 
     def _build_quickly(self, folder: Path, settings: Mapping[str, str]) -> SparkContext:
         self._workers = WorkerLock(folder)
-        environment = {**WORKER_ENVIRONMENT, NEST_VARIABLE: str(WorkerTemplate.socket_in(folder))}
+        environment = {**WORKER_ENVIRONMENT, TEMPLATE_VARIABLE: str(WorkerTemplate.socket_in(folder))}
         self._jvm = LocalJvm(folder, settings, environment=environment, clock=self._clock)
         self._template = WorkerTemplate(folder, self._preload)
         pyspark_internals.check_parts()  # half a second of imports, while the JVM starts

@@ -1,4 +1,4 @@
-"""What offsite tells Spark: plain names and values, no secret among them."""
+"""Settings that offsite gives to Spark: plain names and values, no secret among them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DAEMON = "spark.python.daemon.module"
 
 
 def common_settings() -> dict[str, str]:
-    """For any master: quiet, and small however many jobs a continuous backup runs."""
+    """Settings for any master: quiet, and of small memory however many jobs a continuous backup runs."""
     return {
         "spark.task.maxFailures": str(MAX_ATTEMPTS),
         _DAEMON: "offsite.spark.local.daemon",
@@ -44,7 +44,8 @@ _SOCKET_NAME_BYTES = 43  # Spark's own names: a slash, a dot, a UUID, ".sock"
 
 
 def local_settings(*, master: str, folder: Path) -> dict[str, str]:
-    """For one JVM on this machine: loopback only, temporary files in `folder` only, no metrics that nobody reads.
+    """Settings for one JVM on this machine: loopback only, temporary files in `folder` only, no metrics that nobody
+    reads.
 
     Other users of the machine reach its ports as well. Spark draws the secret by itself, in the JVM, and tells it to
     nobody: in local mode nobody needs to connect.

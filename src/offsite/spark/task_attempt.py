@@ -2,17 +2,26 @@
 
 An error that another attempt could cure is raised, so that Spark tries again elsewhere; every other one, and the last
 of them, comes back as a value, with its class, message and hint. The journal of the attempt comes along either way.
-Runs in workers: must import little.
+
+Spark keeps nothing of an attempt that failed and is repeated. Its reason and its journal go to the driver in a note:
+one datagram, which may be lost, since the envelope of a later attempt tells how many there were. A note must never
+carry what a log must not hold. Runs in workers: must import little.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import resource
+import secrets
+import signal
+import socket
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Generic
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Generic
 
 from offsite.model.errors import (
     Bug,
@@ -26,11 +35,116 @@ from offsite.model.errors import (
     SparkFailed,
     UserError,
 )
-from offsite.model.journal import safe_line, safe_trace
+from offsite.model.journal import decided, safe_line, safe_trace
+from offsite.model.untrusted.printable import printable
 from offsite.spark import meter
-from offsite.spark.attempt_note import AttemptNote
 from offsite.spark.runner import Done, Failed, ResultT, TaskT
-from offsite.spark.task_journal import Line, recording
+from offsite.spark.task_journal import Line, recording, write_lines
+
+MAX_NOTE_BYTES = 32 << 10
+"""Half of what a datagram may hold: some dozen lines and a traceback."""
+
+_MAX_TRACE = 16_000
+_MAX_NOTES_AT_ONCE = 100
+"""What the driver takes in between two events; the rest waits in the socket or is dropped by the kernel."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptNote:
+    """The reason why attempt `number` at task `index` failed, and the journal lines of that attempt."""
+
+    index: int
+    number: int
+    why: str
+    trace: str
+    lines: tuple[Line, ...]
+
+    @classmethod
+    def of(cls, error: Exception, *, index: int, number: int, lines: tuple[Line, ...]) -> AttemptNote:
+        return cls(index=index, number=number, why=safe_line(error), trace=safe_trace(error)[-_MAX_TRACE:], lines=lines)
+
+    def to_bytes(self, *, token: str, job: int) -> bytes:
+        """As one datagram: without the oldest of the lines, where they are too many."""
+        lines = [[line.level, line.at_s, line.text] for line in self.lines]
+        fields = [token, job, self.index, self.number, self.why, self.trace, lines]
+        data = json.dumps(fields).encode()
+        return data if len(data) <= MAX_NOTE_BYTES or not lines else self._halved().to_bytes(token=token, job=job)
+
+    def _halved(self) -> AttemptNote:
+        return replace(self, lines=self.lines[len(self.lines) // 2 + len(self.lines) % 2 :])
+
+    def write(self) -> None:
+        """Write it to the journal of this process."""
+        write_lines(self.lines, task=self.index)
+        decided("attempt_failed", task=self.index, attempt=self.number, why=self.why, trace=self.trace)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteAddress:
+    """The driver's address for notes. `token` keeps strangers' datagrams out of the log; it protects nothing else."""
+
+    host: str
+    port: int
+    token: str
+
+
+class NoteReceiver:
+    """The driver's side of the notes: a socket on `host`."""
+
+    def __init__(self, host: str) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind((host, 0))
+        self._socket.setblocking(False)
+        self.address = NoteAddress(host=host, port=self._socket.getsockname()[1], token=secrets.token_hex(16))
+
+    def write(self, job: int) -> None:
+        """Write the notes of `job` that have arrived to the journal; does not wait."""
+        for _ in range(_MAX_NOTES_AT_ONCE):
+            try:
+                datagram = self._socket.recv(MAX_NOTE_BYTES)
+            except OSError:  # nothing there; or closed, by an end that did not wait
+                return
+            note = _parsed(datagram, token=self.address.token, job=job)
+            if note is not None:
+                note.write()
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteSender:
+    """The worker's side of the notes. Calling it sends one note, and never raises."""
+
+    address: NoteAddress
+    job: int
+
+    def __call__(self, note: AttemptNote) -> None:
+        datagram = note.to_bytes(token=self.address.token, job=self.job)
+        try:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sending:
+                sending.sendto(datagram, (self.address.host, self.address.port))
+        except OSError:
+            return  # the attempt is repeated all the same
+
+
+def _parsed(datagram: bytes, *, token: str, job: int) -> AttemptNote | None:
+    """The note, or None when it is another job's, or not one of ours."""
+    try:
+        given, of_job, index, number, why, trace, lines = json.loads(datagram)
+        if given != token or of_job != job:
+            return None
+        return AttemptNote(
+            index=int(index), number=int(number), why=str(why), trace=str(trace), lines=tuple(map(_line_of, lines))
+        )
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+def _line_of(fields: Sequence[Any]) -> Line:
+    level, at_s, text = fields
+    return Line(level=int(level), at_s=float(at_s), text=printable(str(text)))
+
 
 LASTING = (UserError, NoRepository, Conflict, Damaged, Refused, Denied, NoEvidence, Bug)
 """Kinds of errors that a second attempt meets again."""
@@ -38,7 +152,8 @@ LASTING = (UserError, NoRepository, Conflict, Damaged, Refused, Denied, NoEviden
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope(Generic[ResultT]):
-    """What one task sends home. `number` says which attempt it was, from 1; `journal` what was written in it."""
+    """The outcome of a task, with what it moved and its peak memory, as it travels to the driver. `number` says which
+    attempt it was, from 1; `journal` has the lines that this attempt wrote."""
 
     index: int
     outcome: Done[ResultT] | Failed
@@ -58,7 +173,8 @@ def attempt(  # noqa: PLR0913  # keyword-only, each with a default
     journal_level: int = logging.INFO,
     on_retry: Callable[[AttemptNote], None] = lambda _: None,
 ) -> Envelope[ResultT]:
-    """Run `function(task)`. Raises what is worth another attempt, unless this is the last one, and tells `on_retry`."""
+    """The envelope of `function(task)`. An error that is worth another attempt is raised, after `on_retry` was told of
+    it, unless this is the last attempt."""
     with recording(journal_level) as journal:
         try:
             outcome = _outcome(task, function, is_last_attempt=is_last_attempt)
@@ -100,3 +216,21 @@ def _foreign(error: Exception) -> SparkFailed:
 def _peak_rss_bytes() -> int:
     unit_bytes = 1 if sys.platform == "darwin" else 1024  # getrusage(2): bytes on macOS, KiB elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit_bytes
+
+
+@contextmanager
+def interrupted_by_hangup() -> Iterator[None]:
+    """A block in which SIGHUP raises `KeyboardInterrupt`, so that a worker with a task deletes what it was writing.
+
+    A driver that ends sends its workers SIGHUP, and so does Spark's daemon. Without this they would die of it at once:
+    what they had written would lie in `~tmp` of the repository until it is swept, a day later, as it does after a
+    kill -9. A worker that belongs to somebody else's Spark gets its own handler back.
+    """
+    if threading.current_thread() is not threading.main_thread():  # only there signals are handled
+        yield
+        return
+    before = signal.signal(signal.SIGHUP, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -32,7 +32,7 @@ class Line:
 
 
 class TaskJournal(logging.Handler):
-    """What is written to the journal between `recording` and the end of its block."""
+    """The lines that are written to the journal between `recording` and the end of its block."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class TaskJournal(logging.Handler):
 
 @contextmanager
 def recording(level: int) -> Iterator[TaskJournal]:
-    """Keep what is written to the journal from `level` on, here and nowhere else, until the block ends."""
+    """A block whose journal lines of `level` and above are kept in the result, and written nowhere else."""
     kept, level_before, propagated = TaskJournal(), JOURNAL.level, JOURNAL.propagate
     JOURNAL.addHandler(kept)
     JOURNAL.setLevel(level)

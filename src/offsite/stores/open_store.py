@@ -59,7 +59,8 @@ _ANONYMOUS = ("aws_skip_signature", "google_skip_signature")
 
 
 def open_store(place: str, *, environment: Mapping[str, str] | None = None) -> PosixStore | CloudStore:
-    """The store that `place` names: a folder, `file:///folder`, `s3://bucket/prefix?endpoint=…&region=…`, `gs://`, `az://`.
+    """The store that `place` names: a folder, `file:///folder`, `s3://bucket/prefix?endpoint=…&region=…`, `gs://`,
+    `az://`.
 
     Touches neither network nor disk. Raises `BadRepositoryUrl`.
     """

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.spark.local.java import java_binary
+from offsite.spark.local.jvm import java_binary
 from offsite.spark.session import SparkRunner
 from tests.processes import listening_ports, processes_with
 from tests.shared_spark import end_shared_spark

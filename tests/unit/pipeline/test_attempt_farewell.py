@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from offsite.spark.attempt_farewell import interrupted_by_hangup
+from offsite.spark.task_attempt import interrupted_by_hangup
 
 
 def test_a_hangup_interrupts_a_task_so_that_it_can_put_things_away() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import BadOption, JavaMissing, SparkFailed
-from offsite.spark.local.java import java_binary, scheduler_jars, spark_home
+from offsite.spark.local.jvm import java_binary, scheduler_jars, spark_home
 from offsite.spark.master import check_reachable, runs_in_one_jvm
 from offsite.spark.scratch import ORPHANED_AFTER_S, PREFIX, Scratch
 from offsite.spark.settings import local_settings

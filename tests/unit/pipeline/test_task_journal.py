@@ -8,9 +8,8 @@ import pytest
 
 from offsite.model.errors import KafkaUnreachable
 from offsite.model.journal import JOURNAL, decided, warned
-from offsite.spark.attempt_note import MAX_NOTE_BYTES, AttemptNote, NoteReceiver, NoteSender
 from offsite.spark.runner import Failed
-from offsite.spark.task_attempt import attempt
+from offsite.spark.task_attempt import MAX_NOTE_BYTES, AttemptNote, NoteReceiver, NoteSender, attempt
 from offsite.spark.task_journal import LINES_PER_EVENT, Line, recording, write_lines
 
 LOOPBACK = "127.0.0.1"

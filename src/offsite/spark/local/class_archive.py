@@ -25,8 +25,8 @@ RECORDING_LIMIT_S = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
-    """`flags` for java. When `recording` is set, the JVM writes that file as it ends, and `path` is what to rename it
-    to once java has ended well."""
+    """A class data archive at `path`, with the `flags` for java that use or record it. When `recording` is set, the JVM
+    writes that file as it ends, and it is renamed to `path` once java has ended well."""
 
     flags: Sequence[str]
     path: Path
@@ -43,7 +43,7 @@ class Archive:
 
 
 def cache_folder() -> Path:
-    """`$XDG_CACHE_HOME/offsite/cds`; one that cannot be made where this user has no home."""
+    """The folder `$XDG_CACHE_HOME/offsite/cds`; for a user without a home one that cannot be made."""
     base = os.environ.get("XDG_CACHE_HOME")
     try:
         return (Path(base) if base else Path.home() / ".cache") / "offsite" / "cds"

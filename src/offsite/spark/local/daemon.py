@@ -8,6 +8,8 @@ on as Spark's daemon. Without a template (a cluster, a template that died) it do
 Life: the template ends when the driver does (stdin at its end) until it is taken over; from then on when the JVM closes
 the stdin that was handed over, as any Spark daemon. It holds the lock that tells the driver of living workers. Must
 import nothing but the standard library before it has to.
+
+Each worker is then a fork of the template, and has its imports, its streams and the lock without doing anything for it.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ from pathlib import Path
 
 from offsite.spark.local.worker_lock import hold
 
-NEST_VARIABLE = "OFFSITE_NEST"
-"""Names the socket of the template in the environment of the process that Spark starts."""
+TEMPLATE_VARIABLE = "OFFSITE_NEST"
+"""Environment variable with the path of the template's socket, for the process that Spark starts."""
 
 STANDARD_STREAMS = (0, 1, 2)
 MAX_ENVIRONMENT_BYTES = 4 << 20  # execve(2) allows no more than this by default on Linux (ARG_MAX is 2 MiB)
@@ -34,7 +36,7 @@ def main() -> None:
     """`template SOCKET MODULE…` waits to be taken over; anything else is Spark's own call."""
     if sys.argv[1:2] == ["template"]:
         template(sys.argv[2], sys.argv[3:])
-    elif not hand_over(path := os.environ.get(NEST_VARIABLE)):
+    elif not hand_over(path := os.environ.get(TEMPLATE_VARIABLE)):
         if path is not None and not hold(Path(path).parent):
             return
         import_ahead([])
@@ -77,8 +79,8 @@ def manage() -> None:
 
 
 def hand_over(path: str | None) -> bool:
-    """Give this process's streams and environment to the template at `path`, and wait for its end. False: there is
-    none."""
+    """Give this process's streams and environment to the template at `path`, and wait for the template's end. False
+    when there is no template."""
     if path is None:
         return False
     with socket.socket(socket.AF_UNIX) as template_socket:

@@ -2,11 +2,15 @@
 
 `spark-submit` runs a shell, a JVM that prints a command line, and then the JVM; this runs the JVM alone. It listens on
 loopback only and asks for a secret that never leaves this user's files. Must not be used for a cluster's master.
+
+Also which Java that is, and with which jars: every jar on the class path costs time at every start.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -16,7 +20,53 @@ from pathlib import Path
 from offsite.model.clock import Clock
 from offsite.model.errors import JavaMissing, SparkFailed
 from offsite.spark.local.class_archive import Archive, archive_for, cache_folder
-from offsite.spark.local.java import INSTALL_HINT, java_binary, scheduler_jars, spark_home
+
+LOADED_FIRST = ("spark-core_", "scala-library-", "spark-", "jackson-", "hadoop-client-", "netty-", "py4j-")
+"""Jars that hold most of the classes a job loads: a class is looked for in one jar after the other."""
+
+NEVER_LOADED = (
+    "HikariCP", "arpack", "arrow-", "breeze", "connect-repl", "curator-", "datanucleus", "datasketches",
+    "derby", "hive-", "icu4j", "jersey-", "jline", "kubernetes-", "orc-", "parquet-", "rocksdbjni",
+    "scala-compiler", "scala-reflect", "spark-catalyst", "spark-connect", "spark-graphx", "spark-hive",
+    "spark-kubernetes", "spark-mllib", "spark-pipelines", "spark-repl", "spark-sql", "spark-streaming",
+    "spark-yarn", "spire", "tink", "vertx-", "volcano-", "zookeeper", "log4j-slf4j2-impl",
+)  # fmt: skip
+"""Jars that a scheduler of Python tasks never opens; each one on the class path costs time at every start. Without the
+last one slf4j finds no logger: log4j alone takes 0.2 s to start, and what goes wrong arrives as an exception anyway."""
+
+INSTALL_HINT = "install a Java 17+ runtime (Debian: openjdk-17-jre-headless) and put it on PATH or set JAVA_HOME"
+
+
+def java_binary() -> Path:
+    """`$JAVA_HOME/bin/java`, else `java` on PATH. Raises `JavaMissing`."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home) / "bin") if home else None)
+    if found is None:
+        raise JavaMissing(
+            "Spark needs Java, and there is none" + (f" in JAVA_HOME={home}" if home else ""), hint=INSTALL_HINT
+        )
+    return Path(found).resolve()
+
+
+def spark_home() -> Path:
+    """The folder of the installed pyspark, found without importing it: that alone would take half a second."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise SparkFailed("pyspark is not installed", hint="pip install --force-reinstall offsite")
+    return Path(spec.origin).parent
+
+
+def scheduler_jars(home: Path) -> list[Path]:
+    """The jars that Spark needs to schedule Python tasks in one JVM, the busiest first. Raises `SparkFailed`."""
+    jars = [jar for jar in (home / "jars").glob("*.jar") if not jar.name.startswith(NEVER_LOADED)]
+    if not jars:
+        raise SparkFailed(f"no Spark jars in {home}/jars", hint="pip install --force-reinstall pyspark")
+    return sorted(jars, key=lambda jar: (_rank(jar.name), jar.name))
+
+
+def _rank(name: str) -> int:
+    return next((rank for rank, prefix in enumerate(LOADED_FIRST) if name.startswith(prefix)), len(LOADED_FIRST))
+
 
 START_LIMIT_S = 120
 """A JVM that is not there by then is not coming: ten times what a busy two-core machine takes."""
@@ -39,7 +89,7 @@ _OPENED_PACKAGES = (
     "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs",
     "sun.security.action", "sun.util.calendar",
 )  # fmt: skip
-"""What Spark's own launcher opens (JavaModuleOptions)."""
+"""Packages that Spark's own launcher opens (JavaModuleOptions)."""
 
 _MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 
@@ -67,7 +117,7 @@ class LocalJvm:
         self._process = self._spawn()
 
     def abandon(self) -> None:
-        """Nobody waits for it any more: `gateway` raises at once, and `close` records nothing of so short a life."""
+        """Give up the start: `gateway` raises at once, and `close` records no classes of so short a life."""
         self._abandoned = True
 
     def gateway(self) -> tuple[int, str]:
@@ -89,7 +139,8 @@ class LocalJvm:
         return port, raw[8 : 8 + secret_bytes].decode()
 
     def close(self) -> None:
-        """Kill it; or, when it has classes to record, let it end by itself behind our back. May be called twice."""
+        """Kill the JVM; or, when it has classes to record, let it end by itself in the background. May be called
+        twice."""
         if self._process.stdin is None or self._process.stdin.closed:
             return
         if self._archive.recording is not None and not self._abandoned and self._process.poll() is None:
@@ -116,7 +167,8 @@ class LocalJvm:
             )
 
     def _restart_without_archive(self) -> None:
-        """Java crashes on an archive that was cut short (a full disk, a power cut): once, without it, then no more."""
+        """Start once more, without the archive: Java crashes on one that was cut short (a full disk, a power cut).
+        Raises `SparkFailed` or `JavaMissing` when there was no archive to blame."""
         if not self._archive.is_used:
             words = last_words(self._log)
             if "UnsupportedClassVersionError" in self._log.read_text(errors="replace"):

@@ -1,4 +1,4 @@
-"""What the quick local start uses of pyspark and py4j that these do not promise to keep. All of it is here.
+"""The private parts of pyspark and py4j that the quick local start uses. All of it is here, since none is promised.
 
 Local mode starts a JVM of its own and kills it at the end (see `jvm`), and workers are forked by a daemon of its own
 (see `daemon`). pyspark has no public way to join a JVM that runs, to forget one that is gone, or to be quiet about
@@ -66,8 +66,8 @@ def join_jvm(port: int, secret: str) -> SparkContext:
 
 
 def expect_the_end(context: SparkContext) -> None:
-    """Py4J and the accumulator server would both write the loss of the JVM that we are about to kill to stderr. The
-    server takes half a second to stop, which nobody need wait for."""
+    """Silence Py4J and the accumulator server, which would both write to stderr that the JVM is gone that we are about
+    to kill. The server takes half a second to stop, which nobody needs to wait for."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     client: Any = context._gateway._gateway_client  # type: ignore[union-attr]  # noqa: SLF001
     client.is_connected = False  # or each object collected from now on would try to say farewell
@@ -78,7 +78,8 @@ def expect_the_end(context: SparkContext) -> None:
 
 
 def forget(context: SparkContext) -> None:
-    """Let the process start another JVM: pyspark keeps the first one for ever, and believes it alive."""
+    """Forget the JVM of `context`, so that this process can start another: pyspark keeps the first one for ever, and
+    believes it alive."""
     context._jsc = None  # noqa: SLF001  # without it `stop` only tidies up on the Python side
     context.stop()
     _forget_jvm()

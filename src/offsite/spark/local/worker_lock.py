@@ -1,4 +1,6 @@
-"""Whether Python workers still live, known for sure: a lock that they have from birth, and that ends with the last one.
+"""A lock that tells for sure whether Python workers still live: they have it from birth, and it ends with the last one.
+
+A restore that fails gives topics their own settings back, and must not do so while a worker may still write there.
 
 Spark forgets a cancelled job at once, and its Python worker goes on until its function returns. The parent of all
 workers on this machine takes the lock (shared) before it forks any, and each fork has it too (flock(2): one open file
@@ -21,14 +23,14 @@ _NAME = "workers"
 
 
 class WorkerLock:
-    """The driver's side, in a `folder` of its own that goes with the session."""
+    """The driver's side of the lock: a file in `folder`, which is deleted with the session."""
 
     def __init__(self, folder: Path) -> None:
         self._file = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT, 0o600)
 
     def all_ended(self, *, limit_s: float = LIMIT_S) -> bool:
-        """Whether no worker is left; waits for those that are ending, at most `limit_s`. To be asked at the end: no
-        worker is born after it was true."""
+        """Whether no worker is left; waits for those that are ending, at most `limit_s` seconds. To be asked at the end
+        only: the driver then has the lock, so that no worker can be born after it was true."""
         deadline_s = time.monotonic() + limit_s
         try:
             while not _taken(self._file, fcntl.LOCK_EX):
@@ -45,8 +47,8 @@ class WorkerLock:
 
 
 def hold(folder: Path) -> bool:
-    """Have the lock for as long as this process or any fork of it lives. False: the driver has ended the session, and
-    there must be no workers any more."""
+    """Take the lock for as long as this process or any fork of it lives. False when the driver has ended the session:
+    then there must be no workers any more."""
     path = folder / _NAME
     try:
         file = os.open(path, os.O_RDWR)

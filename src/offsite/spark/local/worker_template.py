@@ -1,4 +1,4 @@
-"""The driver's side of the template: a Python process that gets ready to be Spark's worker daemon (see `daemon.py`)."""
+"""The driver's side of the worker template: a Python process that gets ready to be Spark's daemon (see `daemon.py`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from offsite.spark.settings import MAX_SOCKET_PATH_BYTES, WORKER_ENVIRONMENT
 
 
 class WorkerTemplate:
-    """Started at once, in the background; never needed: Spark's daemon does without it when it is gone."""
+    """The template's process, started at once, in the background. It is never needed: where it is gone, Spark's daemon
+    does the imports itself."""
 
     def __init__(self, folder: Path, modules: Sequence[str]) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -34,14 +35,15 @@ class WorkerTemplate:
         return folder / "template"
 
     def hang_up(self) -> None:
-        """Tell it and its workers to end: those that have a task put away what they were writing."""
+        """Tell the template and its workers to end: those that have a task delete what they were writing first."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGHUP)
 
     def close(self) -> None:
-        """End it, and the workers it has become the parent of: all in its process group. May be called twice."""
+        """Kill the template and the workers that it has become the parent of: all of its process group. May be called
+        twice."""
         if self._process is not None:
             with self._process:  # closes the pipe and waits
                 os.killpg(self._process.pid, signal.SIGKILL)
