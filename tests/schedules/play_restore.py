@@ -20,8 +20,8 @@ from offsite.repository.repository import Repository
 from offsite.services.cluster import Cluster
 from offsite.services.demo.truth import Reading, compare, read_topic
 from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.report.result import RestoreResult
 from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.result import RestoreResult
 from offsite.services.restore.run import run_restore
 from offsite.stores.open_store import open_store
 from tests.inline_runner import InlineRunner

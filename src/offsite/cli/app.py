@@ -12,15 +12,14 @@ import typer
 from offsite.cli.commands import (
     archive,
     backup,
-    cat,
     demo,
     export,
     groups,
     import_,
+    records,
     repository,
     restore,
     sandbox,
-    search,
     verify,
 )
 from offsite.cli.logs import log_everywhere
@@ -45,8 +44,8 @@ app.command()(repository.status)
 app.add_typer(restore.app, name="restore")
 app.add_typer(groups.app, name="groups")
 app.command()(verify.verify)
-app.command()(cat.cat)
-app.command()(search.search)
+app.command()(records.cat)
+app.command()(records.search)
 app.command()(export.export)
 app.command(name="import")(import_.import_)
 app.add_typer(archive.app, name="archive")

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from uuid import UUID
 
-from offsite.copy.log_identity import check_border
 from offsite.copy.plan import CopyTask
 from offsite.kafka.config.config import KafkaConfig
 from offsite.kafka.net.routing import shared_router
-from offsite.kafka.read_task import ReadTask
+from offsite.kafka.read_task import Item, ReadTask
 from offsite.kafka.reader import PartitionReader
 from offsite.log.batch import LastBatch
 from offsite.log.chunk import Chunk, Gap, Hole
+from offsite.log.last_batch import LastBatch
+from offsite.log.range import LogRange
 from offsite.model.choices import CompressionChoice
+from offsite.model.errors import SourceTruncated, TopicReplaced
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.segment import Segment
 from offsite.repository.segments.writer import SegmentWriter
@@ -93,3 +95,29 @@ def _outside(gaps: Sequence[Gap], segments: Sequence[Segment]) -> Iterator[Gap]:
     for gap in gaps:
         if not any(segment.first_offset <= gap.start and gap.end <= segment.last_offset for segment in segments):
             yield gap
+
+
+Read = Callable[[ReadTask], Iterator[Item]]
+
+
+def check_border(read: Read, task: ReadTask, border: LastBatch) -> None:
+    """Raises `SourceTruncated`, or `TopicReplaced` for a topic without an id, and what `read` raises. A log that has
+    deleted the batch meanwhile is taken as it is."""
+    where = replace(task.range, start=border.last_offset, end=border.last_offset + 1)
+    for item in read(replace(task, range=where, reach_back=True)):
+        if isinstance(item, Hole):
+            return
+        if isinstance(item, Chunk):
+            if LastBatch.of(item.batches[0]) == border:
+                return
+            break
+    raise _another_log(task.range, border, has_id=task.topic_id is not None)
+
+
+def _another_log(log_range: LogRange, border: LastBatch, *, has_id: bool) -> SourceTruncated | TopicReplaced:
+    key = log_range.topic_partition
+    message = f"{key} does not hold the batch that was backed up last, at offset {border.last_offset}: "
+    hint = f"keep this backup, and go on in another: offsite backup run --backup NEW --topics {key.topic}"
+    if has_id:
+        return SourceTruncated(f"{message}was a broker's disk put back to an older state?", hint=hint)
+    return TopicReplaced(f"{message}the topic was made anew, or its log was cut back", hint=hint)

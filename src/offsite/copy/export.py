@@ -2,14 +2,138 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
+from uuid import UUID
 
 from offsite.archives.archive import ArchiveWriter, Written
+from offsite.copy.chain import PartitionChain
 from offsite.copy.plan import OF_ONE_PARTITION
-from offsite.copy.record_source import ExportTask, RecordSource
-from offsite.log.chunk import Hole
+from offsite.copy.source_view import SourceView, committed_view, undecided_batches
+from offsite.kafka.config.config import KafkaConfig
+from offsite.kafka.net.routing import shared_router
+from offsite.kafka.read_task import ReadTask
+from offsite.kafka.reader import PartitionReader
+from offsite.log.batch import TRANSACTIONAL_BIT
+from offsite.log.chunk import Chunk, Gap, Hole
+from offsite.log.committed_view import CommittedView, sees_uncommitted
 from offsite.log.range import LogRange
-from offsite.model.errors import OffsiteError
+from offsite.log.records.batch_records import decode
+from offsite.log.records.record import Record
+from offsite.log.transactions import log_markers
+from offsite.model.errors import Bug, OffsiteError
+from offsite.spark import meter
+from offsite.stores.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportTask:
+    """The records with offsets in `range`, about `estimated_bytes` of them. Of a backup: `chain` has the segments that
+    hold them. Of a cluster: `topic_id` is the incarnation that was planned, `high_watermark` where its log ended."""
+
+    range: LogRange
+    estimated_bytes: int
+    chain: PartitionChain | None = None
+    topic_id: str = ""
+    high_watermark: int = 0
+    leader_epoch: int = -1
+    was_compacted: bool = False
+
+
+class RecordSource(Protocol):
+    def stable_range(self, task: ExportTask) -> LogRange:
+        """What of the task's range may be exported now: maybe less than all of it, where a transaction is open."""
+
+    def records(self, task: ExportTask, log_range: LogRange) -> Iterator[Sequence[Record] | Hole]:
+        """The records of `log_range`, in order, batch by batch; holes where the source lost what had been planned."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupRecords:
+    """Records of a backup. Raises `DamagedObject`, and what the store raises."""
+
+    store: Store
+    read_committed: bool
+
+    def stable_range(self, task: ExportTask) -> LogRange:
+        chain = _chain(task)
+        if self.read_committed:
+            for header in undecided_batches(chain, self.store, committed_view(chain, self.store)):
+                if header.last_offset >= task.range.start:
+                    return _ended(task.range, header.base_offset)
+        return task.range
+
+    def records(self, task: ExportTask, log_range: LogRange) -> Iterator[Sequence[Record]]:
+        view = SourceView(_chain(task), self.store, read_committed=self.read_committed)
+        for batch in view.batches(end=log_range.end):
+            if batch.header.last_offset >= log_range.start:
+                yield _within(batch.records(), log_range)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRecords:
+    """Records of a cluster. Raises what `PartitionReader` raises. With `read_committed` ranges end at the last stable
+    offset, so that each transaction in them has its outcome, maybe behind them."""
+
+    kafka: KafkaConfig
+    read_committed: bool
+
+    def stable_range(self, task: ExportTask) -> LogRange:
+        return task.range
+
+    def records(self, task: ExportTask, log_range: LogRange) -> Iterator[Sequence[Record] | Hole]:
+        view: CommittedView | None = None
+        for item in meter.counted(self._read(task, log_range)):
+            if isinstance(item, Hole):
+                log_range = replace(log_range, start=item.end)  # of a batch cut there, only the rest counts
+                yield item
+            if isinstance(item, Hole | Gap):
+                continue
+            if view is None and self.read_committed and _has_transactions(item):
+                view = self._view(task, replace(log_range, start=max(log_range.start, item.batches[0].base_offset)))
+            is_visible = view.is_visible if view else sees_uncommitted
+            for header in item.batches:
+                if is_visible(header) and header.record_count:
+                    yield _within(decode(header.view(item.data), header), log_range)
+
+    def _view(self, task: ExportTask, log_range: LogRange) -> CommittedView:
+        """Of the range, whose transactions may end behind it: its end is stable, the log's end was the planned one."""
+        end = max(task.high_watermark, log_range.end)
+        return CommittedView(log_markers(partial(self._read, task), log_range, behind_to=end), end_offset=end)
+
+    def _read(self, task: ExportTask, log_range: LogRange) -> Iterator[Chunk | Hole | Gap]:
+        reader = PartitionReader(shared_router(self.kafka), on_throttle=meter.throttle)
+        return reader.read_task(
+            ReadTask(
+                range=log_range,
+                topic_id=UUID(task.topic_id) if task.topic_id else None,
+                planned_epoch=task.leader_epoch,
+                was_compacted=task.was_compacted,
+                reach_back=True,
+            )
+        )
+
+
+def _chain(task: ExportTask) -> PartitionChain:
+    if task.chain is None:
+        raise Bug(f"{task.range} of a backup, without its segments")
+    return task.chain
+
+
+def _ended(log_range: LogRange, end: int) -> LogRange:
+    return replace(log_range, end=max(log_range.start, min(end, log_range.end)))
+
+
+def _within(records: Sequence[Record], log_range: LogRange) -> Sequence[Record]:
+    if records and log_range.start <= records[0].offset and records[-1].offset < log_range.end:
+        return records
+    return [record for record in records if log_range.start <= record.offset < log_range.end]
+
+
+def _has_transactions(chunk: Chunk) -> bool:
+    return any(header.attributes & TRANSACTIONAL_BIT for header in chunk.batches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

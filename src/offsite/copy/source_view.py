@@ -97,3 +97,19 @@ def undecided_batches(
             low, high = max(start, segment.lowest_offset), min(segment.end, partition.end)
             for chunk in SegmentReader(store=store, segment=segment).chunks(start=low, end=high):
                 yield from filter(view.is_undecided, chunk.batches)
+
+
+def stored_log(partition: PartitionChain, store: Store) -> Iterator[VisibleBatch]:
+    """Every batch below the partition's end, in offset order. What an overlapping segment brought already does not
+    count again. Raises `DamagedObject`, and what the store raises."""
+    taken_to = 0
+    for segment in partition.segments:
+        low, high = segment.lowest_offset, min(partition.end, segment.end)
+        if low >= high:
+            continue
+        for chunk in counted(SegmentReader(store=store, segment=segment).chunks(start=low, end=high)):
+            for header in chunk.batches:
+                record_bounds = RecordBounds(max(segment.start, taken_to), partition.end)
+                taken_to = header.next_offset
+                if not record_bounds.takes_none(header):
+                    yield VisibleBatch(chunk.data, header, record_bounds)

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from offsite.services.cluster import Cluster
     from offsite.services.overview import BackupDetail
     from offsite.services.restore.options import PointWords, RestoreWords
+    from offsite.services.restore.plan_report import RestorePlanReport
     from offsite.services.restore.planned import PlannedRestore
-    from offsite.services.restore.report.plan import RestorePlanReport
-    from offsite.services.restore.report.result import RestoreResult
+    from offsite.services.restore.result import RestoreResult
     from offsite.services.verify.run import VerifyResult
     from offsite.spark.runner import OnProgress
 
@@ -64,7 +64,7 @@ class Backup:
     ) -> RestorePlanReport:
         """What `restore` would do with the same words. Changes nothing, starts no Spark."""
         from offsite.services.cluster import connect
-        from offsite.services.restore.report.plan import report_plan
+        from offsite.services.restore.plan_report import report_plan
 
         return report_plan(self._prepare(connect(bootstrap, kafka_config), words))
 

@@ -119,7 +119,7 @@ class Repo:
         """
         from offsite.archives.formats import ReadOptions
         from offsite.model.selections.selection import parse_selection
-        from offsite.services.archives.place import open_source
+        from offsite.services.archives.inspection import open_source
         from offsite.services.archives.run_import import ImportRequest, plan_import, run_import
 
         source = open_source(format, place, ReadOptions())

@@ -21,7 +21,7 @@ from offsite.repository.segments.writer import SegmentWriter
 from offsite.repository.snapshots.group_snapshot import put_group_snapshot
 from offsite.services.archives.export_job import ExportJob, export_of_backup, open_target
 from offsite.services.archives.export_plan import ExportRequest
-from offsite.services.archives.place import open_source
+from offsite.services.archives.inspection import open_source
 from offsite.services.archives.run_export import ExportResult
 from offsite.services.archives.run_import import EVERYTHING, ImportRequest, ImportResult, plan_import, run_import
 from offsite.services.restore.options import RestoreWords, parse_restore

@@ -32,8 +32,8 @@ from offsite.services.demo.data import BASE_MS
 from offsite.services.demo.truth import read_topic
 from offsite.services.restore.options import RestoreWords, parse_restore
 from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.report.result import RestoreResult
 from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.result import RestoreResult
 from offsite.services.restore.run import run_restore
 from offsite.spark.runner import Runner
 from tests.integration.cluster.faults import Fault, mend

@@ -9,10 +9,10 @@ from offsite.log.range import TopicPartition
 from offsite.model.selections.selection import parse_selection
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import compare, read_topic
+from offsite.services.restore.plan_report import report_plan
 from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.report.plan import report_plan
-from offsite.services.restore.report.result import RestoreResult
 from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.result import RestoreResult
 from offsite.services.restore.run import run_restore
 from tests.integration.e2e.site import Site
 from tests.integration.kafka.cluster import Cluster

@@ -15,8 +15,8 @@ from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.groups.report import report_groups
 from offsite.services.groups.run import GroupsApplied, GroupsRequest, apply_groups, prepare_groups
 from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.report.result import RestoreResult
 from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.result import RestoreResult
 from offsite.services.restore.run import run_restore
 from offsite.spark.runner import Runner
 from tests.integration.e2e.site import BACKUP, SLOTS, Site

@@ -20,8 +20,8 @@ from offsite.services.backup.run import BackupPlan, BackupRequest, BackupResult,
 from offsite.services.demo.data import Message, produce
 from offsite.services.demo.truth import Reading, compare, read_topic
 from offsite.services.restore.planned import PlannedRestore, prepare_restore
-from offsite.services.restore.report.result import RestoreResult
 from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.result import RestoreResult
 from offsite.services.restore.run import run_restore
 from offsite.services.verify.run import verify_deep
 from offsite.spark.runner import Runner

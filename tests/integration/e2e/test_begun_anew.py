@@ -14,10 +14,10 @@ from offsite.model.selections.selection import parse_selection
 from offsite.services.cluster import Cluster
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.overview import read_status
+from offsite.services.restore.plan_report import report_plan
 from offsite.services.restore.planned import PlannedRestore, prepare_restore
-from offsite.services.restore.report.plan import report_plan
-from offsite.services.restore.report.result import RestoreResult
 from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.result import RestoreResult
 from offsite.services.restore.run import run_restore
 from offsite.spark.runner import OnProgress
 from tests.integration.e2e.command import offsite

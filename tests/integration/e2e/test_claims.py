@@ -16,8 +16,8 @@ from offsite.sandbox import Sandbox
 from offsite.services.compare.result import ProvenPartition
 from offsite.services.compare.run import CompareRequest, CompareResult, plan_comparison, run_comparison
 from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.restore.plan_report import report_plan
 from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.report.plan import report_plan
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.run import run_restore
 from offsite.spark.runner import Runner

@@ -18,8 +18,8 @@ from offsite.sandbox.tools import DUMP_LOG_SEGMENTS, run_tool
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.overview import read_status
 from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.report.result import RestoreResult
 from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.result import RestoreResult
 from offsite.services.restore.run import run_restore
 from offsite.services.verify.run import verify_deep, verify_quick
 from tests.integration.e2e.command import files_under, offsite

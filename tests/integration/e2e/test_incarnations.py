@@ -23,8 +23,8 @@ from offsite.services.archives.export_job import open_target
 from offsite.services.archives.export_plan import ExportRequest, plan_export
 from offsite.services.demo.data import BASE_MS, DAY_MS, Message
 from offsite.services.restore.planned import PlannedRestore, prepare_restore
-from offsite.services.restore.report.result import RestoreResult
 from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.result import RestoreResult
 from offsite.services.restore.run import run_restore
 from tests.integration.e2e.command import command, offsite, succeed
 from tests.integration.e2e.site import BACKUP, Site, new_name, values

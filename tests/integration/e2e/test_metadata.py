@@ -22,11 +22,11 @@ from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import read_topic
 from offsite.services.overview import show_backup
 from offsite.services.restore.cluster_settings import PARTS, AppliedMetadata, parse_metadata
+from offsite.services.restore.plan_report import report_plan
 from offsite.services.restore.planned import PlannedRestore, prepare_restore
 from offsite.services.restore.preflight import check_targets
-from offsite.services.restore.report.plan import report_plan
-from offsite.services.restore.report.result import RestoreResult
 from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.result import RestoreResult
 from offsite.services.restore.run import run_restore
 from offsite.services.restore.schemas import IN_USE
 from offsite.services.restore.topics import create_topics, finish_topics

@@ -18,8 +18,8 @@ from offsite.model.time import format_time
 from offsite.repository.restores.record import put_record
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import Reading
+from offsite.services.restore.plan_report import RestorePlanReport, report_plan
 from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.report.plan import RestorePlanReport, report_plan
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.run import run_restore
 from tests.integration.e2e.site import Site, new_name, values

@@ -11,8 +11,8 @@ from offsite.model.errors import RestoreRefused
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import read_topic
+from offsite.services.restore.plan_report import report_plan
 from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.report.plan import report_plan
 from tests.integration.e2e.copies import Copy, clusters, messages
 from tests.integration.e2e.site import Site
 from tests.integration.kafka.cluster import wait_until

@@ -21,8 +21,8 @@ from offsite.services.compare.partitions import Proof, prove
 from offsite.services.compare.run import CompareRequest, CompareResult, plan_comparison, run_comparison
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.report.result import RestoreResult
 from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.result import RestoreResult
 from offsite.services.restore.run import run_restore
 from offsite.spark.runner import Runner
 from tests.integration.e2e.site import Site, new_name

@@ -22,8 +22,8 @@ from offsite.repository.restores.layout import RestoreLayout
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import Reading
 from offsite.services.restore.planned import PlannedRestore, prepare_restore
-from offsite.services.restore.report.result import RestoreResult
 from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.result import RestoreResult
 from offsite.services.restore.run import run_restore
 from offsite.stores.store import Store
 from tests.faulty_store import FaultyStore

@@ -24,8 +24,8 @@ from offsite.services.backup.run import BackupRequest, plan_backup, run_backup
 from offsite.services.cluster import Cluster
 from offsite.services.demo.truth import compare
 from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.report.result import RestoreResult
 from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.result import RestoreResult
 from offsite.services.restore.run import run_restore
 from offsite.spark.runner import Done, Failed, OnProgress, Runner
 from offsite.stores.store import PutResult, Store

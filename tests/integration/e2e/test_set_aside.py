@@ -22,10 +22,10 @@ from offsite.repository.restores.topic_settings import TopicAside, get_aside, pu
 from offsite.services.cluster import Cluster
 from offsite.services.demo.data import BASE_MS, DAY_MS, Message
 from offsite.services.overview import read_status
+from offsite.services.restore.plan_report import report_plan
 from offsite.services.restore.planned import PlannedRestore, prepare_restore
-from offsite.services.restore.report.plan import report_plan
-from offsite.services.restore.report.result import RestoreResult
 from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.result import RestoreResult
 from offsite.services.restore.run import run_restore
 from offsite.services.restore.topics import create_topics
 from offsite.spark.runner import Done, Failed, OnProgress, Runner

@@ -16,8 +16,8 @@ from offsite.model.size import MIB
 from offsite.repository.restores.record import put_record
 from offsite.sandbox import Settings
 from offsite.services.demo.data import BASE_MS, DAY_MS, Message
+from offsite.services.restore.plan_report import report_plan
 from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.report.plan import report_plan
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.run import run_restore
 from offsite.services.restore.topics import create_topics

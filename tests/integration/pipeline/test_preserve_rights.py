@@ -15,8 +15,8 @@ from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.report.result import RestoreResult
 from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.result import RestoreResult
 from offsite.services.restore.run import run_restore
 from offsite.stores.open_store import open_store
 from tests.conftest import SecureBroker

@@ -16,8 +16,8 @@ from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
 from offsite.services.groups.restored_offsets import map_offset
 from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.report.result import RestoreResult
 from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.result import RestoreResult
 from offsite.services.restore.run import run_restore
 from offsite.spark.runner import Done, Failed, OnProgress
 from offsite.stores.open_store import open_store

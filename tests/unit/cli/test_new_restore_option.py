@@ -15,8 +15,8 @@ import typer
 from typer.testing import CliRunner
 
 import offsite
+from offsite.cli.commands.export import ExportOptions
 from offsite.cli.commands.restore_source import RestoreRunOptions
-from offsite.cli.options.export import ExportOptions
 from offsite.cli.options.option_group import takes
 from offsite.cli.options.restore import RestoreOptions
 from offsite.model.option import Option, declared, filled

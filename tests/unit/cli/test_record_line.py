@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.cli.views.record_line import record_line
+from offsite.cli.commands.records import record_line
 from offsite.model.untrusted.printable import printable
 from offsite.services.records.shown_record import Shown, ShownHeader, ShownRecord
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from offsite.copy.record_bounds import RecordBounds
-from offsite.copy.restore.dense import DenseBatch, dense_batch
+from offsite.copy.restore.translate import DenseBatch, dense_batch
 from offsite.log.batch import scan
 from offsite.log.codecs.codec import ZSTD
 from offsite.log.records.batch_records import decode, encode

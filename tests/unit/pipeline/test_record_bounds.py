@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.copy.record_bounds import RecordBounds
-from offsite.copy.restore.dense import dense_batch
+from offsite.copy.restore.translate import dense_batch
 from offsite.copy.source_view import VisibleBatch
 from offsite.log.batch import LOG_APPEND_TIME_BIT, BatchHeader, scan
 from offsite.log.records.batch_records import decode, encode

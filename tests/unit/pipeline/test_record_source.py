@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from offsite.copy import record_source
-from offsite.copy.record_source import BackupRecords, ClusterRecords, ExportTask, RecordSource
+from offsite.copy import export
+from offsite.copy.export import BackupRecords, ClusterRecords, ExportTask, RecordSource
 from offsite.copy.restore.plan import PartitionRestore
 from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
 from offsite.kafka.read_task import ReadTask
@@ -110,8 +110,8 @@ class Cluster:
 def records_of(
     cluster: Cluster, log_range: LogRange, monkeypatch: pytest.MonkeyPatch, *, read_committed: bool = True
 ) -> list[int]:
-    monkeypatch.setattr(record_source, "PartitionReader", cluster.reader)
-    monkeypatch.setattr(record_source, "shared_router", lambda _: None)
+    monkeypatch.setattr(export, "PartitionReader", cluster.reader)
+    monkeypatch.setattr(export, "shared_router", lambda _: None)
     source = ClusterRecords(kafka=KafkaConfig(bootstrap=parse_bootstrap("nowhere:1")), read_committed=read_committed)
     task = ExportTask(range=log_range, estimated_bytes=1, high_watermark=13)
     return offsets(source, task, source.stable_range(task))

@@ -15,7 +15,7 @@ from offsite.model.errors import TopicReplaced
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, PartitionId, Position, TopicShape
 from offsite.repository.state import BackupState
-from offsite.services.backup.log_identity import made_anew
+from offsite.services.backup.log_truncation import made_anew
 from offsite.stores.posix_store import open_folder
 from tests.backups import new_backup, write_segment
 from tests.batches import make_batch

@@ -10,7 +10,7 @@ import pytest
 from offsite.copy.restore.target_settings import BrokerDefaults
 from offsite.kafka.admin import ClusterAdmin
 from offsite.model.errors import KafkaNotAuthorized
-from offsite.services.restore.broker_defaults import read_broker_defaults
+from offsite.services.restore.preflight import read_broker_defaults
 
 HOUR_MS = 3_600_000
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from html.parser import HTMLParser
 
-from offsite.services.drill.page import drill_page
-from offsite.services.drill.report import DrilledTopic, DrillReport
+from offsite.services.drill.report import DrilledTopic, DrillReport, drill_page
 from offsite.services.hole_report import HoleReport
 
 TOPIC = DrilledTopic(

@@ -10,7 +10,7 @@ import pytest
 
 from offsite.archives.archive import ArchiveTopic
 from offsite.archives.formats import WriteOptions
-from offsite.copy.record_source import ExportTask
+from offsite.copy.export import ExportTask
 from offsite.log.chunk import Hole
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.records.record import Record

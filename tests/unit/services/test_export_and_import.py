@@ -12,11 +12,15 @@ from offsite.archives.formats import ReadOptions, WriteOptions
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BadOption, KafkaNotAuthorized, SourceTruncated, TopicReplaced
-from offsite.services.archives.export_job import ExportJob, export_of_backup, export_of_cluster, open_target
+from offsite.services.archives.export_job import (
+    ExportJob,
+    export_of_backup,
+    export_of_cluster,
+    open_target,
+    report_export,
+)
 from offsite.services.archives.export_plan import ExportRequest
-from offsite.services.archives.export_report import report_export
-from offsite.services.archives.inspection import inspect
-from offsite.services.archives.place import open_source
+from offsite.services.archives.inspection import inspect, open_source
 from offsite.services.archives.run_export import ExportResult, Postponed
 from offsite.services.archives.run_import import ImportRequest, ImportResult, plan_import, run_import
 from offsite.services.hole_report import HoleReport

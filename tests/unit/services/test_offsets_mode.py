@@ -23,7 +23,7 @@ from offsite.repository.restores.record import RestoreRecord, RestoreTargets
 from offsite.repository.segments.segment import SegmentList
 from offsite.repository.state import BackupState
 from offsite.services.restore.offsets_mode import FindSlow, decide_offsets, restore_tasks
-from offsite.services.restore.report.offsets import offsets_notes
+from offsite.services.restore.plan_report import offsets_notes
 from offsite.services.restore.request import RestoreRequest
 from tests.unit.pipeline.test_restore_plan import backup, partition, segment, shape, target
 

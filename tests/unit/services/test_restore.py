@@ -21,7 +21,7 @@ from offsite.model.errors import (
 )
 from offsite.model.time import format_time
 from offsite.services.hole_report import HoleReport
-from offsite.services.restore.report.plan import report_plan
+from offsite.services.restore.plan_report import report_plan
 from offsite.spark.runner import Done, Failed, OnProgress
 from tests.batches import FIRST_TIME_MS, make_batch
 from tests.fake_cluster.cluster import DENIED

@@ -11,8 +11,13 @@ from offsite.copy.point_in_time import point_in_time
 from offsite.model.selections.topic_choices import parse_partitions
 from offsite.repository.commit import RecordedHole
 from offsite.services.hole_report import HoleReport, lacking
-from offsite.services.restore.report.result import ExcludedRecords, RestoredTopic, RestoreResult
-from offsite.services.restore.report.verdict import excluded_records, nothing_restored
+from offsite.services.restore.result import (
+    ExcludedRecords,
+    RestoredTopic,
+    RestoreResult,
+    excluded_records,
+    nothing_restored,
+)
 from tests.unit.pipeline.test_restore_plan import backup, partition, plan, shape
 from tests.unit.services.test_set_aside import RECORD
 

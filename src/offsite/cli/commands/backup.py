@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.backup import BackupOptions, BackupRunOptions
-from offsite.cli.options.common import Output, SparkMaster
-from offsite.cli.options.option_group import takes
+from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, SparkMaster
+from offsite.cli.options.option_group import Taken, takes
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.head import Head
 from offsite.model.size import format_size
 from offsite.model.time import format_time
-from offsite.services.backup.options import parse_backup
+from offsite.services.backup.options import BackupWords, parse_backup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +23,23 @@ if TYPE_CHECKING:
 
     from offsite.services.backup.run import BackupPlan, BackupResult
     from offsite.services.groups.snapshots import GroupsSaved
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupOptions:
+    """As typed. A plan stores nothing, and need not know how."""
+
+    repo: Repo
+    backup: BackupName
+    words: Annotated[BackupWords, Taken(but=("compression",))] = field(default_factory=BackupWords)
+    bootstrap: Bootstrap = None
+    kafka_config: KafkaConfigFile = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupRunOptions(BackupOptions):
+    words: BackupWords = field(default_factory=BackupWords)
+
 
 _NAMED_MAX = 5
 """Topics named in one line."""

@@ -112,8 +112,8 @@ def _cluster(options: DrillOptions, *, in_sandbox: bool) -> Iterator[Cluster]:
 def _keep(report: DrillReport, backup: Backup, folder: Path | None) -> None:
     """Beside the backup, and where it was asked for."""
     from offsite.repository.snapshots.drill_record import put_drill_report
-    from offsite.services.drill.page import drill_page
-    from offsite.stores.plain_files import file_mode
+    from offsite.services.drill.report import drill_page
+    from offsite.stores.folder_modes import file_mode
 
     document = cast("dict[str, JsonValue]", plain(report))
     kept = put_drill_report(backup.store, backup.layout, report.drill, document, drill_page(report))

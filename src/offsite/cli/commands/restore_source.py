@@ -92,7 +92,7 @@ def _staged(  # the archive, and all that says what becomes of it
     from offsite.archives.formats import ReadOptions
     from offsite.cli.commands.import_ import render_import
     from offsite.cli.progress import progress
-    from offsite.services.archives.place import open_source
+    from offsite.services.archives.inspection import open_source
     from offsite.services.archives.run_import import ImportRequest, plan_import, run_import
     from offsite.services.archives.staging import open_staging
 

@@ -10,7 +10,7 @@ import typer
 from offsite.model.choices import EmptyAs
 
 if TYPE_CHECKING:
-    from offsite.services.archives.place import ArchiveSource
+    from offsite.services.archives.inspection import ArchiveSource
 
 ArchivePlace = Annotated[str, typer.Argument(help="The archive: a folder or a URL (s3://, gs://, az://).")]
 FormatToRead = Annotated[
@@ -62,7 +62,7 @@ class ArchiveReadOptions:
 def archive_source(options: ArchiveReadOptions) -> ArchiveSource:
     """Raises `BadOption`, `BadRepositoryUrl`."""
     from offsite.archives.formats import ReadOptions
-    from offsite.services.archives.place import open_source
+    from offsite.services.archives.inspection import open_source
 
     read = ReadOptions(
         empty_as=options.empty_as,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from offsite.model.cluster_settings import ClusterSettings
     from offsite.services.overview import TopicDetail
     from offsite.services.restore.cluster_settings import AppliedMetadata, MetadataPlan
-    from offsite.services.restore.report.plan import SettingDiff, TopicPlanReport
+    from offsite.services.restore.plan_report import SettingDiff, TopicPlanReport
 
 
 def render_topic_settings(console: Console, topics: Iterable[TopicDetail]) -> None:

@@ -15,8 +15,7 @@ from blake3 import blake3
 from offsite.copy.chain import PartitionChain
 from offsite.copy.compare.maps import MapProof, RestoredMaps
 from offsite.copy.compare.records import Compaction, Comparison, RecordComparator
-from offsite.copy.source_view import SourceView, VisibleBatch, committed_view
-from offsite.copy.stored_log import stored_log
+from offsite.copy.source_view import SourceView, VisibleBatch, committed_view, stored_log
 from offsite.copy.target_view import Read, TargetView
 from offsite.kafka.config.config import KafkaConfig
 from offsite.kafka.net.routing import Router, shared_router

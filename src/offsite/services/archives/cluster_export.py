@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import groupby
 
 from offsite.archives.archive import ArchiveWriter
+from offsite.copy.export import ExportTask
 from offsite.copy.plan import CopyTask, PartitionBounds, SickPartition, plan_copy
-from offsite.copy.record_source import ExportTask
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.protocol.log_offsets import READ_COMMITTED
 from offsite.log.groups.offsets import on_topics

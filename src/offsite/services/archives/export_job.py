@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from threading import Event
 
 from offsite.archives.formats import WriteOptions, open_writer
-from offsite.copy.record_source import BackupRecords, ClusterRecords, RecordSource
+from offsite.copy.export import BackupRecords, ClusterRecords, RecordSource
+from offsite.log.range import TopicPartition
 from offsite.model.errors import BadOption
 from offsite.repository.backup import Backup
 from offsite.services.archives.cluster_export import plan_cluster_export
 from offsite.services.archives.export_plan import ExportPlan, ExportRequest, plan_export
 from offsite.services.archives.run_export import ExportResult, ExportTarget, run_export
 from offsite.services.cluster import Cluster
+from offsite.services.hole_report import HoleReport
 from offsite.spark.runner import OnProgress, Runner
 from offsite.stores.open_store import open_archive_files
 
@@ -86,3 +88,50 @@ def check_no_point(request: ExportRequest) -> None:
             "a cluster has no restore points: it is exported as it is now",
             hint="leave the restore point out, or export from a backup with --repo and --backup",
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedPartition:
+    """Offsets `[start, end)` that the export writes."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportPlanReport:
+    """`partitions` are those with something new."""
+
+    format: str
+    archive: str
+    source: str
+    tasks: int
+    estimated_bytes: int
+    partitions: tuple[ExportedPartition, ...]
+    holes: tuple[HoleReport, ...]
+    groups: int
+    notes: tuple[str, ...]
+
+
+def report_export(plan: ExportPlan, target: ExportTarget) -> ExportPlanReport:
+    spans: dict[TopicPartition, tuple[int, int]] = {}
+    for task in plan.tasks:
+        key = task.range.topic_partition
+        start, _ = spans.get(key, (task.range.start, 0))
+        spans[key] = (start, task.range.end)
+    return ExportPlanReport(
+        format=target.format,
+        archive=target.place,
+        source=plan.source,
+        tasks=len(plan.tasks),
+        estimated_bytes=plan.estimated_bytes,
+        partitions=tuple(
+            ExportedPartition(topic=key.topic, partition=key.partition, start=spans[key][0], end=spans[key][1])
+            for key in sorted(spans)
+        ),
+        holes=plan.holes,
+        groups=len(plan.groups),
+        notes=plan.notes,
+    )

@@ -12,8 +12,8 @@ from itertools import chain, zip_longest
 
 from offsite.archives.archive import ArchiveTopic, ArchiveWriter
 from offsite.copy.chain import PartitionChain, SelectedChains, select_chains
+from offsite.copy.export import ExportTask
 from offsite.copy.incarnations import incarnation_notes
-from offsite.copy.record_source import ExportTask
 from offsite.copy.restore_point import PointRequest, find_point
 from offsite.log.groups.offsets import GroupOffsets, on_topics
 from offsite.log.range import LogRange, TopicPartition

@@ -7,14 +7,35 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 
 from offsite.archives import kafka_backup
-from offsite.archives.archive import ArchiveContents, Damage, Piece
+from offsite.archives.archive import ArchiveContents, ArchiveReader, Damage, Piece
+from offsite.archives.files import Files
+from offsite.archives.formats import ReadOptions, open_reader
 from offsite.archives.kafka_backup import InspectedSegment, Reindexed
 from offsite.log.groups.offsets import offset_count
 from offsite.model.errors import BadOption
 from offsite.model.untrusted.printable import printable
-from offsite.services.archives.place import ArchiveSource
 from offsite.services.hole_report import HoleReport
 from offsite.stores.open_store import open_archive_files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveSource:
+    """`place` is its URL."""
+
+    format: str
+    files: Files
+    reader: ArchiveReader
+
+    @property
+    def place(self) -> str:
+        return self.files.url
+
+
+def open_source(format_name: str, place: str, options: ReadOptions) -> ArchiveSource:
+    """Touches nothing. Raises `BadOption`, `BadRepositoryUrl`."""
+    files = open_archive_files(place)
+    return ArchiveSource(format=format_name, files=files, reader=open_reader(format_name, files, options))
+
 
 KAFKA_BACKUP = "kafka-backup"
 

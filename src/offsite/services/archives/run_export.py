@@ -13,8 +13,7 @@ from functools import partial
 
 from offsite.archives.archive import ArchiveWriter, Written
 from offsite.archives.files import Files
-from offsite.copy.export import ExportEnds, ExportReceipt, export_range
-from offsite.copy.record_source import ExportTask, RecordSource
+from offsite.copy.export import ExportEnds, ExportReceipt, ExportTask, RecordSource, export_range
 from offsite.log.groups.offsets import offset_count
 from offsite.log.range import TopicPartition
 from offsite.model.errors import ArchiveBusy, OffsiteError

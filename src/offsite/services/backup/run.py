@@ -26,8 +26,7 @@ from offsite.repository.snapshots.cluster_snapshot import put_cluster_snapshot
 from offsite.repository.state import BackupState
 from offsite.services.backup.cluster_settings import FoundSettings, read_cluster_settings
 from offsite.services.backup.committable import Committable, PartitionFailure, find_committable
-from offsite.services.backup.log_identity import made_anew
-from offsite.services.backup.log_truncation import cut_back
+from offsite.services.backup.log_truncation import cut_back, made_anew
 from offsite.services.backup.source import Source, read_source
 from offsite.services.groups.history import decide_history, history_options
 from offsite.services.groups.snapshots import GroupsSaved, read_groups, save_groups

@@ -16,9 +16,9 @@ from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import Damaged, OffsiteError
 from offsite.model.journal import warned
 from offsite.services.cluster import LogEnds
-from offsite.services.compare.bounds import find_bounds
-from offsite.services.compare.doubts import (
+from offsite.services.compare.bounds import (
     Bounds,
+    find_bounds,
     is_comparable,
     is_doubtful,
     partition_counts,

@@ -17,11 +17,10 @@ from offsite.repository.repository import Repository
 from offsite.services.backup.run import BackupRequest, BackupResult, plan_backup, run_backup
 from offsite.services.cluster import connect
 from offsite.services.demo.data import ORDERS, TOPICS, write_demo_data
-from offsite.services.demo.group import commit_half_way, committed_offsets
-from offsite.services.demo.truth import Reading, compare, read_topic
+from offsite.services.demo.truth import Reading, commit_half_way, committed_offsets, compare, read_topic
 from offsite.services.restore.planned import prepare_restore
-from offsite.services.restore.report.result import RestoreResult
 from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.result import RestoreResult
 from offsite.services.restore.run import run_restore
 from offsite.services.verify.run import VerifyResult, verify_deep
 from offsite.spark.master import slots

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
 
@@ -10,6 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from offsite.model.choices import Isolation
 from offsite.model.errors import KafkaTimeout
+from offsite.services.demo.data import ORDERS, QUIET
 
 POLL_S = 1.0
 IDLE_POLLS_MAX = 30
@@ -124,3 +126,33 @@ def _record(message: Message) -> ReadRecord:
         value=message.value(),
         headers=tuple(cast("list[tuple[str, bytes | None]]", message.headers() or [])),
     )
+
+
+GROUP = "demo-shipping"
+LIMIT_S = 30.0
+
+
+def commit_half_way(bootstrap: str, orders: Reading) -> None:
+    """The group has read the first half of each partition of the orders."""
+    positions = [
+        TopicPartition(ORDERS.name, partition, records[len(records) // 2].offset)
+        for partition, records in orders.items()
+    ]
+    with _member(bootstrap) as consumer:
+        consumer.commit(offsets=positions, asynchronous=False)
+
+
+def committed_offsets(bootstrap: str) -> Mapping[int, int]:
+    """Partition of the orders → the offset at which the group goes on; negative where it has none."""
+    asked = [TopicPartition(ORDERS.name, partition) for partition in range(ORDERS.partitions)]
+    with _member(bootstrap) as consumer:
+        return {each.partition: each.offset for each in consumer.committed(asked, timeout=LIMIT_S)}
+
+
+@contextmanager
+def _member(bootstrap: str) -> Iterator[Consumer]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP, "enable.auto.commit": False, **QUIET})
+    try:
+        yield consumer
+    finally:
+        consumer.close()

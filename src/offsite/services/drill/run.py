@@ -28,8 +28,8 @@ from offsite.services.cluster import Cluster
 from offsite.services.drill.report import DrilledTopic, DrillReport
 from offsite.services.hole_report import lacking
 from offsite.services.restore.planned import PlannedRestore, prepare_restore
-from offsite.services.restore.report.result import RestoreResult
 from offsite.services.restore.request import RestoreRequest
+from offsite.services.restore.result import RestoreResult
 from offsite.services.restore.run import run_restore
 from offsite.spark.runner import OnProgress, Runner, RunProgress
 

@@ -15,11 +15,13 @@ from itertools import islice
 from offsite.copy.chain import SelectedChains, chains_of, select_chains
 from offsite.copy.point_in_time import PointInTime
 from offsite.copy.restore_point import PointRequest, find_point
-from offsite.model.errors import NoSuchTopic
+from offsite.model.errors import BadOption, NoSuchTopic
 from offsite.model.selections.selection import TopicSelection
+from offsite.model.time import parse_time
+from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.model.untrusted.whole_number import whole_number
 from offsite.repository.backup import Backup
 from offsite.services.records.confluent_wire_format import ConfluentReader
-from offsite.services.records.record_range import parse_rows
 from offsite.services.records.schema_registry import SchemaRegistry
 from offsite.services.records.shown_record import ShownRecord, show_record
 from offsite.spark.runner import OnProgress, Runner
@@ -133,3 +135,24 @@ def _some_chains(point: PointInTime, selection: TopicSelection) -> SelectedChain
             hint=f"see its topics with: offsite show {selected.backup}",
         )
     return selected
+
+
+def parse_rows(start: str | None, end: str | None, *, now_ms: int) -> RowFilter:
+    """A number is an offset, everything else a time (`@1700000000000` is one in epoch ms). Raises `BadOption`."""
+    rows = RowFilter()
+    if start is not None:
+        rows = rows.from_offset(_offset(start)) if start.isdecimal() else rows.since(_time_ms(start, now_ms))
+    if end is not None:
+        rows = rows.below_offset(_offset(end)) if end.isdecimal() else rows.until(_time_ms(end, now_ms) - 1)
+    return rows
+
+
+def _offset(text: str) -> int:
+    offset = whole_number(text)
+    if offset is None:
+        raise BadOption(f"{text[:100]!r} is no offset", hint=f"the largest is {MAX_OFFSET}")
+    return offset
+
+
+def _time_ms(text: str, now_ms: int) -> int:
+    return parse_time(text.removeprefix("@"), now_ms=now_ms)

@@ -29,8 +29,7 @@ from offsite.services.restore.lease import HeldRestore, held_restore
 from offsite.services.restore.planned import PlannedRestore, newer_commit
 from offsite.services.restore.proof import Restored, prove_restore, restore_outcome, with_preserved
 from offsite.services.restore.repartition import refuse_keyless, write_repartitions
-from offsite.services.restore.report.result import RestoredTopic, RestoreResult
-from offsite.services.restore.report.verdict import excluded_records, nothing_restored
+from offsite.services.restore.result import RestoredTopic, RestoreResult, excluded_records, nothing_restored
 from offsite.services.restore.set_aside import settings_set_aside
 from offsite.services.restore.topics import finish_topics
 from offsite.spark.runner import OnProgress, Runner

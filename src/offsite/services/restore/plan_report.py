@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from offsite.copy.incarnations import KnownIncarnation
+from offsite.copy.restore.preserve.plan import Filler, OffsetsVerdict, PreservedPartition, too_slow
 from offsite.log.records.record import LOG_APPEND_TIME
+from offsite.model.choices import OffsetsMode
 from offsite.repository.restores.topic_settings import TopicSettings
 from offsite.services.hole_report import HoleReport, lacking
 from offsite.services.point_report import CutReport, incarnations_of, point_notes, report_cuts
 from offsite.services.restore.cluster_settings import MetadataPlan
 from offsite.services.restore.planned import PlannedRestore, newer_commit
-from offsite.services.restore.report.offsets import OffsetsReport, offsets_notes, report_offsets
 from offsite.services.restore.topics import THE_DEFAULT
 
 
@@ -149,3 +150,63 @@ def _settings_notes(settings: TopicSettings, source_replicas: int) -> Iterator[s
     if settings.meanwhile and not settings.create:
         meanwhile = ", ".join(f"{name}={value}" for name, value in settings.meanwhile)
         yield f"{settings.topic} exists: it has {meanwhile} while records are written, and its own settings afterwards"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionOffsetsReport:
+    """`head_offsets` below the log's start are used up and deleted; `gap_offsets` without a record are filled with
+    `filler` (`markers`, which nobody sees, or `tombstones`); `outcomes` of transactions are replayed. Gaps and
+    `extra_s` are estimates."""
+
+    partition: int
+    head_offsets: int
+    gap_offsets: int
+    filler: str
+    outcomes: int
+    extra_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsReport:
+    """`mode` is preserve or translate; `reason` says why offsets that might be kept are not. `partitions` are those
+    whose offsets cost anything, `extra_s` is how much longer the topic takes for them."""
+
+    mode: OffsetsMode
+    reason: str
+    extra_s: float
+    partitions: tuple[PartitionOffsetsReport, ...]
+
+
+def report_offsets(offsets: OffsetsVerdict) -> OffsetsReport:
+    costs_any = (each for each in offsets.partitions if each.head_offsets or each.gap_offsets or each.outcomes)
+    return OffsetsReport(
+        mode=OffsetsMode.PRESERVE if offsets.preserve else OffsetsMode.TRANSLATE,
+        reason=offsets.reason,
+        extra_s=round(offsets.extra_s, 1),
+        partitions=tuple(map(_partition_offsets, costs_any)),
+    )
+
+
+def offsets_notes(offsets: OffsetsVerdict) -> list[str]:
+    """What a person should know before."""
+    if not offsets.preserve:
+        return [f"{offsets.source} does not keep its offsets: {offsets.reason}"] if offsets.reason else []
+    notes = []
+    if slow := too_slow(offsets.partitions):
+        notes.append(f"{offsets.source} may not get its offsets back: {slow}; --offsets translate has no such limit")
+    if any(each.filler is Filler.TOMBSTONES for each in offsets.partitions):
+        notes.append(
+            f"{offsets.target} gets tombstones in the gaps of its log: consumers see them until it is compacted"
+        )
+    return notes
+
+
+def _partition_offsets(each: PreservedPartition) -> PartitionOffsetsReport:
+    return PartitionOffsetsReport(
+        partition=each.chain.source.partition,
+        head_offsets=each.head_offsets,
+        gap_offsets=each.gap_offsets,
+        filler=each.filler.value,
+        outcomes=each.outcomes,
+        extra_s=round(each.extra_s, 1),
+    )

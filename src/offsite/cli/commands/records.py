@@ -1,0 +1,235 @@
+"""`offsite cat`: records of a backup, in order, decoded for people or as they are."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.options.common import BackupName, Output, Repo, SparkMaster
+from offsite.cli.options.option_group import Taken, takes
+from offsite.cli.output import OutputFormat, emit_bytes, emit_each, note
+from offsite.cli.wiring import open_repository, spark
+from offsite.model.errors import BadOption
+from offsite.model.time import format_time
+from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.model.untrusted.printable import printable
+from offsite.services.restore.options import PointWords, parse_point
+
+if TYPE_CHECKING:
+    from offsite.copy.restore_point import PointRequest
+    from offsite.services.records.find import RecordsPlan
+    from offsite.services.records.shown_record import Shown, ShownRecord
+    from offsite.table.find import RecordMatch
+
+From = Annotated[
+    str | None,
+    typer.Option("--from", help="Begin at this offset, or with records of this time (2026-11-20T14:00Z, 2h-ago)."),
+]
+To = Annotated[str | None, typer.Option("--to", help="End before this offset, or before this time.")]
+PointOptions = Annotated[
+    PointWords,
+    Taken(
+        but=("topics", "exclude", "partitions", "offsets_file", "before"),
+        help={"isolation": "Whether records of aborted transactions are shown."},
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordOptions:
+    """One field for each option, as typed."""
+
+    repo: Repo
+    backup: BackupName
+    start: From = None
+    end: To = None
+    words: PointOptions = field(default_factory=PointWords)
+
+
+def record_point(
+    options: RecordOptions, *, topics: list[str] | None, partitions: list[str] | None = None
+) -> PointRequest:
+    """The restore point, and what of it. Raises `BadOption`, `BadName`."""
+    return parse_point({**options.words, "topics": topics, "partitions": partitions})
+
+
+def note_incarnations(plan: RecordsPlan) -> None:
+    """On stderr, which one is shown of topics that were deleted and made anew."""
+    from offsite.copy.incarnations import incarnation_notes
+
+    for line in incarnation_notes(plan.point.incarnations):
+        note(line)
+
+
+def check_limit(limit: int | None) -> None:
+    if limit is not None and limit < 1:
+        raise BadOption(f"--limit {limit} shows nothing", hint="leave it out to see all")
+    if limit is not None and limit >= MAX_OFFSET:
+        raise BadOption("--limit is more than any partition can hold", hint="leave it out to see all")
+
+
+Where = Annotated[str, typer.Argument(metavar="TOPIC[/PARTITION]", help="What to show, as orders or orders/3.")]
+CatLimit = Annotated[int | None, typer.Option("--limit", "-n", help="Show no more than this many records.")]
+Raw = Annotated[bool, typer.Option("--raw", help="Only the values, as they are, each with a line break.")]
+
+
+@takes(RecordOptions)
+def cat(
+    options: RecordOptions,
+    where: Where,
+    limit: CatLimit = None,
+    raw: Raw = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Show records of a backup, partition by partition in the order of offsets.
+
+    Values are decoded where that can be done: JSON, and Avro by the schemas that the backup holds of a schema registry.
+    Bytes that are no text are shown in hex. -o jsonl prints a record a line as it is read, -o json one document.
+    """
+    from offsite.services.records.find import cat_records, raw_values
+
+    plan = _plan(options, where, limit)
+    note_incarnations(plan)
+    if raw:
+        _check_not_a_terminal()
+        emit_bytes(raw_values(plan), after_each=b"\n")
+    else:
+        emit_each(cat_records(plan), name="records", output=output, line=record_line)
+
+
+def _plan(options: RecordOptions, where: str, limit: int | None) -> RecordsPlan:
+    from offsite.services.records.find import RecordsRequest, plan_records
+
+    check_limit(limit)
+    topic, _, partition = where.partition("/")
+    point = record_point(options, topics=[topic], partitions=[f"{topic}:{partition}"] if partition else None)
+    request = RecordsRequest(point=point, start=options.start, end=options.end, limit=limit)
+    return plan_records(open_repository(options.repo).backup(options.backup), request)
+
+
+def _check_not_a_terminal() -> None:
+    if sys.stdout.isatty():
+        raise BadOption("--raw to a terminal could change how it works", hint="send it to a file or a pipe")
+
+
+DEFAULT_LIMIT = 1000
+
+Topics = Annotated[list[str] | None, typer.Option("--topics", help="Topics to search [default: all of the backup].")]
+Partitions = Annotated[
+    list[str] | None, typer.Option("--partitions", help="orders:0,2-5: of that topic, only these partitions.")
+]
+Key = Annotated[str | None, typer.Option("--key", help="Records with exactly this key.")]
+KeyHex = Annotated[str | None, typer.Option("--key-hex", help="The same for a key that is no text, as 00ff12.")]
+Value = Annotated[str | None, typer.Option("--value", help="Records with this text somewhere in their value.")]
+Header = Annotated[
+    list[str] | None, typer.Option("--header", help="name, or name=value: records with such a header. Can be repeated.")
+]
+SearchLimit = Annotated[int, typer.Option("--limit", "-n", help="Show no more than the first so many.")]
+
+
+@takes(RecordOptions)
+def search(
+    options: RecordOptions,
+    topics: Topics = None,
+    partitions: Partitions = None,
+    key: Key = None,
+    key_hex: KeyHex = None,
+    value: Value = None,
+    header: Header = None,
+    limit: SearchLimit = DEFAULT_LIMIT,
+    spark_master: SparkMaster = None,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Find records by key, value, header and time. What is given must all be so.
+
+    Values are searched as they are stored: text in Avro or JSON is found, a number in Avro is not.
+    """
+    from offsite.services.records.find import RecordsRequest, plan_records
+
+    check_limit(limit)
+    request = RecordsRequest(
+        point=record_point(options, topics=topics, partitions=partitions),
+        start=options.start,
+        end=options.end,
+        match=_match(key, key_hex, value, header or []),
+        limit=limit + 1,  # one more tells whether there are more
+    )
+    plan = plan_records(open_repository(options.repo).backup(options.backup), request)
+    note_incarnations(plan)
+    found = _search(plan, spark_master) if plan.tasks else []
+    emit_each(found[:limit], name="records", output=output, line=record_line)
+    if len(found) > limit:
+        note(f"there are more than {limit} records; see them with --limit")
+
+
+def _search(plan: RecordsPlan, spark_master: str | None) -> list[ShownRecord]:
+    from offsite.cli.progress import progress
+    from offsite.services.records.find import search_records
+
+    with (
+        spark(spark_master, preload="offsite.table.find") as runner,
+        progress("search", total_bytes=plan.raw_bytes) as on_progress,
+    ):
+        return search_records(plan, runner, on_progress=on_progress)
+
+
+def _match(key: str | None, key_hex: str | None, value: str | None, headers: list[str]) -> RecordMatch:
+    from offsite.table.find import RecordMatch
+
+    if key is not None and key_hex is not None:
+        raise BadOption("--key and --key-hex both name the key", hint="give one of them")
+    match = RecordMatch(
+        key=_from_hex(key_hex) if key_hex is not None else _encoded(key),
+        value_holds=_encoded(value),
+        headers=tuple(_header(each) for each in headers),
+    )
+    if match == RecordMatch():
+        raise BadOption("search for what?", hint="give --key, --key-hex, --value or --header; offsite cat shows all")
+    return match
+
+
+def _header(text: str) -> tuple[str, bytes | None]:
+    name, separator, value = text.partition("=")
+    return name, _encoded(value) if separator else None
+
+
+def _encoded(text: str | None) -> bytes | None:
+    return None if text is None else text.encode("utf-8", "surrogateescape")  # as it came from the command line
+
+
+def _from_hex(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError as error:
+        raise BadOption(
+            f"--key-hex {text!r} is not in hex", hint="write two digits for each byte, as 00ff12"
+        ) from error
+
+
+NULL = "NULL"
+
+
+def record_line(record: ShownRecord) -> str:
+    """`topic/partition@offset  time  key  value  name=value …`."""
+    time = format_time(record.timestamp_ms) if record.timestamp_ms >= 0 else "-"
+    headers = [f"{printable(each.name)}={_shown(each.value)}" for each in record.headers]
+    place = f"{record.topic}/{record.partition}@{record.offset}"
+    return "  ".join([place, time, _shown(record.key), _shown(record.value), *headers])
+
+
+def _shown(shown: Shown | None) -> str:
+    if shown is None:
+        return NULL
+    match shown.encoding, shown.data:
+        case "text", str(text):
+            return printable(text)
+        case "base64", str(data):
+            schema = "" if shown.schema_id is None else f"schema {shown.schema_id}?:"
+            return f"{schema}hex:{base64.b64decode(data).hex()}"
+        case _, data:
+            return printable(json.dumps(data, ensure_ascii=False))

@@ -1,0 +1,181 @@
+"""The plan and the result of a restore, for people.
+
+Topics and partitions may be thousands: of those that need a line each the first are shown, and the JSON output has all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from offsite.cli.views.proof_view import render_lacking, render_open
+from offsite.cli.views.settings_view import render_applied, render_metadata_plan, render_topic_diffs
+from offsite.model.choices import OffsetsMode
+from offsite.model.size import format_size
+from offsite.model.time import format_duration
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from offsite.copy.incarnations import KnownIncarnation
+    from offsite.services.point_report import CutReport
+    from offsite.services.restore.plan_report import (
+        OffsetsReport,
+        PartitionOffsetsReport,
+        RestorePlanReport,
+        TopicPlanReport,
+    )
+    from offsite.services.restore.result import RestoreResult
+
+_CUTS_MAX = 20
+"""A cut through ten thousand partitions is read in the JSON output."""
+
+
+def _render_cuts(console: Console, cuts: Sequence[CutReport]) -> None:
+    """A line for each of the first partitions, nothing when all are taken whole."""
+    for cut in cuts[:_CUTS_MAX]:
+        end = f"up to offset {cut.end:,} of {cut.commit_end:,}, " if cut.end < cut.commit_end else ""
+        console.print(
+            f"  cut: {cut.topic}/{cut.partition}: {end}segments: {cut.whole_segments} whole, {cut.edge_segments} in "
+            f"part, {cut.left_out_segments} left out"
+        )
+    if len(cuts) > _CUTS_MAX:
+        console.print(f"  cut: {len(cuts) - _CUTS_MAX:,} more partitions (all of them with -o json)")
+
+
+def _render_incarnations(console: Console, incarnations: Sequence[KnownIncarnation]) -> None:
+    """Nothing when no topic was made anew."""
+    from offsite.copy.incarnations import incarnation_notes
+
+    for line in incarnation_notes(incarnations):
+        console.print(f"  {line}")
+
+
+_PARTITIONS_MAX = 12
+"""Partitions shown for a topic; the JSON has all."""
+
+
+def _describe_mode(offsets: OffsetsReport) -> str:
+    """For the plan's table."""
+    if offsets.mode == OffsetsMode.TRANSLATE:
+        return "new, with a map"
+    return f"kept, +{format_duration(offsets.extra_s)}" if offsets.extra_s >= 1 else "kept"
+
+
+def _render_offsets(console: Console, report: RestorePlanReport) -> None:
+    """What has to be filled in and replayed, partition by partition, of the topics that keep their offsets."""
+    for topic in report.topics:
+        partitions = topic.offsets.partitions if topic.offsets.mode == OffsetsMode.PRESERVE else ()
+        for each in partitions[:_PARTITIONS_MAX]:
+            console.print(f"  {topic.target}/{each.partition}: {_describe(each)}")
+        if len(partitions) > _PARTITIONS_MAX:
+            console.print(f"  {topic.target}: {len(partitions) - _PARTITIONS_MAX} partitions more, see -o json")
+
+
+def _describe(each: PartitionOffsetsReport) -> str:
+    parts = {
+        f"{each.head_offsets:,} offsets used up before the log's start": each.head_offsets,
+        f"{each.outcomes:,} outcomes of transactions replayed": each.outcomes,
+        f"{each.gap_offsets:,} offsets in gaps filled with {each.filler}": each.gap_offsets,
+    }
+    took = f", about {format_duration(each.extra_s)}" if each.extra_s >= 1 else ""
+    return ", ".join(text for text, count in parts.items() if count) + took
+
+
+def render_restore_plan(console: Console, report: RestorePlanReport) -> None:
+    from rich.table import Table
+
+    table = Table("topic", "to", "partitions", "records", "size", "how", "offsets")
+    for topic in report.topics:
+        how = "create" if topic.create else "fill (exists, empty)"
+        table.add_row(
+            _source_name(topic),
+            topic.target,
+            str(topic.partitions),
+            f"{topic.records:,}",
+            format_size(topic.bytes),
+            how,
+            _describe_mode(topic.offsets),
+        )
+    console.print(table)
+    console.print(
+        f"restore {report.restore}: backup {report.backup} as of commit {report.commit} into cluster "
+        f"{report.cluster_id}, offsets {report.offsets}, {report.isolation}"
+        f"{', continues an unfinished run' if report.resumes else ''}"
+    )
+    _render_newer(console, report)
+    _render_incarnations(console, report.incarnations)
+    _render_cuts(console, report.cuts)
+    if report.lacking:
+        console.print("  the backup itself lacks, and so will what is restored:")
+        render_lacking(console, report.lacking)
+    _render_offsets(console, report)
+    render_topic_diffs(console, report.topics)
+    render_metadata_plan(console, report.metadata)
+    for skipped, reason in report.skipped:
+        console.print(f"  skipped: {skipped}: {reason}")
+    for note in report.notes:
+        console.print(f"  note: {note}")
+
+
+def _render_newer(console: Console, told: RestorePlanReport | RestoreResult) -> None:
+    if told.newer_commit is None:
+        return
+    console.print(
+        f"  the backup has commit {told.newer_commit} by now: commit {told.commit} was the one when this began"
+    )
+    console.print("  to restore that one instead: delete the target topics, and run the same command again")
+
+
+def _held_back(topic: str, setting: str, value: str) -> tuple[str, str]:
+    whose = f"the source's {setting}={value}" if value else f"the brokers' default {setting}"
+    change = f"--add-config {setting}={value}" if value else f"--delete-config {setting}"
+    return (
+        f"  held back: {topic} does not have {whose} yet: it would delete restored records",
+        f"    when you are done: kafka-configs.sh --alter --topic {topic} {change}",
+    )
+
+
+def _source_name(topic: TopicPlanReport) -> str:
+    return f"{topic.source} (schemas)" if topic.holds_schemas else topic.source
+
+
+def _render_verdict(console: Console, result: RestoreResult) -> None:
+    if result.problem:
+        console.print(f"  {result.problem}")
+    elif result.verified and not result.lacking:
+        console.print("  verified: every record was read back and is what the backup holds")
+    elif result.verified:
+        console.print("  verified: every record that the backup holds was read back and is the same")
+    if result.lacking:
+        console.print("  the backup itself lacks:")
+        render_lacking(console, result.lacking)
+    render_open(console, result.findings, result.uncompared)
+    if result.findings or result.uncompared:
+        console.print("  consumer groups were left as they are")
+    if result.uncompared:
+        ends = f"--backup {result.backup} --restore {result.restore} --against BROKERS"
+        console.print(f"  compare again: offsite verify {ends}")
+
+
+def render_what_came_back(console: Console, result: RestoreResult) -> None:
+    size = format_size(result.bytes)
+    console.print(f"restore {result.restore}: {result.records:,} records, {size}, as of commit {result.commit}")
+    _render_newer(console, result)
+    for name, topic in result.topics.items():
+        invisible = "stay aborted" if topic.same_offsets else "left out"
+        aborted = f", {topic.invisible_records:,} aborted records {invisible}" if topic.invisible_records else ""
+        kept = " at their offsets" if topic.same_offsets else ""
+        renamed = f" (from {topic.source})" if topic.source != name else ""
+        console.print(f"  {name}{renamed}: {topic.records:,} records in {topic.partitions} partitions{kept}{aborted}")
+    for skipped, reason in result.skipped:
+        console.print(f"  skipped: {skipped}: {reason}")
+    _render_incarnations(console, result.incarnations)
+    for name, setting, value in result.held_back:
+        console.print(*_held_back(name, setting, value), sep="\n")
+    _render_verdict(console, result)
+    for name, setting, reason in result.left_out:
+        console.print(f"  left out: {name} does not have the source's {setting}: {reason}")
+    render_applied(console, result.metadata)
+    for note in result.notes:
+        console.print(f"  note: {note}")

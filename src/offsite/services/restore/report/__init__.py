@@ -1,1 +1,0 @@
-"""What a restore will do, and what it did, as people and scripts read it."""
