@@ -25,8 +25,8 @@ from offsite.repository.commit import Changes, PartitionId, Position, TopicShape
 from offsite.repository.repository import Repository
 from offsite.repository.segments.writer import SegmentWriter
 from offsite.stores.open_store import open_store
-from offsite.table.arrow_scan import scan_arrow
 from offsite.table.row_filter import RowFilter
+from offsite.table.scan import scan_arrow
 from offsite.table.scan_plan import ScanTask, plan_scan
 
 RECORDS = 300_000

@@ -7,6 +7,7 @@ Imports pyspark; must stay out of what commands import.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -23,10 +24,9 @@ from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 from offsite.stores.open_store import open_store
 from offsite.stores.store import Store
-from offsite.table.arrow_scan import scan_arrow
 from offsite.table.options import STREAM_OPTIONS, TableOptions, read_options
-from offsite.table.pushdown import narrowed
 from offsite.table.row_filter import RowFilter
+from offsite.table.scan import scan_arrow
 from offsite.table.scan_plan import ScanTask, plan_scan, with_commits
 
 if TYPE_CHECKING:
@@ -140,3 +140,76 @@ class PushdownReader(TableReader):
 def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """Where there is nothing to read, Spark still asks for one partition, which is not ours."""
     return scan_arrow(partition.task, partition.store) if isinstance(partition, ScanPartition) else iter(())
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_US_PER_MS = 1000
+
+
+def narrowed(rows: RowFilter, filters: Iterable[Filter]) -> RowFilter:
+    """`rows` within what all of the filters allow."""
+    for each in filters:
+        rows = _narrowed_by(rows, each)
+    return rows
+
+
+def _narrowed_by(rows: RowFilter, each: Filter) -> RowFilter:  # noqa: PLR0911  # one for each kind of filter
+    from pyspark.sql import datasource as spark
+
+    match each:
+        case spark.EqualTo(attribute=(column,), value=value) | spark.EqualNullSafe(attribute=(column,), value=value):
+            return _among(rows, column, [value])
+        case spark.In(attribute=(column,), value=values):
+            return _among(rows, column, list(values))
+        case spark.GreaterThan(attribute=(column,), value=value):
+            return _at_least(rows, column, value, strict=True)
+        case spark.GreaterThanOrEqual(attribute=(column,), value=value):
+            return _at_least(rows, column, value, strict=False)
+        case spark.LessThan(attribute=(column,), value=value):
+            return _at_most(rows, column, value, strict=True)
+        case spark.LessThanOrEqual(attribute=(column,), value=value):
+            return _at_most(rows, column, value, strict=False)
+    return rows
+
+
+def _among(rows: RowFilter, column: str, values: list[object]) -> RowFilter:
+    match column:
+        case "topic":
+            return rows.of_topics(frozenset(value for value in values if isinstance(value, str)))
+        case "partition":
+            return rows.of_partitions(frozenset(value for value in values if isinstance(value, int)))
+        case "offset" | "timestamp":
+            numbers = [number for number in map(_bound, values) if number is not None]
+            if not numbers or len(numbers) < len(values):
+                return rows
+            return _at_most(_at_least(rows, column, min(numbers), strict=False), column, max(numbers), strict=False)
+    return rows
+
+
+def _at_least(rows: RowFilter, column: str, value: object, *, strict: bool) -> RowFilter:
+    number = _bound(value)
+    if number is None:
+        return rows
+    if column == "offset":
+        return rows.from_offset(number + 1 if strict else number)
+    if column == "timestamp":
+        return rows.since(number // _US_PER_MS + 1 if strict else -(-number // _US_PER_MS))
+    return rows
+
+
+def _at_most(rows: RowFilter, column: str, value: object, *, strict: bool) -> RowFilter:
+    number = _bound(value)
+    if number is None:
+        return rows
+    if column == "offset":
+        return rows.below_offset(number if strict else number + 1)
+    if column == "timestamp":
+        return rows.until(-(-number // _US_PER_MS) - 1 if strict else number // _US_PER_MS)
+    return rows
+
+
+def _bound(value: object) -> int | None:
+    """An offset, or a time in microseconds. A time without a zone is not one that Spark compares with this column."""
+    if isinstance(value, datetime):
+        return (value - _EPOCH) // timedelta(microseconds=1) if value.tzinfo else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -17,9 +17,9 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.state import BackupState, fold
-from offsite.table.arrow_scan import scan_arrow
 from offsite.table.ended_scan import scan_ended
 from offsite.table.options import BATCH_OPTIONS, LATEST, TableOptions
+from offsite.table.scan import scan_arrow
 from offsite.table.scan_plan import with_commits
 from offsite.table.stream_plan import EndedTask, StreamSelection, StreamTask, plan_micro_batch
 

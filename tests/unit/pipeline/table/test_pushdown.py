@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
     Not,
 )
 
-from offsite.table.pushdown import narrowed
+from offsite.table.datasource import narrowed
 from offsite.table.row_filter import RowFilter
 
 ALL = RowFilter()

@@ -14,9 +14,9 @@ from offsite.model.errors import BadOption, DamagedCommit
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes
 from offsite.stores.open_store import open_store
-from offsite.table.arrow_scan import scan_arrow
 from offsite.table.options import read_options
 from offsite.table.row_filter import RowFilter
+from offsite.table.scan import scan_arrow
 from offsite.table.scan_plan import plan_scan
 from offsite.table.stream import TableStream
 from tests.batches import make_control_batch
