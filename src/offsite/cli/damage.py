@@ -18,7 +18,7 @@ _met: list[str] = []
 
 
 def tell_damage(problem: str) -> None:
-    """Let people know `problem`, and the command end with the exit code of damage."""
+    """Tell people of `problem`, and let the command end with the exit code of damage."""
     if problem not in _met:
         _met.append(problem)
         note(f"warning: {problem}")
@@ -26,7 +26,8 @@ def tell_damage(problem: str) -> None:
 
 @contextmanager
 def ending_with_damage() -> Iterator[None]:
-    """Ends with the exit code of damage if any was told in the block, unless it raises one of its own."""
+    """A block that ends with the exit code of damage if any was told in it, unless it raises an exit code of its
+    own."""
     _met.clear()
     yield
     if _met:

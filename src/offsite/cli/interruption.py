@@ -18,7 +18,7 @@ from contextlib import suppress
 from types import FrameType
 
 EXIT_INTERRUPTED = 130
-"""By Ctrl-C. In general it is 128 and the number of the signal, as shells tell it."""
+"""Exit code after Ctrl-C. In general it is 128 plus the number of the signal, as in shells."""
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -28,7 +28,7 @@ _Handler = Callable[[int, FrameType | None], None]
 
 
 class Interruption:
-    """What ended this process, if anything did."""
+    """The signal that ended this process, if one did."""
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
@@ -49,7 +49,7 @@ class Interruption:
         self._handle(self._interrupt)
 
     def tell(self) -> None:
-        """Who pressed Ctrl-C knows it."""
+        """Say on stderr which signal ended the command, unless it was Ctrl-C: who pressed it knows."""
         if self.signal not in {None, signal.SIGINT}:
             with suppress(OSError, ValueError):  # the terminal may be gone
                 print(f"interrupted by {self.signal.name}", file=sys.stderr, flush=True)  # noqa: T201

@@ -22,13 +22,14 @@ KEPT_FILES = 4
 """Older files beside it, named FILE.1 (the newest) to FILE.4: 50 MiB together with the current one."""
 
 _PRIVATE = 0o600
-"""A log tells topics, groups and places. Who made the file himself, with another mode, finds it in the next one too."""
+"""Mode of a new file: a log names topics, groups and places. A file that a person made with another mode is followed by
+one of the same mode."""
 
 _REOPENINGS = 10
 
 
 class LogFile(logging.Handler):
-    """Appends to the file `path`. A write that fails is told once on stderr and stops no command."""
+    """A log handler that appends to the file `path`. A write that fails is told once on stderr and stops no command."""
 
     def __init__(self, path: Path, *, max_bytes: int = MAX_BYTES, kept_files: int = KEPT_FILES) -> None:
         """Raises `OSError` when the file cannot be written."""

@@ -1,4 +1,4 @@
-"""`--verbose` and `--log-file`, which every command has: who reads the journal while a command runs, and in what form.
+"""The options `--verbose` and `--log-file` of every command: where the journal of a command goes, and in what form.
 
 A line is `2026-01-31T01:02:03.456Z INFO event field=value … why="…"`; a traceback follows its line, indented. stdout is
 never touched, and the error document stays the last line of stderr: what is shown there ends before it.
@@ -58,7 +58,8 @@ def log_everywhere(app: typer.Typer, path: str = "offsite") -> None:
 
 @contextmanager
 def logs(command: str, *, verbose: bool, log_file: Path | None) -> Iterator[None]:
-    """Read the journal until the block ends. Warnings go to stderr in any case. Raises `BadOption`."""
+    """A block whose journal goes to stderr and to the log file, as the options say. Warnings go to stderr in any case.
+    Raises `BadOption`."""
     handlers = [_Terminal(verbose=verbose), *([_opened(log_file)] if log_file is not None else [])]
     logging.getLogger().addHandler(_OTHERS)
     level_before = _ROOT.level

@@ -1,6 +1,6 @@
 """All that offsite prints. Results go to stdout, everything else to stderr; a result is a frozen dataclass.
 
-What is for people passes `model.printable` here, so that no view can forget it: names come from outside.
+What is for people passes `model.untrusted.printable` here, so that no view can forget it: names come from outside.
 
 `-o json` prints one document, `-o jsonl` one line per document; both hold the same fields as the dataclass, which is
 the contract scripts rely on: fields are added, never renamed.
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 EXIT_PARTIAL = 3
-"""Finished, but with holes or with some parts left out: the data is safe, the report tells."""
+"""Exit code of a command that finished, but with holes or with some parts left out: the data is safe, the report
+tells."""
 
 WIDTH_OF_FILES = 140
 """Columns for tables that go into a file or a pipe: enough for a topic name and its figures in one line."""

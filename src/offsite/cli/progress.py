@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 LINE_EVERY_S = 30.0
-"""How often a log file hears of a long run."""
+"""Seconds between two lines in a log file about a long run."""
 
 
 @contextmanager

@@ -13,7 +13,8 @@ __all__ = ["SafeConsole"]
 
 
 class SafeConsole(Console):
-    """No markup, no emoji codes, and escapes for what is not printable, line breaks too: those of ours are `sep`.
+    """A console without markup and emoji codes, which escapes what is not printable. Line breaks are escaped too: those
+    of our own come in through `sep`.
 
     All strings pass `render_str`, those in cells of tables as well. A `Text` does not: views make none of others' text.
     """

@@ -1,4 +1,5 @@
-"""From options to the parts a service works with: the repository, the cluster, Spark. Heavy imports happen inside."""
+"""The parts that a service works with, made of options: the repository, the cluster, Spark. Heavy imports happen
+inside."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def open_repository(url: str) -> Repository:
-    """Raises `RepositoryNotFound`, `BadRepositoryUrl`, `FormatTooNew`."""
+    """The repository at `url`. Raises `RepositoryNotFound`, `BadRepositoryUrl`, `FormatTooNew`."""
     from offsite.repository.repository import Repository
     from offsite.stores.open_store import open_store
 
@@ -25,7 +26,8 @@ def open_repository(url: str) -> Repository:
 
 
 def connect(bootstrap: str | None, kafka_config: Path | None) -> Cluster:
-    """`bootstrap` wins over the file's `bootstrap.servers`. Asks nothing of the cluster. Raises `BadKafkaConfig`."""
+    """The cluster at `bootstrap`, which wins over the file's `bootstrap.servers`. Asks nothing of the cluster. Raises
+    `BadKafkaConfig`."""
     from offsite.services import cluster
 
     connected = cluster.connect(bootstrap, kafka_config)

@@ -26,7 +26,7 @@ from offsite.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupEnds:
-    """The two ends of a backup's copy, as they travel to the workers."""
+    """The two ends of a backup's copy, cluster and repository, as they travel to the workers."""
 
     kafka: KafkaConfig
     store: Store
@@ -36,7 +36,7 @@ class BackupEnds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupReceipt:
-    """What one task did: durable segments, holes met on the way, and gaps in front of the first batch and behind the
+    """Result of one task: durable segments, holes met on the way, and gaps in front of the first batch and behind the
     last one, each with its evidence, and the last batch. Void unless a commit lists the segments."""
 
     segments: tuple[Segment, ...]
@@ -46,7 +46,7 @@ class BackupReceipt:
 
 
 def copy_range(task: CopyTask, *, ends: BackupEnds) -> BackupReceipt:
-    """Copy the task's range. May run twice: every attempt writes under object names of its own.
+    """Copy the task's range, and return its receipt. May run twice: every attempt writes under object names of its own.
 
     Raises what the reader and the store raise; then nothing of the range is committed.
     """
@@ -91,7 +91,8 @@ def _reading(task: CopyTask) -> ReadTask:
 
 
 def _outside(gaps: Sequence[Gap], segments: Sequence[Segment]) -> Iterator[Gap]:
-    """Gaps between batches of one segment are accounted for by it; those between two segments by neither."""
+    """The gaps that no segment accounts for: those between two segments. A gap between batches of one segment is its
+    own."""
     for gap in gaps:
         if not any(segment.first_offset <= gap.start and gap.end <= segment.last_offset for segment in segments):
             yield gap
@@ -101,8 +102,15 @@ Read = Callable[[ReadTask], Iterator[Item]]
 
 
 def check_border(read: Read, task: ReadTask, border: LastBatch) -> None:
-    """Raises `SourceTruncated`, or `TopicReplaced` for a topic without an id, and what `read` raises. A log that has
-    deleted the batch meanwhile is taken as it is."""
+    """Check that the log still holds the batch `border`, the last one that was backed up, before it is read on.
+
+    Leader epochs tell of a log that a new leader has cut back (see `services.backup.log_truncation`). They do not tell
+    of a broker whose disk was put back to an older state and that leads in the same epoch again, nor, before topic ids
+    (Kafka 2.8), of a topic made anew: its offsets are soon as high as before, and only its records are others.
+
+    A log that has deleted the batch meanwhile is taken as it is. Raises `SourceTruncated`, or `TopicReplaced` for a
+    topic without an id, and what `read` raises.
+    """
     where = replace(task.range, start=border.last_offset, end=border.last_offset + 1)
     for item in read(replace(task, range=where, reach_back=True)):
         if isinstance(item, Hole):

@@ -1,7 +1,7 @@
 """What is read of a backup: the topics that are selected, and of each of their partitions one chain of segments.
 
 Restore, export, comparison, `cat`, `search` and the Spark table all go by this one description, so that they all see
-the same records of a restore point. It says nothing of where the records go: see `restore_plan` for that. Pure.
+the same records of a restore point. It says nothing of where the records go: see `copy.restore.plan` for that. Pure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from offsite.repository.segments.segment import Segment
 class PartitionChain:
     """One partition of a backup as it is read: the records of `segments`, in this order, at offsets below `end`.
 
-    With `until_ms` (epoch ms) only those dated then or before.
+    With `until_ms` (epoch ms), only the records with that time or an earlier one.
     """
 
     source: PartitionId

@@ -1,4 +1,10 @@
-"""A range of records → files of a foreign archive, in a worker. Nothing counts before the driver has finished it."""
+"""A range of records → files of a foreign archive, in a worker. Nothing counts before the driver has finished it.
+
+The records come from a backup, or from a cluster itself, exact to the record, whatever the batches: a range may begin
+and end inside a batch, and then both tasks decode that batch, and each keeps its part. With `read_committed` nothing is
+given beyond the first transaction that has no outcome yet: the next export goes on there, and would miss what was left
+out.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +50,7 @@ class ExportTask:
 
 class RecordSource(Protocol):
     def stable_range(self, task: ExportTask) -> LogRange:
-        """What of the task's range may be exported now: maybe less than all of it, where a transaction is open."""
+        """The part of the task's range that may be exported now: less than all of it where a transaction is open."""
 
     def records(self, task: ExportTask, log_range: LogRange) -> Iterator[Sequence[Record] | Hole]:
         """The records of `log_range`, in order, batch by batch; holes where the source lost what had been planned."""
@@ -99,7 +105,8 @@ class ClusterRecords:
                     yield _within(decode(header.view(item.data), header), log_range)
 
     def _view(self, task: ExportTask, log_range: LogRange) -> CommittedView:
-        """Of the range, whose transactions may end behind it: its end is stable, the log's end was the planned one."""
+        """The outcomes of the range's transactions, which may end behind it: its end is stable, the log's end was the
+        planned one."""
         end = max(task.high_watermark, log_range.end)
         return CommittedView(log_markers(partial(self._read, task), log_range, behind_to=end), end_offset=end)
 
@@ -138,7 +145,7 @@ def _has_transactions(chunk: Chunk) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportEnds:
-    """The two ends of an export's copy, as they travel to the workers."""
+    """The two ends of an export's copy, source and archive, as they travel to the workers."""
 
     source: RecordSource
     writer: ArchiveWriter
@@ -146,9 +153,9 @@ class ExportEnds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportReceipt:
-    """What one task did. `written` is None when nothing of its range can be exported yet. `undecided_from`: where an
-    open transaction stopped it, or -1. `holes` were met on the way. `failed`: why the cluster did not let it be
-    read."""
+    """Result of one task. `written` is None when nothing of its range can be exported yet. `undecided_from` is the
+    offset of the open transaction that stopped it, or -1. `holes` were met on the way. `failed` is the reason why the
+    cluster did not let the range be read."""
 
     range: LogRange
     written: Written | None

@@ -24,8 +24,8 @@ from offsite.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportTask:
-    """The records of `piece`. `is_first`: nothing of the partition is known, its log begins where they begin.
-    `lost_at`: offsets of the partition that are known to be lost if nothing holds them."""
+    """One piece of an archive to import. `is_first`: nothing of the partition is known, its log begins where the piece
+    begins. `lost_at`: offsets of the partition that are known to be lost if nothing holds them."""
 
     piece: Piece
     is_first: bool
@@ -52,7 +52,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportReceipt:
-    """What one task did: durable segments of `[start, end)`, none of which spans anything `lost`. Void unless a commit
+    """Result of one task: durable segments of `[start, end)`, none of which spans anything `lost`. Void unless a commit
     lists the segments."""
 
     topic: str
@@ -65,7 +65,7 @@ class ImportReceipt:
 
 
 def import_piece(task: ImportTask, *, ends: ImportEnds) -> ImportReceipt:
-    """Copy the piece. May run twice: every attempt writes under object names of its own.
+    """Copy the piece, and return its receipt. May run twice: every attempt writes under object names of its own.
 
     Raises `DamagedArchive` unless damage is skipped, and what the two ends raise; then nothing of it is committed.
     """

@@ -38,7 +38,7 @@ class OffsetRange:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownIncarnation:
     """One of the `of` incarnations of a topic that a point knows, `number` counts from the oldest. Only one is `taken`,
-    `because` says why.
+    `because` says why it is the taken one.
 
     Its first record is dated `oldest_ms` (None: it has none), its last `newest_ms`. It surely lived at `lived_from_ms`
     and at `lived_to_ms`, times of brokers and of commits; -1: nothing tells. The backup saw it in commits
@@ -78,8 +78,8 @@ class KnownIncarnation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What says which incarnation is meant: `ids` (topic → id, for the reason `ids_because`), then `named` (see
-    `parse_incarnations`), then the time, `until_ms`."""
+    """The facts that say which incarnation is meant: `ids` (topic → id, for the reason `ids_because`), then `named`
+    (see `parse_incarnations`), then the time, `until_ms`."""
 
     named: Mapping[str, str] = field(default_factory=dict)
     until_ms: int | None = None
@@ -88,7 +88,7 @@ class Wanted:
 
 
 def several(state: BackupState, topics: Collection[str]) -> set[str]:
-    """Those of `topics` of which `state` knows more than one incarnation."""
+    """The topics out of `topics` of which `state` knows more than one incarnation."""
     counts = Counter(incarnation.topic for incarnation in state.topics)
     return {topic for topic in topics if counts[topic] > 1}
 
@@ -96,7 +96,8 @@ def several(state: BackupState, topics: Collection[str]) -> set[str]:
 def find_incarnations(
     backup: Backup, state: BackupState, topics: Collection[str], wanted: Wanted
 ) -> tuple[KnownIncarnation, ...]:
-    """Those of `topics` of which `state` knows several, one of each topic `taken`. Reads the commits, but only then.
+    """The incarnations of those `topics` of which `state` knows several, one of each topic `taken`. Reads the commits,
+    but only where there are such topics.
 
     Raises `IncarnationUnclear`, and `BadOption` for a name that fits no incarnation, or several.
     """
@@ -150,7 +151,7 @@ def without_others(state: BackupState, known: Collection[KnownIncarnation]) -> B
 
 
 def incarnation_notes(known: Collection[KnownIncarnation], *, option: str = "--incarnation ") -> Iterator[str]:
-    """What a person should know: which was taken of each topic, and how another one is."""
+    """Sentences for a person: which incarnation was taken of each topic, and how to name another one."""
     for taken in (each for each in known if each.taken):
         yield f"{taken.topic} was deleted and made anew: this is {taken}, because {taken.because}"
         for other in (each for each in known if each.topic == taken.topic and not each.taken):

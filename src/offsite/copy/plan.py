@@ -22,24 +22,26 @@ from offsite.model.journal import decided
 from offsite.model.size import MIB
 
 OF_ONE_PARTITION = (NoEvidence, LeaderUnavailable, SourceTruncated, TopicReplaced, NoSuchTopic, DamagedBatch)
-"""What can keep one partition of a cluster from being read, and says nothing of the others."""
+"""Errors that keep one partition of a cluster from being read, and say nothing of the others."""
 
 TASK_BYTES_MAX = 96 * MIB
-"""Large enough that a task's fixed cost (about 10 ms) vanishes, small enough for smooth progress and cheap retries."""
+"""Bytes of a task at most: large enough that a task's fixed cost (about 10 ms) vanishes, small enough for smooth
+progress and cheap retries."""
 TASK_BYTES_MIN = 8 * MIB
-"""Below this a segment's fixed costs (a put, a commit entry) outweigh the parallelism it buys."""
+"""Bytes of a task at least: below this, a segment's fixed costs (a put, a commit entry) outweigh the parallelism it
+buys."""
 TASK_OFFSETS_MAX = 4 << 20
-"""Where sizes are not known (no right to see them, or remote storage, of which brokers tell no size): more records of
-ordinary size than a task should carry."""
+"""Offsets of a task at most, where sizes are not known (no right to see them, or remote storage, of which brokers tell
+no size): more records of ordinary size than a task should carry."""
 TASKS_PER_SLOT = 2
-"""Small backups are cut so that each core gets this many tasks: one slow task then costs half a core, not all."""
+"""Tasks for each core that small backups are cut into: one slow task then costs half a core, not all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionBounds:
-    """What the source says of one partition: offsets it holds are `[log_start, end)`; `end` is the high watermark, told
-    in `leader_epoch` (-1: not known). `size_bytes` is its size on disk, only used for estimates (0 = unknown).
-    `was_compacted`: its topic's settings say so, or said so once."""
+    """One partition as the source describes it: the offsets it holds are `[log_start, end)`; `end` is the high
+    watermark, told in `leader_epoch` (-1: not known). `size_bytes` is its size on disk, only used for estimates (0 =
+    unknown). `was_compacted`: its topic's settings say so, or said so once."""
 
     topic: str
     topic_id: str
@@ -71,7 +73,8 @@ class CopyTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SickPartition:
-    """A partition of the source that cannot be copied now, and why; the others can. Its position stays where it is."""
+    """A partition of the source that cannot be copied now, and the error that says why; the others can. Its position
+    stays where it is."""
 
     topic: str
     partition: int
@@ -107,10 +110,11 @@ def plan_copy(
     slots: int,
     borders: Mapping[PositionKey, LastBatch] | None = None,
 ) -> CopyPlan:
-    """Cut what lies between the committed `positions` (next offset to read) and the current ends into tasks.
+    """The plan that cuts what lies between the committed `positions` (next offset to read) and the current ends into
+    tasks.
 
-    `slots` is how many tasks can run at once. Tasks are ordered round-robin over partitions, so that leaders share
-    the load. A partition that ends before its committed position is sick. `borders`: see `CopyPlan`.
+    `slots` is how many tasks can run at once. Tasks are ordered round-robin over partitions, so that leaders share the
+    load. A partition that ends before its committed position is sick. `borders`: see `CopyPlan`.
     """
     borders = borders or {}
     sick = tuple(_ends_early(b, positions[b.key]) for b in bounds if positions.get(b.key, 0) > b.end)
@@ -139,7 +143,7 @@ def _to_check(bounds: PartitionBounds, border: LastBatch | None) -> LastBatch | 
 
 
 def without(plan: CopyPlan, sick: Sequence[SickPartition]) -> CopyPlan:
-    """`plan` without these partitions, each named once."""
+    """The plan `plan` without the partitions of `sick`, each named once."""
     left_out = {(each.topic, each.partition): each for each in (*plan.sick, *reversed(sick))}
     return replace(
         plan,

@@ -19,8 +19,8 @@ from offsite.repository.state import BackupState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCut:
-    """What a point takes of one partition that the commit holds to `commit_end`: everything of `whole_segments`, a part
-    of `edge_segments` (all, some or none of their records), nothing of `left_out_segments`."""
+    """The part of one partition that a point takes, where the commit holds it to `commit_end`: everything of
+    `whole_segments`, a part of `edge_segments` (all, some or none of their records), nothing of `left_out_segments`."""
 
     partition: PartitionId
     end: int
@@ -32,9 +32,9 @@ class PartitionCut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointInTime:
-    """`state` is what the point takes of `commit`, the state at the commit it goes by; records dated after `until_ms`
-    are still in it. Both know one incarnation of each chosen topic; `incarnations` has all of those with several.
-    `partitions` are those that were asked for: only their segments are in `state`."""
+    """A restore point: `state` is what it takes of `commit`, the state at the commit it goes by; records dated after
+    `until_ms` are still in it. Both know one incarnation of each chosen topic; `incarnations` has all of those with
+    several. `partitions` are those that were asked for: only their segments are in `state`."""
 
     commit: BackupState
     state: BackupState
@@ -69,8 +69,8 @@ def point_in_time(
     partitions: PartitionSelection | None = None,
     incarnations: Sequence[KnownIncarnation] = (),
 ) -> PointInTime:
-    """`commit` ended at `ends` where these say so, with the records dated `until_ms` or before, of `partitions`. Of
-    `incarnations` those that were not taken are left out."""
+    """The point that `commit` is when it ends at `ends` where these say so, with the records dated `until_ms` or
+    before, of `partitions`. Of `incarnations` those that were not taken are left out."""
     commit = without_others(commit, incarnations)
     state = _ended(commit, ends or {})
     partitions = partitions or PartitionSelection()

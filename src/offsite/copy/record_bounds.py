@@ -13,9 +13,10 @@ from offsite.log.records.record import LOG_APPEND_TIME, Record
 
 
 class RecordBounds(NamedTuple):
-    """Takes the records at offsets in `[start, end)` that are dated `until_ms` or before; None: of any date.
+    """Bounds of the records to take: those at offsets in `[start, end)` with a time of `until_ms` (epoch ms) or before;
+    None: of any time.
 
-    A record without a time (-1) is before every date. A tuple, because one is made for each batch.
+    A record without a time (-1) is before every time. A tuple, because one is made for each batch.
     """
 
     start: int

@@ -69,15 +69,15 @@ class FixedPoint:
 
     @classmethod
     def of_restore(cls, record: RestoreRecord) -> FixedPoint:
-        """Where a restore began, to go on from: a time like `2h-ago` is another one a moment later."""
+        """The point that a restore began with, to go on from: a time like `2h-ago` is another one a moment later."""
         return cls(commit=record.commit, until_ms=record.until_ms, incarnations=record.incarnations)
 
 
 def find_point(
     backup: Backup, request: PointRequest, fixed: FixedPoint | None = None, *, partitions_exist: bool = True
 ) -> PointInTime:
-    """The point that `request` means: now, or as it was `fixed` before. With `partitions_exist` a chosen partition that
-    its topic does not have is an error, else it just holds nothing.
+    """The point that `request` means: now, or as it was `fixed` before. With `partitions_exist`, a chosen partition
+    that its topic does not have is an error, else that partition holds nothing.
 
     Raises `NoSuchRestorePoint`, `IncarnationUnclear`, and `BadOption` for a time that is none or partitions that are
     not there.
@@ -100,8 +100,8 @@ def find_point(
 
 
 def fix_point(backup: Backup, request: PointRequest, head: BackupState) -> FixedPoint:
-    """What `request` means now, when `head` is the newest state. Raises `NoSuchRestorePoint`, `BadOption` for a time
-    that is none."""
+    """The point that `request` means now, when `head` is the newest state. Raises `NoSuchRestorePoint`, `BadOption` for
+    a time that is none."""
     return FixedPoint(
         commit=commit_meant(backup, request, head),
         until_ms=None if request.at is None else parse_time(request.at, now_ms=backup.store.now_ms()),

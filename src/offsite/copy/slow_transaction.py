@@ -19,17 +19,17 @@ from offsite.repository.segments.segment import Segment
 from offsite.stores.store import Store
 
 WRITE_BYTES_PER_S = 20_000_000
-"""What one of several partitions gets on a busy machine or a line of 1 Gbit/s."""
+"""Bytes per second that one of several partitions gets on a busy machine or a line of 1 Gbit/s."""
 TRANSACTION_S = 0.015
-"""To replay one transaction. Measured on two busy cores."""
+"""Seconds to replay one transaction. Measured on two busy cores."""
 MARKER_S = 0.002
-"""To fill one offset."""
+"""Seconds to fill one offset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowTransaction:
-    """One with data at offsets from `start` on whose outcome comes before `end`: it takes about `open_s` to write what
-    lies between."""
+    """A transaction with data at offsets from `start` on and its outcome before `end`: it takes about `open_s` seconds
+    to write what lies between."""
 
     producer_id: int
     start: int
@@ -38,8 +38,8 @@ class SlowTransaction:
 
 
 def slow_transaction(partition: PartitionChain, *, store: Store, open_max_s: float) -> SlowTransaction | None:
-    """The one that stays open longest, if that is more than `open_max_s`; one that is undecided at the end counts to
-    its last batch. Raises `DamagedObject`, and what the store raises."""
+    """The transaction that stays open longest, if that is more than `open_max_s` seconds; one that is undecided at the
+    end counts to its last batch. Raises `DamagedObject`, and what the store raises."""
     costs = _Costs(partition.segments)
     if costs.total_s <= open_max_s:
         return None

@@ -30,12 +30,12 @@ class VisibleBatch(NamedTuple):
     record_bounds: RecordBounds
 
     def records(self) -> list[Record]:
-        """Decoded, those that count: maybe none, where the record_bounds goes by time."""
+        """The decoded records that count: maybe none, where the bounds go by time."""
         records = decode(self.header.view(self.data), self.header)
         return records if self.record_bounds.takes_all(self.header) else list(filter(self.record_bounds.takes, records))
 
     def iterate(self) -> Iterator[Record]:
-        """The same one after the other: for those who keep none of them."""
+        """The same records one after the other, for callers that keep none of them."""
         return filter(self.record_bounds.takes, iterate(self.header.view(self.data), self.header))
 
 
@@ -49,16 +49,16 @@ class SourceView:
         self._sees = self._committed.is_visible if self._committed else sees_uncommitted
         self._taken_to = 0
         self.invisible_records = 0
-        """How many were left out so far, as aborted or undecided at the restore point."""
+        """Number of records left out so far, as aborted or undecided at the restore point."""
 
     @property
     def undecided(self) -> int:
-        """Of the batches so far: transactions left out because they had no outcome before the end."""
+        """Number of transactions in the batches so far that are left out because they had no outcome before the end."""
         return len(self._committed.undecided) if self._committed else 0
 
     def batches(self, *, start: int = 0, end: int | None = None) -> Iterator[VisibleBatch]:
-        """Those with a base offset in `[start, end)`, all by default, in offset order, once: the next range has to
-        begin where the last one ended. Raises `DamagedObject`, and what the store raises."""
+        """The batches with a base offset in `[start, end)`, all by default, in offset order, once: the next range has
+        to begin where the last one ended. Raises `DamagedObject`, and what the store raises."""
         end = self._partition.end if end is None else min(end, self._partition.end)
         for segment in self._partition.segments:
             low, high = max(start, segment.lowest_offset), min(end, segment.end)
@@ -100,8 +100,10 @@ def undecided_batches(
 
 
 def stored_log(partition: PartitionChain, store: Store) -> Iterator[VisibleBatch]:
-    """Every batch below the partition's end, in offset order. What an overlapping segment brought already does not
-    count again. Raises `DamagedObject`, and what the store raises."""
+    """All that a backup holds of one partition's log, as the log was: every batch below the partition's end, in offset
+    order, with control batches and with what was aborted. A restore reads through `SourceView` instead, which leaves
+    out what consumers do not see. What an overlapping segment brought already does not count again. Raises
+    `DamagedObject`, and what the store raises."""
     taken_to = 0
     for segment in partition.segments:
         low, high = segment.lowest_offset, min(partition.end, segment.end)

@@ -1,4 +1,4 @@
-"""What a live partition shows of a range: the other side of a proof, seen as a consumer of that isolation sees it.
+"""A live partition's range as a consumer of an isolation level sees it: the other side of a proof.
 
 Never takes silence for emptiness: what the reader does not give, it names (a hole) or raises.
 """
@@ -22,8 +22,8 @@ that are proven to hold nothing."""
 
 
 class TargetView:
-    """The batches of `log_range` but for what lies in `ignored` ranges. `read_committed`: without what transactions
-    aborted or had not decided before the range's end. `whole_log`: with control batches, else without."""
+    """The batches of `log_range`, without those that lie in `ignored` ranges. `read_committed`: without what
+    transactions aborted or had not decided before the range's end. `whole_log`: with control batches, else without."""
 
     def __init__(
         self,
@@ -41,10 +41,11 @@ class TargetView:
         self._wanted = tuple(_without(log_range, ignored))
         self._committed: CommittedView | None = None
         self.holes: list[Hole] = []
-        """Ranges that the cluster did not have any more when they were read, but for `ignored` ones."""
+        """Ranges that the cluster did not have any more when they were read, without `ignored` ones."""
 
     def batches(self) -> Generator[VisibleBatch, None, None]:
-        """In offset order, once; each is valid until the next is asked for. Raises what `PartitionReader` raises."""
+        """The batches in offset order, once; each is valid until the next is asked for. Raises what `PartitionReader`
+        raises."""
         for item in self._read(self._range):
             if isinstance(item, Hole):
                 self._note(item)

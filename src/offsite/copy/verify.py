@@ -1,4 +1,4 @@
-"""Reads one segment of a repository in full, in a worker, and says what is wrong with it; changes nothing."""
+"""The check of one segment of a repository, read in full in a worker. Changes nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from offsite.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentFinding:
-    """`problem` is empty when every byte, batch and count is as its commit says."""
+    """Result of the check of one segment. `problem` is empty when every byte, batch and count is as its commit says."""
 
     segment: Segment
     problem: str

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Backup:
-    """Made by `Repo.backup`. Holds no state: every call reads the backup as it is then."""
+    """One backup, made by `Repo.backup`. Holds no state: every call reads the backup as it is then."""
 
     def __init__(self, backup: stored.Backup, repo_url: str, engine: Engine) -> None:
         self._backup = backup
@@ -36,7 +36,7 @@ class Backup:
 
     @property
     def name(self) -> str:
-        """As in `--backup`."""
+        """The name, as in `--backup`."""
         return self._backup.descriptor.name
 
     def restore_points(self) -> tuple[CommitSummary, ...]:
@@ -62,7 +62,7 @@ class Backup:
     def plan_restore(
         self, *, bootstrap: str | None = None, kafka_config: Path | None = None, **words: Unpack[RestoreWords]
     ) -> RestorePlanReport:
-        """What `restore` would do with the same words. Changes nothing, starts no Spark."""
+        """The plan of what `restore` would do with the same options. Changes nothing, starts no Spark."""
         from offsite.services.cluster import connect
         from offsite.services.restore.plan_report import report_plan
 
@@ -78,9 +78,9 @@ class Backup:
         on_progress: OnProgress | None = None,
         **words: Unpack[RestoreWords],
     ) -> RestoreResult:
-        """Restore topics into empty or new ones, as `offsite restore run --yes` does: the same words, `rename=["a=b"]`
-        for `--rename a=b`. After a crash the same call continues. `verify`: read everything back and compare; a
-        difference is in the result. `take_over`: also while another process does it, which is shut out.
+        """Restore topics into empty or new ones, as `offsite restore run --yes` does: the same options,
+        `rename=["a=b"]` for `--rename a=b`. After a crash the same call continues. `verify`: read everything back and
+        compare; a difference is in the result. `take_over`: also while another process does it, which is shut out.
 
         Raises `RestoreRefused` before anything is touched, `RestoreRunning`, `PartitionsFailed`, `NoSuchRestorePoint` …
         """

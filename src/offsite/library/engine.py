@@ -1,4 +1,4 @@
-"""Which Spark does the work: one that the program has already, or one that is started for each job."""
+"""The Spark that does the work: one that the program has already, or one that is started for each job."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """`session` is the program's own and is left running; its workers must be able to import offsite. Without one, jobs
-    start Spark at `master` (None: this machine's cores) and end it."""
+    """A Spark for jobs. `session` is the program's own and is left running; its workers must be able to import offsite.
+    Without one, jobs start Spark at `master` (None: this machine's cores) and end it."""
 
     session: SparkSession | None = None
     master: str | None = None
 
     @property
     def slots(self) -> int:
-        """How many tasks to expect at once."""
+        """Number of tasks to expect at once."""
         from offsite.spark.master import slots
 
         return slots(self.master) if self.session is None else self.session.sparkContext.defaultParallelism

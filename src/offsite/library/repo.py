@@ -46,7 +46,8 @@ def init(url: str, *, spark: SparkSession | None = None, spark_master: str | Non
 
 
 class Repo:
-    """Made by `offsite.open` or `offsite.init`. Holds no state: every call reads the repository as it is then."""
+    """A repository, made by `offsite.open` or `offsite.init`. Holds no state: every call reads the repository as it is
+    then."""
 
     def __init__(self, repository: Repository, engine: Engine) -> None:
         self._repository = repository
@@ -57,7 +58,7 @@ class Repo:
 
     @property
     def url(self) -> str:
-        """Where it is; never holds a secret."""
+        """The place of the repository, without any secret."""
         return self._repository.store.url
 
     def backups(self) -> tuple[BackupSummary, ...]:
@@ -67,7 +68,7 @@ class Repo:
         return list_backups(self._repository).backups
 
     def backup(self, name: str) -> Backup:
-        """Raises `BackupNotFound`."""
+        """The backup of this name. Raises `BackupNotFound`."""
         return Backup(self._repository.backup(name), self._repository.store.url, self._engine)
 
     def status(self) -> Status:
@@ -85,8 +86,8 @@ class Repo:
         on_progress: OnProgress | None = None,
         **words: Unpack[BackupWords],
     ) -> BackupResult:
-        """Copy what is new since the last run and commit it, as `offsite backup run` does: the same words, `topics` for
-        `--topics`. The first run makes the backup.
+        """Copy what is new since the last run and commit it, as `offsite backup run` does: the same options, `topics`
+        for `--topics`. The first run makes the backup.
 
         Raises what `services.backup` raises: `NoSuchTopic`, `OtherCluster`, `CommitLost`, `KafkaUnreachable` …
         """

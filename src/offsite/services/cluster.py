@@ -20,7 +20,8 @@ from offsite.model.journal import warned
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """How workers reach the cluster, and the driver's own line to it. `warnings`: properties that were not used."""
+    """A Kafka cluster: the configuration by which workers reach it, and the driver's own connection to it. `warnings`:
+    properties that were not used."""
 
     config: KafkaConfig
     admin: ClusterAdmin
@@ -28,7 +29,7 @@ class Cluster:
 
 
 class LogEnds(Protocol):
-    """Topics, and where their logs begin and end: what comparing and continuing asks."""
+    """Topics, with the offsets at which their logs begin and end: what comparing and continuing asks."""
 
     def topics(self, names: Collection[str] | None = None) -> Mapping[str, TopicMetadata]: ...
 
@@ -52,7 +53,8 @@ class ConfiguredTopics(Protocol):
 
 
 def connect(bootstrap: str | None, kafka_config: Path | None) -> Cluster:
-    """`bootstrap` wins over the file's `bootstrap.servers`. Asks nothing of the cluster. Raises `BadKafkaConfig`."""
+    """The cluster at `bootstrap`, which wins over the file's `bootstrap.servers`. Asks nothing of the cluster. Raises
+    `BadKafkaConfig`."""
     if kafka_config is not None:
         properties = read_client_properties(kafka_config, bootstrap=bootstrap or "")
         return _cluster(properties.config, tuple(properties.warnings))

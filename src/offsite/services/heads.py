@@ -26,7 +26,7 @@ from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 
 _OWN_FOLDERS = 3
-"""Of a path of the memory: `offsite`, `heads`, and the one of the place."""
+"""Number of folders of a path of the memory: `offsite`, `heads`, and that of the place."""
 
 
 def head_of(state: BackupState) -> Head:
@@ -34,8 +34,8 @@ def head_of(state: BackupState) -> Head:
 
 
 def missing(backup: Backup, state: BackupState, seen: Head) -> str:
-    """Why `seen` is not part of the history that ends with `state`; empty when it is, or when that cannot be told: the
-    next look will."""
+    """Reason why `seen` is not part of the history that ends with `state`; empty when it is, or when that cannot be
+    told yet."""
     name = state.backup
     if seen.commit > state.seq:
         if backup.store.head(backup.layout.commit_key(seen.commit)) is not None:
@@ -53,7 +53,8 @@ def missing(backup: Backup, state: BackupState, seen: Head) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenHead:
-    """What this machine remembers of one backup at one place: a copy elsewhere may be older, and is another place."""
+    """The head that this machine remembers of one backup at one place. A copy elsewhere may be older, and is another
+    place."""
 
     repository: Repository
     backup: str
@@ -70,7 +71,8 @@ class SeenHead:
             return None
 
     def remember(self, head: Head) -> None:
-        """From now on `head` must be part of the backup; nothing, if it is that of a backup without commits."""
+        """Remember `head`: from now on it must be part of the backup. The head of a backup without commits is not
+        remembered."""
         try:
             path = self._path()
             if not head.commit:
@@ -86,8 +88,8 @@ class SeenHead:
             noted("no_memory", what="the head that was seen last", why=error)
 
     def problem(self, backup: Backup, state: BackupState) -> str:
-        """Why the backup is not what it was when this machine saw it last; empty when it is. Then `state` is remembered
-        instead, unless it is known to be no longer the newest."""
+        """Reason why the backup is not what it was when this machine saw it last; empty when it is. Then `state` is
+        remembered instead, unless it is known to be no longer the newest."""
         seen = self.get()
         found = missing(backup, state, seen) if seen is not None else ""
         if found:
@@ -97,21 +99,21 @@ class SeenHead:
         return found
 
     def absent(self) -> str:
-        """Why it is wrong that the backup is not there: this machine saw it here before. Else empty."""
+        """Reason why it is wrong that the backup is not there: this machine saw it here before. Else empty."""
         seen = self.get()
         return "" if seen is None else f"backup {self.backup} was there, with head {seen.short}, and is gone"
 
     def forgotten_by(self) -> str:
-        """What to do when the backup was removed on purpose."""
+        """Sentence that says what to do when the backup was removed on purpose."""
         return f"if it was removed on purpose, delete {self._path()}"
 
     def check_absent(self) -> None:
-        """Raises `CommitsGone` when the backup is not there, and this machine saw it here before."""
+        """Raise `CommitsGone` when the backup is not there, and this machine saw it here before."""
         if gone := self.absent():
             raise CommitsGone(gone, hint=f"bring it back, or choose another name; {self.forgotten_by()}")
 
     def check(self, backup: Backup, state: BackupState) -> None:
-        """Raises `CommitsGone` when the backup is not what it was when this machine saw it last."""
+        """Raise `CommitsGone` when the backup is not what it was when this machine saw it last."""
         if found := self.problem(backup, state):
             raise CommitsGone(
                 found,
@@ -125,7 +127,7 @@ class SeenHead:
 
 
 def vanished(repository: Repository, there: Collection[str]) -> tuple[SeenHead, ...]:
-    """What this machine remembers of backups of `repository` that are not among those that are `there`, by name."""
+    """The remembered heads of backups of `repository` that are not among those that are `there`, by name."""
     try:
         names = sorted(path.stem for path in _folder(repository).glob("*.json"))
     except (OSError, RuntimeError) as error:

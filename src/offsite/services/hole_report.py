@@ -12,7 +12,7 @@ from offsite.repository.state import BackupState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoleReport:
-    """Offsets `[start, end)` that the source no longer had."""
+    """A hole: offsets `[start, end)` that the source no longer had."""
 
     topic: str
     partition: int

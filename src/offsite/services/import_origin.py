@@ -1,4 +1,4 @@
-"""Where an imported backup came from: it belongs to one archive, as other backups belong to one cluster."""
+"""The archive that an imported backup came from: it belongs to that one, as other backups belong to one cluster."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ def origin_options(format_name: str, place: str) -> tuple[tuple[str, str], ...]:
 
 
 def import_origin(descriptor: BackupDescriptor) -> str:
-    """The archive, in words; empty for a backup of a cluster."""
+    """Description of the archive that a backup was imported from; empty for a backup of a cluster."""
     options = dict(descriptor.options)
     return f"the {options[_FORMAT]} archive {options[IMPORTED_FROM]}" if descriptor.is_import else ""

@@ -1,4 +1,4 @@
-"""What is left over in a backup and around it, with what to do about it. Reads only: deletion comes with retention."""
+"""The leftovers of a backup and around it, with what to do about each. Reads only: deletion comes with retention."""
 
 from __future__ import annotations
 
@@ -63,8 +63,9 @@ class LeftFolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftovers:
-    """`objects` and `bytes`: how much nothing refers to; `listed` names it, if that was asked for. `quiet_for_s`: how
-    long nothing happened to all that is told here. `problem`: why unfinished restores cannot be told."""
+    """All that is left over. `objects` and `bytes`: how much nothing refers to; `listed` names it, if that was asked
+    for. `quiet_for_s`: how long nothing happened to all that is told here. `problem`: why unfinished restores cannot be
+    told."""
 
     quiet_for_s: int
     objects: int
@@ -76,7 +77,7 @@ class Leftovers:
 
 
 def find_leftovers(repository: Repository, backup: Backup, *, listed: bool) -> Leftovers:
-    """Those of `backup`, of the repository around it and of this machine's cache. Raises `DamagedCommit`."""
+    """The leftovers of `backup`, of the repository around it and of this machine's cache. Raises `DamagedCommit`."""
     orphans = find_orphans(backup)
     try:
         restores, problem = tuple(map(_restore, find_quiet_restores(backup))), ""

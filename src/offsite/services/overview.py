@@ -1,4 +1,5 @@
-"""What is in a repository, and is it in good shape: lists, details, status. Reads commits only; needs no Spark."""
+"""An overview of a repository, and whether it is in good shape: lists, details, status. Reads commits only; needs no
+Spark."""
 
 from __future__ import annotations
 
@@ -20,10 +21,12 @@ from offsite.services.import_origin import import_origin
 from offsite.services.restore.set_aside import unfinished_asides
 
 STALE_AFTER_S = 24 * 3600
-"""A backup without a commit for a day gets attention: the least demanding schedule people have is a nightly one."""
+"""Age in seconds from which the newest commit gets attention: the least demanding schedule people have is a nightly
+one."""
 
 _AHEAD_MAX_S = 60
-"""How far in the future a commit may seem to lie: stores round their clocks, and servers of one differ a little."""
+"""Seconds by which a commit may seem to lie in the future: stores round their clocks, and servers of one differ a
+little."""
 
 _NAMED_MAX = 5
 """Partitions named in one line of the status."""
@@ -80,8 +83,8 @@ class TopicDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupDetail:
-    """`settings` are those of the cluster, when they were asked for and are in the backup. Of an imported backup
-    `origin` names the archive, and `fidelity` says what that did not hold of its source."""
+    """Details of one backup. `settings` are those of the cluster, when they were asked for and are in the backup. Of an
+    imported backup `origin` names the archive, and `fidelity` says what that did not hold of its source."""
 
     summary: BackupSummary
     selection: str
@@ -96,9 +99,10 @@ class BackupDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupStatus:
-    """`safe` is the answer, `problems` the reasons when it is no. `notes` are about restores that did not end: the
-    backup is none the worse for them. `age_s` is negative for a commit dated in the future. `damaged`: what is stored
-    is not what was written, or is gone. `head_commit` and `head_hash` are the newest commit that can be used."""
+    """Whether one backup is safe to rely on. `safe` is the answer, `problems` the reasons when it is no. `notes` are
+    about restores that did not end, which do not harm the backup. `age_s` is negative for a commit dated in the future.
+    `damaged`: what is stored is not what was written, or is gone. `head_commit` and `head_hash` are the newest commit
+    that can be used."""
 
     backup: str
     safe: bool
@@ -120,7 +124,7 @@ class Status:
 
 
 def list_backups(repository: Repository) -> BackupList:
-    """One summary per backup; of one that cannot be read it says why."""
+    """One summary for each backup; for a backup that cannot be read it says why."""
     return BackupList(
         repository=repository.store.url,
         repository_id=repository.descriptor.repository_id,

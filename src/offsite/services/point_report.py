@@ -1,4 +1,4 @@
-"""What a restore point leaves out, and what follows from that, as people and scripts read it in a plan."""
+"""The parts of a backup that a restore point leaves out, as people and scripts read them in a plan."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from offsite.model.time import format_time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutReport:
-    """A partition that is not taken whole: up to `end` instead of `commit_end`, and of its segments so many as they
-    are, so many in part (their records have to be looked at), so many not at all."""
+    """A partition that is not taken whole: up to `end` instead of `commit_end`. Of its segments, `whole_segments` are
+    taken as they are, `edge_segments` in part (their records have to be looked at), `left_out_segments` not at all."""
 
     topic: str
     partition: int
@@ -45,12 +45,12 @@ def report_cuts(point: PointInTime, plan: RestorePlan) -> tuple[CutReport, ...]:
 
 
 def incarnations_of(point: PointInTime, topics: Collection[str]) -> tuple[KnownIncarnation, ...]:
-    """Of `topics` that were deleted and made anew: the one that is taken, and those that are left aside."""
+    """The incarnations of those `topics` that were deleted and made anew: the one that is taken, and the others."""
     return tuple(each for each in point.incarnations if each.topic in topics)
 
 
 def point_notes(point: PointInTime, plan: RestorePlan) -> Iterator[str]:
-    """What a person should know of the point, and of partitions that mix."""
+    """Sentences on what a person should know of the point, and of partitions that mix."""
     if point.until_ms is not None:
         yield (
             f"only records dated {format_time(point.until_ms)} or before, by their own time: a transaction may come "

@@ -1,7 +1,8 @@
-"""`spark.read.format("offsite")`: Spark's view of a backup as a table. The shell around `scan_plan` and `arrow_scan`.
+"""`spark.read.format("offsite")`: Spark's view of a backup as a table. The shell around `scan_plan` and `scan`.
 
-An installed offsite is found by Spark itself, through the module `pyspark_offsite`; `register` does it by hand.
-Imports pyspark; must stay out of what commands import.
+An installed offsite is found by Spark itself, through the module `pyspark_offsite`; `register` does it by hand. Filters
+of a query become bounds: whatever only narrows the rows may be used, since Spark looks at every row again; a filter of
+another kind, or on another column, narrows nothing. Imports pyspark; must stay out of what commands import.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def _load(options: TableOptions, backup: Backup, head: BackupState) -> tuple[Fix
 
 
 class ScanPartition(InputPartition):
-    """One task of a scan, and where to read: what travels to a worker."""
+    """One task of a scan with the store to read from, as it travels to a worker."""
 
     def __init__(self, task: ScanTask, store: Store) -> None:
         super().__init__(task)
@@ -109,7 +110,7 @@ class ScanPartition(InputPartition):
 
 
 class TableReader(DataSourceReader):
-    """Reads one restore point. Lives on the driver to plan, and in each worker to read one partition."""
+    """A reader of one restore point. Lives on the driver to plan, and in each worker to read one partition."""
 
     def __init__(self, options: TableOptions, backup: Backup, fixed: FixedPoint, rows: RowFilter) -> None:
         self._options, self._backup, self._fixed, self._rows = options, backup, fixed, rows
@@ -129,16 +130,19 @@ class TableReader(DataSourceReader):
 
 
 class PushdownReader(TableReader):
-    """Takes the filters of a query as well; Spark refuses it while its setting for that is off. See `TableOptions`."""
+    """A reader that takes the filters of a query as well; Spark refuses it while its setting for that is off. See
+    `TableOptions`."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
-        """All come back: what is left out by them saves reading, and Spark goes on to look at each row."""
+        """Narrow the rows by `filters`, and return all of them: leaving rows out saves reading, and Spark still looks
+        at each row that comes."""
         self._rows = narrowed(self._rows, filters)
         return filters
 
 
 def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Where there is nothing to read, Spark still asks for one partition, which is not ours."""
+    """The rows of one partition. Where there is nothing to read, Spark still asks for one partition, which is not
+    ours."""
     return scan_arrow(partition.task, partition.store) if isinstance(partition, ScanPartition) else iter(())
 
 
@@ -147,7 +151,7 @@ _US_PER_MS = 1000
 
 
 def narrowed(rows: RowFilter, filters: Iterable[Filter]) -> RowFilter:
-    """`rows` within what all of the filters allow."""
+    """The bounds `rows`, narrowed to what all of the filters allow."""
     for each in filters:
         rows = _narrowed_by(rows, each)
     return rows

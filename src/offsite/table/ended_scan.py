@@ -50,7 +50,8 @@ def scan_ended(task: EndedTask, log: CommitLog, *, with_commit: bool) -> Iterato
 
 
 def _floors(task: EndedTask, log: CommitLog) -> dict[int, int]:
-    """By producer id: from which offset on its records before the new segments belong to what was committed in them."""
+    """The lowest offset, by producer id, from which its records before the new segments belong to what was committed in
+    the new ones."""
     first: dict[int, tuple[Segment, Marker]] = {}
     for segment in task.new:
         for marker in chain.from_iterable(SegmentReader(store=log.store, segment=segment).markers()):

@@ -17,7 +17,7 @@ from offsite.table.scan_plan import ScanTask
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordMatch:
-    """What a record must have: this key, a value that holds these bytes, and headers of these names (each with this
+    """The condition on a record: this key, a value that holds these bytes, and headers of these names (each with this
     value, where one is given). Nothing given: every record matches."""
 
     key: bytes | None = None

@@ -33,8 +33,8 @@ _BOOLEANS = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptions(PointRequest):
-    """What to read: a restore point (see `PointRequest`; the option for `committed_at` is `asOf`), in the backup named
-    `backup` of `repo`, a folder or a URL.
+    """Options of the table: a restore point (see `PointRequest`; the option for `committed_at` is `asOf`), in the
+    backup named `backup` of `repo`, a folder or a URL.
 
     Of that, only records at offsets `[starting_offset, ending_offset)`, and dated from `since` on. `with_commit` false
     leaves the column `commit` null, which saves reading the commit log: worth it for a backup of many thousand commits.
@@ -58,7 +58,8 @@ class TableOptions(PointRequest):
 
 
 def read_options(given: Mapping[str, str]) -> TableOptions:
-    """Raises `BadOption` for what is missing, unknown, unreadable or contradicts itself."""
+    """The options that `given` means. Raises `BadOption` for what is missing, unknown, unreadable or contradicts
+    itself."""
     names = {name.lower(): name for name in ALL_OPTIONS}
     found = {names.get(name.lower(), name): value for name, value in given.items()}
     if unknown := sorted(set(found) - set(ALL_OPTIONS)):

@@ -1,4 +1,4 @@
-"""What a reader wants of a table, as far as segments and frames can be left out by it: bounds, never the whole truth.
+"""The rows that a reader wants of a table, as bounds by which segments and frames can be left out.
 
 Pure. Whoever reads must look at each record that comes anyway: a frame holds more than was asked for.
 """
@@ -12,8 +12,8 @@ from offsite.model.untrusted.bounds import MAX_OFFSET
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFilter:
-    """Topics and partitions (None: all), offsets `[start, end)`, and times from `since_ms` to `until_ms`, both included
-    (None: no bound)."""
+    """Bounds of wanted rows: topics and partitions (None: all), offsets `[start, end)`, and times from `since_ms` to
+    `until_ms`, both included (None: no bound)."""
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def scan_batches(task: ScanTask, store: Store) -> Iterator[tuple[SegmentScan, VisibleBatch]]:
-    """The batches of the task in offset order, each with the scan it belongs to.
+    """The batches of the task in offset order, each with the scan of its segment.
 
     Raises `DamagedObject` naming object, topic and range, and what the store raises.
     """
@@ -46,8 +46,8 @@ def scan_batches(task: ScanTask, store: Store) -> Iterator[tuple[SegmentScan, Vi
 
 
 def _committed_view(task: ScanTask, store: Store) -> CommittedView:
-    """As needed: the outcome of what a task reads may stand far behind it, but usually in the same segment or the
-    next."""
+    """The outcomes of what a task reads, read as they are needed: they may stand far behind it, but usually do in the
+    same segment or the next."""
     segments = (*(scan.segment for scan in task.segments), *task.later)
     return CommittedView(stored_markers(segments, store), end_offset=task.partition_end, as_needed=True)
 
@@ -80,7 +80,8 @@ def _chunks(scan: SegmentScan, rows: RowFilter, store: Store) -> Iterator[Chunk]
 
 
 def _index(reader: SegmentReader) -> SegmentIndex:
-    """A damaged index costs the saving, not the data: `chunks` does without it, says so in the log, and reads all."""
+    """The segment's index, or an empty one where it is damaged: that costs the saving, not the data, because `chunks`
+    does without it, says so in the log, and reads all."""
     try:
         return reader.index()
     except DamagedObject:

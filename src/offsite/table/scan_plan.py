@@ -1,4 +1,4 @@
-"""Which segments a scan reads, and in which tasks. Pure: a restore point and a filter in, frozen tasks out.
+"""The segments that a scan reads, cut into tasks. Pure: a restore point and a filter in, frozen tasks out.
 
 Segments are left out by what their commit says of them: topic, partition, offsets, and the latest time. Their earliest
 time is known only where the broker dated them, because a producer's times may fall inside a batch.
@@ -18,7 +18,8 @@ from offsite.repository.segments.segment import Segment
 from offsite.table.row_filter import RowFilter
 
 TASK_BYTES = 64 * MIB
-"""What a task reads, as Kafka had it: small enough to share out evenly, large enough to pay for a task's start."""
+"""Bytes that a task reads, as Kafka had them: small enough to share out evenly, large enough to pay for a task's
+start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +88,7 @@ def _tell(hole: RecordedHole, rows: RowFilter) -> None:
 
 
 def with_commits(tasks: Iterable[ScanTask], commits: Mapping[str, int]) -> tuple[ScanTask, ...]:
-    """The same tasks, knowing which commit listed each segment, by key."""
+    """The same tasks, each segment with the commit that listed it, by key."""
     return tuple(
         replace(task, segments=tuple(replace(each, commit=commits.get(each.segment.key)) for each in task.segments))
         for task in tasks

@@ -33,7 +33,7 @@ StreamOffset = dict[str, int]
 
 
 class StreamPartition(InputPartition):
-    """One task of a micro-batch, and where to read: what travels to a worker."""
+    """One task of a micro-batch with the log to read, as it travels to a worker."""
 
     def __init__(self, task: StreamTask, log: CommitLog, *, with_commit: bool) -> None:
         super().__init__(task)
@@ -41,7 +41,7 @@ class StreamPartition(InputPartition):
 
 
 class TableStream(DataSourceStreamReader):
-    """Follows one backup. Spark keeps the offset; what is kept here only saves reading commits again."""
+    """A stream that follows one backup. Spark keeps the offset; what is kept here only saves reading commits again."""
 
     def __init__(self, options: TableOptions, backup: Backup) -> None:
         if unusable := sorted(options.given & set(BATCH_OPTIONS)):
@@ -88,7 +88,7 @@ class TableStream(DataSourceStreamReader):
         )
 
     def _newest_commit(self) -> int:
-        """Asked again and again: only what came since the last time is read."""
+        """The number of the newest commit. Asked for again and again: only what came since the last time is read."""
         if self._newest is None:
             self._newest = self._backup.state().seq
         for stored in self._backup.log.read(after=self._newest):

@@ -1,4 +1,4 @@
-"""What a micro-batch of the stream reads: pure, from the backup's state before its commits and from these.
+"""The tasks of a micro-batch of the stream. Pure: from the backup's state before its commits, and from these.
 
 Rows of a partition are given once, by offset: a segment that holds nothing behind the partition's position (one written
 anew by a later commit) is left out.
@@ -45,7 +45,7 @@ class StreamSelection:
     read_committed: bool
 
     def partitions_of(self, state: BackupState, known: Iterable[PartitionId]) -> Iterator[PartitionId]:
-        """Those of `known` that are meant, sorted: of every incarnation of a topic."""
+        """The partitions out of `known` that are selected, sorted: of every incarnation of a topic."""
         names = set(self.topics.select({each.topic for each in state.topics}, internal=PROTECTED_TOPICS))
         for each in sorted(known):
             if each.topic in names and self.partitions.includes(each.topic, each.partition):

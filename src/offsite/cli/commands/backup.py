@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupOptions:
-    """As typed. A plan stores nothing, and need not know how."""
+    """Options of `backup plan`, as typed. A plan stores nothing, and need not know how."""
 
     repo: Repo
     backup: BackupName
@@ -91,7 +91,7 @@ def plan(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
 
 
 def _note_vanished(topics: Sequence[str]) -> None:
-    """On stderr: in most backups somebody deleted a topic at some time, which is no fault."""
+    """Name the topics on stderr: in most backups somebody deleted a topic at some time, which is no fault."""
     if not topics:
         return
     named = ", ".join(topics[:_NAMED_MAX]) + (f" and {len(topics) - _NAMED_MAX} more" if topics[_NAMED_MAX:] else "")

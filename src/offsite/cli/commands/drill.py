@@ -34,7 +34,7 @@ SANDBOX_PREFIX = "offsite-drill-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillOptions:
-    """One field for each option, as typed."""
+    """Options of the command, as typed: one field for each."""
 
     repo: Repo
     backup: BackupName
@@ -110,7 +110,7 @@ def _cluster(options: DrillOptions, *, in_sandbox: bool) -> Iterator[Cluster]:
 
 
 def _keep(report: DrillReport, backup: Backup, folder: Path | None) -> None:
-    """Beside the backup, and where it was asked for."""
+    """Store the report beside the backup, and in `folder` if there is one."""
     from offsite.repository.snapshots.drill_record import put_drill_report
     from offsite.services.drill.report import drill_page
     from offsite.stores.folder_modes import file_mode
@@ -126,7 +126,7 @@ def _keep(report: DrillReport, backup: Backup, folder: Path | None) -> None:
 
 
 def _check_folder(folder: Path | None) -> None:
-    """Found out before the work is done, not after."""
+    """Raise `BadOption` for a folder that cannot be written, before the work is done."""
     if folder is None:
         return
     from offsite.stores.plain_files import make_private_root

@@ -67,7 +67,7 @@ OffsetHeaders = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
-    """One field for each option, as typed."""
+    """Options of the command, as typed: one field for each."""
 
     path: ArchivePlace
     format: FormatToWrite
@@ -92,7 +92,8 @@ class ExportOptions:
 
 
 def export_job(options: ExportOptions, spark_master: str | None) -> ExportJob:
-    """Raises `BadOption` for what cannot be read or contradicts itself, `RepositoryNotFound`, `BackupNotFound`."""
+    """The export that the options mean. Raises `BadOption` for what cannot be read or contradicts itself,
+    `RepositoryNotFound`, `BackupNotFound`."""
     from offsite.services.archives.export_job import check_no_point, export_of_backup, export_of_cluster
     from offsite.spark.master import slots
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Put consumer groups where they were.", no_args_is_help=True)
 
 ROWS_SHOWN = 200
-"""How many rows a table has for people; `-o json` has all of them."""
+"""Number of rows that a table has for people; `-o json` has all of them."""
 
 Groups = Annotated[list[str] | None, typer.Option("--groups", help="Groups: all, or patterns [default: all].")]
 Commit = Annotated[int | None, typer.Option("--commit", help="As of this commit [default: the newest].")]
@@ -52,7 +52,7 @@ Change = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOptions:
-    """What to put in place, as typed: the same for plan and apply."""
+    """Options that name the groups to put in place, as typed: the same for plan and apply."""
 
     repo: Repo
     backup: BackupName
@@ -193,7 +193,7 @@ def _render_plan(console: Console, report: GroupPlanReport) -> None:
 
 
 def render_applied(console: Console, result: GroupsApplied) -> None:
-    """Also the last lines of a restore."""
+    """The groups that were put in place; also the last lines of a restore."""
     console.print(
         f"{result.groups:,} groups are in place: {result.offsets_set:,} offsets set, {result.unchanged:,} stood already"
     )

@@ -30,7 +30,7 @@ Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Topics to 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions(ArchiveReadOptions):
-    """One field for each option, as typed."""
+    """Options of the command, as typed: one field for each."""
 
     repo: Repo
     backup: BackupName

@@ -1,4 +1,7 @@
-"""`offsite cat`: records of a backup, in order, decoded for people or as they are."""
+"""`offsite cat` and `offsite search`: records of a backup, in order, or those that match, decoded for people.
+
+A record is one line of text, safe for any terminal: what cannot be printed is escaped.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ PointOptions = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordOptions:
-    """One field for each option, as typed."""
+    """Options of both commands, as typed: which records of which restore point."""
 
     repo: Repo
     backup: BackupName
@@ -54,12 +57,13 @@ class RecordOptions:
 def record_point(
     options: RecordOptions, *, topics: list[str] | None, partitions: list[str] | None = None
 ) -> PointRequest:
-    """The restore point, and what of it. Raises `BadOption`, `BadName`."""
+    """The restore point that the options name, with the topics and partitions to read. Raises `BadOption`,
+    `BadName`."""
     return parse_point({**options.words, "topics": topics, "partitions": partitions})
 
 
 def note_incarnations(plan: RecordsPlan) -> None:
-    """On stderr, which one is shown of topics that were deleted and made anew."""
+    """Say on stderr which incarnation is shown of topics that were deleted and made anew."""
     from offsite.copy.incarnations import incarnation_notes
 
     for line in incarnation_notes(plan.point.incarnations):

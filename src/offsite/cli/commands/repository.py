@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 EXIT_ATTENTION = 3
 RESTORE_POINTS_SHOWN = 10
-"""How many of the newest restore points `show` prints for people; `-o json` has all of them."""
+"""Number of the newest restore points that `show` prints for people; `-o json` has all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,5 @@
-"""What `offsite restore run` restores: a backup, or an archive by way of a backup that goes when all is done."""
+"""The backup that `offsite restore run` restores: a stored one, or one made of an archive and removed when all is
+done."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ class RestoreRunOptions(RestoreOptions):
 
     @property
     def keeps_backup(self) -> bool:
-        """Whether what is restored, and what is known of the restore, stays; the way back for groups is in it."""
+        """Whether the backup stays, with what is known of the restore: the record by which changes of groups can be
+        undone is in it."""
         return self.archive is None or self.keep_staging or bool(self.words.get("groups"))
 
 
@@ -64,8 +66,9 @@ class RestoreRunOptions(RestoreOptions):
 def backup_to_restore(
     options: RestoreRunOptions, runner: Runner, *, cluster_id: Callable[[], str] = str, take_over: bool = False
 ) -> Iterator[Backup]:
-    """Leave it by an exception, and the copy of an archive is kept: the same command goes on with it. `cluster_id`, of
-    where it is restored to, is asked for with archives only; `take_over`: also where another process has the copy."""
+    """A block that has the backup to restore. When it ends by an exception, the copy of an archive is kept: the same
+    command goes on with it. `cluster_id`, of where it is restored to, is asked for with archives only; `take_over`:
+    also where another process has the copy."""
     if options.archive is None:
         if options.format or options.staging or options.keep_staging or options.skip_damaged:
             raise BadOption("--format, --staging, --keep-staging and --skip-damaged are about an --archive")
@@ -79,7 +82,7 @@ def backup_to_restore(
 
 
 def _purpose(options: RestoreRunOptions, cluster_id: Callable[[], str]) -> str:
-    """What tells this command from other restores of the same archive."""
+    """Text that tells this command from other restores of the same archive."""
     from offsite.services.restore.request import remembered
 
     return json.dumps([remembered(parse_restore(options.words)), options.skip_damaged, cluster_id()])

@@ -35,7 +35,8 @@ KafkaVersion = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxReport:
-    """`bootstrap` is empty and `pid` 0 when the sandbox does not run. `pid` is the first broker's, `pids` are all."""
+    """State of the sandbox. `bootstrap` is empty and `pid` 0 when it does not run. `pid` is the first broker's, `pids`
+    are all."""
 
     bootstrap: str
     dir: str

@@ -65,7 +65,7 @@ ListLeftovers = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyOptions:
-    """One field for each option, as typed."""
+    """Options of the command, as typed: one field for each."""
 
     repo: Repo
     backup: BackupName
@@ -133,7 +133,7 @@ def _expected_head(options: VerifyOptions) -> Head | None:
 
 
 def _missing_heads(repository: Repository, opened: Backup, expected: Head | None, *, accept: bool) -> list[str]:
-    """Why heads that were seen before, by whoever asks or on this machine, are not part of the backup."""
+    """Reasons why heads that were seen before, by whoever asks or on this machine, are not part of the backup."""
     from offsite.services.heads import SeenHead, head_of, missing
 
     state = opened.sound_state()
@@ -145,7 +145,7 @@ def _missing_heads(repository: Repository, opened: Backup, expected: Head | None
 
 
 def _leftovers(repository: Repository, opened: Backup, result: VerifyResult, *, listed: bool) -> Leftovers | None:
-    """Where commits cannot be read, nobody knows what is left over."""
+    """The leftovers; None where commits cannot be read, since nobody knows then what is left over."""
     from offsite.services.leftovers import find_leftovers
 
     return None if result.damaged_commits else find_leftovers(repository, opened, listed=listed)

@@ -48,7 +48,7 @@ OwnGroup = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveReadOptions:
-    """Which archive, and how to read it, as typed."""
+    """Options that name an archive and how to read it, as typed."""
 
     path: ArchivePlace
     format: FormatToRead
@@ -60,7 +60,7 @@ class ArchiveReadOptions:
 
 
 def archive_source(options: ArchiveReadOptions) -> ArchiveSource:
-    """Raises `BadOption`, `BadRepositoryUrl`."""
+    """The archive that the options name. Raises `BadOption`, `BadRepositoryUrl`."""
     from offsite.archives.formats import ReadOptions
     from offsite.services.archives.inspection import open_source
 

@@ -20,8 +20,8 @@ from offsite.model.option import Declared, declared
 
 
 class Taken(NamedTuple):
-    """Which of a service's words a command takes, in `Annotated[…]`: all, or `only` some, or all `but` some. `help` is
-    what it says of a word where the service's own text does not fit."""
+    """Choice of the words of a service that a command takes, in `Annotated[…]`: all, or `only` some, or all `but` some.
+    `help` is what it says of a word where the service's own text does not fit."""
 
     only: tuple[str, ...] = ()
     but: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreOptions:
-    """As typed."""
+    """Options that say what to restore, and into which cluster, as typed."""
 
     repo: OptionalRepo = None
     backup: OptionalBackup = None
@@ -27,7 +27,8 @@ class RestoreOptions:
 
 
 def named_backup(repo: str | None, backup: str | None, *, otherwise: str) -> Backup:
-    """Raises `BadOption` when it is not named, `RepositoryNotFound`, `BackupNotFound`."""
+    """The backup that `--repo` and `--backup` name. Raises `BadOption` when one of them is missing,
+    `RepositoryNotFound`, `BackupNotFound`."""
     if repo is None or backup is None:
         raise BadOption("no backup is named", hint=f"name it with --repo and --backup{otherwise}")
     from offsite.services.heads import SeenHead

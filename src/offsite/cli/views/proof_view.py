@@ -1,4 +1,4 @@
-"""What a proof found, for people: differences, what could not be compared, what the backup itself lacks."""
+"""The findings of a proof, for people: differences, what could not be compared, what the backup itself lacks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from offsite.services.hole_report import HoleReport
 
 _SHOWN = 24
-"""A backup with thousands of holes is read in the JSON output."""
+"""Holes that are shown: a backup with thousands of them is read in the JSON output."""
 
 
 def render_lacking(console: Console, holes: Sequence[HoleReport]) -> None:

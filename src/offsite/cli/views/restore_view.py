@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from offsite.services.restore.result import RestoreResult
 
 _CUTS_MAX = 20
-"""A cut through ten thousand partitions is read in the JSON output."""
+"""Cut partitions that are shown: a cut through ten thousand is read in the JSON output."""
 
 
 def _render_cuts(console: Console, cuts: Sequence[CutReport]) -> None:
@@ -44,7 +44,7 @@ def _render_cuts(console: Console, cuts: Sequence[CutReport]) -> None:
 
 
 def _render_incarnations(console: Console, incarnations: Sequence[KnownIncarnation]) -> None:
-    """Nothing when no topic was made anew."""
+    """A line for each topic that was made anew."""
     from offsite.copy.incarnations import incarnation_notes
 
     for line in incarnation_notes(incarnations):
@@ -56,14 +56,14 @@ _PARTITIONS_MAX = 12
 
 
 def _describe_mode(offsets: OffsetsReport) -> str:
-    """For the plan's table."""
+    """The choice for the topic's offsets, for the plan's table."""
     if offsets.mode == OffsetsMode.TRANSLATE:
         return "new, with a map"
     return f"kept, +{format_duration(offsets.extra_s)}" if offsets.extra_s >= 1 else "kept"
 
 
 def _render_offsets(console: Console, report: RestorePlanReport) -> None:
-    """What has to be filled in and replayed, partition by partition, of the topics that keep their offsets."""
+    """A line for each partition that keeps its offsets: what has to be filled in and replayed."""
     for topic in report.topics:
         partitions = topic.offsets.partitions if topic.offsets.mode == OffsetsMode.PRESERVE else ()
         for each in partitions[:_PARTITIONS_MAX]:

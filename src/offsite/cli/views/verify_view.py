@@ -1,4 +1,4 @@
-"""A check of a backup for people: one headline, then all that is damaged, gone or different by name."""
+"""A check of a backup, for people: one headline, then all that is damaged, gone, different or left over, by name."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _figures(topic: ProvenTopic) -> dict[str, int]:
 
 
 def render_leftovers_count(console: Console, left: Leftovers) -> None:
-    """One line, where there is something."""
+    """One line on what is left over, if anything is."""
     parts = []
     if left.objects:
         parts.append(f"{left.objects} {_plural(left.objects, 'object')} that nothing needs ({format_size(left.bytes)})")
@@ -163,7 +163,7 @@ def render_leftovers_count(console: Console, left: Leftovers) -> None:
 
 
 def render_leftovers(console: Console, left: Leftovers) -> None:
-    """All of them, with what to do."""
+    """All that is left over in the backup and around it, with what to do."""
     quiet = format_duration(left.quiet_for_s)
     console.print(f"left over, untouched for {quiet} at least by the store's clock; nothing is deleted")
     for each in left.listed:

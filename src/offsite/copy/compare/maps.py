@@ -20,8 +20,8 @@ from offsite.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredMaps:
-    """Where a restore's maps lie, and which count: `makings` of target topics, where it is not the first; `starts` of
-    target partitions."""
+    """The stored maps of one restore, and which of them count: `makings` are numbers of target topics that were made
+    more than once, `starts` are the first offsets of target partitions."""
 
     layout: RestoreLayout
     makings: tuple[tuple[str, int], ...]
@@ -33,7 +33,8 @@ class RestoredMaps:
 
 
 class MapProof:
-    """Checks one map with the batches of its source as they pass. `keeps_offsets`: every record has its source's."""
+    """A check of one map, made with the batches of its source as they pass. `keeps_offsets`: every record has its
+    source's."""
 
     def __init__(self, offset_map: OffsetMap | None, *, target_start: int, keeps_offsets: bool) -> None:
         self._map = offset_map

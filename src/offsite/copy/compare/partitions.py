@@ -30,7 +30,8 @@ from offsite.repository.segments.segment import NO_TIMESTAMP_MS
 from offsite.stores.store import Store
 
 EXPIRIES_MAX = 20
-"""How often a comparison begins anew because the cluster deleted what it was about to read: each time behind that."""
+"""Number of times that a comparison begins anew because the cluster deleted what it was about to read: each time behind
+that."""
 _RETENTION = "retention"
 
 
@@ -48,12 +49,13 @@ class ProofEnds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofTask:
-    """`target` is what is there to be read. `read_committed`: compare what consumers of that isolation see;
-    `whole_log`: compare all of both logs, with markers and what was aborted. `bounded`: all that `target` shows must be
-    in the backup, but for what lies in `holes`. `offsets`: records must have their source's offsets; `compacted`: the
-    target, whose log ends at `log_end`, may lack those whose key comes again, at the end of `target` only if the log
-    `goes_on` to there; without `offsets`, the records must have been written one after the other. Of the backup are
-    passed over, because the target has deleted them already: offsets below `skip_below`, the first `skip_records`."""
+    """One partition to compare: its chain in the backup, and `target`, the range of the cluster's log to read.
+    `read_committed`: compare what consumers of that isolation see; `whole_log`: compare all of both logs, with markers
+    and what was aborted. `bounded`: all that `target` shows must be in the backup, but for what lies in `holes`.
+    `offsets`: records must have their source's offsets; `compacted`: the target, whose log ends at `log_end`, may lack
+    those whose key comes again, at the end of `target` only if the log `goes_on` to there; without `offsets`, the
+    records must have been written one after the other. Of the backup are passed over, because the target has deleted
+    them already: offsets below `skip_below`, the first `skip_records`."""
 
     partition: PartitionChain
     target: LogRange
@@ -71,8 +73,9 @@ class ProofTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionProof:
-    """What `Comparison` says of one partition, also of why the verdict is not known (`unknown`); `next_target` is at
-    least where the target was read from. `expired_offsets`: how many the target deleted while it was read."""
+    """Result for one partition: that of its `Comparison`, with the reason if there is no verdict (`unknown`);
+    `next_target` is at least where the target was read from. `expired_offsets`: how many the target deleted while it
+    was read."""
 
     records: int
     decoded_records: int
@@ -92,7 +95,8 @@ def prove_partition(task: ProofTask, *, ends: ProofEnds) -> PartitionProof:
 
 
 def prove_by_reading(task: ProofTask, read: Read, *, ends: ProofEnds) -> PartitionProof:
-    """The same, with `read` for the target. Begins anew behind what the target deletes meanwhile."""
+    """The proof of `prove_partition`, with `read` for the target. Begins anew behind what the target deletes
+    meanwhile."""
     now = task
     compared, holes = _compare(now, ends, read)
     for _ in range(EXPIRIES_MAX):
@@ -116,8 +120,9 @@ def prove_by_reading(task: ProofTask, read: Read, *, ends: ProofEnds) -> Partiti
 
 
 def reads_of(router: Router) -> Read:
-    """Each with a reader, and so a buffer, of its own. The batch in which the range begins is the range's: a log that
-    was deleted up to its middle may have it whole again after a broker's crash."""
+    """A function that reads the target, each time with a reader, and so a buffer, of its own. The batch in which the
+    range begins belongs to the range: a log that was deleted up to its middle may have it whole again after a broker's
+    crash."""
     return lambda log_range: PartitionReader(router).read(log_range, reach_back=True)
 
 
@@ -172,7 +177,8 @@ def _compare(task: ProofTask, ends: ProofEnds, read: Read) -> tuple[Comparison, 
 
 
 class _Later:
-    """What consumers see of the target behind what is compared of it, or in what the backup lacks."""
+    """The part of the target that consumers see and that is not compared: behind the range, or in what the backup
+    lacks."""
 
     def __init__(self, task: ProofTask, read: Read) -> None:
         start = min([task.target.end, *(hole.start for hole in task.holes)])

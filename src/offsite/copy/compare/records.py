@@ -23,9 +23,9 @@ from offsite.log.records.record import Record
 from offsite.log.records.record_body import write_records
 
 LOOK_AHEAD_RECORDS = 20_000
-"""How far is read on from a difference, to tell a lost record from a changed one: more than a batch holds."""
+"""Records read on from a difference, to tell a lost record from a changed one: more than a batch holds."""
 LOOK_AHEAD_BYTES = 16 << 20
-"""Where records are so large that this many of them would not fit in a worker."""
+"""Bytes read on from a difference: records may be so large that that many would not fit in a worker."""
 
 _MEANING = CODEC_MASK | LOG_APPEND_TIME_BIT
 """The attributes that say how to read a batch; the others say who wrote it, and how."""
@@ -39,12 +39,13 @@ def _always(_: BatchHeader) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """What the target may lack: records of a key that comes again (see `Superseded`), in what is shown of it or
+    """Records that the target may lack: those of a key that comes again (see `Superseded`), in what is shown of it or
     `later`.
 
     `committed`: whether the records of a batch are (None: not known). `first`: the offset of the target at which the
     first record of the source was written, those after it at the next ones; None: at the source's own offsets.
-    `tail_to`: what belongs below that offset of the target may be gone from its end, or from the log's."""
+    `tail_to`: what belongs below that offset of the target may be gone from its end, or from the log's.
+    """
 
     later: Callable[[], Iterable[VisibleBatch]] = tuple
     committed: Callable[[BatchHeader], bool | None] = _always
@@ -54,12 +55,12 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """`records` are the same on both sides, up to the end or the first `difference`; `decoded_records` of them had to
-    be decoded. `markers` are control records that are the same on both sides; they are not among `records`.
-    `compacted_records` are gone from the target; `unknown` says why it is not known whether compaction took all of
-    them, if so. `digest` (BLAKE3, hex) is that of all the source showed; `next_target` the offset after the last equal
-    record of the target, -1 before the first. `following` is the offset of the first record that the target shows after
-    all that was expected; -1: there is none, or nobody looked."""
+    """Result of a comparison: `records` are the same on both sides, up to the end or the first `difference`;
+    `decoded_records` of them had to be decoded. `markers` are control records that are the same on both sides; they are
+    not among `records`. `compacted_records` are gone from the target; `unknown` says why it is not known whether
+    compaction took all of them, if so. `digest` (BLAKE3, hex) is that of all the source showed; `next_target` the
+    offset after the last equal record of the target, -1 before the first. `following` is the offset of the first record
+    that the target shows after all that was expected; -1: there is none, or nobody looked."""
 
     records: int
     markers: int

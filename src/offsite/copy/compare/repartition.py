@@ -22,7 +22,7 @@ from offsite.log.range import LogRange
 from offsite.log.records.record import Record
 
 LOOK_AHEAD_RECORDS = 1000
-"""How far is read on from a difference, in each of up to `MAX_TARGETS` partitions."""
+"""Records read on from a difference, in each of up to `MAX_TARGETS` partitions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class _PartitionComparison:
             self._instead = [] if found is None else [found]
 
     def proof(self, *, exact: bool) -> PartitionProof:
-        """Once everything was expected."""
+        """The proof, once everything was expected."""
         difference = self._difference(exact=exact)
         following = next(self._found, None) if difference is None else None
         return PartitionProof(

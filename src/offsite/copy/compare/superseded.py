@@ -14,11 +14,12 @@ from offsite.log.difference import Difference
 from offsite.log.records.record import Record
 
 HELD_KEYS_MAX = 500_000
-"""About 60 MB in a worker."""
+"""Keys held at once: about 60 MB in a worker."""
 
 
 class Superseded:
-    """Told of records in the order of the log. `placed`: those of both sides have the offsets of one log."""
+    """Judge of the records that a compacted log lacks, told of all records in the order of the log. `placed`: those of
+    both sides have the offsets of one log."""
 
     def __init__(self, *, placed: bool, held_max: int = HELD_KEYS_MAX) -> None:
         self._placed = placed
@@ -33,13 +34,14 @@ class Superseded:
         return bool(self._held)
 
     def lack(self, records: Iterable[Record], *, committed: bool | None) -> None:
-        """The log does not have these of the backup. `committed`: whether their transaction was; None: not known."""
+        """Take records of the backup that the log does not have. `committed`: whether their transaction was; None: not
+        known."""
         for record in records:
             if record.key is not None and committed is not False and not self._too_many:
                 self._hold(hash(record.key), record, certain=committed is True)
 
     def show(self, records: Sequence[Record], *, committed: bool | None) -> None:
-        """The log has these."""
+        """Take records that the log has."""
         if not self._held or committed is False:
             return
         for record in records:
@@ -53,7 +55,7 @@ class Superseded:
                 self._held[key] = min(offset, ~offset)
 
     def lost(self) -> Difference | None:
-        """What compaction cannot have taken, after all of the log was shown."""
+        """The records that compaction cannot have taken, after all of the log was shown."""
         lost = [offset for offset in self._held.values() if offset >= 0]
         if not lost:
             return None

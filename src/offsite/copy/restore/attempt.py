@@ -25,16 +25,17 @@ from offsite.repository.restores.layout import RestoreLayout
 from offsite.stores.store import Store
 
 PAUSE_S = 1.0
-"""Nobody is overtaken in less: a newer attempt first waits for the partition to stand still."""
+"""Pause, in seconds, after which an attempt checks that it still counts. Nobody is overtaken in less: a newer attempt
+first waits for the partition to stand still."""
 CHECK_EVERY_S = 10.0
-"""One small request to the store for each partition that is written."""
+"""Seconds between two checks: one small request to the store for each partition that is written."""
 
 _NOT_OURS = (TransactionLost, TargetNotEmpty, TargetDisturbed)
 
 
 class WriteAttempt:
-    """Begins with a number that nobody else has. `start`: where the target ended before the restore. Raises what store
-    and broker raise."""
+    """One attempt, with a number that nobody else has. `start`: where the target ended before the restore. Raises what
+    store and broker raise."""
 
     def __init__(  # noqa: PLR0913  # where to write, what it is part of
         self,
@@ -57,7 +58,7 @@ class WriteAttempt:
         self._tell("attempt", "writing begins, and whoever wrote before is shut out")
 
     def producer(self) -> Producer:
-        """At its first record: call it once."""
+        """The producer of this attempt, at its first record: call it once."""
         return Producer(producer_id=self.producer_id, epoch=self.number)
 
     @property
@@ -71,7 +72,7 @@ class WriteAttempt:
             raise self._superseded()
 
     def guard(self) -> None:
-        """`check`, after a pause and now and then. To be called before anything is sent."""
+        """Make `check` after a pause, and now and then. To be called before anything is sent."""
         now_s = self._clock.monotonic_s()
         paused = now_s - self._called_s > PAUSE_S
         self._called_s = now_s
@@ -81,7 +82,8 @@ class WriteAttempt:
 
     @contextmanager
     def judged(self) -> Iterator[None]:
-        """What a superseded attempt finds in the target is the newer one's work, and no reason to touch anything."""
+        """A block whose errors are judged at its end: what a superseded attempt finds in the target is the newer one's
+        work, and no reason to touch anything."""
         try:
             yield
         except _NOT_OURS:
@@ -89,7 +91,7 @@ class WriteAttempt:
             raise
 
     def unexpected(self, start: int, *, end: int, own: frozenset[int] = frozenset()) -> OffsiteError:
-        """What `[start, end)` of the target means, which is not what has to be there. `own`: producer ids of the
+        """The error for `[start, end)` of the target, which does not hold what it should. `own`: producer ids of the
         restore besides that of all attempts.
 
         `TargetDisturbed`: earlier attempts wrote it, so a topic that this restore made may be made again.
@@ -141,8 +143,8 @@ def holds_markers_only(router: Router, held: LogRange) -> bool:
 
 
 def first_of_others(router: Router, held: LogRange, *, own: frozenset[int]) -> int | None:
-    """Where in `held` the first batch lies that none of these producers wrote; its start when there is no batch at
-    all. Raises what a reader raises."""
+    """Offset of the first batch in `held` that none of these producers wrote; its start when there is no batch at all.
+    Raises what a reader raises."""
     seen = False
     for item in PartitionReader(router).read(held):
         for header in item.batches if isinstance(item, Chunk) else ():

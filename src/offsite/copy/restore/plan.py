@@ -16,7 +16,7 @@ from offsite.model.untrusted.names import PROTECTED_TOPICS
 from offsite.repository.commit import RecordedHole, TopicShape
 
 REPARTITIONED_BATCH_BYTES = 256 * KIB
-"""How large the new batches of a repartitioned topic get: a quarter of what brokers take by default."""
+"""Size of the new batches of a repartitioned topic: a quarter of what brokers take by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class TopicRestore:
 
     @property
     def partitions(self) -> int:
-        """How many it has at the target."""
+        """Number of partitions that the topic has at the target."""
         return self.source.partitions if self.repartition is None else self.repartition
 
 
@@ -52,7 +52,7 @@ class PartitionRestore(PartitionChain):
 
     @classmethod
     def into(cls, topic: str, chain: PartitionChain) -> PartitionRestore:
-        """`chain` into the partition of `topic` that has the number of its source."""
+        """The restore of `chain` into the partition of `topic` that has the number of its source."""
         return cls(
             source=chain.source,
             segments=chain.segments,
@@ -75,8 +75,8 @@ class Repartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestorePlan:
-    """What a restore will do: `partitions` are chains of their own, `repartitions` topics whose partitions mix.
-    `skipped` are selected topics that are left out, with the reason."""
+    """A decided restore: `partitions` are chains of their own, `repartitions` topics whose partitions mix. `skipped`
+    are selected topics that are left out, with the reason."""
 
     backup: str
     commit: int
@@ -88,7 +88,7 @@ class RestorePlan:
 
     @property
     def all_chains(self) -> tuple[PartitionChain, ...]:
-        """Of every source partition that is read, whether alone or mixed with others."""
+        """The chains of all source partitions that are read, alone or mixed with others."""
         return (*self.partitions, *(source for each in self.repartitions for source in each.sources))
 
     @property
@@ -112,8 +112,8 @@ def plan_restore(
     existing: Container[str],
     counts: PartitionCounts | None = None,
 ) -> RestorePlan:
-    """Decide what restoring `selected` means on a target that has the topics `existing`. `counts`: of partitions, where
-    they change; a schema registry wants one, so a count for all topics does not mean its own.
+    """The plan to restore `selected` into a target that has the topics `existing`. `counts`: of partitions, where they
+    change; a schema registry wants one, so a count for all topics does not mean its own.
 
     Whether existing topics can take it is for a preflight to judge. Raises `BadOption` (two topics under one name, a
     count for a topic not restored), `ProtectedTopic`.

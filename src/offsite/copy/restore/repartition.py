@@ -4,7 +4,7 @@ A key lives in one partition of the source, so reading each source partition in 
 source partitions are read in turns, a slice of each, so that the records of a target partition are roughly in the order
 of their times. Which record comes when, and where a batch ends, follows from the logs and the plan alone, not from how
 the backup stores them: so an earlier attempt ended where one of these batches ends, and the number of records in a
-target partition tells where (see `target_writer`).
+target partition tells where (see `target_partition_writer`).
 
 There is no map from source to target offsets: a source partition's records go to many places.
 """
@@ -34,7 +34,7 @@ MAX_TARGETS = 16
 """Target partitions written by one task: each holds up to six batches of `REPARTITIONED_BATCH_BYTES` in memory."""
 
 _MAX_BATCH_RECORDS = 10_000
-"""Keeps the memory of tiny records, decoded, in proportion to that of their batch."""
+"""Records of a batch at most: keeps the memory of tiny records, decoded, in proportion to that of their batch."""
 _RECORD_OVERHEAD_BYTES = 32
 _HEADER_OVERHEAD_BYTES = 8
 
@@ -45,8 +45,8 @@ grow with partitions, and what is read twice at the borders (4 MiB) stays small.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepartitionTask:
-    """Fills some of the target partitions of one topic; `target_starts` says where each of them ended before the
-    restore's first attempt. Every task of a topic reads the whole of it."""
+    """A task that fills some of the target partitions of one topic; `target_starts` says where each of them ended
+    before the restore's first attempt. Every task of a topic reads the whole of it."""
 
     repartition: Repartition
     target_starts: tuple[tuple[TopicPartition, int], ...]
@@ -54,7 +54,7 @@ class RepartitionTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepartitionReceipt:
-    """What became of one target partition; as `RestoreReceipt`. What was left out of the whole topic is told with its
+    """Result for one target partition; as `RestoreReceipt`. What was left out of the whole topic is told with its
     partition 0 only."""
 
     target: TopicPartition
@@ -114,8 +114,8 @@ def _fill(batchers: Mapping[int, _Batcher], views: Sequence[SourceView], plan: R
 
 
 def placement(plan: Repartition) -> Callable[[Record], int]:
-    """Which target partition a record goes to. Keyless ones go round all in turn, in the order in which every task
-    reads; or raise `KeylessRecord`."""
+    """A function that gives the target partition of a record. Records without a key go to all partitions in turn, in
+    the order in which every task reads; or raise `KeylessRecord`."""
     partitions, turn = plan.partitions, -1
 
     def place(record: Record) -> int:
@@ -134,7 +134,7 @@ def placement(plan: Repartition) -> Callable[[Record], int]:
 
 
 def in_turns(views: Sequence[SourceView], sources: Sequence[PartitionChain]) -> Iterator[VisibleBatch]:
-    """All batches: as many slices of each partition, so that short ones do not end early."""
+    """The batches of all partitions, in turns: as many slices of each, so that short partitions do not end early."""
     bounds = [(source.segments[0].lowest_offset, source.end) for source in sources]
     turns = max((ceil((end - start) / SLICE_OFFSETS) for start, end in bounds), default=0)
     for turn in range(turns):
@@ -156,8 +156,8 @@ def _receipt(writer: TargetPartitionWriter, views: Sequence[SourceView]) -> Repa
 
 
 class _Batcher:
-    """Makes the batches of one target partition. One that is full, or of another codec than the next record, leaves; a
-    record larger than a batch travels alone."""
+    """The batches of one target partition in the making. One that is full, or of another codec than the next record,
+    leaves; a record larger than a batch travels alone."""
 
     def __init__(self, writer: TargetPartitionWriter) -> None:
         self.writer = writer

@@ -7,8 +7,8 @@ attempt would write the same log, and the number of records in the target says h
 target holds a beginning of that log and nothing else. It does, because each attempt writes as an idempotent producer
 (KIP-98): a batch carries the producer's id and the sequence number of its first record, and the leader takes it whole
 or not at all, behind the batch before it, and once, however often it is sent. And because attempts shut each other out:
-all share one producer id, and a later one has the higher epoch (`restore_attempt`). Its first batch starts the sequence
-anew under that epoch, and from then on the leader refuses whoever still writes under a lower one (KIP-360).
+all share one producer id, and a later one has the higher epoch (see `copy.restore.attempt`). Its first batch starts the
+sequence anew under that epoch, and from then on the leader refuses whoever still writes under a lower one (KIP-360).
 
 What an earlier attempt still appends before that first batch is looked for: the end of the log is asked for again when
 all that was there has passed, once more right before the first batch goes out, and each acknowledgement tells at which
@@ -40,7 +40,7 @@ from offsite.log.records.record import Record
 from offsite.model.journal import decided
 
 COMPARED_BATCHES = 8
-"""The last ones of what is there: whatever others wrote came at the end."""
+"""Batches at the end of the target that are compared: whatever others wrote came at the end."""
 
 Runs = Sequence[tuple[int, int]]
 """Source offsets, as pairs of (first offset, count) in rising order."""
@@ -51,21 +51,22 @@ class TargetBatch(Protocol):
 
     @property
     def records(self) -> int:
-        """How many records it holds."""
+        """Number of records in the batch."""
 
     @property
     def runs(self) -> Runs:
-        """Where its records come from; empty where no offset map is kept."""
+        """Source offsets of the records; empty where no offset map is kept."""
 
     def encoded(self) -> bytearray | memoryview:
         """The batch in memory that the writer may change and keep."""
 
     def decoded(self) -> Sequence[Record]:
-        """Its records, at any offsets."""
+        """The records, at any offsets."""
 
 
 class TargetPartitionWriter:
-    """Takes all batches of the partition of `attempt`, in order, and appends those that no earlier attempt appended.
+    """The writer of the partition of `attempt`: takes all its batches, in order, and appends those that no earlier
+    attempt appended.
 
     `offset_map` learns of every record where it is. The partition held nothing of the restore before the first attempt,
     and one chain of batches at a time is written to it. Building it waits for the end of the log to stand still; raises
@@ -93,7 +94,7 @@ class TargetPartitionWriter:
 
     @property
     def resumed_records(self) -> int:
-        """How many of the records an earlier attempt appended."""
+        """Number of the records that an earlier attempt appended."""
         return self._log_end - self._attempt.start
 
     def __enter__(self) -> Self:

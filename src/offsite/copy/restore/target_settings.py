@@ -20,11 +20,11 @@ from offsite.repository.restores.topic_settings import LeftOut, TopicSettings
 
 BATCH_LIMIT = "max.message.bytes"
 KAFKA_BATCH_LIMIT_BYTES = 1024 * KIB + 12
-"""What a broker takes unless it is configured otherwise."""
+"""Largest batch that a broker takes unless it is configured otherwise, in bytes."""
 REENCODED_GROWTH = 2
-"""How many times as large a batch may be when it is encoded anew: its producer may have compressed much harder."""
+"""Factor by which a batch may grow when it is encoded anew: its producer may have compressed much harder."""
 REENCODED_MARGIN_BYTES = 64 * KIB
-"""And by how much more, for batches too small to compress."""
+"""Bytes by which it may grow besides, for batches too small to compress."""
 AT_ONCE = "it would delete restored records at once"
 _RETENTION = {"retention.ms": "-1", "retention.bytes": "-1"}
 _TIME_TYPE = {"message.timestamp.type": "CreateTime"}
@@ -37,7 +37,8 @@ _OF_THE_SOURCE = frozenset({"leader.replication.throttled.replicas", "follower.r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerDefaults:
-    """What a topic has from the target's brokers where it has nothing of its own. A negative retention is none."""
+    """Settings that a topic has from the target's brokers where it has none of its own. A negative retention is no
+    limit."""
 
     retention_ms: int = -1
     retention_bytes: int = -1
@@ -49,7 +50,7 @@ class BrokerDefaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """What the decision depends on beside the topics. `brokers`: how many the target has."""
+    """Facts besides the topics that the decision depends on. `brokers`: how many the target has."""
 
     brokers: int
     now_ms: int
@@ -58,7 +59,8 @@ class Circumstances:
 
 
 def decide_settings(topic: TopicRestore, target: TargetTopic | None, given: Circumstances) -> TopicSettings:
-    """For a topic to create (`target` None) or an empty one that `target_problems` finds fit."""
+    """The settings of one target topic: of a topic to create (`target` None), or of an empty one that `target_problems`
+    finds fit."""
     return _of_existing(topic, target, given) if target is not None else _of_created(topic, given)
 
 
@@ -68,7 +70,7 @@ def batch_limit_bytes(settings: TopicSettings, defaults: BrokerDefaults) -> int:
 
 
 def without(settings: TopicSettings, refused: Mapping[str, str]) -> TopicSettings:
-    """`settings` of a topic to create, less what the target does not take: setting → reason."""
+    """The settings of a topic to create, less those that the target does not take: setting → reason."""
     values = dict(settings.configs)
     lost = tuple(LeftOut(setting=n, value=values[n], reason=why) for n, why in refused.items() if n in values)
     return replace(

@@ -1,7 +1,8 @@
 """Whether an existing topic can take what a restore would write into it. Pure: its facts in, problems out.
 
-A broker judges record by record, when half of a restore is written. The same rules are applied here before the first.
-What can be set aside meanwhile and put back at the end is no problem: see `target_settings`.
+A broker judges record by record, and may refuse one when half of a restore is written. The same rules are applied here
+before the first record is written. What can be set aside meanwhile and put back at the end is no problem: see
+`target_settings`.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def is_too_much(target: TargetTopic, topic: TopicRestore) -> bool:
 
 
 def batches_too_large(topic: TopicRestore, limit_bytes: int) -> TargetMismatch:
-    """The target topic takes less than the backup has."""
+    """The error for a target topic that takes smaller batches than the backup has."""
     return TargetMismatch(
         f"{topic.target} takes batches of {format_size(limit_bytes)} at most (max.message.bytes={limit_bytes}), "
         f"the backup has one of {format_size(topic.largest_batch_bytes)}",

@@ -11,7 +11,7 @@ AnyRestoreTask: TypeAlias = RestoreTask | PreserveTask
 
 
 def restore_any_partition(task: AnyRestoreTask, *, ends: RestoreEnds) -> RestoreReceipt:
-    """Raises what the function for the task's mode raises."""
+    """Write the partition in the way of its task. Raises what the function for the task's mode raises."""
     if isinstance(task, PreserveTask):
         return restore_partition_preserving(task, ends=ends)
     return restore_partition(task, ends=ends)

@@ -1,7 +1,7 @@
 """Repository → Kafka: one partition as one ordered chain, in a worker. Gaps are closed; the offset map says where to.
 
 A map is stored when all records are acknowledged, so it is there only if they are. A restore that goes on after a crash
-passes over what an earlier attempt appended, maps it again and never produces it again (see `target_writer`).
+passes over what an earlier attempt appended, maps it again and never produces it again (see `target_partition_writer`).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from offsite.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreEnds:
-    """The two ends of a restore's copy, as they travel to the workers. `read_committed`: leave out what transactions
-    aborted, and what was undecided at the restore point."""
+    """The two ends of a restore's copy, repository and cluster, as they travel to the workers. `read_committed`: leave
+    out what transactions aborted, and what was undecided at the restore point."""
 
     kafka: KafkaConfig
     store: Store
@@ -40,8 +40,8 @@ class RestoreEnds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreTask:
-    """A chain to write. `target_start`: where the target partition ended before the restore's first attempt; `making`:
-    which making of the target topic that was (see `RestoreTargets`)."""
+    """One chain to write. `target_start`: where the target partition ended before the restore's first attempt;
+    `making`: which making of the target topic that was (see `RestoreTargets`)."""
 
     partition: PartitionRestore
     target_start: int
@@ -50,8 +50,8 @@ class RestoreTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreReceipt:
-    """What became of one partition. `records` are those in the target now, `resumed_records` of them written by an
-    earlier attempt; `invisible_records` were left out as aborted or undecided, `undecided` counts such transactions."""
+    """Result for one partition. `records` are those in the target now, `resumed_records` of them written by an earlier
+    attempt; `invisible_records` were left out as aborted or undecided, `undecided` counts such transactions."""
 
     source: PartitionId
     target: TopicPartition
@@ -103,8 +103,12 @@ def _write(view: SourceView, writer: TargetPartitionWriter) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DenseBatch:
-    """`batch` holds `records` records without gaps; they stand for the source offsets of `runs`, pairs of (first
-    offset, count) in rising order. `batch` may be part of the memory it was made from."""
+    """The gap-free image of a source batch, which is what a restore that closes gaps produces. `batch` holds `records`
+    records; they stand for the source offsets of `runs`, pairs of (first offset, count) in rising order.
+
+    Nearly every batch goes out as it is, without a copy: `batch` may be part of the memory it was made from. Only a
+    batch with inner gaps, with times given by a broker, or with a border of what is restored inside it is decoded.
+    """
 
     batch: bytearray | memoryview
     records: int

@@ -1,4 +1,4 @@
-"""What an export straight from a cluster will write: its topics as they are now, as a plan like any other."""
+"""The plan of an export straight from a cluster: its topics as they are now, as a plan like any other."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from offsite.services.hole_report import HoleReport
 def plan_cluster_export(
     admin: ClusterAdmin, writer: ArchiveWriter, request: ExportRequest, *, slots: int
 ) -> ExportPlan:
-    """Decide; see `plan_export`. With read_committed partitions end at their last stable offsets.
+    """The plan of the export, as that of `plan_export`. With read_committed, partitions end at their last stable
+    offsets.
 
     Raises `NoSuchTopic`, `SourceTruncated` (made anew, or cut back), `TopicReplaced`, `DamagedArchive`, and what the
     cluster does.

@@ -25,23 +25,24 @@ OnResult = Callable[[ExportResult], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportJob:
-    """`plan` decides anew, from what source and archive are now; it raises what `plan_export` raises."""
+    """An export from one source into one archive. `plan` decides anew, from what source and archive are now; it raises
+    what `plan_export` raises."""
 
     target: ExportTarget
     source: RecordSource
     plan: Callable[[], ExportPlan]
 
     def run(self, plan: ExportPlan, runner: Runner, *, on_progress: OnProgress | None = None) -> ExportResult:
-        """See `run_export`."""
+        """Carry out `plan`; see `run_export`."""
         return run_export(plan, target=self.target, source=self.source, runner=runner, on_progress=on_progress)
 
     def alone(self) -> AbstractContextManager[None]:
-        """Around `plan` and `run`: no other process writes into the archive meanwhile. Raises `ArchiveBusy`."""
+        """A block for `plan` and `run` in which no other process writes into the archive. Raises `ArchiveBusy`."""
         return self.target.files.exclusive()
 
     def follow(self, runner: Runner, *, interval_s: float, stop: Event, on_result: OnResult) -> None:
-        """Export what is new, every `interval_s`, until `stop` is set; what has begun is finished first. `on_result` is
-        told of each run that found something, and of the first."""
+        """Export what is new, every `interval_s` seconds, until `stop` is set; what has begun is finished first.
+        `on_result` is told of each run that found something, and of the first."""
         is_first = True
         while not stop.is_set():
             with self.alone():
@@ -54,7 +55,7 @@ class ExportJob:
 
 
 def open_target(format_name: str, place: str, options: WriteOptions) -> ExportTarget:
-    """Touches nothing. Raises `BadOption`, `BadRepositoryUrl`."""
+    """The archive at `place`, to be written in the format. Touches nothing. Raises `BadOption`, `BadRepositoryUrl`."""
     files = open_archive_files(place)
     return ExportTarget(
         format=format_name, place=files.url, writer=open_writer(format_name, files, options), files=files
@@ -70,7 +71,7 @@ def export_of_backup(backup: Backup, target: ExportTarget, request: ExportReques
 
 
 def export_of_cluster(cluster: Cluster, target: ExportTarget, request: ExportRequest, *, slots: int) -> ExportJob:
-    """Raises `BadOption` for a restore point."""
+    """The export of a cluster, as it is whenever a plan is made. Raises `BadOption` for a restore point."""
     check_no_point(request)
     return ExportJob(
         target=target,
@@ -80,7 +81,7 @@ def export_of_cluster(cluster: Cluster, target: ExportTarget, request: ExportReq
 
 
 def check_no_point(request: ExportRequest) -> None:
-    """A cluster is as it is now. Raises `BadOption`."""
+    """Refuse a restore point: a cluster is exported as it is now. Raises `BadOption`."""
     point = request.point
     named = (point.commit, point.committed_at, point.checkpoint, point.at)
     if point.ends or point.before or point.incarnations or any(each is not None for each in named):
@@ -102,7 +103,7 @@ class ExportedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportPlanReport:
-    """`partitions` are those with something new."""
+    """The plan of an export, as it is shown. `partitions` are those with something new."""
 
     format: str
     archive: str

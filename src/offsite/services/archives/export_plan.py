@@ -1,4 +1,4 @@
-"""What an export will write, decided before anything is written: from a restore point of a backup.
+"""The plan of an export from a restore point of a backup, decided before anything is written.
 
 An archive knows how far each partition reaches; an export goes on there, whoever wrote it. What the source no longer
 has of what should come next is a hole.
@@ -34,8 +34,8 @@ Ends = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
-    """`point`: the restore point, topics, partitions and isolation; of a cluster only the latter three count.
-    `groups`: whose offsets go along."""
+    """What to export. `point`: the restore point, topics, partitions and isolation; of a cluster only the last three
+    count. `groups`: consumer groups whose offsets go along."""
 
     point: PointRequest
     groups: GroupPatterns = ALL_GROUPS
@@ -61,7 +61,8 @@ class ExportPlan:
 
 
 def plan_export(backup: Backup, writer: ArchiveWriter, request: ExportRequest) -> ExportPlan:
-    """Decide. Writes nothing, but lets the archive repair what a crash left of it (see `ArchiveWriter.ends`).
+    """The plan for `request`. Writes nothing, but lets the archive repair what a crash left of it (see
+    `ArchiveWriter.ends`).
 
     Raises `NoSuchRestorePoint`, `NoSuchTopic`, `BadOption`, `DamagedArchive`, `TopicReplaced`.
     """

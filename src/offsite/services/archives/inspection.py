@@ -1,4 +1,4 @@
-"""What is in an archive, as a person wants to see it; and its indexes made anew."""
+"""An archive that a person names: opened, looked into, and its indexes made anew."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from offsite.stores.open_store import open_archive_files
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveSource:
-    """`place` is its URL."""
+    """An archive to read, as a person names it. `place` is its URL."""
 
     format: str
     files: Files
@@ -32,7 +32,7 @@ class ArchiveSource:
 
 
 def open_source(format_name: str, place: str, options: ReadOptions) -> ArchiveSource:
-    """Touches nothing. Raises `BadOption`, `BadRepositoryUrl`."""
+    """The archive of the format at `place`, to be read. Touches nothing. Raises `BadOption`, `BadRepositoryUrl`."""
     files = open_archive_files(place)
     return ArchiveSource(format=format_name, files=files, reader=open_reader(format_name, files, options))
 
@@ -42,7 +42,7 @@ KAFKA_BACKUP = "kafka-backup"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectedPartition:
-    """`end` is None where only reading would tell it."""
+    """One partition in an archive: offsets `[start, end)`. `end` is None where only reading would tell it."""
 
     topic: str
     partition: int
@@ -93,11 +93,12 @@ class RecordLines:
 
 
 TEXT_SHOWN = 60
-"""Characters of a key or value."""
+"""Characters of a key or value that are shown."""
 
 
 def inspect(source: ArchiveSource) -> Inspection:
-    """Damage is a result here. Raises `ArchiveNotFound`, and what the store raises."""
+    """The contents of an archive, by its indexes and names. Damage is a result here. Raises `ArchiveNotFound`, and what
+    the store raises."""
     damages: list[Damage] = []
     contents = source.reader.contents(damages.append)
     segments: tuple[InspectedSegment, ...] = ()

@@ -37,9 +37,9 @@ class Postponed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportResult:
-    """What a run added. `bytes` of records, `size_bytes` of the files they are in. `losses`: what records had to leave
-    behind, in how many (`--lossy`); `not_held`: what else the format has no place for. `postponed` partitions go on
-    with the next run; `sick` ones could not be read, each with its reason."""
+    """Result of a run: what it added. `bytes` of records, `size_bytes` of the files they are in. `losses`: what records
+    had to leave behind, in how many (`--lossy`); `not_held`: what else the format has no place for. `postponed`
+    partitions go on with the next run; `sick` ones could not be read, each with its reason."""
 
     format: str
     archive: str
@@ -81,8 +81,8 @@ def run_export(
     runner: Runner,
     on_progress: OnProgress | None = None,
 ) -> ExportResult:
-    """Write and finish, round by round. After a failure a new plan goes on behind what was finished. A partition of a
-    cluster that cannot be read on is finished up to there, and listed.
+    """Write what `plan` says, and finish it, round by round. After a failure a new plan goes on behind what was
+    finished. A partition of a cluster that cannot be read on is finished up to there, and listed.
 
     Raises `NotRepresentable`, `ArchiveBusy`, what the two ends raise, and what the partitions suffer from when nothing
     of any could be read.
@@ -119,7 +119,8 @@ def _counting(done: Sequence[ExportReceipt], stopped: dict[TopicPartition, Offsi
 
 
 def _check_alone(target: ExportTarget, written: Sequence[Written]) -> None:
-    """Another export that began meanwhile takes our files for what a crash left, unless a lock keeps it out."""
+    """Raise `ArchiveBusy` when files of this export are gone: another one that began meanwhile takes them for what a
+    crash left, unless a lock keeps it out."""
     if target.files.has_lock:
         return
     files = {file.name: file.size_bytes for each in written for file in each.files}
@@ -133,7 +134,7 @@ def _check_alone(target: ExportTarget, written: Sequence[Written]) -> None:
 
 
 def _rounds(tasks: Sequence[ExportTask]) -> Iterator[Sequence[ExportTask]]:
-    """At least one: topics and groups may be new where no record is."""
+    """The tasks in rounds; at least one round, since topics and groups may be new where no record is."""
     for first in range(0, max(1, len(tasks)), ROUND_TASKS):
         yield tasks[first : first + ROUND_TASKS]
 

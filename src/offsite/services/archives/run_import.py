@@ -75,9 +75,9 @@ class ImportPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportResult:
-    """What one run added; `commit` is the newest, also when there was nothing to add. `fidelity`: what the archive
-    does not hold of its source, and what reading it brought to light. `damaged`: what was left out, by file and
-    byte."""
+    """Result of one run: what it added. `commit` is the newest, also when there was nothing to add. `fidelity`: what
+    the archive does not hold of its source, and what reading it brought to light. `damaged`: what was left out, by file
+    and byte."""
 
     backup: str
     commit: int
@@ -101,7 +101,7 @@ class ImportResult:
 
 
 def plan_import(repository: Repository, reader: ArchiveReader, request: ImportRequest) -> ImportPlan:
-    """Decide what a run would import. Changes nothing.
+    """The plan of a run. Changes nothing.
 
     Raises `ArchiveNotFound`, `DamagedArchive`, `NoSuchTopic`, and `BackupExists` for a backup of something else.
     """

@@ -1,4 +1,4 @@
-"""Where an archive is imported to before it is restored: a backup of its own, which goes when all has succeeded.
+"""The backup that an archive is imported to before it is restored; it is removed when all has succeeded.
 
 Each restore has its own: its name follows from the archive and from what is restored of it, and where to. So a command
 that failed, or was killed, finds its copy again and goes on, and no other one reads or removes it. Without a repository
@@ -32,12 +32,13 @@ from offsite.stores.store import Store
 _DIGITS = 16
 _NAME = re.compile(rf"staging-[0-9a-f]{{{_DIGITS}}}")
 _GOING = ".going"
-"""At the end of the name of a folder that is being removed."""
+"""Suffix of the name of a folder that is being removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staging:
-    """`folder` is set when all of the repository is ours to remove."""
+    """The copy of one archive: a backup in a repository. `folder` is set when all of the repository is ours to
+    remove."""
 
     repository: Repository
     backup: str
@@ -55,8 +56,8 @@ class Staging:
 
     @contextmanager
     def in_hand(self, *, take_over: bool = False) -> Iterator[HeldRestore]:
-        """Nobody else imports into it, restores from it or removes it within the block. Raises `RestoreRunning` when
-        another process has it in hand, unless `take_over`."""
+        """A block in which no other process imports into the copy, restores from it or removes it. Raises
+        `RestoreRunning` when another process has it in hand, unless `take_over`."""
         claim = self.terms.claim(ProcessIdentity.mine(), random_id(), take_over=take_over)
         held = HeldRestore(self.terms, claim)
         try:

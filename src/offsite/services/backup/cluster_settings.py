@@ -1,6 +1,6 @@
 """A cluster's settings beside topics, as far as it lets us read them.
 
-Secrets are never read. What a cluster does not let us read is said, and is no reason to fail.
+Secrets are never read. What a cluster does not let us read is reported, and is no reason to fail.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class ReadableSettings(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundSettings:
-    """`not_read` says which parts could not be read, and why; these are None in `settings`. Without an authorizer a
-    cluster keeps no ACLs."""
+    """The settings of a cluster that could be read. `not_read` says which parts could not, and why; these are None in
+    `settings`. Without an authorizer a cluster keeps no ACLs."""
 
     settings: ClusterSettings
     not_read: tuple[str, ...]
@@ -36,7 +36,7 @@ class FoundSettings:
 
 
 def read_cluster_settings(admin: ReadableSettings) -> FoundSettings:
-    """What the cluster lets us read."""
+    """The settings that the cluster lets us read."""
     problems: list[str] = []
     has_authorizer = True
     try:

@@ -1,4 +1,5 @@
-"""What of a finished copy may be committed: for each partition the unbroken beginning that is accounted for. Pure.
+"""The part of a finished copy that may be committed: for each partition the unbroken beginning that is accounted for.
+Pure.
 
 A position moves as far as segments, holes and proven gaps follow each other without a break, and no further. A range
 that failed ends its partition's progress there; what later ranges of it brought become orphans, other partitions are
@@ -25,7 +26,7 @@ from offsite.spark.runner import Done, Failed
 Outcome = Done[BackupReceipt] | Failed
 
 NOT_JOINED = "OFF-1408"
-"""The id under which a break between two ranges is reported: the log changed while they were read."""
+"""Error id for a break between two ranges: the log changed while they were read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ class Committable:
 
 
 def find_committable(plan: CopyPlan, outcomes: Sequence[Outcome]) -> Committable:
-    """Sort outcomes (in the order of `plan.tasks`) into what counts and what failed.
+    """What may be committed of `outcomes` (in the order of `plan.tasks`), and the partitions that failed.
 
     Raises the first failure when nothing could be copied at all: there is nothing to report but the error.
     """

@@ -1,8 +1,13 @@
-"""Whether a source's logs are still those that were backed up.
+"""Whether a source's logs are still those that were backed up: not cut back, and not those of topics made anew.
 
 After an unclean leader election a log is cut back and written anew, and soon it is as long as before. Its leader epochs
 give it away (KIP-101), and nothing else does: what leaders up to the one that we read from wrote no longer reaches as
 far as what we have of it. What happens while a range is read, its reader sees in the same way.
+
+Brokers before 2.8 give topics no ids, and a topic made anew begins in leader epoch 0 again: its records alone tell it
+from the one before. Positions of today know their last batch, and workers compare it (`copy.backup.check_border`); for
+positions of earlier versions the last batch of their segments is compared here. Topics that are or were compacted
+cannot be told so, because compaction rewrites batches.
 """
 
 from __future__ import annotations
@@ -31,11 +36,11 @@ from offsite.repository.state import BackupState
 from offsite.stores.store import Store
 
 Known = tuple[int, int]
-"""A leader epoch, and how far we have what leaders up to it wrote."""
+"""A leader epoch, and the offset up to which the backup has what leaders up to it wrote."""
 
 
 class EpochEnds(Protocol):
-    """Where the parts of logs end that leaders up to an epoch wrote."""
+    """The ends of the parts of logs that leaders up to an epoch wrote."""
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]: ...
 
@@ -43,7 +48,7 @@ class EpochEnds(Protocol):
 
 
 def cut_back(admin: EpochEnds, base: BackupState, bounds: Sequence[PartitionBounds]) -> list[SickPartition]:
-    """Those partitions of `bounds` whose log no longer is the one that `base` has. Asks one request per broker."""
+    """The partitions of `bounds` whose log no longer is the one that `base` has. Asks one request per broker."""
     known = {TopicPartition(topic=b.topic, partition=b.partition): found for b in bounds if (found := _known(base, b))}
     ends = _epoch_ends(admin, known)
     return list(_judged(known, ends))
@@ -117,7 +122,7 @@ class LogBatches(Protocol):
 def made_anew(
     admin: LogBatches, store: Store, base: BackupState, bounds: Sequence[PartitionBounds]
 ) -> Iterator[SickPartition]:
-    """Those partitions of `bounds`, of topics without ids, that go on where another log ended.
+    """The partitions of `bounds`, of topics without ids, that go on where another log ended.
 
     Reads one batch from each end for every partition that has news. Raises what the store raises.
     """

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class BackupWords(TypedDict, total=False):
-    """Whatever is left out or None has the command's default.
+    """Options of a backup by name. Whatever is left out or None has the command's default.
 
     `topics`, `exclude`, `groups`: names, globs, `regex:…`. `internal`: patterns match Kafka's own topics too.
     """
@@ -57,8 +57,9 @@ class BackupWords(TypedDict, total=False):
 
 
 def parse_backup(backup: str, given: BackupWords) -> BackupRequest:
-    """Raises `BadOption` for what cannot be read."""
-    from offsite.model.selections.selection import parse_groups, parse_selection
+    """The request for backup `backup` that the options mean. Raises `BadOption` for what cannot be read."""
+    from offsite.model.selections.group_patterns import parse_groups
+    from offsite.model.selections.selection import parse_selection
     from offsite.services.backup.run import BackupRequest
 
     words = filled(BackupWords, given)

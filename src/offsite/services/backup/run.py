@@ -71,11 +71,11 @@ class BackupPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupResult:
-    """What one run added. `bytes` is the size in the log, `stored_bytes` in the repository; `holes` are the new ones.
-    Partitions in `failed` stand where they were (or where their first failed range begins): the next run continues.
-    `vanished_topics` are in earlier commits and meant by the selection, and the cluster does not show them any more:
-    they were deleted, or we may not see them. `not_read` are settings of the cluster that it did not let us read;
-    `groups` is None when none were asked for. `head_hash` is that of the commit's bytes."""
+    """Result of one run: what it added. `bytes` is the size in the log, `stored_bytes` in the repository; `holes` are
+    the new ones. Partitions in `failed` stand where they were (or where their first failed range begins): the next run
+    continues. `vanished_topics` are in earlier commits and meant by the selection, and the cluster does not show them
+    any more: they were deleted, or we may not see them. `not_read` are settings of the cluster that it did not let us
+    read; `groups` is None when none were asked for. `head_hash` is that of the commit's bytes."""
 
     backup: str
     commit: int
@@ -101,7 +101,7 @@ class BackupResult:
 
 
 def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequest, *, slots: int) -> BackupPlan:
-    """Decide what a run would copy. Changes nothing.
+    """The plan of a run. Changes nothing.
 
     Raises `NoSuchTopic`, `OtherCluster`, `BackupExists` (another selection), `CommitsGone`, and more from the ends. A
     partition that cannot be copied now is listed as sick in the plan, unless all are.

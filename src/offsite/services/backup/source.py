@@ -1,4 +1,4 @@
-"""What a backup needs to know of its source cluster: the topics meant, their shapes, their bounds."""
+"""The facts about a source cluster that a backup needs: the topics meant, their shapes, their bounds."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ def read_source(  # noqa: PLR0913  # all by keyword, most with a default
     group_history: bool = False,
     known: Iterable[TopicShape] = (),
 ) -> Source:
-    """Ask the cluster. Raises `NoSuchTopic` when nothing matches, and for a missing topic unless that is to warn;
-    `KafkaTooOld`; and what the first partition suffers from when all are sick.
+    """The topics of the cluster that are selected, with their bounds. Raises `NoSuchTopic` when nothing matches, and
+    for a missing topic unless that is to warn; `KafkaTooOld`; and what the first partition suffers from when all are
+    sick.
 
-    `schemas_topic` is taken along where it exists, with `group_history` the topic that groups live in as well.
-    `known`: shapes that topics had earlier.
+    `schemas_topic` is taken along where it exists, with `group_history` the topic that groups live in as well. `known`:
+    shapes that topics had earlier.
     """
     cluster_id = admin.cluster().cluster_id
     admin.check_readable()

@@ -1,4 +1,11 @@
-"""Where the partitions of a proof begin and end now; those that no broker serves are named, and hold up no other."""
+"""The begins and ends of a proof's partitions now, and a second look where they were told too early.
+
+Partitions that no broker serves are named, and hold up no other.
+
+That records differ is seen in the records themselves. That they are missing rests on the word of a leader, who says
+where its log ends, and after an election may not know yet; that a batch is damaged, on one answer. Such a finding
+counts only when the leader says the same again and again, and when what was damaged is damaged the second time too.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +27,14 @@ from offsite.services.compare.expected import Check, ExpectedBounds, ExpectedTop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundBounds:
-    """`sick` are the partitions without bounds, each with the reason."""
+    """The bounds of partitions as they were found. `sick` are the partitions without bounds, each with the reason."""
 
     bounds: Mapping[TopicPartition, ExpectedBounds]
     sick: Mapping[TopicPartition, OffsiteError]
 
 
 def find_bounds(topics: Sequence[ExpectedTopic], admin: LogEnds, *, clock: Clock | None = None) -> FoundBounds:
-    """Ask for all partitions of `topics`, which exist. Waits for leaders as long as an election may take.
+    """The bounds of all partitions of `topics`, which exist. Waits for leaders as long as an election may take.
 
     Raises `KafkaUnavailable` when partitions that have leaders are not answered for, `Denied`.
     """
@@ -90,7 +97,7 @@ _ENDED = -1
 
 
 def partition_counts(topics: Sequence[ExpectedTopic], admin: LogEnds, clock: Clock) -> Mapping[str, int]:
-    """How many partitions each topic of the cluster has; asked again when one of `topics` seems not to be as it should:
+    """Number of partitions of each topic of the cluster; asked again when one of `topics` seems not to be as it should:
     not every broker has heard of a new topic yet."""
     counts: Mapping[str, int] = {}
     for number in range(CONFIRMATIONS + 1):
@@ -102,7 +109,8 @@ def partition_counts(topics: Sequence[ExpectedTopic], admin: LogEnds, clock: Clo
 
 
 def is_comparable(topic: ExpectedTopic, partitions: int) -> bool:
-    """A topic that was restored has the partitions it was given; the one that was backed up may have more since."""
+    """Whether a topic with so many partitions can be compared. One that was restored has the partitions it was given;
+    the one that was backed up may have more since."""
     return partitions == topic.partitions or (topic.whole_log and partitions > topic.partitions)
 
 

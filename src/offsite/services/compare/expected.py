@@ -1,4 +1,5 @@
-"""What is expected of a cluster, topic by topic, and where in it that has to be looked for. Decides; reads nothing."""
+"""The records expected of a cluster, topic by topic, and where in it they have to be looked for. Decides; reads
+nothing."""
 
 from __future__ import annotations
 
@@ -24,13 +25,13 @@ class Extent:
 
 
 NO_EXTENT = Extent(start=0, end=0)
-"""Of a partition of which the backup knows nothing."""
+"""The extent of a partition of which the backup knows nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedTopic:
-    """What `target` should hold: the records of `chains`, by partition, and nothing in the other ones of `partitions`;
-    or those of `repartition`, where they go by key.
+    """One topic that is expected of the cluster: `target` should hold the records of `chains`, by partition, and
+    nothing in the other ones of `partitions`; or those of `repartition`, where they go by key.
 
     `read_committed`: of what consumers of that isolation see. `starts`: where each target partition began, as a restore
     remembers it; None: at its log start. `same_offsets`: records must have their source's offsets. A `compacted` topic
@@ -55,7 +56,7 @@ class ExpectedTopic:
     whole_log: bool = False
 
     def extent(self, partition: int) -> Extent | None:
-        """None: not known by offsets."""
+        """The extent of a partition; None where it is not known by offsets."""
         return None if self.extents is None else self.extents.get(partition, NO_EXTENT)
 
     @property
@@ -66,7 +67,7 @@ class ExpectedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedBounds:
-    """Where one partition of the cluster begins and ends now."""
+    """The offsets at which one partition of the cluster begins and ends now."""
 
     start: int
     end: int
@@ -74,10 +75,10 @@ class ExpectedBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """What to read of one target partition, whose log ends at `log_end`. `expired_offsets`: how much of its beginning
-    the cluster has deleted; `hole_offsets`: how much of the rest lies in holes of the backup. `wrong_bounds` says how
-    the log does not start and end where it should, `truncated` how it ends before the backup does, if so. `task` is
-    None where no partition of its own says what to expect: reading would tell nothing, or it goes by key."""
+    """One target partition to read, whose log ends at `log_end`. `expired_offsets`: how much of its beginning the
+    cluster has deleted; `hole_offsets`: how much of the rest lies in holes of the backup. `wrong_bounds` says how the
+    log does not start and end where it should, `truncated` how it ends before the backup does, if so. `task` is None
+    where no partition of its own says what to expect: reading would tell nothing, or it goes by key."""
 
     topic: ExpectedTopic
     target: LogRange
@@ -89,7 +90,8 @@ class Check:
     truncated: str = ""
 
     def later_offsets(self, following: int) -> int:
-        """How far the log goes on behind what the backup speaks for; `following` is the first record there, or -1."""
+        """Number of offsets in the log behind what the backup speaks for; `following` is the first record there, or
+        -1."""
         extent = self.topic.extent(self.target.partition)
         if extent is not None:
             return max(0, self.log_end - extent.end)
@@ -103,8 +105,8 @@ def expected_topics(
     read_committed: bool,
     same_offsets: Collection[str],
 ) -> list[ExpectedTopic]:
-    """What a restore by `plan` leaves behind, when its target partitions began at `starts`. `same_offsets` are the
-    target topics that keep the source's offsets."""
+    """The topics that a restore by `plan` leaves behind, when its target partitions began at `starts`. `same_offsets`
+    are the target topics that keep the source's offsets."""
     chains: dict[str, dict[int, PartitionChain]] = {topic.target: {} for topic in plan.topics}
     for chain in plan.partitions:
         chains[chain.target.topic][chain.target.partition] = chain
@@ -130,8 +132,8 @@ def expected_topics(
 
 
 def kept_extents(chains: Mapping[int, PartitionChain]) -> dict[int, Extent]:
-    """Those of partitions that a restore wrote at the offsets of their sources: nothing else may be below their ends,
-    neither before the source's log start nor in what its backup lacks."""
+    """The extents of partitions that a restore wrote at the offsets of their sources: nothing else may be below their
+    ends, neither before the source's log start nor in what its backup lacks."""
     return {partition: Extent(start=0, end=chain.end) for partition, chain in chains.items()}
 
 

@@ -47,8 +47,8 @@ def prove(  # noqa: PLR0913  # all by keyword, most with a default
     on_progress: OnProgress | None = None,
     clock: Clock | None = None,
 ) -> Proof:
-    """Compare every partition with what is expected of it, up to where the cluster ends now. What is not found is
-    looked for once more (see `proof_doubts`).
+    """The proof of every partition against what is expected of it, up to where the cluster ends now. What is not found
+    is looked for once more (see `services.compare.bounds`).
 
     A difference is a result, and so is a partition that cannot be read. Raises its error when none can be; `Denied`,
     and `KafkaUnavailable` when the cluster stays away.

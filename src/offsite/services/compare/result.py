@@ -1,4 +1,4 @@
-"""What came out of comparing a cluster with a backup: the same, different, or not known, and of what.
+"""The result of comparing a cluster with a backup: the same, different, or not known, and of what.
 
 Three results, because "nothing was different" is only worth something where something was compared.
 """
@@ -14,7 +14,7 @@ class Finding:
     """The first difference in one partition; `partition` is -1 when it concerns the whole topic. `kind`: `changed`,
     `missing`, `extra`, `reordered`, `map` (see `Difference`), `topic` (there is none), `partitions` (another number),
     `truncated` (the log ends before the backup does), `bounds` (it does not start and end where it should) or `damaged`
-    (one of the ends cannot be read for ever)."""
+    (one of the ends will never be readable)."""
 
     source: str
     topic: str
@@ -54,17 +54,17 @@ class Uncompared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvenPartition:
-    """`verified`: True when records were compared and all are the same, False when there is a finding, None when there
-    was nothing to compare, or when it could not be read or the reading did not tell (`problem`).
+    """Result for one partition. `verified`: True when records were compared and all are the same; False when there is a
+    finding; None when there was nothing to compare, when the partition could not be read, or when reading it did not
+    decide (`problem`).
 
     `records` are the same at both ends, and so are `markers` of transactions, which are compared where it is the very
     topic that was backed up; `digest` is over them all, empty when there is a difference or when records from several
     partitions were compared.
 
-    `later_offsets`: how far the cluster went on after the backup's end; `expired_offsets`: what it has deleted at the
-    beginning since; `compacted_records`: what compaction took out since, or
-    may have taken, where that is not known. None of it counts, unless the proof is exact.
-    `hole_offsets` lie in holes of the backup.
+    Since the backup, the cluster has written `later_offsets` after the backup's end, deleted `expired_offsets` at the
+    beginning, and lost `compacted_records` to compaction, for certain or, where that is not known, perhaps. None of it
+    counts, unless the proof is exact. `hole_offsets` lie in holes of the backup.
     """
 
     partition: int
@@ -84,8 +84,8 @@ class ProvenPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvenTopic:
-    """One topic, named as in the cluster. `verified` as of a partition: True when some were compared, all are the same
-    and each could be read."""
+    """Result for one topic, named as in the cluster. `verified` as of a partition: True when some were compared, all
+    are the same and each could be read."""
 
     source: str
     verified: bool | None
@@ -95,9 +95,9 @@ class ProvenTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """`verified`: True when something was compared, no difference found and every partition read; False when there
-    are `findings`, the first difference of each partition; None when nothing was there to compare, or some partitions,
-    those in `uncompared`, could not be read."""
+    """Result of a whole comparison. `verified`: True when something was compared, no difference found and every
+    partition read; False when there are `findings`, the first difference of each partition; None when nothing was there
+    to compare, or some partitions, those in `uncompared`, could not be read."""
 
     verified: bool | None
     records: int
@@ -111,6 +111,6 @@ class Proof:
 
     @property
     def empty_partitions(self) -> int:
-        """Of which there was nothing to compare."""
+        """Number of partitions of which there was nothing to compare."""
         every = [each for topic in self.topics.values() for each in topic.partitions]
         return sum(each.verified is None and not each.problem for each in every)

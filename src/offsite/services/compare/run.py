@@ -38,8 +38,9 @@ from offsite.spark.runner import OnProgress, Runner
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareRequest:
-    """`restore` names one whose targets are compared; else `commit` (None: the newest) and `read_committed` say what
-    is expected. `exact`: what the cluster has after the backup's end, or has deleted since, is a difference."""
+    """What to compare. `restore` names the restore whose targets are compared; else `commit` (None: the newest) and
+    `read_committed` say what is expected. `exact`: what the cluster has after the backup's end, or has deleted since,
+    is a difference."""
 
     selection: TopicSelection
     restore: str | None = None
@@ -70,9 +71,10 @@ class PlannedComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareResult:
-    """`verified`: True when records were compared and all are the same; False when there are `findings`, the first
-    difference of each partition; None when there was nothing to compare, or partitions could not be read: those in
-    `uncompared`. `compared_records` are the same at both ends; of `empty_partitions` there was nothing to compare.
+    """Result of a comparison. `verified`: True when records were compared and all are the same; False when there are
+    `findings`, the first difference of each partition; None when there was nothing to compare, or partitions could not
+    be read: those in `uncompared`. `compared_records` are the same at both ends; of `empty_partitions` there was
+    nothing to compare.
 
     `same_offsets` are the topics whose offsets were compared too. `by_name`, `lacking`: see `PlannedComparison`.
     """
@@ -95,7 +97,7 @@ class CompareResult:
 
 
 def plan_comparison(backup: Backup, admin: ClusterAdmin, request: CompareRequest) -> PlannedComparison:
-    """Decide what is expected of the cluster.
+    """The plan of a comparison: what is expected of the cluster.
 
     Raises `NoSuchTopic`, `NoSuchRestorePoint`, `NoSuchRestore`, and `BadOption` for a restore into another cluster.
     """

@@ -19,8 +19,8 @@ from offsite.services.import_origin import import_origin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SameTopics:
-    """Names, sorted. `by_name`: neither the cluster nor the backup knows topic ids, so that a topic made anew would be
-    taken for the old one; its records would then be named as differences."""
+    """Names of topics that are those of the backup, sorted. `by_name`: neither the cluster nor the backup knows topic
+    ids, so that a topic made anew would be taken for the old one; its records would then be named as differences."""
 
     by_id: tuple[str, ...]
     by_name: tuple[str, ...]
@@ -41,7 +41,7 @@ def same_topics(
 
 
 def log_extents(point: BackupState, shape: TopicShape) -> dict[int, Extent]:
-    """Of each partition of the topic: from where its backup began to the committed position."""
+    """The extent of each partition of the topic: from where its backup began to the committed position."""
     return {each.partition: _extent(point, each) for each in shape.partition_ids}
 
 

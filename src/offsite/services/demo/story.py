@@ -51,8 +51,8 @@ class DemoTopicResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoResult:
-    """`group_offsets`: partition of the orders → where the demo's consumer group goes on; `identical` says that it is
-    where it was, and that every record is."""
+    """Result of the demo. `group_offsets`: partition of the orders → where the demo's consumer group goes on;
+    `identical` says that it is where it was, and that every record is."""
 
     identical: bool
     repository: str

@@ -1,4 +1,8 @@
-"""What a topic holds, read by an independent client (confluent-kafka), and whether two readings are the same."""
+"""The records of a topic, read by an independent client (confluent-kafka), and whether two readings are the same.
+
+Also the demo's consumer group, which that client is a member of: it is half-way through a topic before the loss, and
+has to go on from there after the restore.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,7 @@ class ReadRecord:
     headers: tuple[tuple[str, bytes | None], ...]
 
     def content(self) -> tuple[object, ...]:
-        """All but the offset."""
+        """The record without its offset."""
         return (self.timestamp_type, self.timestamp_ms, self.key, self.value, self.headers)
 
 
@@ -133,7 +137,7 @@ LIMIT_S = 30.0
 
 
 def commit_half_way(bootstrap: str, orders: Reading) -> None:
-    """The group has read the first half of each partition of the orders."""
+    """Commit for the group that it has read the first half of each partition of the orders."""
     positions = [
         TopicPartition(ORDERS.name, partition, records[len(records) // 2].offset)
         for partition, records in orders.items()

@@ -1,4 +1,7 @@
-"""What a drill has proven: one document for scripts, and the same as a page for people."""
+"""The proof that a drill has made: one document for scripts, and the same as a page for people.
+
+The page is one HTML file that needs nothing else: to be filed, printed, sent to an auditor. Pure.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ from offsite.services.hole_report import HoleReport
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrilledTopic:
-    """`digests` has one entry for each partition that held anything: `partition: blake3:…`, over all its records."""
+    """One topic that a drill restored. `digests` has one entry for each partition that held anything: `partition:
+    blake3:…`, over all its records."""
 
     source: str
     target: str
@@ -28,10 +32,11 @@ class DrilledTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillReport:
-    """`proven`: everything selected was restored, read back, and is what the backup holds; else `problem` or `findings`
-    say why not. None: neither proven nor refuted, because there was nothing to restore, or some of it could not be read
-    back. `lacking` is what the backup itself does not have. Times are the store's clock; `place` says where it was
-    restored to. `removed` are the topics that were removed afterwards, `leftovers` those of killed drills."""
+    """The report of a drill. `proven`: True when everything selected was restored, read back, and is what the backup
+    holds; False when it is not: `problem` or `findings` say why; None: neither proven nor refuted, because there was
+    nothing to restore, or some of it could not be read back. `lacking` is what the backup itself does not have. Times
+    are the store's clock; `place` says where it was restored to. `removed` are the topics that were removed afterwards,
+    `leftovers` those of killed drills."""
 
     drill: str
     backup: str
@@ -78,11 +83,11 @@ code { font-size: .85em; overflow-wrap: anywhere }
 
 _CLASSES = {True: "proven", False: "failed", None: "open"}
 _HOLES_MAX = 100
-"""On the page; the document has them all."""
+"""Holes on the page; the document has them all."""
 
 
 def drill_page(report: DrillReport) -> str:
-    """The whole document."""
+    """The report as one HTML page."""
     title = f"Restore drill of backup {report.backup}"
     parts = [
         f"<h1>{_text(title)}</h1>",

@@ -34,14 +34,15 @@ from offsite.services.restore.run import run_restore
 from offsite.spark.runner import OnProgress, Runner, RunProgress
 
 PREFIX = "offsite-drill-"
-"""What every topic that a drill makes begins with, and no other topic may: the next drill deletes it."""
+"""Prefix of every topic that a drill makes, and of no other topic: the next drill deletes it."""
 _TOPIC_MAX = 249
 _ABANDONED = RestoreOutcome(records=0, size_bytes=0, verified=None, findings=(), partitions=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillRequest:
-    """`in_sandbox`: the cluster is the drill's own, topics keep their names. `by` and `versions` are for the report."""
+    """What to drill. `in_sandbox`: the cluster is the drill's own, topics keep their names. `by` and `versions` are for
+    the report."""
 
     selection: TopicSelection
     commit: int | None
@@ -73,7 +74,7 @@ class Drill:
         self._report = self._opened()
 
     def run(self, *, on_progress: OnProgress | None = None, on_proof: OnProgress | None = None) -> DrillReport:
-        """Take away what killed drills left, restore, compare, take away, report. A difference is a result.
+        """Remove what killed drills left, restore, compare, remove, report. A difference is a result.
 
         Raises what preparing and running a restore raises, after it was reported.
         """
@@ -197,7 +198,8 @@ class Drill:
 
 
 def scratch_names(attempt: str, topics: Iterable[str]) -> Renames:
-    """`offsite-drill-<attempt>-<topic>`; a name too long for that is cut, and told apart by its hash."""
+    """The names `offsite-drill-<attempt>-<topic>` by source topic; a name too long for that is cut, and told apart by
+    its hash."""
     prefix = f"{PREFIX}{attempt}-"
     long = sorted(topic for topic in topics if len(prefix) + len(topic) > _TOPIC_MAX)
     cut = [

@@ -37,7 +37,7 @@ def decide_history(*, asked: bool, known: BackupDescriptor | None) -> bool:
 
 
 def history_options(*, wanted: bool) -> tuple[tuple[str, str], ...]:
-    """What the backup's descriptor remembers."""
+    """The options that the backup's descriptor remembers."""
     return ((_OPTION, _ON),) if wanted else ()
 
 
@@ -61,7 +61,8 @@ def has_history(point: BackupState) -> bool:
 
 
 def read_history(backup: Backup, point: BackupState, *, until_ms: int | None = None) -> GroupHistory:
-    """What groups had committed at restore point `point`, or at `until_ms` before it (by the brokers' clocks).
+    """The offsets that groups had committed at restore point `point`, or at `until_ms` before it (by the brokers'
+    clocks).
 
     Raises `DamagedObject`, and what the store raises.
     """

@@ -1,6 +1,6 @@
-"""What has to be committed so that groups go on where they were: a frozen plan, decided before anything is. Pure.
+"""The plan of what has to be committed so that groups go on where they were, made before anything is committed. Pure.
 
-The target's own commits are part of it: what stands already is left alone, and what will be replaced is known.
+The target's own commits are part of it: what is already set is left alone, and what will be replaced is known.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ class GroupMove:
 
     @property
     def is_active(self) -> bool:
-        """It has members on the target: its coordinator will refuse to change it."""
+        """Whether the group has members on the target: its coordinator will refuse to change it."""
         return self.state not in IDLE_STATES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCounts:
-    """Committed offsets of a plan: how many there are, stand already, will be set, were clamped to the restored log,
-    and have no partition to stand on."""
+    """Numbers of committed offsets in a plan: of all, of those that are already set, that will be set, that were
+    clamped to the restored log, and that have no partition on the target."""
 
     offsets: int
     unchanged: int
@@ -79,18 +79,19 @@ class GroupCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlan:
-    """`absent_topics` are those of the groups that the target has not. `notes` say what else is to be known."""
+    """A decided change of groups. `absent_topics` are topics of the groups that the target does not have. `notes` say
+    what else is to be known."""
 
     groups: tuple[GroupMove, ...]
     absent_topics: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
     def changes(self) -> GroupTable:
-        """What to commit, group by group."""
+        """The offsets to commit, group by group."""
         return _table((each, [topic.changes for topic in each.topics]) for each in self.groups)
 
     def before(self) -> GroupTable:
-        """What is committed now where something is going to be."""
+        """The offsets that are committed now where something is going to be committed."""
         return _table((each, [topic.before for topic in each.topics]) for each in self.groups)
 
     def counts(self) -> GroupCounts:
@@ -115,7 +116,8 @@ def plan_groups(
     absent_topics: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
 ) -> GroupPlan:
-    """`moved`: the offsets of `groups` as they are to be; `current`: the target's groups as they are."""
+    """The plan for `groups`. `moved`: the offsets of `groups` as they are to be; `current`: the target's groups as they
+    are."""
     moves = (_group(groups[name], moved[name], current.get(name)) for name in sorted(moved))
     return GroupPlan(groups=tuple(moves), absent_topics=absent_topics, notes=notes)
 

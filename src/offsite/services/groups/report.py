@@ -19,8 +19,8 @@ from offsite.services.groups.source import SNAPSHOT, groups_as_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownTopic:
-    """`offsets` and `metadata` (where there is any) by partition. `lag`: the records between the offsets and the end of
-    the backup; None as of a time that is not a commit's."""
+    """One group on one topic: `offsets` and `metadata` (where there is any) by partition. `lag`: the records between
+    the offsets and the end of the backup; None as of a time that is not a commit's."""
 
     topic: str
     offsets: Mapping[int, int]
@@ -30,7 +30,8 @@ class ShownTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownGroup:
-    """`kind` is classic, consumer, streams, or empty when unknown; `state` as the source's coordinator named it."""
+    """One group. `kind` is classic, consumer, streams, or empty when unknown; `state` as the source's coordinator named
+    it."""
 
     group: str
     kind: str
@@ -45,7 +46,7 @@ class ShownGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsShown:
-    """`origin`: snapshot (of that commit) or history (of that time)."""
+    """The groups of a backup. `origin`: snapshot (of that commit) or history (of that time)."""
 
     backup: str
     commit: int
@@ -56,8 +57,8 @@ class GroupsShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedOffset:
-    """`current` -1: the group has none there now. `new` -1: there is no such partition. `how`: exact, gap (the next
-    record there is), end, below and above (clamped to the log), missing."""
+    """One offset of a plan. `current` -1: the group has none there now. `new` -1: there is no such partition. `how`:
+    exact, gap (the next record there is), end, below and above (clamped to the log), missing."""
 
     topic: str
     target: str
@@ -70,7 +71,7 @@ class PlannedOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedGroup:
-    """`active`: it has members on the target, so its coordinator is going to refuse."""
+    """One group of a plan. `active`: it has members on the target, so its coordinator is going to refuse the change."""
 
     group: str
     kind: str
@@ -95,7 +96,7 @@ class GroupPlanReport:
 def show_groups(
     backup: Backup, *, groups: GroupPatterns, commit: int | None = None, at: str | None = None
 ) -> GroupsShown:
-    """What the backup knows. Raises `NoSuchRestorePoint`, `BadOption`."""
+    """The groups that the backup knows. Raises `NoSuchRestorePoint`, `BadOption`."""
     found = groups_as_of(backup, PointRequest(commit=commit, at=at)).only(groups)
     ends = found.point if found.origin == SNAPSHOT else None
     return GroupsShown(
@@ -108,7 +109,7 @@ def show_groups(
 
 
 def report_groups(planned: PlannedGroups) -> GroupPlanReport:
-    """What `planned` will do, row by row."""
+    """The changes that `planned` will make, row by row."""
     return GroupPlanReport(
         backup=planned.backup.descriptor.name,
         commit=planned.change.commit,

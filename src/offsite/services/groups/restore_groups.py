@@ -14,7 +14,8 @@ from offsite.services.groups.run import GroupsApplied, GroupsRequest, apply_grou
 
 
 def check_groups(point: BackupState, groups: GroupPatterns) -> None:
-    """Before anything is written. Raises `NoSuchRestorePoint` when groups are asked for and the point knows none."""
+    """Raise `NoSuchRestorePoint` when groups are asked for and the point knows none. To be called before anything is
+    written."""
     if groups and point.groups is None:
         raise NoSuchRestorePoint(
             f"backup {point.backup} knows nothing of groups at commit {point.seq}",
@@ -25,8 +26,8 @@ def check_groups(point: BackupState, groups: GroupPatterns) -> None:
 def restore_groups(
     backup: Backup, admin: ClusterAdmin, record: RestoreRecord, groups: GroupPatterns
 ) -> GroupsApplied | None:
-    """Put them in place; None when none were asked for. May be repeated: the change to undo has the restore's own id,
-    and remembers what the first attempt found."""
+    """Put the groups in place, and return what was done; None when no groups were asked for. May be repeated: the
+    change to undo has the restore's own id, and remembers what the first attempt found."""
     if not groups:
         return None
     planned = prepare_groups(backup, admin, GroupsRequest(groups=groups, restore=record.restore))

@@ -1,4 +1,4 @@
-"""Which offset of a restore's target stands for an offset of its source: the stored maps of that restore."""
+"""The stored maps of a restore: which offset of its target stands for an offset of its source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from offsite.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetAnswer:
-    """`match`: exact, gap (the next record there is), end, below or above (clamped to the restored range)."""
+    """The target's offset for one offset of the source. `match`: exact, gap (the next record there is), end, below or
+    above (clamped to the restored range)."""
 
     restore: str
     source_topic: str
@@ -90,7 +91,7 @@ class RestoredOffsets:
 
 
 def restored_offsets(backup: Backup, restore: str) -> RestoredOffsets:
-    """Raises `NoSuchRestore` for an id that is none of this backup's."""
+    """The maps of the restore with this id. Raises `NoSuchRestore` for an id that is none of this backup's."""
     layout = RestoreLayout(backup=backup.layout, restore=restore)
     record = find_record(backup.store, layout)
     targets = get_targets(backup.store, layout)
@@ -114,7 +115,8 @@ def restored_offsets(backup: Backup, restore: str) -> RestoredOffsets:
 
 
 def map_offset(backup: Backup, restore: str, topic_partition: TopicPartition, offset: int) -> OffsetAnswer:
-    """Ask the maps of a restore. Raises `NoSuchRestore`, `BadOption` for a partition that it did not restore."""
+    """The offset of the target for one of the source, by the maps of a restore. Raises `NoSuchRestore`, `BadOption` for
+    a partition that it did not restore."""
     maps = restored_offsets(backup, restore)
     target = maps.target(topic_partition.topic)
     found = maps.offset_map(topic_partition.topic, topic_partition.partition)

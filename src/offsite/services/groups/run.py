@@ -59,8 +59,8 @@ class PlannedGroups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsApplied:
-    """`change` is the id to undo it by, empty when there was nothing to do. `failed` groups are as they were; `clamped`
-    offsets lay outside the restored log, `missing` ones have no partition on the target."""
+    """Result of applying a plan. `change` is the id to undo it by, empty when there was nothing to do. `failed` groups
+    are as they were; `clamped` offsets lay outside the restored log, `missing` ones have no partition on the target."""
 
     change: str
     backup: str
@@ -79,7 +79,7 @@ class GroupsApplied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsUndone:
-    """`offsets_removed`: the groups had none there before the change."""
+    """Result of undoing a change. `offsets_removed`: the groups had none there before the change."""
 
     change: str
     groups: int
@@ -89,7 +89,7 @@ class GroupsUndone:
 
 
 def prepare_groups(backup: Backup, admin: ClusterAdmin, request: GroupsRequest) -> PlannedGroups:
-    """Decide what to commit. Changes nothing.
+    """The plan of what to commit. Changes nothing.
 
     Raises `NoSuchRestore`, `NoSuchRestorePoint`, `OtherCluster` for a restore into another one, `BadOption`.
     """
@@ -110,7 +110,7 @@ def prepare_groups(backup: Backup, admin: ClusterAdmin, request: GroupsRequest) 
 
 
 def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> GroupsApplied:
-    """Remember what is there, then commit. After a crash, prepare and apply again."""
+    """Remember what is committed now, then commit what was planned. After a crash, prepare and apply again."""
     changes, counts = planned.plan.changes(), planned.plan.counts()
     failed: tuple[GroupFailure, ...] = ()
     if changes:

@@ -21,8 +21,8 @@ from offsite.repository.state import BackupState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsSaved:
-    """What a run has of the groups. `changed` is false when the snapshot of an earlier commit still holds; `failed`
-    are groups that keep what that one had; `note` is empty unless something is to be known."""
+    """Result of saving the groups. `changed` is false when the snapshot of an earlier commit still holds; `failed` are
+    groups that keep what that one had; `note` is empty unless something is to be known."""
 
     groups: int
     offsets: int
@@ -32,8 +32,8 @@ class GroupsSaved:
 
 
 def read_groups(client: GroupClient, patterns: GroupPatterns) -> FetchedGroups | None:
-    """All chosen groups with all they have committed; None when none are chosen. Ask *before* the end offsets: then no
-    commit lies beyond the cut."""
+    """All chosen groups with all they have committed; None when none are chosen. To be called *before* the end offsets
+    are asked for: a group commits offsets below the end of the log, so that no commit lies beyond what is backed up."""
     if not patterns:
         return None
     listed = {each.group: each for each in client.list()}

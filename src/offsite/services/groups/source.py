@@ -1,4 +1,5 @@
-"""What groups had committed as of a restore point: from the snapshot of a commit, or from the groups' own history."""
+"""The committed offsets of groups as of a restore point: from the snapshot of a commit, or from the groups' own
+history."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ SNAPSHOT, HISTORY = "snapshot", "history"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsAsOf:
-    """`groups` as of `point`; from the `history` they are those of a time, from a `snapshot` those of its commit."""
+    """The groups as of `point`: from the `history` those of a time, from a `snapshot` those of its commit."""
 
     groups: GroupTable
     point: BackupState
@@ -37,8 +38,8 @@ class GroupsAsOf:
         return replace(self, groups={name: self.groups[name] for name in patterns.select(self.groups)})
 
     def of_incarnations(self, topic_ids: Mapping[str, str]) -> GroupsAsOf:
-        """Without offsets on topics that are known to be others than these (name → id): in another log they would point
-        at other records."""
+        """The same groups without offsets on topics that are known to be others than these (name → id): in another log
+        they would point at other records."""
         kept = {name: replace(group, topics=tuple(_on(group, topic_ids))) for name, group in self.groups.items()}
         others = {
             f"offsets on {each.topic} are left out: at commit {self.point.seq} they belong to another incarnation of "
@@ -61,7 +62,7 @@ def _is_on(offsets: TopicOffsets, topic_ids: Mapping[str, str]) -> bool:
 
 
 def groups_as_of(backup: Backup, request: PointRequest, fixed: FixedPoint | None = None) -> GroupsAsOf:
-    """As of the commit that `request` means, or of its time `at`; or as of `fixed`.
+    """The groups as of the commit that `request` means, or of its time `at`; or as of `fixed`.
 
     With a time: exactly then where the backup has the history of groups, else by the newest commit at or before it.
     Raises `NoSuchRestorePoint` where nothing is known of groups, `BadOption` for a time that is none, `DamagedObject`.

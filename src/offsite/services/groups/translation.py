@@ -1,4 +1,5 @@
-"""Where committed offsets lie on a target: each by the offset map of its partition, a map in memory at a time.
+"""The offsets on a target that stand for committed offsets: each by the map of its partition, one map in memory at a
+time.
 
 The rules are the map's: the record itself; for one that is not there the next that is; end to end; beyond the end the
 end; below the first record the first.
@@ -19,7 +20,8 @@ from offsite.log.range import TopicPartition
 from offsite.model.journal import decided
 
 MATCHES = ("exact", "gap", "end", "below", "above", "missing")
-"""How an offset was found: the words of `MappedOffset`, and `missing` for a partition that the target has not."""
+"""The ways in which an offset is found: the words of `MappedOffset`, and `missing` for a partition that the target has
+not."""
 _CODES = {match: code for code, match in enumerate(MATCHES)}
 MISSING = _CODES["missing"]
 CLAMPED = frozenset({_CODES["below"], _CODES["above"]})
@@ -27,7 +29,7 @@ NO_OFFSET = -1
 
 
 class OffsetMapping(Protocol):
-    """From the offsets of a backup's source to those of one target."""
+    """A mapping from the offsets of a backup's source to those of one target."""
 
     def target(self, topic: str) -> str | None:
         """The name on the target, or None when the topic has none there."""

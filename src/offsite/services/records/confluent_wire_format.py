@@ -1,4 +1,4 @@
-"""Bytes in Confluent's framing (a zero, four bytes of schema id, the payload) into JSON values, by a schema book.
+"""Bytes in Confluent's framing (a zero, four bytes of schema id, the payload) into JSON values, by a schema registry.
 
 Never fails for what it cannot read: what begins with a zero byte need not be framed at all. fastavro is imported where
 used.
@@ -41,14 +41,15 @@ def confluent_schema_id(data: bytes) -> int | None:
 
 
 class ConfluentReader:
-    """Reads payloads by the schemas of a book, which is opened when the first framed payload comes along."""
+    """A reader of payloads by the schemas of a registry, which is read when the first framed payload comes along."""
 
     def __init__(self, open_book: Callable[[], SchemaRegistry]) -> None:
         self._open_book = open_book
         self._parsed: dict[int, Schema | None] = {}
 
     def read(self, data: bytes) -> ConfluentValue | None:
-        """None for what is not framed, has no schema in the book, or does not fit its schema."""
+        """The value of `data`; None for what is not framed, has no schema in the registry, or does not fit its
+        schema."""
         schema_id = confluent_schema_id(data)
         schema = None if schema_id is None else self._book.find(schema_id)
         if schema_id is None or schema is None:

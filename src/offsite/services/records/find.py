@@ -33,7 +33,7 @@ SEARCH_WAVE = 32
 """Tasks of 64 MiB at once in a search with a limit: a look at whether it is reached costs little after that much."""
 
 _MAX_FOUND = 1 << 40
-"""For a search without a limit."""
+"""Limit of a search without a limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class RecordsPlan:
 
 
 def plan_records(backup: Backup, request: RecordsRequest) -> RecordsPlan:
-    """Raises `NoSuchTopic`, `NoSuchRestorePoint`, `BadOption`."""
+    """The plan of what to read for `request`. Raises `NoSuchTopic`, `NoSuchRestorePoint`, `BadOption`."""
     point = find_point(backup, request.point)
     rows = parse_rows(request.start, request.end, now_ms=backup.store.now_ms())
     return RecordsPlan(
@@ -81,7 +81,8 @@ def plan_records(backup: Backup, request: RecordsRequest) -> RecordsPlan:
 
 
 def cat_records(plan: RecordsPlan) -> Iterator[ShownRecord]:
-    """Partition by partition, each in the order of offsets. Raises what reading raises; memory is that of a frame."""
+    """The records partition by partition, each in the order of offsets. Raises what reading raises; memory is that of a
+    frame."""
     framed = ConfluentReader(partial(read_schemas, plan))
     found = (each for task in plan.tasks for each in found_records(task, plan.backup.store, plan.match))
     for each in islice(found, plan.limit):
@@ -95,7 +96,7 @@ def raw_values(plan: RecordsPlan) -> Iterator[bytes]:
 
 
 def search_records(plan: RecordsPlan, runner: Runner, *, on_progress: OnProgress | None = None) -> list[ShownRecord]:
-    """What was found, in the order of partitions and offsets. With a limit it stops early."""
+    """The records that match, in the order of partitions and offsets. With a limit the search stops early."""
     framed = ConfluentReader(partial(read_schemas, plan))
     return [show_record(each, framed) for each in _found(plan, runner, on_progress)]
 
@@ -138,7 +139,8 @@ def _some_chains(point: PointInTime, selection: TopicSelection) -> SelectedChain
 
 
 def parse_rows(start: str | None, end: str | None, *, now_ms: int) -> RowFilter:
-    """A number is an offset, everything else a time (`@1700000000000` is one in epoch ms). Raises `BadOption`."""
+    """The rows from `start` to `end`, as a person writes them: `[start, end)` of offsets or times. A number is an
+    offset, everything else a time (`@1700000000000` is one in epoch ms). Raises `BadOption`."""
     rows = RowFilter()
     if start is not None:
         rows = rows.from_offset(_offset(start)) if start.isdecimal() else rows.since(_time_ms(start, now_ms))

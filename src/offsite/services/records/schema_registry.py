@@ -18,7 +18,8 @@ _SCHEMA_KEY = "SCHEMA"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredSchema:
-    """`kind`: AVRO, JSON or PROTOBUF. `references`: the (subject, version) of other schemas that it uses."""
+    """One schema. `kind`: AVRO, JSON or PROTOBUF. `references`: the (subject, version) of other schemas that it
+    uses."""
 
     kind: str
     text: str

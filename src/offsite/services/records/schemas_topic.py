@@ -1,5 +1,5 @@
-"""Which topic holds the schemas of a schema registry. Without it most values of the other topics cannot be read, so a
-backup takes it along unasked; which one it is, if any, is decided by the backup's first run."""
+"""The topic that holds the schemas of a schema registry. Without it most values of the other topics cannot be read, so
+a backup takes it along unasked; which one it is, if any, is decided by the backup's first run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from offsite.model.untrusted.names import check_topic_name
 from offsite.repository.descriptor import BackupDescriptor
 
 DEFAULT_SCHEMAS_TOPIC = "_schemas"
-"""Where Confluent's registry, and those that do as it does, keep schemas unless they are told otherwise."""
+"""Topic in which Confluent's registry, and those that do as it does, keep schemas by default."""
 
 _OPTION = "schemas_topic"
 
@@ -32,7 +32,8 @@ def decide_schemas_topic(asked: str | None, known: BackupDescriptor | None) -> s
 
 
 def schemas_options(topic: str) -> tuple[tuple[str, str], ...]:
-    """What the backup's descriptor remembers: nothing for the default, as in backups made before there was a choice."""
+    """The options that the backup's descriptor remembers: none for the default, as in backups made before there was a
+    choice."""
     return () if topic == DEFAULT_SCHEMAS_TOPIC else ((_OPTION, topic),)
 
 

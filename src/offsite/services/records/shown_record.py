@@ -21,8 +21,9 @@ JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "Jso
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """Bytes as something to look at. `encoding` says what `data` is: `text`; `json`, a JSON object or list; `avro` and
-    `json-schema`, the JSON value of one framed with `schema_id`; `base64`, which may be framed with one too."""
+    """Bytes as a person or a script sees them. `encoding` says what `data` is: `text`; `json`, a JSON object or list;
+    `avro` and `json-schema`, the JSON value of one framed with `schema_id`; `base64`, which may be framed with one
+    too."""
 
     encoding: str
     data: JsonValue
@@ -37,7 +38,8 @@ class ShownHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownRecord:
-    """`timestamp_ms` is -1 when the producer gave none; `timestamp_type` is `CreateTime` or `LogAppendTime`."""
+    """One record as it is shown. `timestamp_ms` is -1 when the producer gave none; `timestamp_type` is `CreateTime` or
+    `LogAppendTime`."""
 
     topic: str
     partition: int

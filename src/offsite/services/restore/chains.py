@@ -30,14 +30,14 @@ from offsite.services.restore.topics import create_topics
 from offsite.spark.runner import Done, Failed, OnProgress, Runner
 
 DELETE = {"DELETE": 6}
-"""With the code of Kafka's AclOperation."""
+"""The operation DELETE, with the code of Kafka's AclOperation."""
 
 Outcome = Done[RestoreReceipt] | Failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenChains:
-    """`targets` are the target topics as they were made last."""
+    """Result of the copying. `targets` are the target topics as they were made last."""
 
     targets: RestoreTargets
     receipts: Sequence[RestoreReceipt]

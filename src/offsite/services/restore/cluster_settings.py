@@ -1,4 +1,4 @@
-"""What a backup's settings of its cluster mean on a target: compared for every plan, set only when that was asked.
+"""A backup's settings of its cluster on a target: compared for every plan, set only when that was asked.
 
 They are set when the records are there: a rule or a limit must not stop the restore that brings it. Nothing of the
 target is taken away, and users are made by a person, because no backup has what they log in with.
@@ -22,7 +22,8 @@ PARTS = (ACLS, QUOTAS)
 
 
 class SettableSettings(Protocol):
-    """What a restore sets of a cluster beside topics; one text for each: empty, or why it was refused."""
+    """The settings beside topics that a restore sets of a cluster. Each call returns one text for each setting: empty,
+    or why it was refused."""
 
     def create_acls(self, acls: Sequence[Acl]) -> Sequence[str]: ...
 
@@ -44,8 +45,8 @@ class LimitChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataPlan:
-    """What the target lacks of the backup's settings; `apply` names the parts that will be set. `users_by_hand` cannot
-    log in on the target before a person makes them. `problems` stop a restore that was asked to set these."""
+    """The backup's settings that the target lacks; `apply` names the parts that will be set. `users_by_hand` cannot log
+    in on the target before a person makes them. `problems` stop a restore that was asked to set these."""
 
     apply: tuple[str, ...] = ()
     acls: tuple[Acl, ...] = ()
@@ -57,7 +58,7 @@ class MetadataPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedMetadata:
-    """What was set, and what the target refused, each with its reason."""
+    """Result of setting them: what was set, and what the target refused, each with its reason."""
 
     acls: int = 0
     limits: int = 0
@@ -65,7 +66,7 @@ class AppliedMetadata:
 
 
 def parse_metadata(text: str) -> tuple[str, ...]:
-    """`none`, `all`, or parts separated by commas. Raises `BadOption`."""
+    """The parts that a text names: `none`, `all`, or parts separated by commas. Raises `BadOption`."""
     named = tuple(sorted({part.strip() for part in text.split(",") if part.strip()}))
     if named == ("none",):
         return ()
@@ -79,7 +80,8 @@ def parse_metadata(text: str) -> tuple[str, ...]:
 def plan_metadata(
     admin: ReadableSettings, store: Store, point: BackupState, *, topics: Mapping[str, str], apply: tuple[str, ...]
 ) -> MetadataPlan:
-    """Compare `point` with the target; `topics` are those restored, source name → target name. Changes nothing."""
+    """The plan from comparing `point` with the target; `topics` are those restored, source name → target name. Changes
+    nothing."""
     try:
         stored = None if point.metadata is None else get_cluster_snapshot(store, point.metadata)
     except DamagedObject as error:

@@ -1,4 +1,9 @@
-"""A restore held in hand by this process: told to others, kept alive while it works, given up at its end."""
+"""The lease of a restore that this process holds: told to others, renewed while it works, given up at its end.
+
+Brokers fence partitions: a writer that was taken over cannot append (see `copy.restore.target_partition_writer`).
+Topics, settings and groups have no such fence. For these there is the lease, and a look at it right before each change;
+the look and the change are two steps, so what is done between them must be right when it is done twice.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +25,7 @@ _NOTHING_DONE = RestoreOutcome(records=0, size_bytes=0, verified=None, findings=
 
 
 class HeldRestore:
-    """One term of a restore's lease."""
+    """A restore that this process holds: one term of its lease."""
 
     def __init__(self, terms: LeaseTerms, claim: LeaseClaim) -> None:
         self._terms = terms
@@ -31,12 +36,12 @@ class HeldRestore:
         self._beating.start()
 
     def check(self) -> None:
-        """Raises `RestoreTakenOver` if another process has taken the restore over by now. To be asked right before
+        """Raise `RestoreTakenOver` if another process has taken the restore over by now. To be called right before
         anything that the fence of partitions does not cover: what concerns topics, settings and groups."""
         self._terms.check(self._claim)
 
     def watched(self, on_progress: OnProgress | None) -> OnProgress:
-        """The same display; it raises `RestoreTakenOver` soon after another process has taken over."""
+        """The display `on_progress`, which raises `RestoreTakenOver` soon after another process has taken over."""
 
         def show(progress: RunProgress) -> None:
             if self._lost is not None:
@@ -54,13 +59,14 @@ class HeldRestore:
             self._terms.end(self._claim)
 
     def fall_silent(self) -> None:
-        """Write nothing more: not even its end, for what it is about goes now, and the lease with it."""
+        """Write nothing more, not even the end of the lease: the restore's objects are being deleted, and the lease
+        with them."""
         self._ended.set()
         self._beating.join()
 
     @property
     def last_keys(self) -> tuple[str, ...]:
-        """What of it is to be deleted last: as long as the claim is there, nobody else begins."""
+        """Keys of the lease that are to be deleted last: as long as the claim is there, nobody else begins."""
         return tuple(self._terms.lease.key(self._claim.term, part) for part in ("beat", "claim"))
 
     def _beat(self) -> None:
@@ -76,7 +82,7 @@ class HeldRestore:
 
 @contextmanager
 def held_restore(backup: Backup, record: RestoreRecord, *, take_over: bool) -> Iterator[HeldRestore]:
-    """Have the restore in hand within the block; `record` is stored then.
+    """A block in which this process holds the restore; `record` is stored at its begin.
 
     Raises `RestoreRunning` when another process has it, unless `take_over`, or has another restore in hand that goes
     into some of the same topics. Inside, an error that comes of having been taken over becomes `RestoreTakenOver`.

@@ -1,4 +1,4 @@
-"""Which topics of a restore keep their source's offsets: decided once, before anything is touched, and remembered."""
+"""The choice of topics that keep their source's offsets: made once, before anything is touched, and remembered."""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 
 class PointWords(TypedDict, total=False):
-    """What of a backup, and as of when. Whatever is left out or None has the command's default.
+    """Options that name a part of a backup, and a restore point. Whatever is left out or None has the command's
+    default.
 
     `topics`, `exclude`: names, globs, `regex:…`. `partitions`: `orders:0,2-5`. `before`:
     `topic=…,partition=…,offset=…`. `incarnation`: `orders=1`, `orders=oldest`, or `orders=` and how its topic id
@@ -65,9 +66,8 @@ class PointWords(TypedDict, total=False):
 
 
 class RestoreWords(PointWords, total=False):
-    """`PointWords`, and how it comes back: `rename`: `old=new`. `repartition`: `orders=12` or `12`. `metadata`: `all`,
-    `none`, `acls`, `quotas`. `groups`: `all`, `none`, or patterns.
-    """
+    """Options of a restore: `PointWords`, and how the records come back: `rename`: `old=new`. `repartition`:
+    `orders=12` or `12`. `metadata`: `all`, `none`, `acls`, `quotas`. `groups`: `all`, `none`, or patterns."""
 
     rename: Annotated[
         Sequence[str] | None,

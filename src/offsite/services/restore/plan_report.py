@@ -30,8 +30,8 @@ class SettingDiff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlanReport:
-    """`records` and `bytes` are those of the backup; aborted records among them stay behind with read_committed.
-    `settings` are those that change or differ; a `replication_factor` of -1 stays as it is."""
+    """One topic of the plan. `records` and `bytes` are those of the backup; aborted records among them stay behind with
+    read_committed. `settings` are those that change or differ; a `replication_factor` of -1 stays as it is."""
 
     source: str
     target: str
@@ -47,8 +47,8 @@ class TopicPlanReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestorePlanReport:
-    """`newer_commit`: that which the request means by now, where an unfinished run began with an earlier `commit`.
-    `lacking`: what the backup itself does not have of what comes back."""
+    """The plan of a restore. `newer_commit` is the commit that the request means by now, where an unfinished run began
+    with an earlier `commit`. `lacking`: what the backup itself does not have of what comes back."""
 
     restore: str
     resumes: bool
@@ -71,7 +71,7 @@ class RestorePlanReport:
 
 
 def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
-    """What `prepared` will do, and what a person should know before it does."""
+    """The report of what `prepared` will do, with notes on what a person should know before."""
     record, plan = prepared.record, prepared.plan
     offsets = {each.target: each for each in prepared.offsets}
     decided = {settings.topic: settings for settings in record.settings}
@@ -154,9 +154,9 @@ def _settings_notes(settings: TopicSettings, source_replicas: int) -> Iterator[s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOffsetsReport:
-    """`head_offsets` below the log's start are used up and deleted; `gap_offsets` without a record are filled with
-    `filler` (`markers`, which nobody sees, or `tombstones`); `outcomes` of transactions are replayed. Gaps and
-    `extra_s` are estimates."""
+    """The cost of one partition's offsets: `head_offsets` below the log's start are used up and deleted; `gap_offsets`
+    without a record are filled with `filler` (`markers`, which nobody sees, or `tombstones`); `outcomes` of
+    transactions are replayed. Gaps and `extra_s` are estimates."""
 
     partition: int
     head_offsets: int
@@ -168,8 +168,9 @@ class PartitionOffsetsReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsReport:
-    """`mode` is preserve or translate; `reason` says why offsets that might be kept are not. `partitions` are those
-    whose offsets cost anything, `extra_s` is how much longer the topic takes for them."""
+    """The choice for one topic's offsets. `mode` is preserve or translate; `reason` says why offsets that might be kept
+    are not. `partitions` are those whose offsets cost anything, `extra_s` is how much longer the topic takes for
+    them."""
 
     mode: OffsetsMode
     reason: str
@@ -188,7 +189,7 @@ def report_offsets(offsets: OffsetsVerdict) -> OffsetsReport:
 
 
 def offsets_notes(offsets: OffsetsVerdict) -> list[str]:
-    """What a person should know before."""
+    """Sentences on what a person should know before a topic gets its offsets back, or does not."""
     if not offsets.preserve:
         return [f"{offsets.source} does not keep its offsets: {offsets.reason}"] if offsets.reason else []
     notes = []

@@ -1,4 +1,4 @@
-"""What a restore will do, decided in full before anything is touched; or how an unfinished one goes on."""
+"""The plan of a restore, decided in full before anything is touched; or how an unfinished one goes on."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class PlannedRestore:
 
 
 def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest) -> PlannedRestore:
-    """Decide everything; changes nothing. Finds an unfinished restore of the same request and plans to continue it, to
-    the commit that it began with; where none of its target topics exists any more, plans a new one instead.
+    """The decided restore; changes nothing. Finds an unfinished restore of the same request and plans to continue it,
+    to the commit that it began with; where none of its target topics exists any more, plans a new one instead.
 
     Raises `NoSuchRestorePoint`, and what `plan_restore` raises.
     """

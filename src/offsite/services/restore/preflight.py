@@ -36,7 +36,7 @@ _SETTING_REFUSED = frozenset({INVALID_CONFIG, POLICY_VIOLATION})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preflight:
-    """`problems` stop the restore; `settings` is what each target topic gets otherwise."""
+    """Result of the checks. `problems` stop the restore; `settings` is what each target topic gets otherwise."""
 
     problems: tuple[OffsiteError, ...]
     settings: tuple[TopicSettings, ...]
@@ -45,7 +45,7 @@ class Preflight:
 def check_targets(
     admin: ClusterAdmin, topics: Sequence[TopicRestore], existing: Iterable[TargetTopic], given: Circumstances
 ) -> Preflight:
-    """Judge every target topic, those that exist and those to be made. Changes nothing."""
+    """The problems and settings of every target topic, of those that exist and those to be made. Changes nothing."""
     found = {target.topic: target for target in existing}
     may_override = given.retention == RetentionMode.OVERRIDE
     problems = [
@@ -65,7 +65,7 @@ def check_targets(
 
 
 def circumstances(admin: ClusterAdmin, request: RestoreRequest, *, now_ms: int) -> Circumstances:
-    """What the decisions about topics depend on. Reads only."""
+    """The facts that the decisions about topics depend on. Reads only."""
     return Circumstances(
         brokers=len(admin.cluster().brokers),
         now_ms=now_ms,
@@ -82,7 +82,7 @@ def checked_settings(
     *,
     also: Sequence[OffsiteError] = (),
 ) -> tuple[TopicSettings, ...]:
-    """What each target topic gets. Raises what stands in the way, with what does so `also`, all of it in one error."""
+    """The settings that each target topic gets. Raises all problems, those in `also` among them, as one error."""
     found = check_targets(admin, topics, existing, given)
     refuse((*found.problems, *also))
     return found.settings
@@ -147,7 +147,8 @@ class BrokerConfigs(Protocol):
 
 
 def read_broker_defaults(admin: BrokerConfigs) -> BrokerDefaults:
-    """The strictest that any broker has; Kafka's own where we may not ask. Reads only."""
+    """The defaults that a topic has from its brokers when it has no setting of its own; they can delete records, too.
+    Of each the strictest that any broker has; Kafka's own where we may not ask. Reads only."""
     try:
         found = [_defaults(configs) for configs in admin.broker_configs()]
     except KafkaNotAuthorized:

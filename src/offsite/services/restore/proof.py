@@ -20,7 +20,8 @@ from offsite.spark.runner import OnProgress, Runner
 
 
 def with_preserved(plan: RestorePlan, offsets: Iterable[OffsetsVerdict]) -> RestorePlan:
-    """`plan` with the chains that preserved topics really went by: partitions that hold nothing have bounds as well."""
+    """The plan with the chains that preserved topics really went by: partitions that hold nothing have bounds as
+    well."""
     preserved = {topic.target: topic.partitions for topic in offsets if topic.preserve}
     others = (chain for chain in plan.partitions if chain.target.topic not in preserved)
     return replace(plan, partitions=(*others, *(each.chain for found in preserved.values() for each in found)))
@@ -28,9 +29,9 @@ def with_preserved(plan: RestorePlan, offsets: Iterable[OffsetsVerdict]) -> Rest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """What was written: all of `plan`, into target partitions that began at `starts`; `makings` tells how often target
-    topics were made; `same_offsets` are those whose records have their source's offsets. `read_committed`: without what
-    transactions aborted."""
+    """A restore as it was written: all of `plan`, into target partitions that began at `starts`; `makings` tells how
+    often target topics were made; `same_offsets` are those whose records have their source's offsets. `read_committed`:
+    without what transactions aborted."""
 
     plan: RestorePlan
     starts: Mapping[TopicPartition, int]
@@ -39,7 +40,7 @@ class Restored:
     same_offsets: frozenset[str]
 
     def maps(self, layout: RestoreLayout) -> RestoredMaps:
-        """Those of what was written."""
+        """The offset maps of what was written."""
         return RestoredMaps(layout=layout, makings=self.makings, starts=tuple(self.starts.items()))
 
 
@@ -51,8 +52,8 @@ def prove_restore(
     runner: Runner,
     on_progress: OnProgress | None = None,
 ) -> Proof:
-    """Read all of it back and compare, with its offset maps where `ends` names them. Nothing may have been added while
-    that was done. Raises what `prove` raises."""
+    """The proof of a restore: read all of it back and compare, with its offset maps where `ends` names them. Nothing
+    may have been added while that was done. Raises what `prove` raises."""
     written = admin.end_offsets(restored.starts)
     expected = expected_topics(
         restored.plan,
@@ -102,7 +103,7 @@ def _grown(
 
 
 def restore_outcome(restored: Restored, *, records: int, size_bytes: int, proof: Proof | None) -> RestoreOutcome:
-    """What is remembered of a restore at its end, so that it can be compared again."""
+    """The outcome that is remembered of a restore at its end, so that it can be compared again."""
     return RestoreOutcome(
         records=records,
         size_bytes=size_bytes,

@@ -20,15 +20,15 @@ from offsite.services.cluster import LogEnds
 from offsite.services.restore.lease import HeldRestore
 
 REMAKES_MAX = 3
-"""In one run: coordinators that move may write the same marker twice, and while they go on moving, that happens again.
-A topic that is lost more often has another reason. A person must look."""
+"""Number of times that a topic is made again in one run: coordinators that move may write the same marker twice, and
+while they go on moving, that happens again. A topic that is lost more often has another reason. A person must look."""
 
 CURABLE = (TransactionLost, TargetDisturbed)
 
 
 def lost_topics(failures: Iterable[tuple[TopicPartition, OffsiteError]], *, created: Collection[str]) -> set[str]:
-    """Those of the topics that this restore `created` which have to be made again. One with records of others, or into
-    which a newer attempt writes, is left as it is."""
+    """The topics that this restore `created` and that have to be made again. One with records of others, or into which
+    a newer attempt writes, is left as it is."""
     failed = list(failures)
     curable = {target.topic for target, error in failed if isinstance(error, CURABLE)}
     kept = {target.topic for target, error in failed if isinstance(error, TargetNotEmpty | WriterFenced)}
@@ -36,8 +36,8 @@ def lost_topics(failures: Iterable[tuple[TopicPartition, OffsiteError]], *, crea
 
 
 def filled_topics(admin: LogEnds, topics: Collection[str]) -> set[str]:
-    """Those of `topics`, which were made again just now, that hold something: markers go to a topic by its name, and
-    one that a coordinator wrote twice may come after all. `unmake` tells them from records of others."""
+    """The topics out of `topics`, which were made again just now, that hold something: markers go to a topic by its
+    name, and one that a coordinator wrote twice may come after all. `unmake` tells them from records of others."""
     if not topics:
         return set()
     found = admin.topics(topics)

@@ -32,7 +32,8 @@ _Outcome: TypeAlias = Done[tuple[RepartitionReceipt, ...]] | Failed
 def refuse_keyless(repartitions: Sequence[Repartition], *, ends: RestoreEnds, runner: Runner) -> None:
     """Read all that is to be repartitioned once, to find a record without a key before half of it is written.
 
-    Raises `KeylessRecord`, and what the store raises. Topics whose keyless records go round are not read.
+    Raises `KeylessRecord`, and what the store raises. Topics whose records without a key go to all partitions in turn
+    are not read.
     """
     sources = [source for each in repartitions if not each.keyless_in_turn for source in each.sources]
     if not sources:
@@ -48,7 +49,7 @@ def refuse_keyless(repartitions: Sequence[Repartition], *, ends: RestoreEnds, ru
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenRepartitions:
-    """`targets` are the target topics as they were made last."""
+    """Result of the writing. `targets` are the target topics as they were made last."""
 
     targets: RestoreTargets
     receipts: Sequence[RepartitionReceipt]

@@ -1,5 +1,6 @@
-"""What a person asks of a restore. Remembered whole in the restore's record, as it was asked: the same command finds
-its unfinished restore by it, and continues to the same point even when the request named a time like `2h-ago`."""
+"""The request for a restore, as a person asks for it. Remembered whole in the restore's record, as it was asked: the
+same command finds its unfinished restore by it, and continues to the same point even when the request named a time like
+`2h-ago`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The result of a restore, as people and scripts read it."""
+"""The result of a restore, as people and scripts read it, and what it may claim.
+
+It must never say that something was verified where nothing was, nor that a backup is empty where the command left out
+what it holds.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +30,8 @@ class ExcludedRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredTopic:
-    """`records` are in the target; `invisible_records` were left out as aborted or undecided at the restore point, or,
-    with `same_offsets`, are there and aborted."""
+    """Result for one topic. `records` are in the target; `invisible_records` were left out as aborted or undecided at
+    the restore point, or, with `same_offsets`, are there and aborted."""
 
     source: str
     partitions: int
@@ -40,16 +44,17 @@ class RestoredTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreResult:
-    """`topics` by target name; `skipped` lists (topic, reason); `held_back` lists (topic, setting, value): settings of
-    the source that were not set, because they would delete restored records at once; `left_out` lists (topic, setting,
-    reason) of those that the target cannot have. `verified`: what was written was read back and is what the backup
-    holds; None when it was not read (then `compared_records` is None too), when there was nothing to compare, or when
-    partitions could not be read (`uncompared`). `findings` has the first difference of each partition. `lacking` is
-    what the backup itself does not have of what came back. `groups` is None when none were asked for. `incarnations`:
-    of topics that were deleted and made anew, which was taken, and the others. Where no record came back, `problem`
-    says why, and `excluded` what the backup holds all the same, by the options that left it out. `newer_commit`: that
-    which the request means by now, where it is a later one than `commit`; None: it is not, or that could not be read.
-    `notes` are sentences on what else a person should know, as of settings that somebody changed meanwhile."""
+    """Result of a restore. `topics` by target name; `skipped` lists (topic, reason); `held_back` lists (topic, setting,
+    value): settings of the source that were not set, because they would delete restored records at once; `left_out`
+    lists (topic, setting, reason) of those that the target cannot have. `verified`: what was written was read back and
+    is what the backup holds; None when it was not read (then `compared_records` is None too), when there was nothing to
+    compare, or when partitions could not be read (`uncompared`). `findings` has the first difference of each partition.
+    `lacking` is what the backup itself does not have of what came back. `groups` is None when none were asked for.
+    `incarnations`: of topics that were deleted and made anew, which was taken, and the others. Where no record came
+    back, `problem` says why, and `excluded` what the backup holds all the same, by the options that left it out.
+    `newer_commit`: that which the request means by now, where it is a later one than `commit`; None: it is not, or that
+    could not be read. `notes` are sentences on what else a person should know, as of settings that somebody changed
+    meanwhile."""
 
     restore: str
     backup: str
@@ -81,7 +86,7 @@ class RestoreResult:
 _NAMED_MAX = 12
 """Topics in one sentence."""
 _TEXT_MAX = 120
-"""Characters of an option's value in it."""
+"""Characters of an option's value in one sentence."""
 _CUTS = (("checkpoint", "--checkpoint"), ("ends", "--offsets-file"), ("before", "--before"))
 """Fields of a request that end partitions earlier than the commit does, and their options."""
 
@@ -89,8 +94,8 @@ _CUTS = (("checkpoint", "--checkpoint"), ("ends", "--offsets-file"), ("before", 
 def excluded_records(
     point: PointInTime, plan: RestorePlan, record: RestoreRecord, *, invisible_records: int
 ) -> tuple[ExcludedRecords, ...]:
-    """Where nothing came back but `invisible_records`, that were aborted or undecided: what the backup holds of the
-    plan's topics all the same, by the options that left it out."""
+    """The records of the plan's topics that the backup holds although nothing came back but `invisible_records`, which
+    were aborted or undecided: by the options that left them out."""
     incarnations = {topic.source.incarnation for topic in plan.topics}
     held = {
         partition: sum(segment.records for segment in segments)

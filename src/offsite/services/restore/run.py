@@ -47,9 +47,9 @@ def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is to
     on_progress: OnProgress | None = None,
     on_proof: OnProgress | None = None,
 ) -> RestoreResult:
-    """Do it. After a crash, prepare and run again. `verify`: read everything back at the end and compare; a difference
-    is a result, and leaves groups alone. That comes before topics get settings by which brokers delete records.
-    `take_over`: also while another process does it, which is shut out then.
+    """Carry out a prepared restore. After a crash, prepare and run again. `verify`: read everything back at the end and
+    compare; a difference is a result, and leaves groups alone. That comes before topics get settings by which brokers
+    delete records. `take_over`: also while another process does it, which is shut out then.
 
     A run that fails, or is interrupted, gives topics that existed their own settings back (see `set_aside`).
 

@@ -16,7 +16,8 @@ IN_USE = "this cluster's registry uses it: the schemas are there"
 
 
 def schemas_first(tasks: Iterable[AnyRestoreTask], plan: RestorePlan) -> list[list[AnyRestoreTask]]:
-    """The tasks of the schemas topic, then the others. The plan has them in this order, and so have `tasks`."""
+    """The tasks in waves: those of the schemas topic, then the others. The plan has them in this order, and so have
+    `tasks`."""
     schemas = {topic.target for topic in plan.topics if topic.source.holds_schemas}
     waves: tuple[list[AnyRestoreTask], list[AnyRestoreTask]] = ([], [])
     for task in tasks:

@@ -63,12 +63,14 @@ def settings_set_aside(
     check: Callable[[], None] = lambda: None,
     halt: Callable[[], bool] = lambda: True,
 ) -> Iterator[tuple[TopicSettings, ...]]:
-    """The settings to work by. What ends the block other than well gives existing topics their own back, and is told
-    what became of them: in its hint, or as a note of an exception that is not ours.
+    """A block that works by other settings than the topics' own, and has them as its value. An exception that ends the
+    block gives existing topics their own settings back, and says what became of them: in its hint, or in a note where
+    the exception is not one of offsite.
 
     `check` raises `RestoreTakenOver` once another process has taken the restore over: that one writes by them, and
     nothing is given back under its hands. `halt` stops what still writes, and says whether nothing does any more: else
-    nothing is given back either, for a record that comes later would get its time from the broker, or be refused."""
+    nothing is given back either, for a record that comes later would get its time from the broker, or be refused.
+    """
     store, layout = backup.store, RestoreLayout(backup=backup.layout, restore=record.restore)
     asides = _remembered(backup, cluster.admin, layout, record)
     settings = tuple(
@@ -103,7 +105,8 @@ def _is_still_ours(check: Callable[[], None]) -> bool:
 def with_originals(
     settings: Sequence[TopicSettings], targets: Sequence[TargetTopic], others: Sequence[UnfinishedAside]
 ) -> tuple[TopicSettings, ...]:
-    """`settings` of topics that another unfinished restore left as it needed them: they get what they had before it."""
+    """The settings of topics that another unfinished restore left as it needed them: they get what they had before
+    it."""
     decided_on = {each.topic: each for each in settings}
     found = {target.topic: dict(target.configs) for target in targets if target.topic in decided_on}
     for aside in (each for other in others for each in other.topics if each.topic in found):
@@ -113,7 +116,7 @@ def with_originals(
 
 
 def unfinished_asides(backup: Backup, *, but: str = "") -> tuple[UnfinishedAside, ...]:
-    """Of all unfinished restores except `but`. Raises `DamagedObject`."""
+    """The settings set aside by all unfinished restores except `but`. Raises `DamagedObject`."""
     found = (
         _aside(backup, record) for record in unfinished_restores(backup.store, backup.layout) if record.restore != but
     )
@@ -121,7 +124,7 @@ def unfinished_asides(backup: Backup, *, but: str = "") -> tuple[UnfinishedAside
 
 
 def describe(aside: TopicAside) -> str:
-    """`retention.ms=-1 instead of 3600000`, setting by setting."""
+    """Description, setting by setting: `retention.ms=-1 instead of 3600000`."""
     originals = dict(aside.originals)
     return ", ".join(
         f"{name}={value} instead of {originals.get(name) or 'the default'}" for name, value in aside.meanwhile
@@ -129,7 +132,7 @@ def describe(aside: TopicAside) -> str:
 
 
 def command(aside: TopicAside, kafka: KafkaConfig) -> str:
-    """What a person runs to give the topic its own settings back."""
+    """The command that a person runs to give the topic its own settings back."""
     sets = [f"{name}=[{value}]" if "," in value else f"{name}={value}" for name, value in aside.originals if value]
     drops = [name for name, value in aside.originals if value is None]
     parts = [

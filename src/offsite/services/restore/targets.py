@@ -22,7 +22,8 @@ def find_targets(
     *,
     remade: Collection[str] = (),
 ) -> RestoreTargets:
-    """The target topics: remembered by an earlier run, or read and remembered now. `remade` were made again just now.
+    """The target topics of the restore: remembered by an earlier run, or read and remembered now. `remade` were made
+    again just now.
 
     Topics that were made again since then count as new ones while they are empty. Raises `TargetNotEmpty`, and
     `RestoreTakenOver` when another process does the same.

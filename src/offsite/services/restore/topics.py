@@ -22,12 +22,12 @@ from offsite.services.cluster import ConfiguredTopics
 
 THE_DEFAULT = "(the brokers' default)"
 READ, WRITE, ALTER_CONFIGS = {"READ": 3}, {"WRITE": 4}, {"ALTER_CONFIGS": 11}
-"""What has to be allowed on a target topic, with the codes of Kafka's AclOperation. Records are read back where an
-acknowledgement was lost."""
+"""Operations that have to be allowed on a target topic, with the codes of Kafka's AclOperation. Records are read back
+where an acknowledgement was lost."""
 
 
 def read_targets(admin: ClusterAdmin, names: Iterable[str], *, now_ms: int) -> list[TargetTopic]:
-    """Those of the named topics that exist."""
+    """The topics out of `names` that exist."""
     wanted = set(names)
     existing = {name: topic for name, topic in admin.topics().items() if name in wanted}
     partitions = [TopicPartition(topic=t.name, partition=p.partition) for t in existing.values() for p in t.partitions]
@@ -47,7 +47,7 @@ def read_targets(admin: ClusterAdmin, names: Iterable[str], *, now_ms: int) -> l
 
 
 def new_topic(settings: TopicSettings) -> NewTopic:
-    """The topic as it is created: with what holds while records are written."""
+    """The topic as it is created: with the settings that hold while records are written."""
     return NewTopic(
         name=settings.topic,
         partitions=settings.partitions,
@@ -73,7 +73,7 @@ def create_topics(admin: ClusterAdmin, topics: Iterable[TopicSettings]) -> None:
 
 
 def rights_problems(admin: ClusterAdmin, topics: Iterable[TopicSettings]) -> list[str]:
-    """What we may not do on topics that exist, and have to."""
+    """Descriptions of operations that we need on existing topics, and may not do."""
     wanted = {each.topic: each for each in topics}
     denied = admin.not_allowed(wanted, READ | WRITE | ALTER_CONFIGS) if wanted else {}
     needed = {

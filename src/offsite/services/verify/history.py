@@ -39,7 +39,7 @@ class ObjectDamage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassedOver:
-    """Offsets `[start, end)` of which `commit` and every later restore point claim to know, and hold nothing."""
+    """Offsets `[start, end)` that `commit` and every later restore point claim to know, and hold nothing of."""
 
     topic: str
     partition: int
@@ -50,8 +50,9 @@ class PassedOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedHistory:
-    """`head` is the newest state that can be used. `passed_over`: what commits passed over, and whether they promised
-    not to. `groups` and `settings` are the snapshots that commits name, and the first one that does."""
+    """Result of the check of a history. `head` is the newest state that can be used. `passed_over`: what commits passed
+    over, and whether they promised not to. `groups` and `settings` are the snapshots that commits name, and the first
+    one that does."""
 
     head: BackupState
     groups: Mapping[str, int]
@@ -62,7 +63,7 @@ class CheckedHistory:
 
 
 def check_history(backup: Backup) -> CheckedHistory:
-    """Read all commits and catalogs of `backup`. Raises `FormatTooNew`."""
+    """The check of all commits and catalogs of `backup`. Raises `FormatTooNew`."""
     walk = _Walk(backup=backup)
     for seq, found in backup.log.try_read(after=FIRST_SEQ - 1):
         walk.take(seq, found)

@@ -29,21 +29,22 @@ _MAP_WITHOUT_DIGEST = b"OFMP\x01"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedRecords:
-    """`unvouched` are keys of objects that may say anything, by all that is known of them."""
+    """Result of the check of records. `unvouched` are keys of objects that may say anything, by all that is known of
+    them."""
 
     damaged: tuple[ObjectDamage, ...]
     unvouched: tuple[str, ...]
 
 
 def unvouched_objects(backup: Backup, head: BackupState) -> tuple[str, ...]:
-    """Those of what every command reads that have no digest and that nothing else names the hash of."""
+    """The objects that every command reads and that have no digest, and no hash named elsewhere."""
     layout = backup.layout
     keys = (ROOT_KEY, layout.descriptor_key, layout.hint_key, *([layout.commit_key(head.seq)] if head.seq else []))
     return tuple(key for key in keys if (data := backup.store.get(key)) is not None and not _has_digest(data))
 
 
 def check_records(backup: Backup) -> CheckedRecords:
-    """The records of `backup`, and what belongs to the repository as a whole."""
+    """The check of the records of `backup`, and of what belongs to the repository as a whole."""
     layout, store = backup.layout, backup.store
     keys = [info.key for prefix in layout.record_prefixes for info in store.list(prefix)]
     keys += [PROBE_KEY] if store.head(PROBE_KEY) is not None else []

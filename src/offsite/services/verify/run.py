@@ -28,7 +28,7 @@ from offsite.spark.runner import OnProgress, Runner
 from offsite.stores.store import Store
 
 HEADS_AT_ONCE = 16
-"""Parallel look-ups of objects: hides the latency of an object store without troubling it."""
+"""Number of parallel look-ups of objects: hides the latency of an object store without troubling it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +46,8 @@ class DamagedSegment:
 
 
 class Verdict(StrEnum):
-    """What a check comes to. `DIFFERENT`, `UNKNOWN`: the backup is whole, and the cluster that it was compared with is
-    not the same, or nothing could be compared."""
+    """Verdict of a check. `DIFFERENT`, `UNKNOWN`: the backup is whole, and the cluster that it was compared with is not
+    the same, or nothing could be compared."""
 
     OK = "ok"
     DAMAGED = "damaged"
@@ -57,17 +57,18 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyResult:
-    """`ok` means: everything listed is there and whole, as far as this depth can tell; and the cluster that it was
-    compared with was seen to hold what it says, if any (`against`). Damaged snapshots cost no records, and `leftovers`
-    nothing at all; None where nobody looked for them.
+    """Result of a check. `ok` means: everything listed is there and whole, as far as this depth can tell; and the
+    cluster that it was compared with was seen to hold what it says, if any (`against`). Damaged snapshots cost no
+    records, and `leftovers` nothing at all; None where nobody looked for them.
 
     `unaccounted`: offsets that commits moved past without saying what is there, so the backup does not hold what it
     claims. `unproven`: the same in commits of earlier versions, which did not keep the evidence: compaction, most
     likely; it does not count against the backup. `damaged_commits` cost restore points; `damaged_objects` (catalogs,
     records of restores) cost no data. `head_commit` and `head_hash` are the newest commit that can be used, and
     `missing_head` says why one that was seen before is not part of the backup. `unvouched` are objects of earlier
-    versions, which had no digests: what they say may be what was written. `verdict` follows from the rest, and the
-    exit code from it."""
+    versions, which had no digests: what they say may be what was written. `verdict` follows from the rest, and the exit
+    code from it.
+    """
 
     ok: bool
     backup: str

@@ -23,7 +23,7 @@ class SnapshotDamage:
 
 
 def look_up_snapshots(backup: Backup, history: CheckedHistory) -> tuple[SnapshotDamage, ...]:
-    """Whether those of the newest commit exist."""
+    """The damage to snapshots of the newest commit, as far as looking them up tells."""
     head = history.head
     keys = [head.groups, head.metadata.key if head.metadata else None]
     problems = {key: _problem(backup.store, key) for key in keys if key is not None}
@@ -31,7 +31,7 @@ def look_up_snapshots(backup: Backup, history: CheckedHistory) -> tuple[Snapshot
 
 
 def read_snapshots(backup: Backup, history: CheckedHistory) -> tuple[SnapshotDamage, ...]:
-    """Read all that commits name."""
+    """The damage to all snapshots that commits name, which are read."""
     return tuple(_damages(backup.store, history))
 
 

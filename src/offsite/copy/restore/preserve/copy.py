@@ -42,7 +42,7 @@ class PreserveTask:
 
 
 def transaction_prefix(layout: RestoreLayout, target: TopicPartition) -> str:
-    """What the transactional ids of one restored partition begin with."""
+    """The beginning of all transactional ids of one restored partition."""
     return f"offsite-{layout.restore}-{target.topic}-{target.partition}"
 
 
@@ -163,7 +163,7 @@ class _Chain:
         decided("resume", why=why, topic=self._target.topic, partition=self._target.partition, start=self._found)
 
     def _put_map(self, start: int) -> None:
-        """Offsets stay what they were."""
+        """Store the offset map: source and target offsets are the same."""
         builder = OffsetMapBuilder(source_start=start, target_start=start)
         if self._plan.end > start:
             builder.add(start, start, self._plan.end - start)

@@ -51,13 +51,13 @@ LogPiece: TypeAlias = Data | TransactionEnd | UnusedOffsets
 
 
 def first_offset(partition: PartitionChain) -> int:
-    """Where its first batch begins at the earliest: at the log's start, or before it when the log starts inside a
+    """The lowest offset at which the first batch may begin: the log's start, or before it when the log starts inside a
     batch; the log's end when it holds nothing."""
     return partition.segments[0].lowest_offset if partition.segments else partition.end
 
 
 def log_start(partition: PartitionChain) -> int:
-    """Where the source's log began; an empty one began where it ended."""
+    """The offset at which the source's log began; an empty log began where it ended."""
     return partition.segments[0].start if partition.segments else partition.end
 
 
@@ -78,11 +78,11 @@ class SourcePieces:
 
     @property
     def undecided(self) -> int:
-        """How many transactions were undecided at the restore point, so far."""
+        """Number of transactions that were undecided at the restore point, so far."""
         return len(self._committed.undecided)
 
     def pieces(self) -> Iterator[LogPiece]:
-        """All of `[first_offset, end)`, once. Raises `DamagedObject`, and what the store raises."""
+        """The pieces of `[first_offset, end)`, all of them, once. Raises `DamagedObject`, and what the store raises."""
         for segment, data, header in self._batches():
             # Records that the log start had passed when the segment was read do not count, but those before the very
             # first offset are written all the same: the log start passes them again.

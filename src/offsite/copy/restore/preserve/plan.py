@@ -17,22 +17,23 @@ from offsite.model.time import format_duration
 MARKER_GAPS_MAX = 20_000
 """Offsets without records that are filled one by one in a partition: less than a minute."""
 TOMBSTONES_FROM = 1_000
-"""From so many on, tombstones fill the gaps of a compacted topic if they may: that is quicker."""
+"""Offsets without records from which on tombstones fill the gaps of a compacted topic, if they may: that is quicker."""
 AUTO_EXTRA_MAX_S = 120.0
-"""How much longer than without it `auto` lets a topic take to keep its offsets."""
+"""Additional seconds that `auto` lets a topic take to keep its offsets."""
 PARTITIONS_AT_ONCE = 4
-"""How many partitions are taken to be written at the same time: few, so that estimates are not too low."""
+"""Partitions that are assumed to be written at the same time: few, so that estimates are not too low."""
 
 TRANSACTION_OPEN_MAX_S = TIMEOUTS_MS[0] / 1000
-"""How long a replayed transaction may stay open before the brokers end it."""
+"""Seconds for which a replayed transaction may stay open before the brokers end it."""
 
 HEAD_OFFSETS_PER_S = 4_000_000
 TOMBSTONE_OFFSETS_PER_S = 1_000
-"""Measured on two busy cores. Tombstones come as one batch for each gap; gaps of one are the worst."""
+"""Offsets per second that tombstones fill, measured on two busy cores. They come as one batch for each gap; gaps of one
+are the worst."""
 
 
 class Filler(Enum):
-    """What takes the offsets of a gap. `MARKERS`: control records, which no consumer sees. `TOMBSTONES`: records
+    """Filling for the offsets of a gap. `MARKERS`: control records, which no consumer sees. `TOMBSTONES`: records
     without value under a key of their own, for compacted topics."""
 
     MARKERS = "markers"
@@ -59,7 +60,7 @@ class PreservedPartition:
 
     @property
     def extra_s(self) -> float:
-        """How much longer it takes than without its offsets, at most."""
+        """Additional seconds that the partition takes to keep its offsets, at most."""
         of_gap_s = MARKER_S if self.filler is Filler.MARKERS else 1 / TOMBSTONE_OFFSETS_PER_S
         return self.head_offsets / HEAD_OFFSETS_PER_S + self.outcomes * TRANSACTION_S + self.gap_offsets * of_gap_s
 
@@ -77,7 +78,7 @@ class OffsetsVerdict:
 
     @property
     def extra_s(self) -> float:
-        """How much longer the topic takes to keep its offsets, a few partitions at the same time."""
+        """Additional seconds that the topic takes to keep its offsets, with a few partitions at the same time."""
         each = [partition.extra_s for partition in self.partitions]
         return max(max(each, default=0.0), sum(each) / PARTITIONS_AT_ONCE)
 
@@ -98,7 +99,7 @@ def preserved_partition(chain: PartitionRestore, *, tombstones: bool, target_end
 
 
 def obstacle(partitions: Sequence[PreservedPartition], target: TargetTopic | None) -> str:
-    """Why the offsets of these cannot be kept in `target` (None: it will be made); empty when they can."""
+    """Reason why the offsets of these cannot be kept in `target` (None: it will be made); empty when they can."""
     for each in partitions:
         name, number = f"partition {each.chain.source.partition}", each.chain.target.partition
         if target is not None and target.ends[number] > first_offset(each.chain):
@@ -109,7 +110,8 @@ def obstacle(partitions: Sequence[PreservedPartition], target: TargetTopic | Non
 
 
 def too_slow(partitions: Sequence[PreservedPartition]) -> str:
-    """Which transaction can hardly be replayed before brokers end it; empty when none is like that. An estimate."""
+    """Description of a transaction that can hardly be replayed before brokers end it; empty when there is none. An
+    estimate."""
     slow = [(each.slow.open_s, each.chain.source.partition, each.slow) for each in partitions if each.slow is not None]
     if not slow:
         return ""

@@ -26,9 +26,10 @@ from offsite.model.check import check
 from offsite.model.errors import TransactionLost
 
 COMPARED_BATCHES = 8
-"""The last ones: whoever else wrote into the partition did so at its end."""
+"""Batches at the end of the target that are compared: whoever else wrote into the partition did so at its end."""
 COMPARED_OUTCOMES = 65_536
-"""The last ones: more transactions than one partition ever has open at once, and less than 15 MB."""
+"""Outcomes at the end that are compared: more transactions than one partition ever has open at once, and less than 15
+MB."""
 
 
 class PassedOver:
@@ -53,7 +54,8 @@ class PassedOver:
         self.has_transactions |= not isinstance(piece, Data) or piece.producer_id is not None
 
     def take_up(self, recovered: Mapping[int, Slot], target: TopicPartition) -> dict[int, Slot]:
-        """Source's producer id → the slot that holds its open transaction, out of those by first offset.
+        """The slots to go on with: source's producer id → the slot that holds its open transaction, out of those by
+        first offset.
 
         Raises `TransactionLost` unless exactly these are open.
         """
@@ -100,8 +102,9 @@ def check_filler(  # noqa: PLR0913  # where to look, and who judges
     transactions: PartitionTransactions,
     attempt: WriteAttempt,
 ) -> None:
-    """The last batches of `[start, end)`, which has no data of the source, are filler of this restore, or markers: what
-    others have written there must not go with the log's head. Raises what `attempt` says of it."""
+    """Check that the last batches of `[start, end)`, which has no data of the source, are filler of this restore, or
+    markers: what others have written there must not be deleted with the log's head. Raises what `attempt` says of
+    it."""
     first = max(start, end - COMPARED_BATCHES * FILLER_MAX_RECORDS)
     log_range = LogRange(topic=target.topic, partition=target.partition, start=first, end=end)
     for _, header in _batches(router, log_range):

@@ -1,4 +1,5 @@
-"""Writes the pieces of a log one after the other, each at the offset where the source has it, or not at all."""
+"""The writer of a log at its source's offsets: one piece after the other, each at the offset where the source has it,
+or not at all."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from offsite.model.errors import OffsiteError
 
 
 class PreservingWriter:
-    """The target partition from offset `at` on. Use `transactions` only through this."""
+    """A writer of the target partition from offset `at` on. Use `transactions` only through this."""
 
     def __init__(
         self,
@@ -49,8 +50,8 @@ class PreservingWriter:
         self._open.update(slots)
 
     def write(self, piece: LogPiece, filler: Filler) -> None:
-        """Raises `TargetDisturbed` or `TargetNotEmpty` when anything is not where it has to be, and what writer and
-        transactions raise."""
+        """Write the next piece. Raises `TargetDisturbed` or `TargetNotEmpty` when anything is not where it has to be,
+        and what writer and transactions raise."""
         if piece.start != self.at:
             raise self._elsewhere(self.at, piece.start)
         match piece:
