@@ -219,7 +219,7 @@ NULL = "NULL"
 
 
 def record_line(record: ShownRecord) -> str:
-    """`topic/partition@offset  time  key  value  name=value …`."""
+    """The record as one line: `topic/partition@offset  time  key  value  name=value …`."""
     time = format_time(record.timestamp_ms) if record.timestamp_ms >= 0 else "-"
     headers = [f"{printable(each.name)}={_shown(each.value)}" for each in record.headers]
     place = f"{record.topic}/{record.partition}@{record.offset}"

@@ -1,9 +1,9 @@
 """The part of a finished copy that may be committed: for each partition the unbroken beginning that is accounted for.
 Pure.
 
-A position moves as far as segments, holes and proven gaps follow each other without a break, and no further. A range
-that failed ends its partition's progress there; what later ranges of it brought become orphans, other partitions are
-not held back.
+A position moves as far as segments, holes and proven gaps follow each other without a break, and no further. The next
+run begins there and never looks below: what a position had passed over would never be found again. A range that failed
+ends its partition's progress there; what later ranges of it brought become orphans, other partitions are not held back.
 """
 
 from __future__ import annotations

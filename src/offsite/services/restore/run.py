@@ -101,7 +101,7 @@ class _Work:
         )
         self.held.check()
         outcome = restore_outcome(restored, records=result.records, size_bytes=result.bytes, proof=proof)
-        put_outcome(store, layout, outcome)
+        put_outcome(store, layout, outcome)  # last: until it is there, the same command goes on with this restore
         return result
 
     def _write(self, on_progress: OnProgress | None) -> tuple[Restored, list[AnyReceipt]]:

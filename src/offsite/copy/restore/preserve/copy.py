@@ -1,5 +1,10 @@
 """Repository → Kafka: one partition at its own offsets, in a worker. Transactions are replayed, gaps are filled.
 
+A producer cannot choose an offset: the log gives each record the next one. So a log comes back at its own offsets only
+if every offset is used up, in order, by what stood there: a record by that record, the outcome of a transaction by an
+outcome, which only the transaction coordinator writes (KIP-98), and a gap by filler that no consumer sees, or that
+compaction removes.
+
 The target's end offset is how far an earlier attempt came. What lies below it is passed over; transactions that were
 open there are taken up again. Every acknowledgement is compared with the source's offset: the partition is the same
 log, or the attempt fails.
@@ -108,7 +113,7 @@ class _Chain:
         self._catch_up()
         self._writer.flush()
         self._writer.check_end(self._plan.end)
-        self._attempt.check()
+        self._attempt.check()  # brokers fence records, not the deletion of records
         if start > self._task.target_start:
             delete_before(self._router, self._target, start)
         self._put_map(start)

@@ -87,11 +87,11 @@ class PreservingWriter:
 
     def _end(self, piece: TransactionEnd) -> None:
         slot = self._slot(piece.producer_id)
-        self.flush()
+        self.flush()  # the coordinator writes the outcome: in no order with batches that are still under way
         self._attempt.guard()
         del self._open[piece.producer_id]
         self._transactions.end(slot, committed=piece.committed)
-        self._await(piece.end)
+        self._await(piece.end)  # its answer may come before the outcome is in the log, and does not tell the offset
 
     def _slot(self, producer_id: int) -> Slot:
         if producer_id not in self._open:
