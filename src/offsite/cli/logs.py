@@ -19,9 +19,8 @@ from typing import Annotated, Any
 
 import typer
 
-from offsite.cli.damage import ending_with_damage
 from offsite.cli.log_file import LogFile
-from offsite.cli.output import note
+from offsite.cli.output import ending_with_damage, note
 from offsite.model.errors import BadOption, OffsiteError, UserError
 from offsite.model.journal import failed, noted, safe_line, safe_trace
 from offsite.model.time import format_time

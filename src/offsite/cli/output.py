@@ -12,11 +12,14 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
-from offsite.model.errors import ConfirmationMissing, OffsiteError
+import typer
+
+from offsite.model.errors import ConfirmationMissing, Damaged, OffsiteError
 from offsite.model.untrusted.printable import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -137,3 +140,25 @@ def plain(value: object) -> Plain:
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(item) for item in value]
     raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+_told_damage: list[str] = []
+
+
+def tell_damage(problem: str) -> None:
+    """Tell people of `problem`, and let the command end with the exit code of damage."""
+    if problem not in _told_damage:
+        _told_damage.append(problem)
+        note(f"warning: {problem}")
+
+
+@contextmanager
+def ending_with_damage() -> Iterator[None]:
+    """A block that ends with the exit code of damage if any was told in it, unless it raises an exit code of its own.
+
+    A command that met damage and did what can be done with what is sound must not end as if nothing were wrong.
+    """
+    _told_damage.clear()
+    yield
+    if _told_damage:
+        raise typer.Exit(Damaged.exit_code)

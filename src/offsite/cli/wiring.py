@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from offsite.cli.damage import tell_damage
-from offsite.cli.output import note
+from offsite.cli.output import note, tell_damage
 
 if TYPE_CHECKING:
     from offsite.repository.repository import Repository

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from offsite.cli.damage import tell_damage
 from offsite.cli.options.common import Bootstrap, KafkaConfigFile, OptionalBackup, OptionalRepo
+from offsite.cli.output import tell_damage
 from offsite.cli.wiring import open_repository
 from offsite.model.errors import BadOption
 from offsite.services.restore.options import RestoreWords

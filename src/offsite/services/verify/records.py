@@ -1,11 +1,13 @@
-"""Are the records beside the data (of restores, drills and changes to groups) what was written? Reads all of them.
+"""The check of the objects beside the data: records (of restores, drills and changes to groups) and snapshots (of
+groups and settings of the cluster) are there, and are what was written. Reads only.
 
-None of them is needed to restore. A restore that did not end needs its own to go on, a changed group to be put back.
+No record is needed to restore. A restore that did not end needs its own to go on, a changed group to be put back.
 Objects of earlier versions have no digest: of those is told that nothing vouches for them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from offsite.log.offset_map import OffsetMap
@@ -17,8 +19,10 @@ from offsite.repository.json_form import parse_json_object
 from offsite.repository.layout import PROBE_KEY, ROOT_KEY
 from offsite.repository.restores.lease import BEATS
 from offsite.repository.segments.body import content_hash
+from offsite.repository.snapshots.cluster_snapshot import get_cluster_snapshot
+from offsite.repository.snapshots.group_snapshot import get_group_snapshot
 from offsite.repository.state import BackupState
-from offsite.services.verify.history import ObjectDamage
+from offsite.services.verify.history import CheckedHistory, ObjectDamage
 from offsite.stores.store import Store
 
 _HASHED_BY = {"report.html": ("report.json", "page_hash"), "before.parquet": ("change.json", "before_hash")}
@@ -109,3 +113,45 @@ def _is_of_earlier_version(key: str, data: bytes) -> bool:
 
 def _has_digest(data: bytes) -> bool:
     return check_digest(data) is DigestState.RIGHT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotDamage:
+    """A snapshot that is not what it should be; commit `first_commit` was made with it."""
+
+    key: str
+    problem: str
+    first_commit: int
+
+
+def look_up_snapshots(backup: Backup, history: CheckedHistory) -> tuple[SnapshotDamage, ...]:
+    """The damage to snapshots of the newest commit, as far as looking them up tells."""
+    head = history.head
+    keys = [head.groups, head.metadata.key if head.metadata else None]
+    problems = {key: _problem(backup.store, key) for key in keys if key is not None}
+    return tuple(SnapshotDamage(key=key, problem=why, first_commit=head.seq) for key, why in problems.items() if why)
+
+
+def read_snapshots(backup: Backup, history: CheckedHistory) -> tuple[SnapshotDamage, ...]:
+    """The damage to all snapshots that commits name, which are read."""
+    return tuple(_damages(backup.store, history))
+
+
+def _problem(store: Store, key: str) -> str:
+    try:
+        return f"{key} is missing" if store.head(key) is None else ""
+    except DamagedObject as error:  # the commit names what no key can be
+        return error.message
+
+
+def _damages(store: Store, history: CheckedHistory) -> Iterator[SnapshotDamage]:
+    for key, seq in history.groups.items():
+        try:
+            get_group_snapshot(store, key)
+        except DamagedObject as error:
+            yield SnapshotDamage(key=key, problem=error.message, first_commit=seq)
+    for ref, seq in history.settings.items():
+        try:
+            get_cluster_snapshot(store, ref)
+        except DamagedObject as error:
+            yield SnapshotDamage(key=ref.key, problem=error.message, first_commit=seq)

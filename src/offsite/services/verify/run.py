@@ -22,8 +22,14 @@ from offsite.repository.state import BackupState
 from offsite.services.compare.run import CompareResult
 from offsite.services.leftovers import Leftovers
 from offsite.services.verify.history import CheckedHistory, CommitDamage, ObjectDamage, PassedOver, check_history
-from offsite.services.verify.records import CheckedRecords, check_records, unvouched_objects
-from offsite.services.verify.snapshots import SnapshotDamage, look_up_snapshots, read_snapshots
+from offsite.services.verify.records import (
+    CheckedRecords,
+    SnapshotDamage,
+    check_records,
+    look_up_snapshots,
+    read_snapshots,
+    unvouched_objects,
+)
 from offsite.spark.runner import OnProgress, Runner
 from offsite.stores.store import Store
 
