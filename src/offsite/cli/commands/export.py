@@ -67,7 +67,7 @@ OffsetHeaders = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
-    """Options of the command, as typed: one field for each."""
+    """Options that say what to export, and into what, as typed: one field for each."""
 
     path: ArchivePlace
     format: FormatToWrite

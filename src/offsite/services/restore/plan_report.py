@@ -1,4 +1,4 @@
-"""A restore's plan as people and scripts read it."""
+"""A restore's plan as people and scripts read it before they agree: topics, settings, and what becomes of offsets."""
 
 from __future__ import annotations
 
