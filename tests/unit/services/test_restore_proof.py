@@ -12,8 +12,8 @@ from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import TopicPartition
 from offsite.repository.commit import PartitionId
 from offsite.services.compare.result import Proof, ProvenPartition, ProvenTopic
-from offsite.services.restore.proof import Restored, prove_restore
 from offsite.services.restore import proof as restore_proof
+from offsite.services.restore.proof import Restored, prove_restore
 
 KEY = TopicPartition(topic="t2", partition=0)
 UNUSED: Any = None

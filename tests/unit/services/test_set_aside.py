@@ -20,8 +20,8 @@ from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.record import RestoreRecord, find_record, put_record
 from offsite.repository.restores.topic_settings import TopicAside, TopicSettings, get_aside, put_aside
 from offsite.services.cluster import Cluster
-from offsite.services.restore.lease import held_restore
 from offsite.services.restore import set_aside
+from offsite.services.restore.lease import held_restore
 from offsite.services.restore.set_aside import UnfinishedAside, command, describe, with_originals
 from offsite.stores.open_store import open_store
 from tests.backups import new_backup
