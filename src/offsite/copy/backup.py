@@ -13,7 +13,6 @@ from offsite.kafka.read_task import Item, ReadTask
 from offsite.kafka.reader import PartitionReader
 from offsite.log.batch import LastBatch
 from offsite.log.chunk import Chunk, Gap, Hole
-from offsite.log.last_batch import LastBatch
 from offsite.log.range import LogRange
 from offsite.model.choices import CompressionChoice
 from offsite.model.errors import SourceTruncated, TopicReplaced

@@ -113,7 +113,7 @@ def _keep(report: DrillReport, backup: Backup, folder: Path | None) -> None:
     """Store the report beside the backup, and in `folder` if there is one."""
     from offsite.repository.snapshots.drill_record import put_drill_report
     from offsite.services.drill.report import drill_page
-    from offsite.stores.folder_modes import file_mode
+    from offsite.stores.plain_files import file_mode
 
     document = cast("dict[str, JsonValue]", plain(report))
     kept = put_drill_report(backup.store, backup.layout, report.drill, document, drill_page(report))

@@ -127,7 +127,7 @@ def _open_target(options: ExportOptions, cluster_id: str) -> ExportTarget:
 
 
 def _request(options: ExportOptions) -> ExportRequest:
-    from offsite.model.selections.group_patterns import parse_groups
+    from offsite.model.selections.selection import parse_groups
     from offsite.services.archives.export_plan import ExportRequest
 
     return ExportRequest(point=parse_point(options.words), groups=parse_groups(options.groups or ()))

@@ -16,8 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from offsite.copy.plan import PartitionBounds, SickPartition
-from offsite.log.batch import BatchHeader
-from offsite.log.last_batch import LastBatch
+from offsite.log.batch import BatchHeader, LastBatch
 from offsite.log.range import TopicPartition
 from offsite.log.stats import MAX_LEADER_EPOCHS
 from offsite.model.errors import (

@@ -58,8 +58,7 @@ class BackupWords(TypedDict, total=False):
 
 def parse_backup(backup: str, given: BackupWords) -> BackupRequest:
     """The request for backup `backup` that the options mean. Raises `BadOption` for what cannot be read."""
-    from offsite.model.selections.group_patterns import parse_groups
-    from offsite.model.selections.selection import parse_selection
+    from offsite.model.selections.selection import parse_groups, parse_selection
     from offsite.services.backup.run import BackupRequest
 
     words = filled(BackupWords, given)
