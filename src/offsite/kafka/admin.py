@@ -123,11 +123,6 @@ class ClusterAdmin:
         """High watermarks, or last stable offsets with `READ_COMMITTED`."""
         return find_offsets(self._router, self._clock, partitions, LATEST, isolation=isolation)
 
-    def offsets_at(self, partitions: Iterable[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int]:
-        """The first offset whose record is at `time_ms` or later, by the broker's time index; -1 where there is
-        none."""
-        return find_offsets(self._router, self._clock, partitions, time_ms)
-
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """Partition → where that part of its log ends which leaders up to the given epoch wrote; -1: not known."""
         return find_epoch_ends(self._router, self._clock, epochs)

@@ -25,7 +25,7 @@ from offsite.log.records.batch_records import decode, encode, renumber
 from offsite.log.records.record import LOG_APPEND_TIME, Record
 from offsite.model.check import check
 
-__all__ = ["for_produce", "keep", "needs_reencode", "reencode_dense", "split_oversized", "split_runs"]
+__all__ = ["for_produce", "keep", "needs_reencode", "reencode_dense", "split_runs"]
 
 _LENGTH_POSITION, _LEADER_EPOCH_POSITION, _CRC_POSITION, _PRODUCER_POSITION = 8, 12, 17, 43
 _BROKER_ONLY = CONTROL_BIT | LOG_APPEND_TIME_BIT
@@ -82,16 +82,6 @@ def keep(batch: Buffer, header: BatchHeader, predicate: Callable[[Record], bool]
     return _encode_like(header, kept) if kept else None
 
 
-def split_oversized(batch: Buffer, header: BatchHeader, *, limit_bytes: int) -> list[Buffer]:
-    """The batch as batches of at most `limit_bytes` each (headers included), records and offsets in order.
-
-    The very batch if it fits. A record that is too large alone comes out in a batch of its own: let the broker judge.
-    """
-    if len(batch) <= limit_bytes:
-        return [batch]
-    return list(_halves(header, decode(batch, header), limit_bytes))
-
-
 def split_runs(batch: Buffer, header: BatchHeader, *, start: int, end: int) -> list[tuple[int, int, bytearray]]:
     """The records at offsets in `[start, end)` as CreateTime batches without gaps, each with its offsets `[from, to)`.
 
@@ -105,14 +95,6 @@ def split_runs(batch: Buffer, header: BatchHeader, *, start: int, end: int) -> l
             else:
                 runs.append([record])
     return [(run[0].offset, run[-1].offset + 1, _encode_like(header, run)) for run in runs]
-
-
-def _halves(header: BatchHeader, records: Sequence[Record], limit_bytes: int) -> list[Buffer]:
-    batch = _encode_like(header, records)
-    if len(batch) <= limit_bytes or len(records) == 1:
-        return [batch]
-    middle = len(records) // 2
-    return _halves(header, records[:middle], limit_bytes) + _halves(header, records[middle:], limit_bytes)
 
 
 def _encode_like(header: BatchHeader, records: Sequence[Record]) -> bytearray:

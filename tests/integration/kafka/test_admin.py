@@ -53,13 +53,10 @@ def test_offsets_and_sizes_of_many_partitions_come_at_once(cluster: Cluster, mon
     assert len(sent) == 3, "one request each, as there is one broker"
 
 
-def test_a_time_falls_on_the_first_record_that_late(cluster: Cluster) -> None:
+def test_the_end_for_read_committed_is_that_of_the_log_without_open_transactions(cluster: Cluster) -> None:
     name = cluster.make_topic()
     cluster.produce(name, numbered(3))
     key = TopicPartition(topic=name, partition=0)
-    first = cluster.records(name)[0].timestamp_ms
-    assert cluster.admin.offsets_at([key], first) == {key: 0}
-    assert cluster.admin.offsets_at([key], first + 3_600_000) == {key: -1}
     assert cluster.admin.end_offsets([key], isolation=READ_COMMITTED) == {key: 3}
 
 

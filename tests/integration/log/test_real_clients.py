@@ -20,7 +20,6 @@ from offsite.log.range import LogRange
 from offsite.log.range import TopicPartition as Partition
 from offsite.log.records.batch_records import decode, encode
 from offsite.log.records.record import Record
-from offsite.log.rewrite import split_oversized
 from offsite.log.transactions import TransactionIndexer
 from offsite.sandbox import SandboxInfo
 from offsite.sandbox.tools import PRODUCER_PERFORMANCE, run_tool
@@ -116,15 +115,13 @@ def test_records_of_the_java_producer_are_those_a_consumer_sees(broker: SandboxI
 
 
 @pytest.mark.parametrize("codec", CODEC_NAMES)
-def test_a_broker_takes_in_what_we_encode_and_split(broker: SandboxInfo, codec: str) -> None:
+def test_a_broker_takes_in_what_we_encode(broker: SandboxInfo, codec: str) -> None:
     topic = make_topic(broker, f"log-own-{codec}")
     many = [Record(n, 9000 - n, 0, b"key", b"value" * (n % 200), (("h", None),)) for n in range(1000)]
     whole = encode(many, codec=CODEC_NAMES.index(codec))
-    (header,) = scan(whole)
-    parts = [bytearray(part) for part in split_oversized(whole, header, limit_bytes=20_000)]
-    write(broker, topic, [bytearray(whole), *parts])
+    write(broker, topic, [bytearray(whole)])
     found = read_records(broker, topic)
-    assert [record[1:] for record in found] == [record[1:] for record in many * 2]
+    assert [record[1:] for record in found] == [record[1:] for record in many]
     assert found == consume(broker, topic)
 
 

@@ -8,7 +8,7 @@ from offsite.log.batch import CRC_START, HEADER_BYTES, BatchHeader, scan, verify
 from offsite.log.buffer import Buffer
 from offsite.log.records.batch_records import decode, encode
 from offsite.log.records.record import Record
-from offsite.log.rewrite import for_produce, keep, needs_reencode, reencode_dense, split_oversized
+from offsite.log.rewrite import for_produce, keep, needs_reencode, reencode_dense
 from offsite.model.errors import Bug
 
 ODD_NAME = b"\xff\xfe".decode("utf-8", "surrogateescape")
@@ -136,25 +136,3 @@ def test_keeping_some_records_keeps_their_offsets_times_and_codec() -> None:
 def test_keeping_no_record_keeps_nothing() -> None:
     batch = source_batch()
     assert keep(batch, only(batch), lambda _: False) is None
-
-
-def test_a_batch_that_fits_is_not_split() -> None:
-    batch = source_batch()
-    assert split_oversized(batch, only(batch), limit_bytes=len(batch))[0] is batch
-
-
-@pytest.mark.parametrize("limit_bytes", [200, 1000, 3000])
-def test_splitting_keeps_order_and_respects_the_limit(limit_bytes: int) -> None:
-    records = [Record(n, n, 0, b"key", b"v" * 20, (("h", b"v"),)) for n in range(100)]
-    batch = encode(records)
-    parts = split_oversized(batch, only(batch), limit_bytes=limit_bytes)
-    assert max(len(part) for part in parts) <= limit_bytes
-    assert [record for part in parts for record in decode(part, only(part))] == records
-    assert not any(only(part).has_gaps for part in parts)
-
-
-def test_a_record_too_large_alone_comes_out_alone() -> None:
-    records = [Record(0, 0, 0, None, b"s"), Record(1, 0, 0, None, b"l" * 500), Record(2, 0, 0, None, b"s")]
-    batch = encode(records)
-    parts = split_oversized(batch, only(batch), limit_bytes=100)
-    assert [[record.offset for record in decode(part, only(part))] for part in parts] == [[0], [1], [2]]
