@@ -72,14 +72,14 @@ def note_incarnations(plan: RecordsPlan) -> None:
 
 def check_limit(limit: int | None) -> None:
     if limit is not None and limit < 1:
-        raise BadOption(f"--limit {limit} shows nothing", hint="leave it out to see all")
+        raise BadOption(f"--limit must be 1 or more, not {limit}", hint="leave it out to see all")
     if limit is not None and limit >= MAX_OFFSET:
         raise BadOption("--limit is more than any partition can hold", hint="leave it out to see all")
 
 
 Where = Annotated[str, typer.Argument(metavar="TOPIC[/PARTITION]", help="What to show, as orders or orders/3.")]
 CatLimit = Annotated[int | None, typer.Option("--limit", "-n", help="Show no more than this many records.")]
-Raw = Annotated[bool, typer.Option("--raw", help="Only the values, as they are, each with a line break.")]
+Raw = Annotated[bool, typer.Option("--raw", help="Only the raw values, one per line.")]
 
 
 @takes(RecordOptions)
@@ -193,7 +193,9 @@ def _match(key: str | None, key_hex: str | None, value: str | None, headers: lis
         headers=tuple(_header(each) for each in headers),
     )
     if match == RecordMatch():
-        raise BadOption("search for what?", hint="give --key, --key-hex, --value or --header; offsite cat shows all")
+        raise BadOption(
+            "no search condition is given", hint="give --key, --key-hex, --value or --header; offsite cat shows all"
+        )
     return match
 
 

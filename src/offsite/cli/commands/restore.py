@@ -40,7 +40,7 @@ TakeOver = Annotated[
     bool,
     typer.Option(
         "--take-over",
-        help="Go on with this restore although another process has it in hand: that one is shut out, and ends.",
+        help="Go on with this restore although another process is running it: that one is shut out, and ends.",
     ),
 ]
 

@@ -110,7 +110,7 @@ def _request(options: VerifyOptions) -> CompareRequest | None:
 
     if options.against is None:
         if options.restore or options.topics or options.exclude or options.commit or options.exact:
-            raise BadOption("compare with which cluster?", hint="name its brokers: --against host:9092")
+            raise BadOption("no cluster is named to compare with", hint="name its brokers: --against host:9092")
         return None
     if options.restore is not None and options.commit is not None:
         raise BadOption("--restore and --commit both say what to expect", hint="give one of them")

@@ -152,7 +152,9 @@ def reindex(place: str, topic: str | None = None) -> Reindexed:
     """Make the indexes of a kafka-backup archive anew from its records. Raises `ArchiveNotFound`, `BadOption`."""
     folder = open_archive_files(place).appendable
     if folder is None:
-        raise BadOption(f"indexes are mended in folders, and {place} is none", hint="copy the archive into a folder")
+        raise BadOption(
+            f"indexes can be repaired in a folder only, and {place} is not one", hint="copy the archive into a folder"
+        )
     return kafka_backup.reindex(folder, topic)
 
 

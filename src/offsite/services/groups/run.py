@@ -207,7 +207,10 @@ def _repartitioned(groups: GroupTable, maps: RestoredOffsets, topics: Mapping[st
         before = maps.point.topics[TopicIncarnation(topic=name, topic_id=known.topic_id)].partitions
         if topics.get(known.target, before) != before:
             now = topics[known.target]
-            yield f"{name} has {now} partitions on the target instead of {before}: repartitioned, no offset fits"
+            yield (
+                f"{name} has {now} partitions on the target instead of {before}: repartitioned, so its offsets cannot "
+                "be translated"
+            )
 
 
 def _same_offsets(admin: ClusterAdmin, groups: GroupTable, renames: Renames, topics: Mapping[str, int]) -> SameOffsets:

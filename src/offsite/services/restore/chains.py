@@ -122,6 +122,6 @@ def _receipts(tasks: Sequence[AnyRestoreTask], outcomes: Mapping[TopicPartition,
         names = ", ".join(f"{target} ({error.message})" for target, error in failed)
         raise PartitionsFailed(
             f"{len(failed)} of {len(tasks)} partitions failed: {names}",
-            hint="cure the cause and run the same command again: it continues where it stopped",
+            hint="remove the cause and run the same command again: it continues where it stopped",
         )
     return [outcome.value for _, outcome in ended if isinstance(outcome, Done)]

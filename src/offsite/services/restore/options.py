@@ -47,7 +47,7 @@ class PointWords(TypedDict, total=False):
     checkpoint: Annotated[int | None, Option("Restore point: a checkpoint number.")]
     at: Annotated[
         str | None,
-        Option("Of the restore point, only records dated at or before this time: theirs, not the log's."),
+        Option("Of the restore point, only records at or before this time, by their own timestamps."),
     ]
     offsets_file: Annotated[
         Path | None, Option("Of the restore point, each partition up to its topic,partition,offset there.")

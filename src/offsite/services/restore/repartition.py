@@ -106,5 +106,5 @@ def _raise_failures(tasks: Sequence[RepartitionTask], outcomes: Sequence[_Outcom
         names = ", ".join(f"{task.repartition.target} ({error.message})" for task, error in failed)
         raise PartitionsFailed(
             f"{len(failed)} of {len(tasks)} repartitions failed: {names}",
-            hint="cure the cause and run the same command again: it continues where it stopped",
+            hint="remove the cause and run the same command again: it continues where it stopped",
         )

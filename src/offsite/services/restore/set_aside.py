@@ -234,7 +234,7 @@ def _left_aside(kafka: KafkaConfig, asides: Mapping[str, TopicAside], *, why: st
     if asides:
         some = list(asides.values())[:_NAMED_MAX]
         told = [f"{each.topic} still has {describe(each)} ({command(each, kafka)})" for each in some]
-        yield f"settings could not be put back ({why}): {'; '.join(told)}; the same command does it, too"
+        yield f"settings could not be put back ({why}): {'; '.join(told)}; the same command, run again, puts them back"
 
 
 def _give_back(admin: ConfiguredTopics, wanted: Mapping[str, TopicAside]) -> None:
