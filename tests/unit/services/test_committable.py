@@ -11,7 +11,7 @@ from offsite.model.errors import LeaderUnavailable, StoreUnreachable, TopicRepla
 from offsite.repository.segments.segment import Segment
 from offsite.services.backup.committable import Committable, find_committable
 from offsite.spark.runner import Done, Failed
-from tests.unit.pipeline.test_restore_plan import partition, segment
+from tests.unit.copy.test_restore_plan import partition, segment
 
 
 def bounds(topic: str, *, end: int = 100, log_start: int = 0) -> PartitionBounds:

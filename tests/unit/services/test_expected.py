@@ -8,7 +8,7 @@ from offsite.copy.chain import PartitionChain
 from offsite.log.range import LogRange, TopicPartition
 from offsite.repository.commit import PartitionId
 from offsite.services.compare.expected import Check, ExpectedBounds, ExpectedTopic, Extent, checks
-from tests.unit.pipeline.test_restore_plan import segment
+from tests.unit.copy.test_restore_plan import segment
 
 SOURCE = PartitionId(topic="orders", topic_id="id-1", partition=0)
 TARGET = TopicPartition(topic="orders", partition=0)

@@ -25,7 +25,7 @@ from offsite.repository.state import BackupState
 from offsite.services.restore.offsets_mode import FindSlow, decide_offsets, restore_tasks
 from offsite.services.restore.plan_report import offsets_notes
 from offsite.services.restore.request import RestoreRequest
-from tests.unit.pipeline.test_restore_plan import backup, partition, segment, shape, target
+from tests.unit.copy.test_restore_plan import backup, partition, segment, shape, target
 
 
 def planned(

@@ -24,8 +24,8 @@ from offsite.services.compare.result import Proof
 from offsite.spark.runner import Done, Failed
 from offsite.stores.store import Store
 from tests.inline_runner import InlineRunner
+from tests.unit.copy.test_restore_plan import segment
 from tests.unit.kafka.test_backoff import StepClock
-from tests.unit.pipeline.test_restore_plan import segment
 
 ENDS = ProofEnds(kafka=KafkaConfig(bootstrap=parse_bootstrap("nowhere:1")), store=cast("Store", None), exact=False)
 AWAY = KafkaTimeout("the broker did not answer", hint="look at it")

@@ -17,7 +17,7 @@ from offsite.model.selections.topic_choices import PartitionCounts, parse_partit
 from offsite.repository.descriptor import BackupDescriptor
 from offsite.services.records.schemas_topic import decide_schemas_topic, schemas_options, with_schemas
 from offsite.services.restore.schemas import IN_USE, schemas_first, without_live_schemas
-from tests.unit.pipeline.test_restore_plan import backup, selected, shape, target
+from tests.unit.copy.test_restore_plan import backup, selected, shape, target
 
 REGISTRY = "registry"
 IN_USE_THERE: TargetTopic = replace(target(), topic=REGISTRY, records=3)

@@ -18,7 +18,7 @@ from offsite.services.restore.result import (
     excluded_records,
     nothing_restored,
 )
-from tests.unit.pipeline.test_restore_plan import backup, partition, plan, shape
+from tests.unit.copy.test_restore_plan import backup, partition, plan, shape
 from tests.unit.services.test_set_aside import RECORD
 
 RESULT = RestoreResult(

@@ -14,7 +14,7 @@ from offsite.repository.state import BackupState
 from offsite.services.compare.expected import NO_EXTENT, Extent
 from offsite.services.compare.same_topics import SameTopics, log_extents, same_topics
 from offsite.services.import_origin import origin_options
-from tests.unit.pipeline.test_restore_plan import backup, partition, shape
+from tests.unit.copy.test_restore_plan import backup, partition, shape
 
 ID, OTHER = UUID(int=1), UUID(int=2)
 SELECTION = TopicSelection(include=("*",))

@@ -16,7 +16,7 @@ from offsite.copy.restore.preserve.plan import (
 )
 from offsite.log.range import TopicPartition
 from offsite.repository.segments.segment import Segment
-from tests.unit.pipeline.test_restore_plan import partition, segment, target
+from tests.unit.copy.test_restore_plan import partition, segment, target
 
 SOURCE = partition("t", 0)
 

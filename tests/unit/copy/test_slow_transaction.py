@@ -20,7 +20,7 @@ from offsite.repository.segments.index import Frame, SegmentIndex, encode_index
 from offsite.repository.segments.segment import Segment
 from offsite.stores.open_store import open_store
 from offsite.stores.store import Store
-from tests.unit.pipeline.test_restore_plan import partition, segment
+from tests.unit.copy.test_restore_plan import partition, segment
 
 SOURCE = partition("t", 0)
 MAX_S = 900.0
