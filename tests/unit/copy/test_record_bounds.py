@@ -12,7 +12,7 @@ from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, Record
 
 TIMES_MS = st.lists(st.integers(-1, 20), min_size=1, max_size=12)
 GAPS = st.lists(st.integers(1, 3), min_size=12, max_size=12)
-CUTOFFS = st.builds(RecordBounds, st.integers(0, 30), st.integers(0, 45), st.none() | st.integers(-2, 21))
+BOUNDS = st.builds(RecordBounds, st.integers(0, 30), st.integers(0, 45), st.none() | st.integers(-2, 21))
 
 
 def batch(times_ms: list[int], gaps: list[int], *, timestamp_type: int = CREATE_TIME) -> tuple[memoryview, BatchHeader]:
@@ -36,7 +36,7 @@ def expected(data: memoryview, header: BatchHeader, record_bounds: RecordBounds)
     ]
 
 
-@given(TIMES_MS, GAPS, CUTOFFS, st.sampled_from([CREATE_TIME, LOG_APPEND_TIME]))
+@given(TIMES_MS, GAPS, BOUNDS, st.sampled_from([CREATE_TIME, LOG_APPEND_TIME]))
 def test_exactly_the_records_inside_are_taken(
     times: list[int], gaps: list[int], record_bounds: RecordBounds, kind: int
 ) -> None:
@@ -44,7 +44,7 @@ def test_exactly_the_records_inside_are_taken(
     assert VisibleBatch(data, header, record_bounds).records() == expected(data, header, record_bounds)
 
 
-@given(TIMES_MS, GAPS, CUTOFFS, st.sampled_from([CREATE_TIME, LOG_APPEND_TIME]))
+@given(TIMES_MS, GAPS, BOUNDS, st.sampled_from([CREATE_TIME, LOG_APPEND_TIME]))
 def test_the_header_never_tells_what_the_records_deny(
     times: list[int], gaps: list[int], record_bounds: RecordBounds, kind: int
 ) -> None:
@@ -56,7 +56,7 @@ def test_the_header_never_tells_what_the_records_deny(
         assert inside == []
 
 
-@given(TIMES_MS, GAPS, CUTOFFS, st.sampled_from([CREATE_TIME, LOG_APPEND_TIME]))
+@given(TIMES_MS, GAPS, BOUNDS, st.sampled_from([CREATE_TIME, LOG_APPEND_TIME]))
 def test_what_is_written_is_what_is_taken(
     times: list[int], gaps: list[int], record_bounds: RecordBounds, kind: int
 ) -> None:

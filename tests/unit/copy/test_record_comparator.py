@@ -235,7 +235,7 @@ def test_a_gap_that_closed_is_a_changed_offset() -> None:
     assert (found.difference.source_offset, found.difference.target_offset) == (40, 37)
 
 
-def test_records_outside_the_cutoff_do_not_count() -> None:
+def test_records_outside_the_bounds_do_not_count() -> None:
     record_bounds = RecordBounds(13, 57, TIME_MS + 51)
     found = compare(batches(records(100), record_bounds=record_bounds), batches(renumber(records(100)[13:52]), size=4))
     assert (found.difference, found.records) == (None, 39)

@@ -20,7 +20,7 @@ from offsite.stores.store import Store
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredPartition:
     """What of `source` lies below `source_end` went to `target`, from `target_start` on: at its own offsets, or
-    gap-free. `digest` is that of the proof (see `pipeline.comparator`), empty where there was none."""
+    gap-free. `digest` is that of the proof (see `copy.compare.records`), empty where there was none."""
 
     source: PartitionId
     source_end: int

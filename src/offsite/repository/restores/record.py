@@ -2,7 +2,7 @@
 
 Three objects below `restores/<restore>/`, each written once: `restore.json` before anything is touched,
 `targets.json` when the target topics exist (`targets-2.json` when they were made again), `report.json` at the end (see
-`restore_outcome`). A restore without a report is unfinished.
+`outcome`). A restore without a report is unfinished.
 """
 
 from __future__ import annotations

@@ -43,15 +43,15 @@ def confluent_schema_id(data: bytes) -> int | None:
 class ConfluentReader:
     """A reader of payloads by the schemas of a registry, which is read when the first framed payload comes along."""
 
-    def __init__(self, open_book: Callable[[], SchemaRegistry]) -> None:
-        self._open_book = open_book
+    def __init__(self, open_registry: Callable[[], SchemaRegistry]) -> None:
+        self._open_registry = open_registry
         self._parsed: dict[int, Schema | None] = {}
 
     def read(self, data: bytes) -> ConfluentValue | None:
         """The value of `data`; None for what is not framed, has no schema in the registry, or does not fit its
         schema."""
         schema_id = confluent_schema_id(data)
-        schema = None if schema_id is None else self._book.find(schema_id)
+        schema = None if schema_id is None else self._registry.find(schema_id)
         if schema_id is None or schema is None:
             return None
         if schema.kind == AVRO:
@@ -61,14 +61,14 @@ class ConfluentReader:
         return None
 
     @cached_property
-    def _book(self) -> SchemaRegistry:
-        return self._open_book()
+    def _registry(self) -> SchemaRegistry:
+        return self._open_registry()
 
     def _read_avro(self, schema_id: int, schema: RegisteredSchema, data: bytes) -> ConfluentValue | None:
         from fastavro import schemaless_reader
 
         if schema_id not in self._parsed:
-            self._parsed[schema_id] = _parse(self._book.with_references(schema))
+            self._parsed[schema_id] = _parse(self._registry.with_references(schema))
         parsed = self._parsed[schema_id]
         if parsed is None:
             return None
