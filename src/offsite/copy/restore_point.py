@@ -100,17 +100,17 @@ def find_point(
 
 
 def fix_point(backup: Backup, request: PointRequest, head: BackupState) -> FixedPoint:
-    """The point that `request` means now, when `head` is the newest state. Raises `NoSuchRestorePoint`, `BadOption` for
-    a time that is none."""
-    return FixedPoint(
-        commit=commit_meant(backup, request, head),
-        until_ms=None if request.at is None else parse_time(request.at, now_ms=backup.store.now_ms()),
-    )
+    """The point that `request` means now, when `head` is the newest state. Raises `NoSuchRestorePoint`,
+    `DamagedCommit`, `BadOption` for a time that is none."""
+    commit = commit_meant(backup, request, head)
+    backup.check_point(commit, head=head)
+    until_ms = None if request.at is None else parse_time(request.at, now_ms=backup.store.now_ms())
+    return FixedPoint(commit=commit, until_ms=until_ms)
 
 
 def commit_meant(backup: Backup, request: PointRequest, head: BackupState) -> int:
-    """The number of the commit that `request` means now. Raises as `fix_point`; whether a commit that is named by its
-    number exists is not looked at."""
+    """The number of the commit that `request` means now; whether one that is named by its number exists is not looked
+    at. Raises `NoSuchRestorePoint`, `BadOption` for a time that is none."""
     if request.commit is not None:
         return request.commit
     if request.committed_at is not None:

@@ -69,10 +69,7 @@ class Backup:
         """Restore point `seq`, with the segments that hold its data now; what it held and none of them holds is a hole
         of it. Raises `NoSuchRestorePoint`, `DamagedCommit`."""
         head = head or self.sound_state()
-        if head.history.find(seq) is None:
-            if head.unreadable and seq > head.seq:
-                raise damaged_commit(f"commit {seq} of {self.descriptor.name} cannot be used: {head.unreadable}")
-            raise self._no_such(f"commit {seq}", head)
+        self.check_point(seq, head=head)
         if seq == head.seq:
             return head
         point = self.catalog.state(upto=seq)
@@ -81,6 +78,13 @@ class Backup:
         if self.log.previous_named_by(seq + 1) not in {None, point.head_hash}:
             raise damaged_commit(f"commit {seq} of {point.backup} is not the one that commit {seq + 1} names")
         return replace(point.served_by(head), holes=(*point.holes, *removed_since(point, head)))
+
+    def check_point(self, seq: int, *, head: BackupState) -> None:
+        """Return if `seq` is a restore point of `head`. Raises `NoSuchRestorePoint`, `DamagedCommit`."""
+        if head.history.find(seq) is None:
+            if head.unreadable and seq > head.seq:
+                raise damaged_commit(f"commit {seq} of {self.descriptor.name} cannot be used: {head.unreadable}")
+            raise self._no_such(f"commit {seq}", head)
 
     def commit_at_time(self, time_ms: int, *, head: BackupState) -> int:
         """The number of the newest restore point of `head` committed at or before `time_ms` (store's clock, epoch ms).

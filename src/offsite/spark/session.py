@@ -212,7 +212,7 @@ class _LocalSession(_Session):
         settings = {**local_settings(master=self._master, folder=folder), **self._settings}
         try:
             return self._build_quickly(folder, settings)
-        except pyspark_internals.MISSING as error:
+        except pyspark_internals.PartMissing as error:
             warned("plain_start", why=f"the quick start of Spark needs what this pyspark has not: {error}")
         self._kill()
         self._submitted = _SubmittedSpark(folder / "spark.log")

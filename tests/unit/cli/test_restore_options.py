@@ -51,6 +51,11 @@ def test_a_time_and_an_offset_take_a_part_of_any_commit() -> None:
     assert (request.at, request.committed_at) == ("1h-ago", "1h-ago")
 
 
+def test_what_preserving_cannot_do_is_named_before_what_cannot_be_read() -> None:
+    with pytest.raises(BadOption, match="--offsets preserve replays transactions"):
+        requested(offsets="preserve", isolation="read_uncommitted", partitions=["nonsense"])
+
+
 def test_an_offsets_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     for name in ("missing", "binary"):

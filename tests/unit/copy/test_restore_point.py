@@ -95,8 +95,9 @@ Named = Callable[[], PointRequest]
         (lambda: request(partitions=parse_partitions(["elsewhere:0"])), BadOption),
         (lambda: request(checkpoint=1), NoSuchRestorePoint),
         (lambda: request(at="yesterdayish"), BadOption),
+        (lambda: request(at="yesterdayish", commit=99), NoSuchRestorePoint),
     ],
-    ids=range(9),
+    ids=range(10),
 )
 def test_what_the_backup_does_not_hold_is_refused(backup: Backup, named: Named, error: type[Exception]) -> None:
     with pytest.raises(error):

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import BadOption, JavaMissing, SparkFailed
+from offsite.spark import session
 from offsite.spark.local.jvm import java_binary, scheduler_jars, spark_home
 from offsite.spark.master import check_reachable, runs_in_one_jvm
 from offsite.spark.scratch import ORPHANED_AFTER_S, PREFIX, Scratch
+from offsite.spark.session import SparkRunner
 from offsite.spark.settings import local_settings
 
 
@@ -122,3 +124,17 @@ def test_importing_the_runner_imports_no_pyspark() -> None:
 def test_a_master_url_with_an_impossible_port_is_an_option_to_correct(port: str) -> None:
     with pytest.raises(BadOption):
         check_reachable(f"spark://host:{port}")
+
+
+def test_an_error_of_our_own_is_no_missing_part_of_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise TypeError("ours")
+
+    monkeypatch.setattr(session, "LocalJvm", broken)
+    monkeypatch.setattr(session, "_SubmittedSpark", lambda *_: pytest.fail("started the plain way"))
+    runner = SparkRunner(master="local[1,1]")
+    try:
+        with pytest.raises(SparkFailed, match="ours"):
+            runner.run([1], str)
+    finally:
+        runner.close()

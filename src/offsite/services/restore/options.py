@@ -153,13 +153,14 @@ def parse_restore(given: RestoreWords) -> RestoreRequest:
     from offsite.services.restore.cluster_settings import parse_metadata
     from offsite.services.restore.request import RestoreRequest
 
-    point, words = parse_point(given), filled(RestoreWords, given)
+    words = filled(RestoreWords, given)
     offsets = chosen(OffsetsMode, words["offsets"])
-    if offsets == OffsetsMode.PRESERVE and not point.read_committed:
+    if offsets == OffsetsMode.PRESERVE and chosen(Isolation, words["isolation"]) == Isolation.READ_UNCOMMITTED:
         raise BadOption(
             "--offsets preserve replays transactions: aborted records stay aborted",
             hint="leave --isolation out; consumers of both isolation levels see what they saw at the source",
         )
+    point = parse_point(given)
     in_turn = chosen(Keyless, words["keyless"]) == Keyless.IN_TURN
     return RestoreRequest(
         **{each.name: getattr(point, each.name) for each in fields(point)},

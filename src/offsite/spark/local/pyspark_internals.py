@@ -3,7 +3,8 @@
 Local mode starts a JVM of its own and kills it at the end (see `jvm`), and workers are forked by a daemon of its own
 (see `daemon`). pyspark has no public way to join a JVM that runs, to forget one that is gone, or to be quiet about
 either. What a version of pyspark lacks shows before anything was copied: as an `AttributeError`, an `ImportError`, or
-as the `TypeError` by which py4j tells that a Java class is not there. Then Spark has to be started the plain way.
+as the `TypeError` by which py4j tells that a Java class is not there. Then `PartMissing` is raised, around nothing but
+these parts (an error of our own code must not pass for one), and Spark has to be started the plain way.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from operator import attrgetter
@@ -18,9 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-
-MISSING = (AttributeError, ImportError, TypeError)
-"""How a part shows that it is not there."""
 
 PARTS = (
     ("pyspark", "SparkContext._gateway"),
@@ -38,31 +38,49 @@ CONTEXT_PARTS = ("_jsc", "_gateway._gateway_client", "_accumulatorServer.shutdow
 _WORKER = "pyspark.worker"  # not imported in the driver: that takes a tenth of a second
 
 
+class PartMissing(Exception):
+    """This pyspark has not what the quick start uses."""
+
+
 def check_parts() -> None:
-    """Return if all names are there. Raises one of `MISSING`."""
-    for module, name in PARTS:
-        attrgetter(name)(import_module(module))
-    if find_spec(_WORKER) is None:
-        raise ImportError(f"no module named {_WORKER}")
+    """Return if all names are there. Raises `PartMissing`."""
+    with _parts():
+        for module, name in PARTS:
+            attrgetter(name)(import_module(module))
+        if find_spec(_WORKER) is None:
+            raise ImportError(f"no module named {_WORKER}")
 
 
 def join_jvm(port: int, secret: str) -> SparkContext:
-    """The context of a JVM whose gateway listens at `port` of this machine. Raises one of `MISSING`; pyspark has
-    forgotten the JVM then."""
+    """The context of a JVM whose gateway listens at `port` of this machine. Raises `PartMissing`; pyspark has forgotten
+    the JVM then."""
+    try:
+        with _parts():
+            return _joined(port, secret)
+    except PartMissing:
+        _forget_jvm()
+        raise
+
+
+def _joined(port: int, secret: str) -> SparkContext:
     from pyspark import SparkContext
 
     _forget_sql()
+    context = SparkContext(gateway=_connect(port, secret))
     try:
-        context = SparkContext(gateway=_connect(port, secret))
-        try:
-            attrgetter(*CONTEXT_PARTS)(context)
-        except MISSING:
-            context.stop()
-            raise
-    except MISSING:
-        _forget_jvm()
+        attrgetter(*CONTEXT_PARTS)(context)
+    except AttributeError:
+        context.stop()
         raise
     return context
+
+
+@contextmanager
+def _parts() -> Iterator[None]:
+    try:
+        yield
+    except (AttributeError, ImportError, TypeError) as error:
+        raise PartMissing(str(error)) from error
 
 
 def expect_the_end(context: SparkContext) -> None:
