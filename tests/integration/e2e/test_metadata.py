@@ -96,8 +96,7 @@ def test_a_backup_has_the_cluster_s_settings_as_they_were_at_each_restore_point(
     topic = source.make_topic()
     back_up(source, topic)
     later = replace(ORDERS, principal=f"User:{topic}")
-    source.cluster.admin.create_acls([later])
-    wait_until(lambda: later in source.cluster.admin.acls())
+    source.cluster.add_acls(later)
     back_up(source)
     first, second = settings_of(source, commit=1), settings_of(source)
     assert first.acls is not None
@@ -119,7 +118,7 @@ def test_settings_that_may_not_be_read_are_named_and_the_backup_is_made(
     source: Site, secure_broker: SecureBroker
 ) -> None:
     topic = source.make_topic()
-    source.cluster.admin.create_acls([replace(ORDERS, resource_type="CLUSTER", resource="kafka-cluster")])
+    source.cluster.add_acls(replace(ORDERS, resource_type="CLUSTER", resource="kafka-cluster"))
     alice = as_alice(secure_broker)
     result = back_up(Site(alice, source.repository, source.spark), topic)
     assert len(result.not_read) == 3
@@ -158,8 +157,7 @@ def test_verify_names_settings_that_were_altered(source: Site, tmp_path: Path) -
     topic = source.make_topic()
     back_up(source, topic)
     first = source.backup.state().metadata
-    source.cluster.admin.create_acls([later := replace(ORDERS, principal=f"User:{topic}")])
-    wait_until(lambda: later in source.cluster.admin.acls())
+    source.cluster.add_acls(replace(ORDERS, principal=f"User:{topic}"))
     back_up(source)
     assert first is not None
     path = tmp_path / "repository" / first.key
@@ -225,8 +223,7 @@ def test_rules_on_a_topic_follow_its_new_name(source: Site) -> None:
     target = new_name(topic)
     own = replace(ORDERS, resource=topic)
     prefixed = replace(ORDERS, resource=topic, pattern="PREFIXED", operation="WRITE")
-    source.cluster.admin.create_acls([own, prefixed])
-    wait_until(lambda: {own, prefixed} <= set(source.cluster.admin.acls()))
+    source.cluster.add_acls(own, prefixed)
     back_up(source, topic)
     result = restore(source, source.cluster, topic, renames=parse_renames([f"{topic}={target}"]), metadata=("acls",))
     assert result.metadata == AppliedMetadata(acls=1)
@@ -294,8 +291,7 @@ def test_a_restore_that_may_not_write_is_refused_before_it_begins(source: Site, 
     rules = [replace(ORDERS, resource=name, principal="User:bob", operation="ALL") for name in (target, made)]
     allowed = ("READ", "WRITE", "DESCRIBE_CONFIGS")
     rules += [replace(ORDERS, resource=target, principal="User:alice", operation=each) for each in allowed]
-    admin.create_acls(rules)
-    wait_until(lambda: set(rules) <= set(admin.acls()))
+    source.cluster.add_acls(*rules)
     alice = as_alice(secure_broker)
     for name, reason in ((target, "ALTER_CONFIGS"), (made, "TOPIC_AUTHORIZATION_FAILED")):
         with pytest.raises(KafkaNotAuthorized, match=reason) as refusal:
@@ -313,17 +309,15 @@ def test_what_may_not_be_written_into_a_topic_just_made_is_known_before_the_firs
     target = new_name(topic)
     source.produce(topic, [Message(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
     back_up(source, topic)
-    admin, allowed = source.cluster.admin, ("CREATE", "READ", "DESCRIBE_CONFIGS")
+    allowed = ("CREATE", "READ", "DESCRIBE_CONFIGS")
     rules = [replace(ORDERS, resource=target, principal="User:alice", operation=each) for each in allowed]
-    admin.create_acls(rules)
-    wait_until(lambda: set(rules) <= set(admin.acls()))
+    source.cluster.add_acls(*rules)
     renames = parse_renames([f"{topic}={target}"])
     with pytest.raises(KafkaNotAuthorized, match=f"WRITE, ALTER_CONFIGS on {target}"):
         restore(source, as_alice(secure_broker), topic, renames=renames)
     assert source.cluster.end(target) == 0
     more = [replace(rules[0], operation=each) for each in ("WRITE", "ALTER_CONFIGS")]
-    admin.create_acls(more)
-    wait_until(lambda: set(more) <= set(admin.acls()))
+    source.cluster.add_acls(*more)
     assert restore(source, as_alice(secure_broker), topic, renames=renames).resumed
     source.assert_same(source.read(topic), source.read(target))
 
@@ -333,7 +327,7 @@ def test_asking_for_rules_that_may_not_be_read_is_refused_before_it_begins(
 ) -> None:
     topic = source.make_topic()
     back_up(source, topic)
-    source.cluster.admin.create_acls([replace(ORDERS, resource_type="CLUSTER", resource="kafka-cluster")])
+    source.cluster.add_acls(replace(ORDERS, resource_type="CLUSTER", resource="kafka-cluster"))
     alice = as_alice(secure_broker)
     renames = parse_renames([f"{topic}={topic}-again"])
     with pytest.raises(KafkaNotAuthorized, match="acls of the target"):

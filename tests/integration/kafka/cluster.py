@@ -19,6 +19,7 @@ from offsite.log.chunk import Chunk, Gap, Hole
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.records.batch_records import decode
 from offsite.log.records.record import Record
+from offsite.model.cluster_settings import Acl
 
 _numbers = itertools.count()
 
@@ -54,6 +55,11 @@ class Cluster:
             producer.produce(topic, value, key=key, partition=0)
             producer.poll(0)
         assert producer.flush(30) == 0
+
+    def add_acls(self, *rules: Acl) -> None:
+        """Return when the broker goes by them: a controller answers before its brokers have heard."""
+        assert self.admin.create_acls(rules) == [""] * len(rules)
+        wait_until(lambda: set(rules) <= set(self.admin.acls()))
 
     def end(self, topic: str, partition: int = 0) -> int:
         key = TopicPartition(topic=topic, partition=partition)

@@ -30,12 +30,6 @@ def rule(resource: str, **fields: str) -> Acl:
     return replace(allowed, **fields)
 
 
-def add(owner: Cluster, *rules: Acl) -> None:
-    """Return when the broker goes by them: a controller answers before its brokers have heard."""
-    assert owner.admin.create_acls(rules) == [""] * len(rules)
-    wait_until(lambda: set(rules) <= set(owner.admin.acls()))
-
-
 @pytest.fixture
 def owner(secure_broker: SecureBroker) -> Cluster:
     return Cluster(secure_broker.info.bootstrap)
@@ -55,8 +49,8 @@ def test_acls_of_every_kind_are_set_and_read_back(owner: Cluster) -> None:
         rule("acls-tx", resource_type="TRANSACTIONAL_ID", operation="WRITE"),
         rule("kafka-cluster", resource_type="CLUSTER", operation="IDEMPOTENT_WRITE"),
     ]
-    add(owner, *rules)
-    add(owner, rules[0])
+    owner.add_acls(*rules)
+    owner.add_acls(rules[0])
     found = owner.admin.acls()
     assert found == tuple(sorted(set(found)))
 
@@ -101,7 +95,7 @@ def test_scram_users_are_told_without_what_they_log_in_with(owner: Cluster) -> N
 
 
 def test_who_may_not_read_them_is_told(owner: Cluster, alice: ClusterAdmin) -> None:
-    add(owner, rule("kafka-cluster", resource_type="CLUSTER", operation="IDEMPOTENT_WRITE"))
+    owner.add_acls(rule("kafka-cluster", resource_type="CLUSTER", operation="IDEMPOTENT_WRITE"))
     for ask in (alice.acls, alice.client_quotas, alice.scram_users):
         with pytest.raises(KafkaNotAuthorized):
             ask()
@@ -109,7 +103,7 @@ def test_who_may_not_read_them_is_told(owner: Cluster, alice: ClusterAdmin) -> N
 
 def test_what_may_not_be_done_on_a_topic_is_known_before_it_is_tried(owner: Cluster, alice: ClusterAdmin) -> None:
     free, bound = owner.make_topic(), owner.make_topic()
-    add(owner, rule(bound, principal="User:alice", operation="WRITE"))
+    owner.add_acls(rule(bound, principal="User:alice", operation="WRITE"))
     denied = alice.not_allowed([free, bound], WRITE | ALTER_CONFIGS)
     assert denied == {bound: ("ALTER_CONFIGS",)}
     assert owner.admin.not_allowed([free, bound], WRITE | ALTER_CONFIGS) == {}

@@ -6,6 +6,7 @@ import base64
 import json
 import logging
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from offsite.kafka.net.pool import ConnectionPool
 from offsite.kafka.net.routing import Router
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.log.range import TopicPartition
+from offsite.model.cluster_settings import Acl
 from offsite.model.errors import (
     BadKafkaConfig,
     Denied,
@@ -151,7 +153,7 @@ def test_a_certificate_for_another_host_is_accepted_only_without_the_check(secur
 def test_what_a_user_may_not_do_is_denied(secure_broker: SecureBroker) -> None:
     owner = Cluster(secure_broker.info.bootstrap)
     topic = owner.make_topic()
-    deny_alice(owner, topic)
+    deny_alice(owner, topic, f"{topic}-hidden")
     given = config(secure_broker, "SASL_PLAINTEXT", **plain("alice", secure_broker.users["alice"]))
     admin = ClusterAdmin(Router(given))
     with pytest.raises(KafkaNotAuthorized):
@@ -163,27 +165,9 @@ def test_what_a_user_may_not_do_is_denied(secure_broker: SecureBroker) -> None:
         admin.create_topics([NewTopic(name=f"{topic}-hidden", partitions=1)])
 
 
-def deny_alice(owner: Cluster, topic: str) -> None:
-    """Through kafka-python's schemas, which the connection speaks as well."""
-    from kafka.protocol.admin import CreateAclsRequest
-
-    creation = CreateAclsRequest.AclCreation
-    deny, literal, everything = 2, 3, 2
-    rules = [
-        creation(
-            resource_type=2,
-            resource_name=name,
-            resource_pattern_type=literal,
-            principal="User:alice",
-            host="*",
-            operation=everything,
-            permission_type=deny,
-        )
-        for name in (topic, f"{topic}-hidden")
-    ]
-    with owner.router.lease_any() as connection:
-        answer = connection.call_message(CreateAclsRequest(creations=rules))
-    assert all(result.error_code == 0 for result in answer.results)
+def deny_alice(owner: Cluster, *topics: str) -> None:
+    denied = partial(Acl, resource_type="TOPIC", pattern="LITERAL", principal="User:alice", host="*", permission="DENY")
+    owner.add_acls(*(denied(resource=topic, operation="ALL") for topic in topics))
 
 
 def unsecured_token(subject: str) -> str:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from offsite.kafka.admin import ClusterAdmin
 from offsite.model.cluster_settings import Acl
 from offsite.model.errors import KafkaNotAuthorized
 from offsite.model.selections.rename import parse_renames
@@ -23,7 +22,7 @@ from tests.conftest import SecureBroker
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.e2e.transactions import with_transaction
-from tests.integration.kafka.cluster import Cluster, wait_until
+from tests.integration.kafka.cluster import Cluster
 from tests.integration.kafka.test_security import config, plain
 
 ALICE = Acl(
@@ -45,17 +44,17 @@ def test_the_rights_that_a_preserving_restore_needs_are_those_that_the_page_name
     login = config(secure_broker, "SASL_PLAINTEXT", **plain("alice", secure_broker.users["alice"]))
     alice = Cluster(secure_broker.info.listeners["SASL_PLAINTEXT"], login)
     topic = transactional_topic_from_one(site)
-    target, admin = new_name(topic), site.cluster.admin
-    allow(admin, replace(ALICE, resource=target), "CREATE", "READ", "WRITE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS")
+    target, cluster = new_name(topic), site.cluster
+    allow(cluster, replace(ALICE, resource=target), "CREATE", "READ", "WRITE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS")
     of_ids = replace(ALICE, resource_type="TRANSACTIONAL_ID", resource="offsite-", pattern="PREFIXED")
-    allow(admin, replace(of_ids, principal="User:bob"), "WRITE")
+    allow(cluster, replace(of_ids, principal="User:bob"), "WRITE")
     with pytest.raises(KafkaNotAuthorized, match=f"may not DELETE on {target}"):
         restore(site, alice, topic, target)
     assert site.cluster.end(target) == 0
-    allow(admin, replace(ALICE, resource=target), "DELETE")
+    allow(cluster, replace(ALICE, resource=target), "DELETE")
     with pytest.raises(KafkaNotAuthorized, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
         restore(site, alice, topic, target)
-    allow(admin, of_ids, "WRITE", "DESCRIBE")
+    allow(cluster, of_ids, "WRITE", "DESCRIBE")
     result = restore(site, alice, topic, target)
     assert result.verified
     assert site.cluster.end(target) == site.cluster.end(topic)
@@ -71,10 +70,8 @@ def transactional_topic_from_one(site: Site) -> str:
     return topic
 
 
-def allow(admin: ClusterAdmin, rule: Acl, *operations: str) -> None:
-    rules = [replace(rule, operation=operation) for operation in operations]
-    assert not any(admin.create_acls(rules))
-    wait_until(lambda: set(rules) <= set(admin.acls()))
+def allow(cluster: Cluster, rule: Acl, *operations: str) -> None:
+    cluster.add_acls(*(replace(rule, operation=operation) for operation in operations))
 
 
 def restore(site: Site, into: Cluster, topic: str, target: str) -> RestoreResult:

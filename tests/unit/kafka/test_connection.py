@@ -247,16 +247,6 @@ def test_a_count_that_cannot_be_is_refused_before_any_loop(broker: Broker) -> No
     assert time.monotonic() - began_s < 1
 
 
-def test_an_answer_of_others_schemas_that_cannot_be_read_is_an_error_of_ours(broker: Broker) -> None:
-    from kafka.protocol.metadata import FindCoordinatorRequest
-
-    broker.connection._versions = {10: (0, 4)}
-    broker.answers(b"\0" + b"\xff" * 20)
-    with pytest.raises(KafkaProtocolError, match="unreadable answer"):
-        broker.connection.call_message(FindCoordinatorRequest(key_type=0, coordinator_keys=["group"]))
-    assert not broker.connection.usable
-
-
 def peak_bytes_of(broker: Broker, receive: Callable[[], object], kind: type[OffsiteError]) -> int:
     broker.connection.post(number())
     tracemalloc.start()

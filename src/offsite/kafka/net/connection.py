@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from offsite.kafka.config.config import Address, KafkaConfig
 from offsite.kafka.net.connected_socket import TIMEOUT_HINT, connected_socket
@@ -27,8 +27,6 @@ from offsite.model.size import KIB, MIB
 
 if TYPE_CHECKING:
     import ssl
-
-    from kafka.protocol.api_message import ApiMessage  # type: ignore[import-untyped]
 
 T = TypeVar("T")
 Buffer = bytes | bytearray | memoryview
@@ -112,21 +110,6 @@ class Connection:
     def collect(self, request: Request[T]) -> T:
         """The second half of `call`: requests are answered in the order they were posted."""
         return self._parse(request, self.receive())
-
-    def call_message(self, message: ApiMessage) -> Any:  # noqa: ANN401  (kafka-python has no types)
-        """Send one request of kafka-python's schemas, in the highest version both sides know, and read its answer."""
-        key = int(message.API_KEY)
-        message.API_VERSION = self.highest_version(key, 0, int(message.max_version))
-        flexible = bool(message.flexible_version_q(message.API_VERSION))
-        self.send(key, message.API_VERSION, [message.encode()], flexible=flexible)
-        decoder = Decoder(self.receive(), flexible=flexible)
-        message.with_header()
-        response = message.header.get_response_class()
-        try:
-            decoder.end()
-            return response.decode(bytes(decoder.data[decoder.position :]), version=message.API_VERSION)
-        except Exception as error:  # a decoder of others: no telling what it raises on bytes that are no answer
-            raise self._unreadable(message.name) from error
 
     def send(self, api: int, version: int, parts: Sequence[Buffer], *, flexible: bool = False) -> None:
         """Send a request whose body is `parts` back to back, without joining them. The parts may be reused on
