@@ -85,7 +85,14 @@ def test_of_earlier_versions_it_is_told_what_nothing_vouches_for(key: str) -> No
     assert not missed or key in verify_deep(Repository.open(store).backup("nightly"), InlineRunner()).unvouched
 
 
-@pytest.mark.parametrize("name", ["commits/00000000000000000003.json", "backup.json", "catalog/hint.json"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "commits/00000000000000000003.json",
+        pytest.param("backup.json", marks=pytest.mark.soak),
+        pytest.param("catalog/hint.json", marks=pytest.mark.soak),
+    ],
+)
 def test_the_command_finds_it_too(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "repository"
     shutil.copytree(GOLDEN, folder)

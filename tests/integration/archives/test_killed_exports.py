@@ -14,12 +14,16 @@ import pytest
 from tests.batches import make_log
 from tests.integration.archives.exchange import ALL_FORMATS, Exchange, NewSegment
 
+QUICK = ("parquet", "kafka-backup")
+"""One format that is made anew and one that is appended to; the soak takes them all."""
 KILLS = 3
 WHOLE_EXPORT_S = 0.4
 """About as long as an export takes once it is planned: kills fall all over it."""
 
 
-@pytest.mark.parametrize("format_name", ALL_FORMATS)
+@pytest.mark.parametrize(
+    "format_name", [each if each in QUICK else pytest.param(each, marks=pytest.mark.soak) for each in ALL_FORMATS]
+)
 def test_an_export_that_is_killed_again_and_again_ends_whole(exchange: Exchange, format_name: str) -> None:
     for start in range(0, 16_000, 4_000):
         exchange.commit(

@@ -148,7 +148,7 @@ def test_a_partition_that_cannot_be_restored_holds_up_no_other(site: Site, pair:
         site.assert_same(site.read(topic), site.read(topic + suffix))
 
 
-@pytest.mark.parametrize(("seq", "gone"), [(1, True), (1, False), (2, False)])
+@pytest.mark.parametrize(("seq", "gone"), [pytest.param(1, True, marks=pytest.mark.soak), (1, False), (2, False)])
 def test_a_damaged_commit_is_named_and_nothing_is_built_on_it(site: Site, pair: Pair, seq: int, gone: bool) -> None:
     commit = pair.folder / "backups" / BACKUP / "commits" / f"{seq:020}.json"
     whole = commit.read_bytes()

@@ -79,6 +79,7 @@ def test_a_drill_in_a_sandbox_needs_no_cluster(drilled: Drilled) -> None:
     assert report["topics"][0]["target"] == drilled.topics[1]
 
 
+@pytest.mark.soak
 def test_a_damaged_backup_is_not_proven_and_the_report_says_why(drilled: Drilled, tmp_path: Path) -> None:
     damaged, reports = tmp_path / "repository", tmp_path / "reports"
     shutil.copytree(drilled.repository, damaged)

@@ -149,6 +149,7 @@ def test_a_log_that_starts_earlier_again_after_a_crash_is_gone_on_with_and_is_th
     assert (site.back_up().records, site.restore(topic, new_name(topic)).records) == (10, 105)
 
 
+@pytest.mark.soak
 def test_a_disk_that_was_put_back_to_an_older_state_is_never_continued(
     start_sandbox: StartSandbox, tmp_path: Path, spark: Runner
 ) -> None:

@@ -99,6 +99,7 @@ def test_a_topic_without_records_is_never_called_verified(copied: Copied, tmp_pa
     assert "holds no records" in drilled.result["problem"]
 
 
+@pytest.mark.soak
 def test_a_backup_whose_records_the_command_left_out_is_not_called_empty(copied: Copied) -> None:
     early, before = format_time(BASE_MS - 1), f"topic={copied.topic},partition=0,offset=0"
     ends = [*copied.names, "--bootstrap", copied.cluster.bootstrap, "--yes"]
