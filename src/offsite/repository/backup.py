@@ -144,14 +144,17 @@ class Backup:
             decided("sweep", files=swept, why="temporary files that nobody has written to for 24 h")
 
     def _check_stored(self, segments: tuple[Segment, ...]) -> None:
+        keys = {segment.object_key for segment in segments}
         with ThreadPoolExecutor(max_workers=_CHECKERS, thread_name_prefix="check-stored") as pool:
-            for segment, info in zip(segments, pool.map(lambda s: self.store.head(s.key), segments), strict=True):
-                if info is None or info.size_bytes != segment.stored_bytes:
-                    found = "is missing" if info is None else f"has {info.size_bytes} bytes"
-                    raise DamagedObject(
-                        f"{segment.key} was written with {segment.stored_bytes} bytes and {found}",
-                        hint="Spark workers and this machine must see the same repository; use shared storage or a URL",
-                    )
+            infos = dict(zip(keys, pool.map(self.store.head, keys), strict=True))
+        for segment in segments:
+            if not segment.is_all_in(infos[segment.object_key]):
+                info = infos[segment.object_key]
+                found = "is missing" if info is None else f"has {info.size_bytes} bytes"
+                raise DamagedObject(
+                    f"{segment.object_key} was written with {segment.object_end} bytes and {found}",
+                    hint="Spark workers and this machine must see the same repository; use shared storage or a URL",
+                )
 
     def _no_such(self, wanted: str, head: BackupState) -> NoSuchRestorePoint:
         known = f"{head.history[0].seq} to {head.history[-1].seq}" if head.history else "none yet"

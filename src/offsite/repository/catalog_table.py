@@ -30,7 +30,7 @@ from offsite.repository.commit_json import (
     topic_to_json,
 )
 from offsite.repository.history import COLUMNS, History
-from offsite.repository.json_form import FORMAT, encode_canonical, parse_part
+from offsite.repository.json_form import FORMAT, FORMAT_PACKS, encode_canonical, parse_part
 from offsite.repository.segments.segment import Compression, Segment, SegmentList
 from offsite.repository.snapshots.parquet_object import read_parquet
 from offsite.repository.state import BackupState
@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 _STATE = b"offsite.state"
 _SEGMENT_FIELDS = tuple(field.name for field in fields(Segment))
 _LISTS = frozenset({"timestamp_types", "leader_epochs"})
-_TEXTS = frozenset({"key", "topic", "topic_id", "compression", "hash", "index_key", "index_hash"})
+_TEXTS = frozenset({"key", "topic", "topic_id", "compression", "hash", "index_key", "index_hash", "pack"})
+_PACKED = {"pack": None, "position": 0, "index_position": 0, "index_bytes": 0}
+"""The columns that are left out where no segment is in a pack, as in catalogs of format 1, with what stands for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,17 +77,20 @@ def encode_state(state: BackupState) -> bytes:
     schema = _schema()
     parts = [part for known in partitions for part in _tables(state.segments[known], schema)]
     table = pa.concat_tables(parts) if parts else schema.empty_table()
-    described = encode_canonical(_state_to_json(state, partitions))
+    is_packed = table.column("pack").null_count < table.num_rows
+    described = encode_canonical(_state_to_json(state, partitions, FORMAT_PACKS if is_packed else FORMAT))
+    table = table if is_packed else table.drop_columns(list(_PACKED))
     return _to_parquet(table.replace_schema_metadata({_STATE: described}))
 
 
 def decode_state(data: bytes, *, key: str, history: History) -> BackupState:
     """Read the catalog object `key`; segments stay in columns until they are looked at, and
     raise then if they are none. Raises `DamagedObject`."""
-    table = _from_parquet(data, key)
+    table = _with_packs(_from_parquet(data, key))
     if table.schema != _schema():
         raise damaged_catalog(f"{key}: its columns are not those of segments")
-    item = parse_part((table.schema.metadata or {}).get(_STATE, b""), source=key, damaged=damaged_catalog)
+    described = (table.schema.metadata or {}).get(_STATE, b"")
+    item = parse_part(described, source=key, damaged=damaged_catalog, newest=FORMAT_PACKS)
     return BackupState(
         backup=item.text("backup"),
         seq=item.integer("seq"),
@@ -141,6 +146,20 @@ def _schema() -> pa.Schema:
     return pa.schema([(name, kinds.get(name, pa.int64())) for name in _SEGMENT_FIELDS])
 
 
+def _with_packs(table: pa.Table) -> pa.Table:
+    """Of format 1 with the columns that it has not."""
+    import pyarrow as pa
+
+    if not set(_PACKED).isdisjoint(table.column_names):
+        return table
+    schema, rows = _schema(), table.num_rows
+    for name, nothing in _PACKED.items():
+        kind = schema.field(name).type
+        column = pa.nulls(rows, kind) if nothing is None else pa.repeat(pa.scalar(nothing, kind), rows)
+        table = table.append_column(schema.field(name), column)
+    return table
+
+
 def _tables(segments: SegmentList, schema: pa.Schema) -> list[pa.Table]:
     """A partition's rows: what came from a catalog goes back as it is, only the tail is turned into columns."""
     import pyarrow as pa
@@ -172,9 +191,9 @@ def _segment(values: Sequence[Any]) -> Segment:
     return Segment(**cells)
 
 
-def _state_to_json(state: BackupState, partitions: Sequence[PartitionId]) -> dict[str, JsonValue]:
+def _state_to_json(state: BackupState, partitions: Sequence[PartitionId], format_: int) -> dict[str, JsonValue]:
     return {
-        "format": FORMAT,
+        "format": format_,
         "backup": state.backup,
         "seq": state.seq,
         "head_hash": state.head_hash,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 
 from offsite.log.batch import LastBatch
 from offsite.model.errors import DamagedCommit, OffsiteError
@@ -21,9 +22,9 @@ from offsite.repository.commit import (
     SnapshotRef,
     TopicShape,
 )
-from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.json_form import FORMAT, FORMAT_PACKS, encode_object, parse_json_object
 from offsite.repository.layout import BackupLayout, lies_below
-from offsite.repository.segments.segment import segment_from_json, segment_to_json
+from offsite.repository.segments.segment import Segment, segment_from_json, segment_to_json
 
 _HINT = (
     "run: offsite verify, to see which restore points are left; bring the object back from the store's versions or "
@@ -35,7 +36,7 @@ def encode_commit(commit: Commit) -> bytes:
     """The one byte form of `commit`. Empty lists and absent parts are left out."""
     return encode_object(
         {
-            "format": FORMAT,
+            "format": format_of(commit.changes.segments),
             "backup": commit.backup,
             "seq": commit.seq,
             "previous": commit.previous,
@@ -50,10 +51,15 @@ def encode_commit(commit: Commit) -> bytes:
     )
 
 
+def format_of(segments: Iterable[Segment]) -> int:
+    """The oldest format that can say where `segments` are."""
+    return FORMAT_PACKS if any(segment.pack is not None for segment in segments) else FORMAT
+
+
 def decode_commit(data: bytes, *, key: str) -> Commit:
     """Read the commit object `key`. Raises `DamagedCommit` for anything a writer of offsite would not have written,
     `FormatTooNew`. Keys that are not known are ignored."""
-    item = parse_json_object(data, source=key, damaged=damaged_commit)
+    item = parse_json_object(data, source=key, damaged=damaged_commit, newest=FORMAT_PACKS)
     try:
         commit = _commit_from_json(item)
         _check_names(commit, key)
@@ -72,6 +78,8 @@ def _check_names(commit: Commit, key: str) -> None:
     for segment in changes.segments:  # the rest of the key was compared with what the segment says
         if not segment.key.startswith(layout.topics_prefix):
             raise damaged_commit(f"{key}: it names {segment.key!r}, which is no segment of backup {commit.backup}")
+        if segment.pack is not None and not layout.is_pack(segment.pack):
+            raise damaged_commit(f"{key}: it names {segment.pack!r}, which is no pack of backup {commit.backup}")
     named = [
         *([(changes.groups, layout.groups_prefix)] if changes.groups else []),
         *([(changes.metadata.key, layout.metadata_prefix)] if changes.metadata else []),

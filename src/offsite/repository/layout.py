@@ -11,6 +11,7 @@
     backups/<backup>/catalog/hint.json                          the newest catalog, overwritten, never trusted
     backups/<backup>/topics/<topic>/partition=<nr>/<topic>+<nr>-<start:020>-<attempt:8hex>.log[.zst]
     backups/<backup>/topics/<topic>/partition=<nr>/<same without .log[.zst]>.idx
+    backups/<backup>/packs/<seq:020>-<attempt:8hex>.pack        small segments and their indexes, back to back
     backups/<backup>/groups/<seq:020>-<attempt:8hex>.parquet    group offsets as of that commit
     backups/<backup>/metadata/<seq:020>-<attempt:8hex>.json     the cluster's settings, stored when they change
     backups/<backup>/restores/<restore>/...                     records of restores
@@ -39,6 +40,7 @@ _SEGMENT = re.compile(
     r"backups/(?P<backup>[^/]+)/topics/(?P<topic>[^/]+)/partition=(?P<partition>\d+)/"
     r"(?P<cut>[^/+]+)\+(?P=partition)-(?P<start>\d{20})-(?P<attempt>[0-9a-f]{8})\.(?P<suffix>log|log\.zst|idx)"
 )
+_PACK = re.compile(r"backups/[^/]+/packs/(\d{20})-[0-9a-f]{8}\.pack")
 _COMMIT = re.compile(r"backups/[^/]+/commits/(\d{20})\.json")
 _GROUPS = re.compile(r"backups/[^/]+/groups/(\d{20})-[0-9a-f]{8}\.parquet")
 _METADATA = re.compile(r"backups/[^/]+/metadata/(\d{20})-[0-9a-f]{8}\.json")
@@ -101,6 +103,18 @@ class BackupLayout:
     @property
     def topics_prefix(self) -> str:
         return f"{self.prefix}topics/"
+
+    @property
+    def packs_prefix(self) -> str:
+        return f"{self.prefix}packs/"
+
+    def pack_key(self, seq: int, attempt: str) -> str:
+        """`seq`: the newest commit when the pack was begun."""
+        return f"{self.packs_prefix}{_padded(seq)}-{_checked_attempt(attempt)}.pack"
+
+    def is_pack(self, key: str) -> bool:
+        """Whether `key`, which somebody else wrote, is that of a pack of this backup."""
+        return _PACK.fullmatch(key) is not None and lies_below(key, self.packs_prefix)
 
     @property
     def groups_prefix(self) -> str:

@@ -84,7 +84,10 @@ def segments(draw: st.DrawFn) -> Segment:
         "hash": draw(texts),
         "index_key": index_key(key) if indexed else None,
         "index_hash": draw(texts) if indexed else None,
+        "pack": LAYOUT.pack_key(draw(counts), draw(attempts)) if draw(st.booleans()) else None,
     }
+    if made["pack"] is None:
+        made |= {"position": 0, "index_position": 0, "index_bytes": 0}
     return Segment(**made)
 
 
@@ -180,7 +183,7 @@ def test_no_flipped_bit_in_a_commit_goes_unseen() -> None:
 def test_a_later_major_version_is_refused() -> None:
     commit = Commit(backup="b", seq=1, previous="", writer="w", committed_at_ms=1)
     with pytest.raises(FormatTooNew):
-        decode_commit(encode_object(undigested(commit) | {"format": 2}), key=KEY)
+        decode_commit(encode_object(undigested(commit) | {"format": 3}), key=KEY)
 
 
 @given(commits, st.data())
@@ -245,3 +248,23 @@ def test_what_is_no_commit_is_damage(data: bytes) -> None:
 def test_equal_commits_of_two_writers_differ() -> None:
     commit = Commit(backup="b", seq=1, previous="", writer="one", committed_at_ms=1)
     assert encode_commit(commit) != encode_commit(replace(commit, writer="two"))
+
+
+def commit_of(segment: Segment) -> Commit:
+    return Commit(backup="b", seq=1, previous="", writer="w", committed_at_ms=1, changes=Changes(segments=(segment,)))
+
+
+@given(segments())
+def test_only_a_commit_with_a_packed_segment_needs_the_newer_format(segment: Segment) -> None:
+    assert undigested(commit_of(segment))["format"] == (1 if segment.pack is None else 2)
+
+
+ELSEWHERE = ("offsite.json", f"backups/other/packs/{0:020}-00000000.pack", "backups/b/packs/../packs/x.pack", "")
+
+
+@given(segments(), st.sampled_from(ELSEWHERE))
+def test_a_pack_of_another_place_is_damage(segment: Segment, pack: str) -> None:
+    fields = undigested(commit_of(segment))
+    fields["segments"][0] |= {"pack": pack, "position": 0, "index_position": 0, "index_bytes": 0}
+    with pytest.raises(DamagedCommit, match="pack"):
+        decode_commit(encode_object(fields), key=KEY)

@@ -82,7 +82,10 @@ class SegmentReader:
 
     def _index_data(self) -> bytes:
         segment = self.segment
-        data = self.store.get(str(segment.index_key))
+        if segment.pack is None:
+            data = self.store.get(str(segment.index_key))
+        else:
+            data = self.store.get_range(segment.pack, segment.index_position, segment.index_bytes)
         if data is None or content_hash(data) != segment.index_hash:
             problem = "is missing" if data is None else "does not have its recorded hash"
             raise damaged_segment(segment, f"its index {segment.index_key} {problem}")
@@ -145,7 +148,7 @@ def _fetched(store: Store, segment: Segment, pieces: Sequence[StoredBytes]) -> I
     """The pieces with their bytes, a few of them read ahead."""
 
     def fetch(piece: StoredBytes) -> bytes:
-        data = store.get_range(segment.key, piece.start, piece.end - piece.start)
+        data = store.get_range(segment.object_key, segment.position + piece.start, piece.end - piece.start)
         if data is None:
             raise damaged_segment(segment, "the object is missing")
         if len(data) != piece.end - piece.start:

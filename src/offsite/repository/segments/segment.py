@@ -13,6 +13,7 @@ from offsite.model.check import check
 from offsite.model.errors import OffsiteError
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.layout import index_key, parse_segment_key
+from offsite.stores.store import ObjectInfo
 
 NO_TIMESTAMP_MS = -1
 _INTEGERS = (
@@ -30,6 +31,7 @@ _INTEGERS = (
     "base_timestamp_min_ms",
     "timestamp_max_ms",
 )
+_PLACES = ("position", "index_position", "index_bytes")
 _SIGNED = frozenset({"base_timestamp_min_ms", "timestamp_max_ms"})
 """Times of records: producers may write any."""
 _PLAIN = ("key", "topic", "topic_id", "timestamp_types", "leader_epochs", "has_transactions", "hash", *_INTEGERS)
@@ -53,6 +55,9 @@ class Segment:
     `timestamp_max_ms` is exact (-1 when no record has one); `base_timestamp_min_ms` is the least *base* timestamp of
     the batches, which is no lower bound for records whose timestamps decrease inside a batch.
     `index_key`, `index_hash`: the sidecar, absent for a segment of one frame without transactions.
+
+    `pack`: the key of the object that holds the segment among others, from byte `position` on, and its sidecar at
+    `index_position`, `index_bytes` long. None: segment and sidecar are objects of their own, `key` and `index_key`.
     """
 
     key: str
@@ -78,16 +83,38 @@ class Segment:
     hash: str
     index_key: str | None = None
     index_hash: str | None = None
+    pack: str | None = None
+    position: int = 0
+    index_position: int = 0
+    index_bytes: int = 0
 
     def __post_init__(self) -> None:
         check(0 <= self.start < self.end, f"range of segment {self.key}")
         check(self.first_offset < self.end and self.start <= self.last_offset, f"offsets of segment {self.key}")
         check(0 <= self.first_offset <= self.last_offset, f"order of the offsets of segment {self.key}")
         check((self.index_key is None) == (self.index_hash is None), f"index of segment {self.key}")
+        packed = (self.position, self.index_position, self.index_bytes)
+        check(min(packed) >= 0 and (self.pack is not None or packed == (0, 0, 0)), f"place of segment {self.key}")
 
     @property
     def log_range(self) -> LogRange:
         return LogRange(topic=self.topic, partition=self.partition, start=self.start, end=self.end)
+
+    @property
+    def object_key(self) -> str:
+        """The object that holds its bytes."""
+        return self.pack or self.key
+
+    @property
+    def object_end(self) -> int:
+        """Bytes that this object has at least."""
+        return max(self.position + self.stored_bytes, self.index_position + self.index_bytes)
+
+    def is_all_in(self, found: ObjectInfo | None) -> bool:
+        """Whether `found`, what the store says of its object, is as long as it must be."""
+        if found is None:
+            return False
+        return found.size_bytes == self.object_end if self.pack is None else found.size_bytes >= self.object_end
 
     @property
     def lowest_offset(self) -> int:
@@ -101,6 +128,8 @@ def segment_to_json(segment: Segment) -> dict[str, JsonValue]:
     fields["compression"] = segment.compression.value
     if segment.index_key is not None:
         fields |= {"index_key": segment.index_key, "index_hash": segment.index_hash}
+    if segment.pack is not None:
+        fields |= {name: getattr(segment, name) for name in ("pack", *_PLACES)}
     return fields
 
 
@@ -124,7 +153,9 @@ def segment_from_json(item: JsonObject) -> Segment:
 
 
 def _from_fields(item: JsonObject) -> Segment:
-    integers = {name: item.integer(name) if name in _SIGNED else item.count(name) for name in _INTEGERS}
+    pack = item.optional_text("pack")
+    counts = (*_INTEGERS, *_PLACES) if pack is not None else _INTEGERS
+    integers = {name: item.integer(name) if name in _SIGNED else item.count(name) for name in counts}
     return Segment(
         key=item.text("key"),
         topic=item.topic(),
@@ -136,6 +167,7 @@ def _from_fields(item: JsonObject) -> Segment:
         hash=item.text("hash"),
         index_key=item.optional_text("index_key"),
         index_hash=item.optional_text("index_hash"),
+        pack=pack,
         **integers,
     )
 

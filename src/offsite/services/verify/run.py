@@ -173,12 +173,12 @@ def _look_up(store: Store, segment: Segment) -> str:
 
 
 def _missing(store: Store, segment: Segment) -> str:
-    info = store.head(segment.key)
+    info = store.head(segment.object_key)
     if info is None:
-        return "the object is missing"
-    if info.size_bytes != segment.stored_bytes:
-        return f"the object has {info.size_bytes} bytes instead of {segment.stored_bytes}"
-    if segment.index_key is not None and store.head(segment.index_key) is None:
+        return "the object is missing" if segment.pack is None else f"the pack {segment.pack} is missing"
+    if not segment.is_all_in(info):
+        return f"the object has {info.size_bytes} bytes instead of {segment.object_end}"
+    if segment.pack is None and segment.index_key is not None and store.head(segment.index_key) is None:
         return f"its index {segment.index_key} is missing"
     return ""
 
