@@ -17,6 +17,7 @@ from offsite.log.range import LogRange
 from offsite.model.choices import CompressionChoice
 from offsite.model.errors import SourceTruncated, TopicReplaced
 from offsite.repository.layout import BackupLayout
+from offsite.repository.segments.pack import PackWriter
 from offsite.repository.segments.segment import Segment
 from offsite.repository.segments.writer import SegmentWriter
 from offsite.spark import meter
@@ -44,8 +45,9 @@ class BackupReceipt:
     last_batch: LastBatch | None = None
 
 
-def copy_range(task: CopyTask, *, ends: BackupEnds) -> BackupReceipt:
-    """Copy the task's range, and return its receipt. May run twice: every attempt writes under object names of its own.
+def copy_range(task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = None) -> BackupReceipt:
+    """Copy the task's range, into `pack` if one is given, and return its receipt. May run twice: every attempt writes
+    under object names of its own.
 
     Raises what the reader and the store raise; then nothing of the range is committed.
     """
@@ -54,7 +56,7 @@ def copy_range(task: CopyTask, *, ends: BackupEnds) -> BackupReceipt:
         check_border(reader.read_task, reading, task.border)
     last_batch: LastBatch | None = None
     writer = SegmentWriter(
-        store=ends.store,
+        store=pack or ends.store,
         layout=ends.layout,
         log_range=task.range,
         topic_id=task.topic_id,
@@ -73,7 +75,7 @@ def copy_range(task: CopyTask, *, ends: BackupEnds) -> BackupReceipt:
                 case Chunk():
                     writer.append(item)
                     last_batch = LastBatch.of(item.batches[-1])
-        segments = writer.close()
+        segments = pack.placed(writer.close()) if pack else writer.close()
     outside = tuple(_outside(gaps, segments))
     return BackupReceipt(segments=segments, holes=tuple(holes), gaps=outside, last_batch=last_batch)
 

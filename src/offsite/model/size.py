@@ -4,6 +4,7 @@ from __future__ import annotations
 
 KIB = 1024
 MIB = 1024 * KIB
+GIB = 1024 * MIB
 
 
 def format_size(size_bytes: float) -> str:

@@ -154,7 +154,8 @@ class Changes:
     points. `groups` is the key of a group snapshot that is already stored; `metadata` names the cluster's settings,
     which are stored already too. `gaps` complete what `segments` and `holes` account for of the moved positions;
     `accounted`: together they account for every offset. Commits of earlier versions did not say so. `left_behind` are
-    partitions that this run could not copy, or not to their end.
+    partitions that this run could not copy, or not to their end. `incomplete`: the run goes on; a commit of it that is
+    complete follows, unless it is broken off.
     """
 
     segments: tuple[Segment, ...] = ()
@@ -163,6 +164,7 @@ class Changes:
     gaps: tuple[ProvenGap, ...] = ()
     accounted: bool = False
     left_behind: tuple[LeftBehind, ...] = ()
+    incomplete: bool = False
     positions: tuple[Position, ...] = ()
     topics: tuple[TopicShape, ...] = ()
     forgotten: tuple[tuple[int, int], ...] = ()

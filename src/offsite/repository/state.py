@@ -32,9 +32,10 @@ class BackupState:
     """A backup as of commit `seq` (0: before the first). `head_hash` is the hash of that commit's bytes.
 
     `topics` holds the latest shape of each incarnation, in order of first appearance. `segments` are live ones.
-    `left_behind` is what the run of commit `seq` could not back up. `groups` is the key of the latest group snapshot,
-    `metadata` names the cluster's latest settings. `history` lists the restore points up to `seq`. `unreadable`: what
-    is wrong with the commit after `seq`, which is there; empty where there is nothing wrong.
+    `left_behind` is what the run of commit `seq` could not back up; `incomplete`: that run was to go on. `groups` is
+    the key of the latest group snapshot, `metadata` names the cluster's latest settings. `history` lists the restore
+    points up to `seq`. `unreadable`: what is wrong with the commit after `seq`, which is there; empty where there is
+    nothing wrong.
     """
 
     backup: str
@@ -46,6 +47,7 @@ class BackupState:
     segments: Mapping[PartitionId, SegmentList] = field(default_factory=dict)
     holes: tuple[RecordedHole, ...] = ()
     left_behind: tuple[LeftBehind, ...] = ()
+    incomplete: bool = False
     checkpoints: tuple[Checkpoint, ...] = ()
     groups: str | None = None
     metadata: SnapshotRef | None = None
@@ -148,6 +150,7 @@ class Folding:
             groups=changes.groups or self._state.groups,
             metadata=changes.metadata or self._state.metadata,
             left_behind=changes.left_behind,
+            incomplete=changes.incomplete,
         )
         self._history.append(commit)
 

@@ -48,13 +48,17 @@ class RunProgress:
 
 OnProgress = Callable[[RunProgress], None]
 
+OnOutcome = Callable[[int, Done[ResultT] | Failed], None]
+"""Told of the outcome of a task, by its index, as soon as it is known."""
+
 
 class Runner(Protocol):
     """A way to run one function over many tasks, in parallel, with retries.
 
     `function` must be importable by name in another process (a module-level function, or a `functools.partial` of one),
     and tasks and results must be small picklable values without secrets. A task may run more than once, even twice at
-    the same time: functions must write under names of their own. `on_progress` is called on the caller's thread.
+    the same time: functions must write under names of their own. `on_progress` and `on_outcome` are called on
+    the caller's thread; what they raise cancels the run, and is raised.
     """
 
     def begin(self) -> None:
@@ -75,6 +79,7 @@ class Runner(Protocol):
         function: Callable[[TaskT], ResultT],
         *,
         on_progress: OnProgress | None = None,
+        on_outcome: OnOutcome[ResultT] | None = None,
     ) -> list[Done[ResultT] | Failed]:
         """Outcomes in the order of `tasks`. A task that fails for good leaves the others running."""
 

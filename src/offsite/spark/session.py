@@ -27,7 +27,7 @@ from offsite.spark.local.jvm import LocalJvm, java_binary, last_words
 from offsite.spark.local.worker_lock import WorkerLock
 from offsite.spark.local.worker_template import WorkerTemplate
 from offsite.spark.master import check_reachable, runs_in_one_jvm, task_attempts
-from offsite.spark.runner import Done, Failed, OnProgress, ResultT, TaskT
+from offsite.spark.runner import Done, Failed, OnOutcome, OnProgress, ResultT, TaskT
 from offsite.spark.scratch import Scratch
 from offsite.spark.settings import (
     FIRM_SETTINGS,
@@ -81,15 +81,20 @@ class SparkRunner:
     def run(
         self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
     ) -> list[ResultT]:
-        results = self._run(tasks, function, on_progress, keep_going=False)
+        results = self._run(tasks, function, on_progress, None, keep_going=False)
         if (error := results.first_error()) is not None:
             raise error
         return [outcome.value for outcome in results.outcomes() if isinstance(outcome, Done)]
 
     def run_all(
-        self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
+        self,
+        tasks: Sequence[TaskT],
+        function: Callable[[TaskT], ResultT],
+        *,
+        on_progress: OnProgress | None = None,
+        on_outcome: OnOutcome[ResultT] | None = None,
     ) -> list[Done[ResultT] | Failed]:
-        return list(self._run(tasks, function, on_progress, keep_going=True).outcomes())
+        return list(self._run(tasks, function, on_progress, on_outcome, keep_going=True).outcomes())
 
     def halt(self) -> bool:
         if self._may_be_running:
@@ -114,6 +119,7 @@ class SparkRunner:
         tasks: Sequence[TaskT],
         function: Callable[[TaskT], ResultT],
         on_progress: OnProgress | None,
+        on_outcome: OnOutcome[ResultT] | None,
         *,
         keep_going: bool,
     ) -> TaskOutcomes[ResultT]:
@@ -124,7 +130,14 @@ class SparkRunner:
 
         before, self._may_be_running = self._may_be_running, True
         try:
-            results = TaskJobs(tasks, open_job, on_progress=on_progress, keep_going=keep_going, clock=self._clock).run()
+            results = TaskJobs(
+                tasks,
+                open_job,
+                on_progress=on_progress,
+                on_outcome=on_outcome,
+                keep_going=keep_going,
+                clock=self._clock,
+            ).run()
         except SparkFailed:  # not about a task: this Spark is of no use any more, and the next run starts another
             self.close()
             raise

@@ -1,4 +1,5 @@
-"""Back up: read the source, plan, copy, commit. One run makes one commit; a run that dies leaves only garbage.
+"""Back up: read the source, plan, copy, commit. A run makes one commit, and some before it when it takes long; what a
+run that dies had not committed is only garbage.
 
 The state of a backup is its repository: a run continues from the committed positions, whoever made them.
 """
@@ -6,18 +7,21 @@ The state of a backup is its repository: a run continues from the committed posi
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from offsite.copy.backup import BackupEnds, copy_range
+from offsite.copy.backup import BackupEnds
+from offsite.copy.bundle import CopyBundle, bundled, copy_bundle
 from offsite.copy.plan import CopyPlan, plan_copy, without
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config.config import KafkaConfig
 from offsite.kafka.groups.committed_offsets import FetchedGroups
 from offsite.model.choices import CompressionChoice, MissingTopics
-from offsite.model.errors import BackupExists, BackupNotFound, BadOption, OtherCluster
+from offsite.model.clock import Clock, SystemClock
+from offsite.model.errors import BackupExists, BackupNotFound, BadOption, Bug, OffsiteError, OtherCluster
 from offsite.model.ids import random_id
 from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, TopicSelection
+from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, LeftBehind, PartitionId
 from offsite.repository.layout import BackupLayout
@@ -25,7 +29,8 @@ from offsite.repository.repository import Repository
 from offsite.repository.snapshots.cluster_snapshot import put_cluster_snapshot
 from offsite.repository.state import BackupState
 from offsite.services.backup.cluster_settings import FoundSettings, read_cluster_settings
-from offsite.services.backup.committable import Committable, PartitionFailure, find_committable
+from offsite.services.backup.committable import Committable, PartitionFailure
+from offsite.services.backup.copy_pass import CommitEvery, CopyPass, is_news
 from offsite.services.backup.log_truncation import cut_back, made_anew
 from offsite.services.backup.source import Source, read_source
 from offsite.services.groups.history import decide_history, history_options
@@ -35,6 +40,10 @@ from offsite.services.hole_report import HoleReport, hole_reports
 from offsite.services.import_origin import import_origin
 from offsite.services.records.schemas_topic import decide_schemas_topic, schemas_options
 from offsite.spark.runner import OnProgress, Runner, RunProgress
+
+PACKED_FROM = 64
+"""Small ranges from which on a single run puts them into packs. Fewer are objects that Kafka's own tools read at once;
+a run that follows packs from two on, because it will write such objects for ever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +76,7 @@ class BackupPlan:
     base: BackupState
     copy: CopyPlan
     vanished: tuple[str, ...] = ()
+    bundles: tuple[CopyBundle, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +104,7 @@ class BackupResult:
     committed_at_ms: int
     head_hash: str
     worker_peak_rss_bytes: int
+    commits: int
 
     @property
     def complete(self) -> bool:
@@ -141,6 +152,7 @@ def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequ
         base=base,
         copy=copy,
         vanished=_vanished(base, selection, source),
+        bundles=bundled(copy.tasks, slots=slots, packed_from=PACKED_FROM),
     )
 
 
@@ -164,40 +176,108 @@ def run_backup(
 ) -> BackupResult:
     """Copy and commit; the first run makes the backup.
 
-    Raises `CommitLost` when another writer was first (then nothing of this run counts), and the first error when not a
-    single range could be copied.
+    Raises `CommitLost` when another writer was first (then what is not committed of this run does not count), and the
+    first error when not a single range could be copied. Interrupted, it commits what it has and raises that.
     """
-    backup = repository.create_backup(
+    backup = make_backup(repository, plan)
+    ended = carry_out(plan, backup, repository=repository, kafka=kafka, runner=runner, on_progress=on_progress)
+    if ended.result is None:
+        raise Bug("a run that was to make a commit made none")
+    return ended.result
+
+
+def make_backup(repository: Repository, plan: BackupPlan) -> Backup:
+    """The backup that `plan` is for, made if it is not there."""
+    return repository.create_backup(
         plan.backup,
         cluster_id=plan.source.cluster_id,
         selection=plan.selection,
         options=(*schemas_options(plan.schemas_topic), *history_options(wanted=plan.group_history)),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A run that has ended: its result, and the state it leaves. Without a result it found nothing new, and made no
+    commit."""
+
+    result: BackupResult | None
+    state: BackupState
+
+
+def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into what
+    plan: BackupPlan,
+    backup: Backup,
+    *,
+    repository: Repository,
+    kafka: KafkaConfig,
+    runner: Runner,
+    on_progress: OnProgress | None = None,
+    every: CommitEvery | None = None,
+    clock: Clock | None = None,
+    only_news: bool = False,
+) -> Ended:
+    """Carry out `plan` into `backup`. With `only_news`, no commit is made that would say nothing new. Raises as
+    `run_backup`."""
     ends = BackupEnds(kafka=kafka, store=repository.store, layout=backup.layout, compression=plan.compression)
     last = _LastProgress(on_progress)
-    outcomes = (
-        runner.run_all(plan.copy.tasks, partial(copy_range, ends=ends), on_progress=last) if plan.copy.tasks else []
+    commits = _Commits(repository, backup, plan, only_news=only_news)
+    copying = CopyPass(
+        copy=plan.copy,
+        bundles=plan.bundles,
+        base=plan.base,
+        commit=commits.make,
+        every=every or CommitEvery(),
+        clock=clock or SystemClock(),
     )
-    committable = find_committable(plan.copy, outcomes)
-    snapshot, saved = save_groups(backup, plan.base, plan.groups, plan.source.shapes)
-    state = _commit(backup, plan, committable, snapshot)
-    SeenHead(repository=repository, backup=plan.backup).remember(head_of(state))
-    return _result(plan, committable, state, saved, last.worker_peak_rss_bytes)
+    copy = partial(copy_bundle, ends=ends, base=plan.base.seq)
+    try:
+        if plan.bundles:
+            runner.run_all(plan.bundles, copy, on_progress=last, on_outcome=copying.take)
+    except (KeyboardInterrupt, OffsiteError):
+        copying.save()
+        raise
+    committable = copying.complete()
+    if not copying.commits:
+        return Ended(result=None, state=plan.base)
+    result = _result(plan, committable, copying, commits.groups, last.worker_peak_rss_bytes)
+    return Ended(result=result, state=copying.state)
 
 
-def _commit(backup: Backup, plan: BackupPlan, committable: Committable, group_snapshot: str | None) -> BackupState:
-    changes = Changes(
-        segments=committable.segments,
-        holes=committable.holes,
-        gaps=committable.gaps,
-        accounted=True,
-        left_behind=tuple(_left_behind(plan, committable)),
-        positions=committable.positions,
-        topics=plan.source.shapes,
-        groups=group_snapshot,
-        metadata=put_cluster_snapshot(backup.store, plan.base, plan.settings.settings),
-    )
-    return backup.commit(changes, base=plan.base, writer=random_id(16))
+class _Commits:
+    """Makes the commits of one run."""
+
+    def __init__(self, repository: Repository, backup: Backup, plan: BackupPlan, *, only_news: bool) -> None:
+        self.groups: GroupsSaved | None = None
+        self._repository, self._backup, self._plan = repository, backup, plan
+        self._only_news = only_news
+
+    def make(self, found: Committable, base: BackupState, is_complete: bool) -> BackupState | None:  # noqa: FBT001
+        """One commit, unless nothing is new. The one that completes the pass has the groups and the partitions that
+        failed."""
+        snapshot = None
+        if is_complete:
+            snapshot, self.groups = save_groups(self._backup, base, self._plan.groups, self._plan.source.shapes)
+        changes = replace(self._changes(found, base), groups=snapshot, incomplete=not is_complete)
+        if self._only_news and not is_news(changes, base):
+            return None
+        with uninterrupted():
+            state = self._backup.commit(changes, base=base, writer=random_id(16))
+            SeenHead(repository=self._repository, backup=self._plan.backup).remember(head_of(state))
+        return state
+
+    def _changes(self, found: Committable, base: BackupState) -> Changes:
+        plan = self._plan
+        return Changes(
+            segments=found.segments,
+            holes=found.holes,
+            gaps=found.gaps,
+            accounted=True,
+            left_behind=tuple(_left_behind(plan, found)),
+            positions=found.positions,
+            topics=plan.source.shapes,
+            metadata=put_cluster_snapshot(self._backup.store, base, plan.settings.settings),
+        )
 
 
 def _left_behind(plan: BackupPlan, committable: Committable) -> Iterator[LeftBehind]:
@@ -208,9 +288,9 @@ def _left_behind(plan: BackupPlan, committable: Committable) -> Iterator[LeftBeh
 
 
 def _result(
-    plan: BackupPlan, committable: Committable, state: BackupState, groups: GroupsSaved | None, peak_rss_bytes: int
+    plan: BackupPlan, committable: Committable, copying: CopyPass, groups: GroupsSaved | None, peak_rss_bytes: int
 ) -> BackupResult:
-    segments = committable.segments
+    segments, state = committable.segments, copying.state
     return BackupResult(
         backup=plan.backup,
         commit=state.seq,
@@ -229,6 +309,7 @@ def _result(
         committed_at_ms=state.committed_at_ms,
         head_hash=state.head_hash,
         worker_peak_rss_bytes=peak_rss_bytes,
+        commits=copying.commits,
     )
 
 
