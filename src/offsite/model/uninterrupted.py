@@ -6,13 +6,14 @@ put, and nobody would know whether it had arrived. Only the main thread handles 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
 class _Pending:
     depth = 0
     is_wanted = False
+    tell: Callable[[], None] | None = None
 
 
 @contextmanager
@@ -28,9 +29,21 @@ def uninterrupted() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
+@contextmanager
+def told_of_interruption(tell: Callable[[], None]) -> Iterator[None]:
+    """A block in which `tell` is called, in the signal handler, as soon as somebody wants to interrupt."""
+    before, _Pending.tell = _Pending.tell, tell
+    try:
+        yield
+    finally:
+        _Pending.tell = before
+
+
 def interrupt() -> None:
     """Raise `KeyboardInterrupt` now, or at the end of the block that is not to be broken. Asked for again inside such a
     block, it breaks that as well: somebody does not want to wait."""
+    if _Pending.tell is not None:
+        _Pending.tell()
     if not _Pending.depth or _Pending.is_wanted:
         _Pending.is_wanted = False
         raise KeyboardInterrupt

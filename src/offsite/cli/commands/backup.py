@@ -14,7 +14,7 @@ from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.head import Head
 from offsite.model.size import format_size
 from offsite.model.time import format_time
-from offsite.services.backup.options import BackupWords, parse_backup
+from offsite.services.backup.options import BackupWords, parse_backup, parse_follow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,13 +47,37 @@ _NAMED_MAX = 5
 app = typer.Typer(help="Back up topics into the repository.", no_args_is_help=True)
 
 
+Follow = Annotated[
+    bool, typer.Option("--follow", help="Go on with what is new, round after round, until SIGINT or SIGTERM.")
+]
+Interval = Annotated[str, typer.Option("--interval", help="With --follow: how long from one round to the next.")]
+GiveUpAfter = Annotated[
+    str, typer.Option("--give-up-after", help="With --follow: how long an outage is waited out before it is an error.")
+]
+
+
 @app.command()
 @takes(BackupRunOptions)
-def run(options: BackupRunOptions, spark_master: SparkMaster = None, output: Output = OutputFormat.TABLE) -> None:
+def run(  # options of the command line
+    options: BackupRunOptions,
+    follow: Follow = False,
+    interval: Interval = "10s",
+    give_up_after: GiveUpAfter = "24h",
+    spark_master: SparkMaster = None,
+    output: Output = OutputFormat.TABLE,
+) -> None:
     """Copy what is new since the last run, and commit it as one restore point.
+
+    A run of many hours commits every 5 minutes or 10 GiB what it has. With --follow it goes on until it is told to
+    stop: what is copied then is committed, and the exit code is 0.
 
     Exit code 3: committed, but the source had lost records (holes), or some partitions or groups could not be read.
     """
+    if follow:
+        from offsite.cli.commands.backup_follow import follow_backup
+
+        follow_backup(options, parse_follow(interval, give_up_after), spark_master=spark_master, output=output)
+        return
     from offsite.cli.progress import progress
     from offsite.services.backup.run import plan_backup, run_backup
     from offsite.spark.master import slots

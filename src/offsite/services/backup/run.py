@@ -111,22 +111,45 @@ class BackupResult:
         return not self.holes and not self.failed and not (self.groups and self.groups.failed)
 
 
-def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequest, *, slots: int) -> BackupPlan:
-    """The plan of a run. Changes nothing.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """The backup that a run goes on with, None before the first one, and its newest state."""
+
+    backup: Backup | None
+    state: BackupState
+
+
+def find_known(repository: Repository, name: str) -> Known:
+    """What the repository knows of backup `name`. Raises `CommitsGone`, `DamagedCommit`, `DamagedObject`."""
+    backup = _existing(repository, name)
+    state = backup.state() if backup else BackupState(backup=BackupLayout(backup=name).backup)
+    seen = SeenHead(repository=repository, backup=name)
+    seen.check_absent() if backup is None else seen.check(backup, state)
+    return Known(backup=backup, state=state)
+
+
+def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from where
+    repository: Repository,
+    admin: ClusterAdmin,
+    request: BackupRequest,
+    *,
+    slots: int,
+    known: Known | None = None,
+    packed_from: int = PACKED_FROM,
+) -> BackupPlan:
+    """The plan of a run. Changes nothing. `known`: what the repository holds, when that was found before.
 
     Raises `NoSuchTopic`, `OtherCluster`, `BackupExists` (another selection), `CommitsGone`, and more from the ends. A
     partition that cannot be copied now is listed as sick in the plan, unless all are.
     """
-    known = _existing(repository, request.backup)
-    selection = _selection(request, known)
-    if known is not None:
-        _check_cluster(known, admin.cluster().cluster_id)
-    schemas_topic = decide_schemas_topic(request.schemas_topic, known.descriptor if known else None)
-    history = decide_history(asked=request.group_history, known=known.descriptor if known else None)
+    known = known or find_known(repository, request.backup)
+    backup, base = known.backup, known.state
+    selection = _selection(request, backup)
+    if backup is not None:
+        _check_cluster(backup, admin.cluster().cluster_id)
+    schemas_topic = decide_schemas_topic(request.schemas_topic, backup.descriptor if backup else None)
+    history = decide_history(asked=request.group_history, known=backup.descriptor if backup else None)
     groups = read_groups(admin.groups, request.groups)  # before the end offsets: no commit lies beyond the cut
-    base = known.state() if known else BackupState(backup=BackupLayout(backup=request.backup).backup)
-    seen = SeenHead(repository=repository, backup=request.backup)
-    seen.check_absent() if known is None else seen.check(known, base)
     source = read_source(
         admin,
         selection,
@@ -152,7 +175,7 @@ def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequ
         base=base,
         copy=copy,
         vanished=_vanished(base, selection, source),
-        bundles=bundled(copy.tasks, slots=slots, packed_from=PACKED_FROM),
+        bundles=bundled(copy.tasks, slots=slots, packed_from=packed_from),
     )
 
 

@@ -1,0 +1,107 @@
+"""`offsite backup run --follow`: a line for each commit, a word when something is out, and an orderly end."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from offsite.cli.output import OutputFormat, emit, note
+from offsite.cli.wiring import connect, open_repository, spark
+from offsite.model.size import format_size
+from offsite.model.time import format_duration, format_time
+from offsite.services.backup.options import FollowTimes, parse_backup
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from offsite.cli.commands.backup import BackupRunOptions
+    from offsite.services.backup.follow import Round
+    from offsite.services.backup.run import BackupResult
+    from offsite.services.outages import Outage
+
+GRACE_S = 30.0
+"""Seconds from the first signal to the end: a commit is ended in them, a store that does not answer is not waited
+for."""
+SHOWN_AGAIN_S = 60.0
+"""Seconds between two lines about one outage."""
+
+
+def follow_backup(
+    options: BackupRunOptions, times: FollowTimes, *, spark_master: str | None, output: OutputFormat
+) -> None:
+    """Follow until a signal comes. Raises the error that ended it before."""
+    from offsite.model.clock import SystemClock
+    from offsite.model.uninterrupted import told_of_interruption
+    from offsite.services.backup.follow import Follow, Follower
+    from offsite.services.outages import Outages
+    from offsite.spark.master import slots
+
+    request = parse_backup(options.backup, options.words)
+    cluster, repository = connect(options.bootstrap, options.kafka_config), open_repository(options.repo)
+    shown = _Shown(output)
+    clock = SystemClock()
+    with told_of_interruption(_leave_in_time), spark(spark_master, preload="offsite.copy.bundle") as runner:
+        follow = Follow(
+            repository=repository,
+            cluster=cluster,
+            runner=runner,
+            request=request,
+            slots=slots(spark_master),
+            interval_s=times.interval_s,
+        )
+        outages = Outages(give_up_after_s=times.give_up_after_s, clock=clock, on_outage=shown.outage)
+        try:
+            Follower(follow, outages=outages, clock=clock, on_round=shown.round).run()
+        except KeyboardInterrupt:
+            note(f"stopped: {shown.commits} commits")
+
+
+def _leave_in_time() -> None:
+    timer = threading.Timer(GRACE_S, os._exit, [1])
+    timer.daemon = True
+    timer.start()
+
+
+class _Shown:
+    """What people and scripts see of the rounds."""
+
+    def __init__(self, output: OutputFormat) -> None:
+        self.commits = 0
+        self._output = OutputFormat.TABLE if output is OutputFormat.TABLE else OutputFormat.JSONL
+        self._next_ms = 0
+
+    def round(self, ended: Round) -> None:
+        if ended.result is not None:
+            self.commits += ended.result.commits
+            emit(ended.result, output=self._output, render=_render)
+
+    def outage(self, outage: Outage | None) -> None:
+        if outage is None:
+            note("it works again")
+            self._next_ms = 0
+            return
+        lasted_s = _seconds_since(outage)
+        if lasted_s * 1000 < self._next_ms:
+            return
+        self._next_ms = int(lasted_s * 1000 + SHOWN_AGAIN_S * 1000)
+        note(f"waiting, for {format_duration(lasted_s)} now: [{outage.error.id}] {outage.error.message}")
+        if outage.error.hint and outage.attempts == 1:
+            note(f"hint: {outage.error.hint}")
+
+
+def _seconds_since(outage: Outage) -> float:
+    from offsite.model.clock import SystemClock
+
+    return max(0.0, (SystemClock().now_ms() - outage.since_ms) / 1000)
+
+
+def _render(console: Console, result: BackupResult) -> None:
+    console.print(
+        f"commit {result.commit} at {format_time(result.committed_at_ms)}: {result.records:,} records, "
+        f"{format_size(result.bytes)} in {result.segments} segments of {result.partitions} partitions"
+    )
+    for hole in result.holes:
+        console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
+    for failure in result.failed:
+        console.print(f"  failed: {failure.topic}/{failure.partition}: [{failure.error}] {failure.message}")
