@@ -27,7 +27,7 @@ SMALL_OFFSETS = 10_000
 BUNDLE_BYTES_MAX = 32 * MIB
 BUNDLE_RANGES_MAX = 500
 """Ranges of a bundle at most: each takes a few milliseconds, and a bundle that fails is tried again as a whole."""
-BUNDLES_PER_SLOT = 2
+BUNDLES_PER_SLOT = 1
 
 Copied = Done[BackupReceipt] | Failed
 
@@ -67,10 +67,11 @@ def _dealt(tasks: Sequence[CopyTask], small: Sequence[int], slots: int) -> Itera
     """In turn, as cards are: tasks of a plan go round the partitions, so each bundle asks all leaders."""
     total_bytes = sum(tasks[number].estimated_bytes for number in small)
     needed = max(slots * BUNDLES_PER_SLOT, -(-total_bytes // BUNDLE_BYTES_MAX), -(-len(small) // BUNDLE_RANGES_MAX))
-    count = min(needed, -(-len(small) // 2))  # of one range alone, a pack would be an object that nothing else reads
+    count = max(1, min(needed, len(small) // 2))
     for first in range(count):
         numbers = tuple(small[first::count])
-        yield CopyBundle(numbers=numbers, tasks=tuple(tasks[n] for n in numbers), packed=True)
+        packed = len(numbers) > 1  # of one range alone, a pack would be an object that nothing else reads
+        yield CopyBundle(numbers=numbers, tasks=tuple(tasks[n] for n in numbers), packed=packed)
 
 
 def copy_bundle(bundle: CopyBundle, *, ends: BackupEnds, base: int) -> tuple[Copied, ...]:

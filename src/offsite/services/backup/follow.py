@@ -26,6 +26,7 @@ from offsite.services.backup.run import (
     plan_backup,
 )
 from offsite.services.cluster import Cluster
+from offsite.services.groups.snapshots import FormerGroups
 from offsite.services.outages import Outages
 from offsite.spark.runner import OnProgress, Runner
 
@@ -76,6 +77,7 @@ class Follower:
         self._on_round, self._on_progress = on_round, on_progress
         self._known: Known | None = None
         self._made: Backup | None = None
+        self._groups = FormerGroups()
         self._committed_s = clock.monotonic_s()
 
     def run(self) -> None:
@@ -114,6 +116,7 @@ class Follower:
             runner=follow.runner,
             on_progress=self._on_progress,
             clock=self._clock,
+            former=self._groups,
             only_news=began_s - self._committed_s < HEARTBEAT_S,
         )
         self._known = Known(backup=self._made, state=ended.state)

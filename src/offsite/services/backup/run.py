@@ -34,7 +34,7 @@ from offsite.services.backup.copy_pass import CommitEvery, CopyPass, is_news
 from offsite.services.backup.log_truncation import cut_back, made_anew
 from offsite.services.backup.source import Source, read_source
 from offsite.services.groups.history import decide_history, history_options
-from offsite.services.groups.snapshots import GroupsSaved, read_groups, save_groups
+from offsite.services.groups.snapshots import FormerGroups, GroupsSaved, read_groups, save_groups
 from offsite.services.heads import SeenHead, head_of
 from offsite.services.hole_report import HoleReport, hole_reports
 from offsite.services.import_origin import import_origin
@@ -239,12 +239,13 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
     every: CommitEvery | None = None,
     clock: Clock | None = None,
     only_news: bool = False,
+    former: FormerGroups | None = None,
 ) -> Ended:
-    """Carry out `plan` into `backup`. With `only_news`, no commit is made that would say nothing new. Raises as
-    `run_backup`."""
+    """Carry out `plan` into `backup`. With `only_news`, no commit is made that would say nothing new. `former`: the
+    groups of the backup, as far as they were read before. Raises as `run_backup`."""
     ends = BackupEnds(kafka=kafka, store=repository.store, layout=backup.layout, compression=plan.compression)
     last = _LastProgress(on_progress)
-    commits = _Commits(repository, backup, plan, only_news=only_news)
+    commits = _Commits(repository, backup, plan, former=former or FormerGroups(), only_news=only_news)
     copying = CopyPass(
         copy=plan.copy,
         bundles=plan.bundles,
@@ -270,8 +271,11 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
 class _Commits:
     """Makes the commits of one run."""
 
-    def __init__(self, repository: Repository, backup: Backup, plan: BackupPlan, *, only_news: bool) -> None:
+    def __init__(
+        self, repository: Repository, backup: Backup, plan: BackupPlan, *, former: FormerGroups, only_news: bool
+    ) -> None:
         self.groups: GroupsSaved | None = None
+        self._former = former
         self._repository, self._backup, self._plan = repository, backup, plan
         self._only_news = only_news
 
@@ -280,7 +284,9 @@ class _Commits:
         failed."""
         snapshot = None
         if is_complete:
-            snapshot, self.groups = save_groups(self._backup, base, self._plan.groups, self._plan.source.shapes)
+            snapshot, self.groups = save_groups(
+                self._backup, base, self._plan.groups, self._plan.source.shapes, before=self._former
+            )
         changes = replace(self._changes(found, base), groups=snapshot, incomplete=not is_complete)
         if self._only_news and not is_news(changes, base):
             return None

@@ -1,0 +1,169 @@
+"""Round after round: what a round costs, what it takes along, and what it goes on over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from offsite.model.errors import KafkaUnreachable, NoSuchTopic, StoreUnreachable
+from offsite.model.selections.selection import parse_selection
+from offsite.services.backup.follow import HEARTBEAT_S, Follow, Follower, Round
+from offsite.services.backup.run import BackupRequest
+from offsite.services.outages import Outage, Outages
+from tests.fake_cluster.site import BACKUP, Site
+from tests.inline_runner import InlineRunner
+from tests.tables import CountingStore
+
+
+class Script:
+    """A clock that ends the run when the steps are used up, one at each sleep. A step may change the source."""
+
+    def __init__(self, *steps: Callable[[], object]) -> None:
+        self.now_s = 1000.0
+        self._steps = list(steps)
+
+    def now_ms(self) -> int:
+        return int(self.now_s * 1000)
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    def sleep(self, duration_s: float) -> None:
+        self.now_s += duration_s
+        if not self._steps:
+            raise KeyboardInterrupt
+        self._steps.pop(0)()
+
+
+def follow(
+    site: Site, *steps: Callable[[], object], topics: str = "*", interval_s: float = 10, **parts: Any
+) -> tuple[list[Round], list[Outage | None]]:
+    """Rounds and outages of a run that ends after the steps. `parts` stand for those of the site."""
+    rounds: list[Round] = []
+    told: list[Outage | None] = []
+    clock = Script(*steps)
+    following = Follow(
+        repository=parts.get("repository", site.repository),
+        cluster=site.source.connected,
+        runner=parts.get("runner", InlineRunner()),
+        request=BackupRequest(backup=BACKUP, selection=parse_selection([topics])),
+        slots=2,
+        interval_s=interval_s,
+    )
+    outages = Outages(give_up_after_s=3600, clock=clock, on_outage=told.append)
+    with pytest.raises(KeyboardInterrupt):
+        Follower(following, outages=outages, clock=clock, on_round=rounds.append).run()
+    return rounds, told
+
+
+def commits(rounds: list[Round]) -> list[int | None]:
+    return [None if each.result is None else each.result.commit for each in rounds]
+
+
+def nothing() -> None:
+    pass
+
+
+@pytest.fixture
+def orders(site: Site) -> Site:
+    site.source.make_topic("orders", partitions=4)
+    for partition in range(4):
+        site.source.write("orders", [b"v"], partition=partition)
+    return site
+
+
+def test_a_round_with_news_makes_a_commit_and_one_without_makes_none(orders: Site) -> None:
+    rounds, told = follow(orders, lambda: orders.source.write("orders", [b"new"]), nothing)
+    assert commits(rounds) == [1, 2, None]
+    assert [each.result.records for each in rounds if each.result] == [4, 1]
+    assert told == []
+
+
+def test_small_ranges_of_a_round_share_objects(orders: Site) -> None:
+    follow(orders)
+    segments = [each for found in orders.backup.state().segments.values() for each in found]
+    assert len(segments) == 4
+    assert len({each.object_key for each in segments}) == 2, "one for each slot"
+    assert orders.restore().verified
+
+
+def test_new_topics_and_partitions_join_at_the_next_round(orders: Site) -> None:
+    def grow() -> None:
+        orders.source.make_topic("users")
+        orders.source.write("users", [b"v"])
+        log = orders.source.topics["orders"].partitions
+        log.append(type(log[0])())
+
+    rounds, _ = follow(orders, grow)
+    assert commits(rounds) == [1, 2]
+    assert {(each.topic, each.partitions) for each in rounds[-1].state.topics.values()} == {("orders", 5), ("users", 1)}
+
+
+def test_a_round_reads_nothing_of_the_repository_again(orders: Site) -> None:
+    orders.back_up("*")
+    store = CountingStore(inner=orders.repository.store)
+    read: list[int] = []
+
+    def write() -> None:
+        read.append(sum(store.read_bytes.values()))
+        store.read_bytes.clear()
+        orders.source.write("orders", [b"new"])
+
+    follow(orders, write, write, write, repository=replace(orders.repository, store=store))
+    first, *later = read
+    assert first > 500
+    assert later == [0, 0]
+
+
+def test_once_in_a_while_a_commit_says_that_the_source_was_seen(orders: Site) -> None:
+    rounds, _ = follow(orders, nothing, nothing, interval_s=HEARTBEAT_S - 1)
+    assert commits(rounds) == [1, None, 2]
+
+
+def test_a_commit_of_another_writer_is_gone_on_from(orders: Site) -> None:
+    def commit_elsewhere() -> None:
+        orders.source.write("orders", [b"theirs"])
+        orders.back_up()
+        orders.source.write("orders", [b"ours"])
+
+    rounds, told = follow(orders, commit_elsewhere, nothing)
+    assert commits(rounds) == [1, 3]
+    assert [each.error.id if each else None for each in told] == ["OFF-1101", None]
+    assert [each.end for each in orders.backup.state().positions.values()] == [3, 1, 1, 1]
+
+
+@pytest.mark.parametrize("error", [KafkaUnreachable("gone", hint=""), StoreUnreachable("gone", hint="")])
+def test_an_outage_is_waited_out(orders: Site, error: Exception) -> None:
+    class Ailing(InlineRunner):
+        failures = 2
+
+        def run_all(self, *arguments: Any, **options: Any) -> Any:
+            if self.failures:
+                self.failures -= 1
+                raise error
+            return super().run_all(*arguments, **options)
+
+    rounds, told = follow(orders, nothing, nothing, runner=Ailing())
+    assert commits(rounds) == [1]
+    assert [each.attempts if each else None for each in told] == [1, 2, None]
+
+
+def test_a_name_that_matches_nothing_is_a_mistake_at_first(site: Site) -> None:
+    with pytest.raises(NoSuchTopic):
+        follow(site, topics="orders*")
+
+
+def test_when_the_last_topic_is_gone_it_waits_for_the_next(orders: Site) -> None:
+    topics = orders.source.topics
+
+    def make_again() -> None:
+        orders.source.make_topic("orders")
+        orders.source.write("orders", [b"anew"])
+
+    rounds, told = follow(orders, lambda: topics.pop("orders"), make_again, topics="orders")
+    assert [each.result.records for each in rounds if each.result] == [4, 1]
+    assert len([each for each in told if each]) == 1
+    assert len(rounds[-1].state.topics) == 2, "two incarnations"
