@@ -178,6 +178,12 @@ def parse_segment_key(key: str) -> SegmentName | None:
     )
 
 
+def parse_pack_key(key: str) -> int | None:
+    """The number of the newest commit when the pack was begun, if `key` is that of a pack, else None."""
+    match = _PACK.fullmatch(key)
+    return int(match[1]) if match else None
+
+
 def lies_below(key: str, prefix: str) -> bool:
     """Whether `key`, which somebody else wrote, is that of an object below `prefix`, and of nothing outside it."""
     parts = key.removeprefix(prefix).split("/")

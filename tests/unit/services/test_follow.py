@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from offsite.copy.roll_up import FAN_IN
 from offsite.model.errors import KafkaUnreachable, NoSuchTopic, StoreUnreachable
 from offsite.model.selections.selection import parse_selection
 from offsite.services.backup.follow import HEARTBEAT_S, Follow, Follower, Round
 from offsite.services.backup.run import BackupRequest
 from offsite.services.outages import Outage, Outages
+from offsite.services.verify.run import verify_deep
 from tests.fake_cluster.site import BACKUP, Site
 from tests.inline_runner import InlineRunner
 from tests.tables import CountingStore
@@ -167,3 +169,23 @@ def test_when_the_last_topic_is_gone_it_waits_for_the_next(orders: Site) -> None
     assert [each.result.records for each in rounds if each.result] == [4, 1]
     assert len([each for each in told if each]) == 1
     assert len(rounds[-1].state.topics) == 2, "two incarnations"
+
+
+def test_small_segments_are_rolled_up_and_all_restore_points_stay_what_they_were(orders: Site) -> None:
+    def write() -> None:
+        for partition in range(4):
+            orders.source.write("orders", [b"new"], partition=partition)
+
+    rounds, told = follow(orders, *[write] * 20)
+    assert told == []
+    backup = orders.backup
+    head = backup.state()
+    assert [len(head.segments[known]) for known in sorted(head.segments)] == [21 - FAN_IN + 1] * 4
+    assert head.seq == 21 + 1, "a commit more, for the roll-up"
+    for seq in (1, 9, 16, 22):
+        point = backup.state_at(seq)
+        assert point.holes == ()
+        assert {each.end for each in point.positions.values()} == {min(seq, 21) if seq < 17 else 21}
+    assert orders.restore(commit=9).records == 4 * 9
+    assert verify_deep(backup, InlineRunner()).ok
+    assert rounds[-1].state == head

@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from offsite.copy.backup import BackupEnds
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.repository.backup import Backup
+from offsite.repository.commit import PartitionId
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
+from offsite.services.backup.roll_up import RollUpWatch, roll_up_step
 from offsite.services.backup.run import (
     BackupPlan,
     BackupRequest,
@@ -78,6 +81,7 @@ class Follower:
         self._known: Known | None = None
         self._made: Backup | None = None
         self._groups = FormerGroups()
+        self._watch = RollUpWatch(clock)
         self._committed_s = clock.monotonic_s()
 
     def run(self) -> None:
@@ -119,8 +123,27 @@ class Follower:
             former=self._groups,
             only_news=began_s - self._committed_s < HEARTBEAT_S,
         )
-        self._known = Known(backup=self._made, state=ended.state)
+        state = self._rolled_up(self._made, ended.state, plan) if ended.result is not None else ended.state
+        self._known = Known(backup=self._made, state=state)
         if ended.result is not None:
             self._committed_s = began_s
         took_s = self._clock.monotonic_s() - began_s
-        return Round(plan=plan, result=ended.result, state=ended.state, began_ms=began_ms, took_s=took_s)
+        return Round(plan=plan, result=ended.result, state=state, began_ms=began_ms, took_s=took_s)
+
+    def _rolled_up(self, backup: Backup, state: BackupState, plan: BackupPlan) -> BackupState:
+        """The state after a step of the roll-up, if one is due."""
+        for task in plan.copy.tasks:
+            self._watch.note(
+                PartitionId(topic=task.range.topic, topic_id=task.topic_id, partition=task.range.partition)
+            )
+        follow = self._follow
+        ends = BackupEnds(
+            kafka=follow.cluster.config,
+            store=follow.repository.store,
+            layout=backup.layout,
+            compression=plan.compression,
+        )
+        done = roll_up_step(
+            backup, state, self._watch.chosen(state), runner=follow.runner, ends=ends, slots=follow.slots
+        )
+        return state if done is None else done.state
