@@ -11,11 +11,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from offsite.sandbox.sandbox import SandboxInfo
+from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.sandbox import SandboxInfo
 from offsite.services.demo.data import BASE_MS, Message
 from tests.integration.e2e.command import start, succeed
 from tests.integration.e2e.site import new_name, produce_to
@@ -23,7 +23,7 @@ from tests.integration.kafka.cluster import Cluster
 from tests.processes import processes_with, wait_until
 
 MARK = "OFFSITE_FOLLOW_TEST"
-ROUNDS, SOAK_ROUNDS = 2, 40
+ROUNDS, SOAK_ROUNDS = 1, 40
 BATCH = 500
 
 
@@ -55,28 +55,17 @@ def names(broker: SandboxInfo, tmp_path: Path) -> list[str]:
     return ["--repo", repo, "--backup", "b"]
 
 
-def follow(names: list[str], bootstrap: str, pattern: str, mark: str) -> subprocess.Popen[bytes]:
+def follow(names: list[str], bootstrap: str, pattern: str, mark: str) -> subprocess.Popen[str]:
     ends = [*names, "--bootstrap", bootstrap, "--topics", pattern, "--interval", "300ms", "-o", "jsonl"]
     return start("backup", "run", "--follow", *ends, environment={MARK: mark})
-
-
-def commits(names: list[str]) -> list[dict[str, Any]]:
-    found = succeed("show", "b", *names[:2], "-o", "json")
-    return list(found["commits"])
 
 
 def make(cluster: Cluster, count: int) -> tuple[str, list[str]]:
     prefix = new_name("follow")
     topics = [f"{prefix}-{number}" for number in range(count)]
     for topic in topics:
-        cluster.admin.create_topics([new_topic(topic)])
+        cluster.admin.create_topics([NewTopic(name=topic, partitions=2)])
     return f"{prefix}-*", topics
-
-
-def new_topic(name: str) -> Any:
-    from offsite.kafka.protocol.topic_changes import NewTopic
-
-    return NewTopic(name=name, partitions=2)
 
 
 def head_commit(names: list[str]) -> int:
@@ -93,7 +82,7 @@ def test_it_follows_until_it_is_told_to_stop_and_new_topics_join(
         running = follow(names, broker.bootstrap, pattern, str(tmp_path))
         wait_until(lambda: head_commit(names) >= 3, "three commits")
         late = f"{pattern[:-1]}late"
-        cluster.admin.create_topics([new_topic(late)])
+        cluster.admin.create_topics([NewTopic(name=late, partitions=2)])
         produce_to(broker.bootstrap, late, [Message(key=b"k", value=b"late", timestamp_ms=BASE_MS)])
         before = head_commit(names)
         wait_until(lambda: head_commit(names) >= before + 3, "three more")
@@ -105,7 +94,7 @@ def test_it_follows_until_it_is_told_to_stop_and_new_topics_join(
     succeed("backup", "run", *names, "--bootstrap", broker.bootstrap)
     same = succeed("verify", *names, "--against", broker.bootstrap)
     assert same["against"]["verified"]
-    assert same["against"]["topics"] == 3
+    assert len(same["against"]["topics"]) == 3
     assert succeed("verify", *names, "--deep")["ok"]
 
 
