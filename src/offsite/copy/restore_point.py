@@ -103,7 +103,8 @@ def fix_point(backup: Backup, request: PointRequest, head: BackupState) -> Fixed
     """The point that `request` means now, when `head` is the newest state. Raises `NoSuchRestorePoint`,
     `DamagedCommit`, `BadOption` for a time that is none."""
     commit = commit_meant(backup, request, head)
-    backup.check_point(commit, head=head)
+    if request.commit is not None:  # a backup without a commit has no newest one either: who reads it knows what to say
+        backup.check_point(commit, head=head)
     until_ms = None if request.at is None else parse_time(request.at, now_ms=backup.store.now_ms())
     return FixedPoint(commit=commit, until_ms=until_ms)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from offsite.copy.plan import OF_ONE_PARTITION
 from offsite.model.clock import Clock
 from offsite.model.errors import (
+    ArchiveBusy,
     Bug,
     Damaged,
     Denied,
@@ -30,7 +31,7 @@ FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 30.0
 
 _LASTING = (UserError, NoRepository, Refused, Damaged, Bug)
-_LASTING_AT_FIRST = (Denied, NoSuchTopic)
+_LASTING_AT_FIRST = (Denied, NoSuchTopic, ArchiveBusy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

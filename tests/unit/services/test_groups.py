@@ -157,6 +157,17 @@ def test_a_backup_without_groups_knows_none(site: Site) -> None:
         planned(site)
 
 
+@pytest.mark.parametrize("at", [None, "1h-ago"])
+def test_of_a_backup_without_a_commit_is_said_that_one_is_to_be_made(site: Site, at: str | None) -> None:
+    backed_up(site)
+    backup = site.backup
+    for info in list(backup.store.list(backup.layout.commits_prefix)):
+        backup.store.delete(info.key)
+    with pytest.raises(NoSuchRestorePoint, match="knows nothing of groups at commit 0") as refused:
+        show_groups(backup, groups=ALL_GROUPS, at=at)
+    assert "run offsite backup run" in str(refused.value.hint)
+
+
 def test_as_of_a_time_they_are_those_of_the_commit_before(site: Site) -> None:
     backed_up(site)
     shown = show_groups(site.backup, groups=ALL_GROUPS, at="2020-01-01T00:00:00Z")

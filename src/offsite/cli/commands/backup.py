@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, SparkMaster
+from offsite.cli.options.common import (
+    GIVE_UP_AFTER,
+    BackupName,
+    Bootstrap,
+    GiveUpAfter,
+    KafkaConfigFile,
+    Output,
+    Repo,
+    SparkMaster,
+)
 from offsite.cli.options.option_group import Taken, takes
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note
 from offsite.cli.wiring import connect, open_repository, spark
@@ -51,9 +60,6 @@ Follow = Annotated[
     bool, typer.Option("--follow", help="Go on with what is new, round after round, until SIGINT or SIGTERM.")
 ]
 Interval = Annotated[str, typer.Option("--interval", help="With --follow: how long from one round to the next.")]
-GiveUpAfter = Annotated[
-    str, typer.Option("--give-up-after", help="With --follow: how long an outage is waited out before it is an error.")
-]
 
 
 @app.command()
@@ -62,7 +68,7 @@ def run(  # options of the command line
     options: BackupRunOptions,
     follow: Follow = False,
     interval: Interval = "10s",
-    give_up_after: GiveUpAfter = "24h",
+    give_up_after: GiveUpAfter = GIVE_UP_AFTER,
     spark_master: SparkMaster = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:

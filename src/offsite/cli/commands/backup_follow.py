@@ -7,9 +7,10 @@ import threading
 from typing import TYPE_CHECKING
 
 from offsite.cli.output import OutputFormat, emit, note
+from offsite.cli.views.outage_view import OutageLines
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.size import format_size
-from offsite.model.time import format_duration, format_time
+from offsite.model.time import format_time
 from offsite.services.backup.options import FollowTimes, parse_backup
 
 if TYPE_CHECKING:
@@ -18,13 +19,10 @@ if TYPE_CHECKING:
     from offsite.cli.commands.backup import BackupRunOptions
     from offsite.services.backup.follow import Round
     from offsite.services.backup.run import BackupResult
-    from offsite.services.outages import Outage
 
 GRACE_S = 30.0
 """Seconds from the first signal to the end: a commit is ended in them, a store that does not answer is not waited
 for."""
-SHOWN_AGAIN_S = 60.0
-"""Seconds between two lines about one outage."""
 
 
 def follow_backup(
@@ -50,7 +48,7 @@ def follow_backup(
             slots=slots(spark_master),
             interval_s=times.interval_s,
         )
-        outages = Outages(give_up_after_s=times.give_up_after_s, clock=clock, on_outage=shown.outage)
+        outages = Outages(give_up_after_s=times.give_up_after_s, clock=clock, on_outage=OutageLines(clock))
         try:
             Follower(follow, outages=outages, clock=clock, on_round=shown.round).run()
         except KeyboardInterrupt:
@@ -69,31 +67,11 @@ class _Shown:
     def __init__(self, output: OutputFormat) -> None:
         self.commits = 0
         self._output = OutputFormat.TABLE if output is OutputFormat.TABLE else OutputFormat.JSONL
-        self._next_ms = 0
 
     def round(self, ended: Round) -> None:
         if ended.result is not None:
             self.commits += ended.result.commits
             emit(ended.result, output=self._output, render=_render)
-
-    def outage(self, outage: Outage | None) -> None:
-        if outage is None:
-            note("it works again")
-            self._next_ms = 0
-            return
-        lasted_s = _seconds_since(outage)
-        if lasted_s * 1000 < self._next_ms:
-            return
-        self._next_ms = int(lasted_s * 1000 + SHOWN_AGAIN_S * 1000)
-        note(f"waiting, for {format_duration(lasted_s)} now: [{outage.error.id}] {outage.error.message}")
-        if outage.error.hint and outage.attempts == 1:
-            note(f"hint: {outage.error.hint}")
-
-
-def _seconds_since(outage: Outage) -> float:
-    from offsite.model.clock import SystemClock
-
-    return max(0.0, (SystemClock().now_ms() - outage.since_ms) / 1000)
 
 
 def _render(console: Console, result: BackupResult) -> None:
