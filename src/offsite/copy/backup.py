@@ -8,6 +8,7 @@ from uuid import UUID
 
 from offsite.copy.plan import CopyTask
 from offsite.kafka.config.config import KafkaConfig
+from offsite.kafka.fetch_pace import UNLIMITED
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.read_task import Item, ReadTask
 from offsite.kafka.reader import PartitionReader
@@ -17,9 +18,11 @@ from offsite.log.range import LogRange
 from offsite.model.choices import CompressionChoice
 from offsite.model.errors import SourceTruncated, TopicReplaced
 from offsite.repository.layout import BackupLayout
+from offsite.repository.segments.open_segment import Objects
 from offsite.repository.segments.segment import Segment
-from offsite.repository.segments.writer import SegmentWriter
-from offsite.spark import meter
+from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES, SegmentWriter
+from offsite.spark import meter, rate_lease
+from offsite.stores.paced_writes import PacedStore, object_bytes
 from offsite.stores.store import Store
 
 
@@ -49,12 +52,15 @@ def copy_range(task: CopyTask, *, ends: BackupEnds) -> BackupReceipt:
 
     Raises what the reader and the store raise; then nothing of the range is committed.
     """
-    reader, reading = PartitionReader(shared_router(ends.kafka), on_throttle=meter.throttle), _reading(task)
+    router, pace = shared_router(ends.kafka), rate_lease.reads() or UNLIMITED
+    reader, reading = PartitionReader(router, on_throttle=meter.throttle, pace=pace), _reading(task)
     if task.border is not None:
         check_border(reader.read_task, reading, task.border)
     last_batch: LastBatch | None = None
+    objects, target_bytes = _paced(ends.store)
     writer = SegmentWriter(
-        store=ends.store,
+        store=objects,
+        target_bytes=target_bytes,
         layout=ends.layout,
         log_range=task.range,
         topic_id=task.topic_id,
@@ -76,6 +82,13 @@ def copy_range(task: CopyTask, *, ends: BackupEnds) -> BackupReceipt:
         segments = writer.close()
     outside = tuple(_outside(gaps, segments))
     return BackupReceipt(segments=segments, holes=tuple(holes), gaps=outside, last_batch=last_batch)
+
+
+def _paced(store: Store) -> tuple[Objects, int]:
+    """Where segments are written at the rate of the running task, and how large they become."""
+    if (pace := rate_lease.writes()) is None:
+        return store, TARGET_SEGMENT_BYTES
+    return PacedStore(store, pace), object_bytes(store, pace.bytes_per_s, most=TARGET_SEGMENT_BYTES)
 
 
 def _reading(task: CopyTask) -> ReadTask:

@@ -20,8 +20,9 @@ class FetchSize:
         self._floor_bytes = 0
         self._ceiling_bytes = FETCH_BYTES
 
-    def ask_bytes(self, remaining_offsets: int) -> int:
-        return max(min(self._wanted_bytes(remaining_offsets), self._ceiling_bytes), self._floor_bytes)
+    def ask_bytes(self, remaining_offsets: int, *, most: int = FETCH_BYTES) -> int:
+        """What to ask for; more than `most` only where a batch needs it."""
+        return max(min(self._wanted_bytes(remaining_offsets), self._ceiling_bytes, most), self._floor_bytes)
 
     def _wanted_bytes(self, remaining_offsets: int) -> int:
         if not self._bytes_per_offset:
