@@ -15,7 +15,7 @@ import struct
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from hmac import compare_digest
 
@@ -58,8 +58,8 @@ class RateAddress:
 
     host: str
     port: int
-    token: bytes
-    welcome: bytes
+    token: bytes = field(repr=False)
+    welcome: bytes = field(repr=False)
     limits: RateLimits
 
 
