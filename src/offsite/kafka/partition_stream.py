@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager
 from offsite.kafka.batch_window import BatchWindow, batch_window
 from offsite.kafka.evidence import Said, said
 from offsite.kafka.fetch_pace import UNLIMITED, FetchPace
-from offsite.kafka.fetch_size import FetchSize
+from offsite.kafka.fetch_size import FETCH_BYTES, FetchSize
 from offsite.kafka.log_bounds import LeaderAnswers
 from offsite.kafka.net.backoff import Backoff
 from offsite.kafka.net.connection import Connection
@@ -118,6 +118,8 @@ class PartitionStream:
             return
         self._check_within(window, answer)
         self._size.learn(window.next_offset - self.position, len(answer.records))
+        if window.chunk and self._pace.portion_bytes < FETCH_BYTES:
+            self._size.learn_batches(max([each.size_bytes for each in window.chunk.batches]))
         if window.next_offset < self._range.end:
             self._ask(connection, window.next_offset)
         if window.chunk:

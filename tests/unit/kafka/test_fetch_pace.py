@@ -38,6 +38,10 @@ def test_each_fetch_is_paid_for_before_it_is_sent_and_settled_when_its_answer_is
     router: Any = ScriptedRouter(leader)
     log_range = LogRange(topic=TOPIC.topic, partition=TOPIC.partition, start=0, end=30)
     list(PartitionReader(router, clock=StepClock(), pace=purse).read(log_range))
-    assert purse.before == leader.asked_bytes == [PORTION_BYTES] * 4
-    assert len(purse.after) == 4
+    assert purse.before == leader.asked_bytes
+    assert len(purse.before) == len(purse.after) == 4
+    assert purse.before[:2] == [PORTION_BYTES] * 2, "no batch is known yet"
+    for asked, batch in zip(purse.before[2:], batches, strict=False):
+        assert PORTION_BYTES - len(batch) < asked <= PORTION_BYTES
+        assert asked % len(batch) == 0, "the last batch would come torn"
     assert sum(map(len, batches)) < sum(purse.after) < sum(map(len, batches)) + 4 * 100

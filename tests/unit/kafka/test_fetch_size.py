@@ -26,6 +26,14 @@ def test_a_limit_makes_bites_smaller_but_for_a_batch_that_needs_more() -> None:
     assert size.ask_bytes(1, most=50_000) == 2 * FETCH_BYTES
 
 
+def test_small_bites_end_with_a_batch() -> None:
+    size = FetchSize()
+    size.learn_batches(30_000)
+    assert size.ask_bytes(1_000_000, most=50_000) == 30_000
+    assert size.ask_bytes(1_000_000, most=100_000) == 90_000
+    assert size.ask_bytes(1_000_000, most=20_000) == 20_000
+
+
 def test_a_batch_that_does_not_fit_doubles_the_bite_up_to_a_limit() -> None:
     size = FetchSize()
     assert size.grow()
