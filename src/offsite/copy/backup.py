@@ -8,7 +8,8 @@ from uuid import UUID
 
 from offsite.copy.plan import CopyTask
 from offsite.kafka.config.config import KafkaConfig
-from offsite.kafka.fetch_pace import UNLIMITED
+from offsite.kafka.fetch_pace import Unlimited
+from offsite.kafka.fetch_size import FETCH_BYTES
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.read_task import Item, ReadTask
 from offsite.kafka.reader import PartitionReader
@@ -17,6 +18,7 @@ from offsite.log.chunk import Chunk, Gap, Hole
 from offsite.log.range import LogRange
 from offsite.model.choices import CompressionChoice
 from offsite.model.errors import SourceTruncated, TopicReplaced
+from offsite.model.size import MIB
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.open_segment import Objects
 from offsite.repository.segments.segment import Segment
@@ -52,12 +54,13 @@ def copy_range(task: CopyTask, *, ends: BackupEnds) -> BackupReceipt:
 
     Raises what the reader and the store raise; then nothing of the range is committed.
     """
-    router, pace = shared_router(ends.kafka), rate_lease.reads() or UNLIMITED
-    reader, reading = PartitionReader(router, on_throttle=meter.throttle, pace=pace), _reading(task)
+    objects, target_bytes = _paced(ends.store)
+    pace = rate_lease.reads() or Unlimited(_chunk_bytes(target_bytes))
+    reader = PartitionReader(shared_router(ends.kafka), on_throttle=meter.throttle, pace=pace)
+    reading = _reading(task)
     if task.border is not None:
         check_border(reader.read_task, reading, task.border)
     last_batch: LastBatch | None = None
-    objects, target_bytes = _paced(ends.store)
     writer = SegmentWriter(
         store=objects,
         target_bytes=target_bytes,
@@ -89,6 +92,11 @@ def _paced(store: Store) -> tuple[Objects, int]:
     if (pace := rate_lease.writes()) is None:
         return store, TARGET_SEGMENT_BYTES
     return PacedStore(store, pace), object_bytes(store, pace.bytes_per_s, most=TARGET_SEGMENT_BYTES)
+
+
+def _chunk_bytes(target_bytes: int) -> int:
+    """How much to read at once: a segment ends only between two chunks."""
+    return min(FETCH_BYTES, max(MIB, target_bytes // 4))
 
 
 def _reading(task: CopyTask) -> ReadTask:

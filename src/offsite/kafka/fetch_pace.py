@@ -20,9 +20,10 @@ class FetchPace(Protocol):
 
 
 class Unlimited:
-    """As fast as it goes."""
+    """As fast as it goes, `portion_bytes` at a time."""
 
-    portion_bytes = FETCH_BYTES
+    def __init__(self, portion_bytes: int = FETCH_BYTES) -> None:
+        self.portion_bytes = portion_bytes
 
     def before_fetch(self, size_bytes: int) -> None: ...
 

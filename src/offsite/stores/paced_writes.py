@@ -17,8 +17,9 @@ from offsite.stores.store import ObjectWriter, PutResult, Store
 WHOLE_OBJECT_S = 0.25
 """Seconds of the limit that an object should be worth which is sent as a whole."""
 
-LEAST_OBJECT_BYTES = 8 * MIB
-"""Smaller objects cost more in requests than they save in evenness."""
+LEAST_OBJECT_BYTES = 4 * MIB
+"""Smaller objects cost more in requests than they save in evenness; ten seconds of 6 MB/s still hold so many of these
+that one more is less than a tenth."""
 
 
 class WritePace(Protocol):
