@@ -8,6 +8,8 @@ from uuid import UUID
 
 from offsite.copy.plan import CopyTask
 from offsite.kafka.config.config import KafkaConfig
+from offsite.kafka.fetch_pace import Unlimited
+from offsite.kafka.fetch_size import FETCH_BYTES
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.read_task import Item, ReadTask
 from offsite.kafka.reader import PartitionReader
@@ -16,11 +18,14 @@ from offsite.log.chunk import Chunk, Gap, Hole
 from offsite.log.range import LogRange
 from offsite.model.choices import CompressionChoice
 from offsite.model.errors import SourceTruncated, TopicReplaced
+from offsite.model.size import MIB
 from offsite.repository.layout import BackupLayout
+from offsite.repository.segments.open_segment import Objects
 from offsite.repository.segments.pack import PackWriter
 from offsite.repository.segments.segment import Segment
-from offsite.repository.segments.writer import SegmentWriter
-from offsite.spark import meter
+from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES, SegmentWriter
+from offsite.spark import meter, rate_lease
+from offsite.stores.paced_writes import PacedStore, object_bytes
 from offsite.stores.store import Store
 
 
@@ -51,12 +56,16 @@ def copy_range(task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = No
 
     Raises what the reader and the store raise; then nothing of the range is committed.
     """
-    reader, reading = PartitionReader(shared_router(ends.kafka), on_throttle=meter.throttle), _reading(task)
+    objects, target_bytes = (pack, TARGET_SEGMENT_BYTES) if pack else paced(ends.store)
+    pace = rate_lease.reads() or Unlimited(_chunk_bytes(target_bytes))
+    reader = PartitionReader(shared_router(ends.kafka), on_throttle=meter.throttle, pace=pace)
+    reading = _reading(task)
     if task.border is not None:
         check_border(reader.read_task, reading, task.border)
     last_batch: LastBatch | None = None
     writer = SegmentWriter(
-        store=pack or ends.store,
+        store=objects,
+        target_bytes=target_bytes,
         layout=ends.layout,
         log_range=task.range,
         topic_id=task.topic_id,
@@ -78,6 +87,18 @@ def copy_range(task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = No
         segments = pack.placed(writer.close()) if pack else writer.close()
     outside = tuple(_outside(gaps, segments))
     return BackupReceipt(segments=segments, holes=tuple(holes), gaps=outside, last_batch=last_batch)
+
+
+def paced(store: Store) -> tuple[Objects, int]:
+    """Where segments are written at the rate of the running task, and how large they become."""
+    if (pace := rate_lease.writes()) is None:
+        return store, TARGET_SEGMENT_BYTES
+    return PacedStore(store, pace), object_bytes(store, pace.bytes_per_s, most=TARGET_SEGMENT_BYTES)
+
+
+def _chunk_bytes(target_bytes: int) -> int:
+    """How much to read at once: a segment ends only between two chunks."""
+    return min(FETCH_BYTES, max(MIB, target_bytes // 4))
 
 
 def _reading(task: CopyTask) -> ReadTask:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from offsite.copy.backup import BackupEnds, BackupReceipt, copy_range
+from offsite.copy.backup import BackupEnds, BackupReceipt, copy_range, paced
 from offsite.copy.plan import OF_ONE_PARTITION, CopyTask
 from offsite.model.errors import Denied
 from offsite.model.ids import random_id
@@ -79,7 +79,7 @@ def copy_bundle(bundle: CopyBundle, *, ends: BackupEnds, base: int) -> tuple[Cop
     about one range: then nothing of the bundle counts."""
     if not bundle.packed:
         return tuple(Done(value=copy_range(task, ends=ends)) for task in bundle.tasks)
-    with PackWriter(ends.store, ends.layout.pack_key(base, random_id())) as pack:
+    with PackWriter(paced(ends.store)[0], ends.layout.pack_key(base, random_id())) as pack:
         outcomes = tuple(_copied(task, ends, pack) for task in bundle.tasks)
         pack.close()
     return outcomes

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from offsite.copy.backup import BackupEnds
+from offsite.copy.backup import BackupEnds, paced
 from offsite.copy.bundle import SMALL_BYTES
 from offsite.log.range import LogRange, Span
 from offsite.model.choices import CompressionChoice
@@ -143,9 +143,10 @@ def dealt(roll_ups: Sequence[RollUp], *, slots: int) -> tuple[RollUps, ...]:
 def roll_up_all(task: RollUps, *, ends: BackupEnds, base: int) -> tuple[Segment | None, ...]:
     """Store the segments of each roll-up as one; these count when a commit lists them instead. None for a roll-up whose
     segments are damaged: it spares the others. `base`: the newest commit. Raises what the store raises."""
+    store, _ = paced(ends.store)
     if not task.packed:
-        return tuple(_if_sound(each, ends, ends.store) for each in task.roll_ups)
-    with PackWriter(ends.store, ends.layout.pack_key(base, random_id())) as pack:
+        return tuple(_if_sound(each, ends, store) for each in task.roll_ups)
+    with PackWriter(store, ends.layout.pack_key(base, random_id())) as pack:
         made = [_if_sound(each, ends, pack) for each in task.roll_ups]
         pack.close()
         return tuple(each and pack.placed([each])[0] for each in made)

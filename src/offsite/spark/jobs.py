@@ -73,6 +73,7 @@ class TaskOutcomes(Generic[ResultT]):
             moved_bytes=reading.moved_bytes,
             records=reading.records,
             throttled_s=reading.throttled_ms / 1000,
+            limited_s=reading.limited_ms / 1000,
             elapsed_s=elapsed_s,
             worker_peak_rss_bytes=self._worker_peak_rss_bytes,
         )

@@ -34,7 +34,8 @@ class Failed:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunProgress:
     """The state of a run. `moved_bytes` and `records` are what tasks counted (`meter.count`), running ones included.
-    `throttled_s`: seconds for which the cluster's quotas held tasks back, added up over all tasks."""
+    `throttled_s`: seconds for which the cluster's quotas held tasks back, added up over all tasks; `limited_s`: those
+    for which limits of our own did."""
 
     tasks_total: int
     tasks_done: int
@@ -44,6 +45,7 @@ class RunProgress:
     elapsed_s: float
     worker_peak_rss_bytes: int
     throttled_s: float = 0.0
+    limited_s: float = 0.0
 
 
 OnProgress = Callable[[RunProgress], None]

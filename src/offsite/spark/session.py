@@ -27,6 +27,7 @@ from offsite.spark.local.jvm import LocalJvm, java_binary, last_words
 from offsite.spark.local.worker_lock import WorkerLock
 from offsite.spark.local.worker_template import WorkerTemplate
 from offsite.spark.master import check_reachable, runs_in_one_jvm, task_attempts
+from offsite.spark.rate_server import RateLimits
 from offsite.spark.runner import Done, Failed, OnOutcome, OnProgress, ResultT, TaskT
 from offsite.spark.scratch import Scratch
 from offsite.spark.settings import (
@@ -51,7 +52,8 @@ class SparkRunner:
 
     With `context`: that running one, whose Python workers must be able to import offsite; it is left running. Else one
     is started: `conf` is laid over offsite's own Spark settings and must hold no secret, `preload` names modules that
-    workers import before their first task; modules that start threads when imported must stay out of it.
+    workers import before their first task; modules that start threads when imported must stay out of it. `limits`: what
+    the tasks of all its runs may move together, those that go by them (see `rate_lease`).
     """
 
     def __init__(  # noqa: PLR0913  # keyword-only settings, each with a default
@@ -63,6 +65,7 @@ class SparkRunner:
         driver_memory_mib: int = 512,
         conf: Mapping[str, str] | None = None,
         preload: Sequence[str] = (),
+        limits: RateLimits | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._master = master or f"local[{os.cpu_count() or 1},{MAX_ATTEMPTS}]"
@@ -70,6 +73,7 @@ class SparkRunner:
         self._settings = {**own, **(conf or {}), **FIRM_SETTINGS}
         self._borrowed = context
         self._preload = preload
+        self._limits = limits or RateLimits()
         self._clock = clock or SystemClock()
         self._session: _Session | None = None
         self._may_be_running = False  # tasks of a run that was broken off
@@ -126,7 +130,8 @@ class SparkRunner:
         def open_job(numbered: Sequence[tuple[int, TaskT]]) -> SparkJob[TaskT, ResultT]:
             self._session = self._session or self._open_session()
             context, mailbox = self._session.ready()
-            return SparkJob(context, mailbox, numbered, function, max_attempts=self._session.max_attempts)
+            attempts = self._session.max_attempts
+            return SparkJob(context, mailbox, numbered, function, max_attempts=attempts, limits=self._limits)
 
         before, self._may_be_running = self._may_be_running, True
         try:

@@ -42,6 +42,10 @@ class PosixStore:
     def url(self) -> str:
         return str(self.root)
 
+    @property
+    def sends_at_close(self) -> bool:
+        return False
+
     def prepare(self) -> None:
         with wrapped("make the folder", self.url):
             make_private_root(self.root)

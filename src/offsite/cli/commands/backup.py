@@ -23,7 +23,7 @@ from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.head import Head
 from offsite.model.size import format_size
 from offsite.model.time import format_time
-from offsite.services.backup.options import BackupWords, parse_backup, parse_follow
+from offsite.services.backup.options import BackupWords, parse_backup, parse_follow, parse_limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,9 @@ class BackupOptions:
 
     repo: Repo
     backup: BackupName
-    words: Annotated[BackupWords, Taken(but=("compression",))] = field(default_factory=BackupWords)
+    words: Annotated[BackupWords, Taken(but=("compression", "read_limit", "write_limit"))] = field(
+        default_factory=BackupWords
+    )
     bootstrap: Bootstrap = None
     kafka_config: KafkaConfigFile = None
 
@@ -88,9 +90,9 @@ def run(  # options of the command line
     from offsite.services.backup.run import plan_backup, run_backup
     from offsite.spark.master import slots
 
-    request = parse_backup(options.backup, options.words)
+    request, limits = parse_backup(options.backup, options.words), parse_limits(options.words)
     cluster, repository = connect(options.bootstrap, options.kafka_config), open_repository(options.repo)
-    with spark(spark_master, preload="offsite.copy.backup") as runner:
+    with spark(spark_master, preload="offsite.copy.bundle", limits=limits) as runner:
         plan = plan_backup(repository, cluster.admin, request, slots=slots(spark_master))
         with progress(f"backup {options.backup}", total_bytes=plan.copy.estimated_bytes) as on_progress:
             result = run_backup(

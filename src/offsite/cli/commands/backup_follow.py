@@ -11,7 +11,7 @@ from offsite.cli.views.outage_view import OutageLines
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.size import format_size
 from offsite.model.time import format_time
-from offsite.services.backup.options import FollowTimes, parse_backup
+from offsite.services.backup.options import FollowTimes, parse_backup, parse_limits
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +39,10 @@ def follow_backup(
     cluster, repository = connect(options.bootstrap, options.kafka_config), open_repository(options.repo)
     shown = _Shown(output)
     clock = SystemClock()
-    with told_of_interruption(_leave_in_time), spark(spark_master, preload="offsite.copy.bundle") as runner:
+    with (
+        told_of_interruption(_leave_in_time),
+        spark(spark_master, preload="offsite.copy.bundle", limits=parse_limits(options.words)) as runner,
+    ):
         follow = Follow(
             repository=repository,
             cluster=cluster,

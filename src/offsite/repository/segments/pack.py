@@ -16,8 +16,9 @@ from typing import Self
 from offsite.log.buffer import Buffer
 from offsite.model.check import check
 from offsite.model.errors import ObjectTaken
+from offsite.repository.segments.open_segment import Objects
 from offsite.repository.segments.segment import Segment
-from offsite.stores.store import ObjectWriter, PutResult, Store
+from offsite.stores.store import ObjectWriter, PutResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,7 @@ class PackWriter:
     exception gives up the pack.
     """
 
-    def __init__(self, store: Store, key: str) -> None:
+    def __init__(self, store: Objects, key: str) -> None:
         self.key = key
         self._store = store
         self._object: ObjectWriter | None = None
