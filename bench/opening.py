@@ -44,17 +44,17 @@ def main() -> None:
                 ("status", ["-c", _COMMAND, "status", "--repo", str(place)]),
                 ("state and commits", ["-m", "bench.opening", "--commit", str(place)]),
             ):
-                seconds, peak_mb, output = _measured([sys.executable, *arguments], environment)
-                print(f"  {what}: {seconds:.2f} s, {peak_mb} MB", flush=True)
+                seconds, cpu_s, peak_mb, output = _measured([sys.executable, *arguments], environment)
+                print(f"  {what}: {seconds:.2f} s, {cpu_s:.2f} s of CPU, {peak_mb} MB", flush=True)
                 print("".join(f"    {line}\n" for line in output.splitlines() if what != "status"), end="", flush=True)
 
 
-def _measured(command: list[str], environment: dict[str, str]) -> tuple[float, int, str]:
+def _measured(command: list[str], environment: dict[str, str]) -> tuple[float, float, int, str]:
     start_s = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     output = process.stdout.read() if process.stdout else ""
     _, _, usage = os.wait4(process.pid, 0)
-    return time.perf_counter() - start_s, usage.ru_maxrss // 1024, output
+    return time.perf_counter() - start_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss // 1024, output
 
 
 def _commit(place: Path) -> None:

@@ -33,6 +33,7 @@ from offsite.repository.commit_log import CommitLog
 from offsite.repository.history import History
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.layout import parse_catalog_key
+from offsite.repository.segments.segment import SegmentList
 from offsite.repository.state import FIRST_SEQ, BackupState, fold
 from offsite.stores.store import PutResult
 
@@ -91,12 +92,21 @@ class Catalog:
     def write(self, state: BackupState) -> Kept:
         """Keep `state`. Where another writer left other objects, it is left to that one; the next comes soon enough."""
         store = self.log.store
-        keeping = Keeping.of(state, self._reader(state.seq))
+        keeping = self._keeping(state)
         for key, data in keeping.objects:
             if store.put_if_absent(key, data) is PutResult.OTHER:
                 return Kept(seal="", state=state)
         store.put_overwrite(self.log.layout.hint_key, encode_object({"format": FORMAT, "seq": state.seq}))
         return Kept(seal=commit_hash(keeping.seal), state=keeping.state)
+
+    def _keeping(self, state: BackupState) -> Keeping:
+        reader = self._reader(state.seq)
+        try:
+            return Keeping.of(state, reader)
+        except Damaged as error:  # a part of an older catalog: no reason not to back up
+            warned("catalog_unusable", backup=state.backup, commit=state.seq, why=error.message)
+            told = {known: SegmentList(tuple(found)) for known, found in state.segments.items()}
+            return Keeping.of(replace(state, segments=told), reader)
 
     def is_due(self, state: BackupState) -> bool:
         """Whether whoever opens the backup would have much to read since the last catalog that counts."""

@@ -1,4 +1,5 @@
-"""Catalogs as versions before parts wrote them: all segments and the JSON of the state in one Parquet object. Read only."""
+"""Catalogs as versions before parts wrote them: all segments and the JSON of the state in one Parquet object. They
+are read, and not written any more."""
 
 from __future__ import annotations
 

@@ -55,6 +55,7 @@ class PartsReader:
         except Damaged as error:
             if self.is_strict:
                 raise
+            chunk.ref = None  # the next catalog stores it again
             return self._refolded(error).history.between(chunk.first[0], chunk.last[0])
 
     def _stored_lines(self, chunk: HistoryChunk) -> Columns:
