@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+from offsite.model.check import check
 from offsite.model.errors import Bug, DamagedObject, NoSuchRestorePoint, OffsiteError
 from offsite.model.journal import decided, warned
 from offsite.model.time import format_time
-from offsite.repository.catalog import Catalog
-from offsite.repository.commit import Changes, Commit
+from offsite.repository.catalog import Catalog, Kept
+from offsite.repository.commit import Changes, Commit, PartitionId
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.coverage import removed_since, unaccounted
@@ -104,12 +105,13 @@ class Backup:
         commit leaves orphans (see `leftovers`), a crash after it nothing. Temporary files that killed processes left
         behind are swept at the end.
         """
-        if lost := self.lost_commit(base):
+        if not base.is_own and (lost := self.lost_commit(base)):
             raise damaged_commit(
                 f"commit {lost} of {self.descriptor.name} is missing, its catalog is there; the log ends at {base.seq}"
             )
         self._check_stored(changes.segments)
-        catalog = self.catalog.write(base) if self.catalog.is_due(base) else ""
+        kept = self.catalog.write(base) if self.catalog.is_due(base) else Kept(seal="", state=base)
+        base = kept.state
         now_ms = self.store.now_ms()
         commit = Commit(
             backup=self.descriptor.name,
@@ -118,14 +120,14 @@ class Backup:
             writer=writer,
             committed_at_ms=max(now_ms, base.committed_at_ms),
             changes=_news(changes, base),
-            catalog=catalog,
+            catalog=kept.seal,
         )
-        for left in unaccounted(commit.changes, base.reached()) if changes.accounted else ():
+        for left in unaccounted(commit.changes, base.reached(_moved(commit))) if changes.accounted else ():
             raise Bug(f"commit {commit.seq} of {commit.backup} would pass over {left} without saying what is there")
-        fold(base, [self.log.sealed(commit)])  # what a reader would refuse must not be written
-        state = fold(base, [self.log.append(commit)])
+        state = fold(base, [self.log.sealed(commit)])  # what a reader would refuse must not be written
+        check(self.log.append(commit).hash == state.head_hash, f"the hash of commit {commit.seq}")
         self._sweep(before_ms=now_ms - UNFINISHED_AFTER_MS)
-        return state
+        return replace(state, is_own=True)
 
     def lost_commit(self, head: BackupState) -> int | None:
         """The newest commit behind `head`, where the log ends, that is known to have been there: it has a sealed
@@ -162,6 +164,10 @@ class Backup:
             f"backup {self.descriptor.name} has no {wanted} (commits: {known})",
             hint=f"see them with: offsite show {self.descriptor.name}",
         )
+
+
+def _moved(commit: Commit) -> Iterator[PartitionId]:
+    return (position.partition_id for position in commit.changes.positions)
 
 
 def _news(changes: Changes, base: BackupState) -> Changes:

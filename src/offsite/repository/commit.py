@@ -172,6 +172,11 @@ class Changes:
     metadata: SnapshotRef | None = None
     checkpoint: Checkpoint | None = None
 
+    @property
+    def entries(self) -> int:
+        """How many there are of what a commit may hold thousands of: what it costs to read them."""
+        return sum(map(len, (self.segments, self.removed, self.holes, self.gaps, self.positions)))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:

@@ -5,9 +5,11 @@
     probes/create-only                                          put again and again, to see that it is refused
     backups/<backup>/backup.json                                source, selection, options: written once
     backups/<backup>/commits/<seq:020>.json                     the commit log, create-only
-    backups/<backup>/catalog/<seq:020>.parquet                  folded segments and positions (rebuildable)
-    backups/<backup>/catalog/<seq:020>.history.parquet          folded list of commits (rebuildable)
-    backups/<backup>/catalog/<seq:020>.json                     the hashes of these two: written last, makes them count
+    backups/<backup>/catalog/<seq:020>.parquet                  folded positions, and where segments are (rebuildable)
+    backups/<backup>/catalog/<seq:020>.history.parquet          the end of the list of commits (rebuildable)
+    backups/<backup>/catalog-parts/<seq:020>-<hash:8hex>.parquet    segments, or older lines of that list, for this
+                                                                catalog and later ones (rebuildable)
+    backups/<backup>/catalog/<seq:020>.json                     the hashes of all these: written last, makes them count
     backups/<backup>/catalog/hint.json                          the newest catalog, overwritten, never trusted
     backups/<backup>/topics/<topic>/partition=<nr>/<topic>+<nr>-<start:020>-<attempt:8hex>.log[.zst]
     backups/<backup>/topics/<topic>/partition=<nr>/<same without .log[.zst]>.idx
@@ -44,6 +46,7 @@ _PACK = re.compile(r"backups/[^/]+/packs/(\d{20})-[0-9a-f]{8}\.pack")
 _COMMIT = re.compile(r"backups/[^/]+/commits/(\d{20})\.json")
 _GROUPS = re.compile(r"backups/[^/]+/groups/(\d{20})-[0-9a-f]{8}\.parquet")
 _METADATA = re.compile(r"backups/[^/]+/metadata/(\d{20})-[0-9a-f]{8}\.json")
+_CATALOG_PART = re.compile(r"backups/[^/]+/catalog-parts/(\d{20})-[0-9a-f]{8}\.parquet")
 _CATALOG = re.compile(r"backups/[^/]+/catalog/(\d{20})\.json")
 
 
@@ -99,6 +102,18 @@ class BackupLayout:
     @property
     def hint_key(self) -> str:
         return f"{self.catalog_prefix}hint.json"
+
+    @property
+    def parts_prefix(self) -> str:
+        return f"{self.prefix}catalog-parts/"
+
+    def part_key(self, seq: int, digits: str) -> str:
+        """`digits`: the first 8 of the hash of its bytes, so that a crashed writer's part is the next one's too."""
+        return f"{self.parts_prefix}{_padded(seq)}-{_checked_attempt(digits)}.parquet"
+
+    def is_part(self, key: str) -> bool:
+        """Whether `key`, which somebody else wrote, is that of a part of a catalog of this backup."""
+        return parse_part_key(key) is not None and lies_below(key, self.parts_prefix)
 
     @property
     def topics_prefix(self) -> str:
@@ -199,6 +214,12 @@ def parse_commit_key(key: str) -> int | None:
 def parse_catalog_key(key: str) -> int | None:
     """The sequence number in the key of a catalog's seal, else None."""
     match = _CATALOG.fullmatch(key)
+    return int(match[1]) if match else None
+
+
+def parse_part_key(key: str) -> int | None:
+    """The number of the first catalog that names it, in the key of a part, else None."""
+    match = _CATALOG_PART.fullmatch(key)
     return int(match[1]) if match else None
 
 

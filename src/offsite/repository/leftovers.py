@@ -23,6 +23,7 @@ from offsite.repository.layout import (
     parse_catalog_key,
     parse_groups_key,
     parse_metadata_key,
+    parse_part_key,
     parse_segment_key,
 )
 from offsite.repository.repository import Repository, backup_folders
@@ -185,7 +186,9 @@ def _unsealed(backup: Backup) -> Iterator[Orphan]:
     infos = list(backup.store.list(layout.catalog_prefix))
     sealed = {seq for info in infos if (seq := parse_catalog_key(info.key)) is not None}
     read = {key for seq in sealed for key in (layout.catalog_key(seq), layout.history_key(seq), layout.seal_key(seq))}
-    return (Orphan(kind="catalog", info=info) for info in infos if info.key not in read | {layout.hint_key})
+    yield from (Orphan(kind="catalog", info=info) for info in infos if info.key not in read | {layout.hint_key})
+    parts = backup.store.list(layout.parts_prefix)  # read after the seals: the first catalog to name a part is its own
+    yield from (Orphan(kind="catalog", info=info) for info in parts if parse_part_key(info.key) not in sealed)
 
 
 def _unrecorded(backup: Backup) -> Iterator[Orphan]:

@@ -192,38 +192,44 @@ class SegmentList(Sequence[Segment]):
     """The live segments of one partition in ascending, non-overlapping ranges: immutable, and cheap to extend.
 
     A stored part, which is loaded on demand, then `tail`: a catalog can hold a million segments while a backup run
-    needs no more than where each partition ends.
+    needs no more than where each partition ends. Lists that were made of one another share one growing list, of which
+    each sees its own length; only the longest goes on with it.
     """
 
-    __slots__ = ("_everything", "_tail", "stored")
+    __slots__ = ("_everything", "_fresh", "_shared", "stored")
 
     def __init__(self, tail: Iterable[Segment] = (), *, stored: StoredSegments | None = None) -> None:
         self.stored = stored
-        self._tail = tuple(tail)
-        self._everything: tuple[Segment, ...] | None = None if stored else self._tail
+        self._shared = list(tail)
+        self._fresh = len(self._shared)
+        self._everything: tuple[Segment, ...] | None = None
 
     @property
     def tail(self) -> tuple[Segment, ...]:
         """The segments after the stored part."""
-        return self._tail
+        return tuple(self._shared[: self._fresh])
 
     @property
     def end(self) -> int:
         """Where the last segment ends; 0 when there is none."""
-        if self._tail:
-            return self._tail[-1].end
+        if self._fresh:
+            return self._shared[self._fresh - 1].end
         return self.stored.end if self.stored else 0
 
     @property
     def last(self) -> Segment | None:
         """The last segment, read without the others."""
-        if self._tail:
-            return self._tail[-1]
+        if self._fresh:
+            return self._shared[self._fresh - 1]
         return self.stored.last() if self.stored else None
 
     def appended(self, segment: Segment) -> SegmentList:
         """With one more segment, which must begin at or after `end`."""
-        return SegmentList((*self._tail, segment), stored=self.stored)
+        made = SegmentList(stored=self.stored)
+        made._shared = self._shared if len(self._shared) == self._fresh else self._shared[: self._fresh]
+        made._shared.append(segment)
+        made._fresh = self._fresh + 1
+        return made
 
     def inserted(self, segment: Segment) -> SegmentList:
         """With one more segment anywhere."""
@@ -233,7 +239,7 @@ class SegmentList(Sequence[Segment]):
         return SegmentList(segment for segment in self._all() if segment.key not in keys)
 
     def __len__(self) -> int:
-        return (len(self.stored) if self.stored else 0) + len(self._tail)
+        return (len(self.stored) if self.stored else 0) + self._fresh
 
     @overload
     def __getitem__(self, index: int) -> Segment: ...
@@ -256,5 +262,5 @@ class SegmentList(Sequence[Segment]):
 
     def _all(self) -> tuple[Segment, ...]:
         if self._everything is None:
-            self._everything = (self.stored.load() if self.stored else ()) + self._tail
+            self._everything = (self.stored.load() if self.stored else ()) + self.tail
         return self._everything

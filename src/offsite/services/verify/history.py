@@ -189,10 +189,11 @@ class _Walk:
             self.catalogs.append(ObjectDamage(key=self.backup.layout.catalog_key(seq), problem=_told(problem)))
 
     def _read_whole(self, seq: int, following: StoredCommit) -> BackupState | None:
-        """The catalog with all its rows, which others read when they need them."""
+        """The catalog with all its parts, which others read when they need them."""
         state = self.backup.catalog.read_named(seq, following)
         if state is not None:
             deque(state.all_segments(), maxlen=0)
+            deque((chunk.columns for chunk in state.history.chunks), maxlen=0)
         return state
 
     def _hint(self) -> Iterator[ObjectDamage]:
