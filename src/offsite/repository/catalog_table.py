@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from offsite.model.errors import DamagedObject, OffsiteError
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.repository.branches import Branch
 from offsite.repository.commit import PartitionId
 from offsite.repository.commit_json import (
     checkpoint_from_json,
@@ -22,6 +23,8 @@ from offsite.repository.commit_json import (
     hole_to_json,
     left_behind_from_json,
     left_behind_to_json,
+    partition_from_json,
+    partition_to_json,
     position_from_json,
     position_to_json,
     ref_from_json,
@@ -31,7 +34,13 @@ from offsite.repository.commit_json import (
 )
 from offsite.repository.history import COLUMNS, History
 from offsite.repository.json_form import FORMAT, FORMAT_PACKS, encode_canonical, parse_part
-from offsite.repository.segments.segment import Compression, Segment, SegmentList
+from offsite.repository.segments.segment import (
+    Compression,
+    Segment,
+    SegmentList,
+    segment_from_json,
+    segment_to_json,
+)
 from offsite.repository.snapshots.parquet_object import read_parquet
 from offsite.repository.state import BackupState
 
@@ -41,9 +50,11 @@ if TYPE_CHECKING:
 _STATE = b"offsite.state"
 _SEGMENT_FIELDS = tuple(field.name for field in fields(Segment))
 _LISTS = frozenset({"timestamp_types", "leader_epochs"})
-_TEXTS = frozenset({"key", "topic", "topic_id", "compression", "hash", "index_key", "index_hash", "pack"})
+_TEXTS = frozenset({"key", "topic", "topic_id", "compression", "hash", "index_key", "index_hash", "pack", "whole"})
 _PACKED = {"pack": None, "position": 0, "index_position": 0, "index_bytes": 0}
-"""The columns that are left out where no segment is in a pack, as in catalogs of format 1, with what stands for it."""
+_PARTED = {"whole": None}
+"""The columns that are left out where no segment is in a pack, or a part of another, as in catalogs of format 1, with
+what stands for them. `whole` is the JSON of the segment that one is a part of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,22 +86,25 @@ def encode_state(state: BackupState) -> bytes:
 
     partitions = sorted(state.segments)
     schema = _schema()
-    parts = [part for known in partitions for part in _tables(state.segments[known], schema)]
+    lists = [*(state.segments[known] for known in partitions), *(branch.segments for branch in state.branches)]
+    parts = [part for each in lists for part in _tables(each, schema)]
     table = pa.concat_tables(parts) if parts else schema.empty_table()
-    is_packed = table.column("pack").null_count < table.num_rows
-    described = encode_canonical(_state_to_json(state, partitions, FORMAT_PACKS if is_packed else FORMAT))
-    table = table if is_packed else table.drop_columns(list(_PACKED))
+    unused = [name for columns in (_PACKED, _PARTED) if _is_empty(table, next(iter(columns))) for name in columns]
+    is_plain = not state.branches and len(unused) == len(_PACKED) + len(_PARTED)
+    described = encode_canonical(_state_to_json(state, partitions, FORMAT if is_plain else FORMAT_PACKS))
+    table = table.drop_columns(unused) if unused else table
     return _to_parquet(table.replace_schema_metadata({_STATE: described}))
 
 
 def decode_state(data: bytes, *, key: str, history: History) -> BackupState:
     """Read the catalog object `key`; segments stay in columns until they are looked at, and
     raise then if they are none. Raises `DamagedObject`."""
-    table = _with_packs(_from_parquet(data, key))
+    table = _with_all_columns(_from_parquet(data, key))
     if table.schema != _schema():
         raise damaged_catalog(f"{key}: its columns are not those of segments")
     described = (table.schema.metadata or {}).get(_STATE, b"")
     item = parse_part(described, source=key, damaged=damaged_catalog, newest=FORMAT_PACKS)
+    segments, branches = _segment_lists(item, table)
     return BackupState(
         backup=item.text("backup"),
         seq=item.integer("seq"),
@@ -98,7 +112,8 @@ def decode_state(data: bytes, *, key: str, history: History) -> BackupState:
         committed_at_ms=item.integer("committed_at_ms"),
         topics={shape.incarnation: shape for shape in map(topic_from_json, item.children("topics"))},
         positions={found.partition_id: found for found in map(position_from_json, item.children("positions"))},
-        segments=_segment_lists(item, table),
+        segments=segments,
+        branches=branches,
         holes=tuple(map(hole_from_json, item.children("holes"))),
         left_behind=tuple(map(left_behind_from_json, item.children("left_behind"))),
         checkpoints=tuple(map(checkpoint_from_json, item.children("checkpoints"))),
@@ -146,18 +161,24 @@ def _schema() -> pa.Schema:
     return pa.schema([(name, kinds.get(name, pa.int64())) for name in _SEGMENT_FIELDS])
 
 
-def _with_packs(table: pa.Table) -> pa.Table:
-    """Of format 1 with the columns that it has not."""
+def _is_empty(table: pa.Table, name: str) -> bool:
+    return bool(table.column(name).null_count == table.num_rows)
+
+
+def _with_all_columns(table: pa.Table) -> pa.Table:
+    """With those that were left out."""
     import pyarrow as pa
 
-    if not set(_PACKED).isdisjoint(table.column_names):
-        return table
     schema, rows = _schema(), table.num_rows
-    for name, nothing in _PACKED.items():
-        kind = schema.field(name).type
-        column = pa.nulls(rows, kind) if nothing is None else pa.repeat(pa.scalar(nothing, kind), rows)
-        table = table.append_column(schema.field(name), column)
-    return table
+    for columns in (_PACKED, _PARTED):
+        if not set(columns).isdisjoint(table.column_names):
+            continue
+        for name, nothing in columns.items():
+            kind = schema.field(name).type
+            column = pa.nulls(rows, kind) if nothing is None else pa.repeat(pa.scalar(nothing, kind), rows)
+            table = table.append_column(schema.field(name), column)
+    names = set(table.column_names)
+    return table.select(schema.names) if names == set(schema.names) else table
 
 
 def _tables(segments: SegmentList, schema: pa.Schema) -> list[pa.Table]:
@@ -171,6 +192,8 @@ def _tables(segments: SegmentList, schema: pa.Schema) -> list[pa.Table]:
 
 
 def _cell(value: object) -> object:
+    if isinstance(value, Segment):
+        return encode_canonical({"format": FORMAT_PACKS, **segment_to_json(value)}).decode("ascii")
     return value.value if isinstance(value, Compression) else value
 
 
@@ -188,11 +211,16 @@ def _segment(values: Sequence[Any]) -> Segment:
     cells["compression"] = Compression(cells["compression"])
     for name in _LISTS:
         cells[name] = tuple(cells[name])
+    if (whole := cells["whole"]) is not None:
+        part_of = f"a part of {cells['key']}"
+        cells["whole"] = segment_from_json(
+            parse_part(whole.encode(), source=part_of, damaged=damaged_catalog, newest=FORMAT_PACKS)
+        )
     return Segment(**cells)
 
 
 def _state_to_json(state: BackupState, partitions: Sequence[PartitionId], format_: int) -> dict[str, JsonValue]:
-    return {
+    known: dict[str, JsonValue] = {
         "format": format_,
         "backup": state.backup,
         "seq": state.seq,
@@ -205,32 +233,47 @@ def _state_to_json(state: BackupState, partitions: Sequence[PartitionId], format
         "checkpoints": [checkpoint_to_json(taken) for taken in state.checkpoints],
         "groups": state.groups,
         "metadata": ref_to_json(state.metadata),
-        "partitions": [
-            {
-                "topic": known.topic,
-                "topic_id": known.topic_id,
-                "partition": known.partition,
-                "rows": len(state.segments[known]),
-                "end": state.segments[known].end,
-            }
-            for known in partitions
-        ],
+        "partitions": [_rows_to_json(each, state.segments[each]) for each in partitions],
     }
+    branches = [
+        _rows_to_json(each.partition_id, each.segments)
+        | {"number": each.number, "at": each.at, "closed_end": each.end, "commit": each.commit}
+        for each in state.branches
+    ]
+    return known | ({"branches": branches} if branches else {})
 
 
-def _segment_lists(item: JsonObject, table: pa.Table) -> dict[PartitionId, SegmentList]:
-    lists: dict[PartitionId, SegmentList] = {}
+def _rows_to_json(partition_id: PartitionId, segments: SegmentList) -> dict[str, JsonValue]:
+    return {**partition_to_json(partition_id), "rows": len(segments), "end": segments.end}
+
+
+def _segment_lists(
+    item: JsonObject, table: pa.Table
+) -> tuple[dict[PartitionId, SegmentList], tuple[Branch, ...]]:
+    """The live ones of each partition, and the branches: their rows follow each other."""
+    parts = item.children("partitions")
+    closed = item.children("branches")
     low = 0
-    for part in item.children("partitions"):
-        known = PartitionId(
-            topic=part.text("topic"), topic_id=part.text("topic_id"), partition=part.integer("partition")
-        )
-        high = low + part.integer("rows")
-        lists[known] = SegmentList(stored=TableSlice(table=table, low=low, high=high, end=part.integer("end")))
+    lists: list[SegmentList] = []
+    for part in (*parts, *closed):
+        high = low + part.count("rows")
+        lists.append(SegmentList(stored=TableSlice(table=table, low=low, high=high, end=part.integer("end"))))
         low = high
     if low != table.num_rows:
         raise item.damaged(f"{table.num_rows} rows for {low} segments")
-    return lists
+    live = {partition_from_json(part): found for part, found in zip(parts, lists, strict=False)}
+    return live, tuple(_branch(part, found) for part, found in zip(closed, lists[len(parts) :], strict=True))
+
+
+def _branch(part: JsonObject, segments: SegmentList) -> Branch:
+    return Branch(
+        partition_id=partition_from_json(part),
+        number=part.count("number"),
+        at=part.count("at"),
+        end=part.count("closed_end"),
+        commit=part.count("commit"),
+        segments=segments,
+    )
 
 
 def _to_parquet(table: pa.Table) -> bytes:

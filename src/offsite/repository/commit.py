@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from offsite.log.batch import LastBatch
 from offsite.log.range import TopicPartition
 from offsite.model.check import check
+from offsite.repository.segments.part import SegmentPart
 from offsite.repository.segments.segment import Segment
 
 NO_PREVIOUS = ""
@@ -115,6 +116,26 @@ class LeftBehind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CutBack:
+    """A log that a leader of a later epoch has cut back: from offset `at` on it is another one than what was backed up
+    of it, to `end`. The evidence: of what leaders up to `epoch` wrote, the last epoch in which the backup had read, the
+    leader of `leader_epoch` has nothing from `at` on. `below`, `above`: the parts of the segment that reaches over `at`,
+    None for a part without batches; both None where there is no such segment."""
+
+    partition_id: PartitionId
+    at: int
+    end: int
+    epoch: int
+    leader_epoch: int
+    below: SegmentPart | None = None
+    above: SegmentPart | None = None
+
+    def __post_init__(self) -> None:
+        check(0 <= self.at < self.end, f"cut of {self.partition_id}")
+        check(0 <= self.epoch < self.leader_epoch, f"epochs of the cut of {self.partition_id}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProvenGap:
     """Offsets `[start, end)` outside the segments that hold no record. `evidence` says by what that is known, `seen_at`
     where (see `offsite.log.chunk.Gap`)."""
@@ -154,7 +175,8 @@ class Changes:
     points. `groups` is the key of a group snapshot that is already stored; `metadata` names the cluster's settings,
     which are stored already too. `gaps` complete what `segments` and `holes` account for of the moved positions;
     `accounted`: together they account for every offset. Commits of earlier versions did not say so. `left_behind` are
-    partitions that this run could not copy, or not to their end.
+    partitions that this run could not copy, or not to their end. `cut_back` comes before all else: what was backed up
+    behind it becomes a closed branch, and positions go on from there.
     """
 
     segments: tuple[Segment, ...] = ()
@@ -162,6 +184,7 @@ class Changes:
     holes: tuple[RecordedHole, ...] = ()
     gaps: tuple[ProvenGap, ...] = ()
     accounted: bool = False
+    cut_back: tuple[CutBack, ...] = ()
     left_behind: tuple[LeftBehind, ...] = ()
     positions: tuple[Position, ...] = ()
     topics: tuple[TopicShape, ...] = ()

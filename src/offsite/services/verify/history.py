@@ -192,7 +192,7 @@ class _Walk:
         """The catalog with all its rows, which others read when they need them."""
         state = self.backup.catalog.read_named(seq, following)
         if state is not None:
-            deque(state.all_segments(), maxlen=0)
+            deque(state.stored_segments(), maxlen=0)
         return state
 
     def _hint(self) -> Iterator[ObjectDamage]:
