@@ -137,13 +137,13 @@ class PartitionLog:
         self._batches = [each for each in self._batches if each[0].next_offset > self.start]
 
     def elect(self, *, cut_to: int | None = None) -> None:
-        """A new leader, in a new epoch; with `cut_to` one that has lost what was there from that offset on."""
+        """A new leader, in a new epoch; with `cut_to` one that has lost what was there from that offset on. An epoch
+        without records is forgotten when the next one begins, as in Kafka."""
         epoch = self.epoch + 1
         if cut_to is not None:
             self._batches = [each for each in self._batches if each[0].next_offset <= cut_to]
             self.end, self.start = cut_to, min(self.start, cut_to)
-            self.epochs = [known for known in self.epochs if known[1] < cut_to]
-        self.epochs.append((epoch, self.end))
+        self.epochs = [*(known for known in self.epochs if known[1] < self.end), (epoch, self.end)]
 
     def damage(self, offset: int) -> None:
         """Flip a bit in the last byte of the batch that holds `offset`."""

@@ -5,7 +5,7 @@ The state of a backup is its repository: a run continues from the committed posi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,20 +17,22 @@ from offsite.kafka.groups.committed_offsets import FetchedGroups
 from offsite.model.choices import CompressionChoice, MissingTopics
 from offsite.model.errors import BackupExists, BackupNotFound, BadOption, OtherCluster
 from offsite.model.ids import random_id
+from offsite.model.journal import warned
 from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, TopicSelection
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, LeftBehind, PartitionId
+from offsite.repository.commit import Changes, CutBack, LeftBehind, PartitionId
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.cluster_snapshot import put_cluster_snapshot
 from offsite.repository.state import BackupState
 from offsite.services.backup.cluster_settings import FoundSettings, read_cluster_settings
 from offsite.services.backup.committable import Committable, PartitionFailure, find_committable
-from offsite.services.backup.log_truncation import cut_back, made_anew
+from offsite.services.backup.log_truncation import find_truncations, made_anew
 from offsite.services.backup.source import Source, read_source
 from offsite.services.groups.history import decide_history, history_options
 from offsite.services.groups.snapshots import GroupsSaved, read_groups, save_groups
 from offsite.services.heads import SeenHead, head_of
+from offsite.services.branch_report import BranchReport, branch_reports
 from offsite.services.hole_report import HoleReport, hole_reports
 from offsite.services.import_origin import import_origin
 from offsite.services.records.schemas_topic import decide_schemas_topic, schemas_options
@@ -53,8 +55,8 @@ class BackupRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupPlan:
-    """A decided run: nothing was written yet. `base` is the state it continues from; `vanished` topics are in it, and
-    not on the cluster."""
+    """A decided run: nothing was written yet. `base` is the state it continues from; `cuts` are of logs that no longer
+    are the ones in it; `vanished` topics are in it, and not on the cluster."""
 
     backup: str
     selection: TopicSelection
@@ -66,6 +68,7 @@ class BackupPlan:
     group_history: bool
     base: BackupState
     copy: CopyPlan
+    cuts: tuple[CutBack, ...] = ()
     vanished: tuple[str, ...] = ()
 
 
@@ -73,7 +76,8 @@ class BackupPlan:
 class BackupResult:
     """Result of one run: what it added. `bytes` is the size in the log, `stored_bytes` in the repository; `holes` are
     the new ones. Partitions in `failed` stand where they were (or where their first failed range begins): the next run
-    continues. `vanished_topics` are in earlier commits and meant by the selection, and the cluster does not show them
+    continues. `cut_back` are logs of which this run found that a new leader had cut them back: the old history is kept,
+    the new one was copied. `vanished_topics` are in earlier commits and meant by the selection, and the cluster does not show them
     any more: they were deleted, or we may not see them. `not_read` are settings of the cluster that it did not let us
     read; `groups` is None when none were asked for. `head_hash` is that of the commit's bytes."""
 
@@ -87,6 +91,7 @@ class BackupResult:
     stored_bytes: int
     holes: tuple[HoleReport, ...]
     failed: tuple[PartitionFailure, ...]
+    cut_back: tuple[BranchReport, ...]
     missing_topics: tuple[str, ...]
     vanished_topics: tuple[str, ...]
     not_read: tuple[str, ...]
@@ -97,7 +102,7 @@ class BackupResult:
 
     @property
     def complete(self) -> bool:
-        return not self.holes and not self.failed and not (self.groups and self.groups.failed)
+        return not self.holes and not self.failed and not self.cut_back and not (self.groups and self.groups.failed)
 
 
 def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequest, *, slots: int) -> BackupPlan:
@@ -124,10 +129,12 @@ def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequ
         group_history=history,
         known=base.topics.values(),
     )
-    positions = {(each.topic, each.topic_id, each.partition): end for each, end in base.reached().items()}
-    anew = made_anew(admin, repository.store, base, source.bounds)
-    sick = [*source.sick, *cut_back(admin, base, source.bounds), *anew]
-    borders = {(k.topic, k.topic_id, k.partition): p.last_batch for k, p in base.positions.items() if p.last_batch}
+    truncations = find_truncations(admin, repository.store, base, source.bounds)
+    known_ends = base.reached() | {cut.partition_id: cut.at for cut in truncations.cuts}
+    positions = {(each.topic, each.topic_id, each.partition): end for each, end in known_ends.items()}
+    last = {each: position.last_batch for each, position in base.positions.items()} | dict(truncations.borders)
+    borders = {(each.topic, each.topic_id, each.partition): batch for each, batch in last.items() if batch}
+    sick = [*source.sick, *truncations.sick, *made_anew(admin, repository.store, base, source.bounds)]
     copy = without(plan_copy(source.bounds, positions, slots=slots, borders=borders), sick)
     return BackupPlan(
         backup=request.backup,
@@ -140,8 +147,25 @@ def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequ
         group_history=history,
         base=base,
         copy=copy,
+        cuts=_of_sound_partitions(truncations.cuts, copy),
         vanished=_vanished(base, selection, source),
     )
+
+
+def _of_sound_partitions(cuts: Sequence[CutBack], copy: CopyPlan) -> tuple[CutBack, ...]:
+    """Where the new leader does not serve its log to the cut yet, nothing is said of it: the next run finds the same."""
+    sound = {bounds.partition_id for bounds in copy.bounds}
+    found = tuple(cut for cut in cuts if cut.partition_id in sound)
+    for cut in found:
+        warned(
+            "cut_back",
+            why=f"leader epoch {cut.leader_epoch} has nothing of epoch {cut.epoch} from there on",
+            topic=cut.partition_id.topic,
+            partition=cut.partition_id.partition,
+            at=cut.at,
+            end=cut.end,
+        )
+    return found
 
 
 def _vanished(base: BackupState, selection: TopicSelection, source: Source) -> tuple[str, ...]:
@@ -191,6 +215,7 @@ def _commit(backup: Backup, plan: BackupPlan, committable: Committable, group_sn
         holes=committable.holes,
         gaps=committable.gaps,
         accounted=True,
+        cut_back=plan.cuts,
         left_behind=tuple(_left_behind(plan, committable)),
         positions=committable.positions,
         topics=plan.source.shapes,
@@ -222,6 +247,7 @@ def _result(
         stored_bytes=sum(segment.stored_bytes for segment in segments),
         holes=hole_reports(committable.holes),
         failed=committable.failed,
+        cut_back=branch_reports(state, since=state.seq),
         missing_topics=plan.source.missing,
         vanished_topics=plan.vanished,
         not_read=plan.settings.not_read,
