@@ -52,7 +52,8 @@ app = typer.Typer(help="Back up topics into the repository.", no_args_is_help=Tr
 def run(options: BackupRunOptions, spark_master: SparkMaster = None, output: Output = OutputFormat.TABLE) -> None:
     """Copy what is new since the last run, and commit it as one restore point.
 
-    Exit code 3: committed, but the source had lost records (holes), or some partitions or groups could not be read.
+    Exit code 3: committed, but the source had lost records (holes, logs that were cut back), or some partitions or groups
+    could not be read.
     """
     from offsite.cli.progress import progress
     from offsite.services.backup.run import plan_backup, run_backup
@@ -176,6 +177,13 @@ def _render_result(console: Console, result: BackupResult) -> None:
         _render_groups(console, result.groups)
     for hole in result.holes:
         console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
+    for branch in result.cut_back:
+        console.print(f"  ALARM: {branch}")
+        if branch.last_commit:
+            console.print(
+                f"    hint: offsite restore run --backup {result.backup} --commit {branch.last_commit} --topics "
+                f"{branch.topic} brings the {branch.records:,} records back that the source has lost"
+            )
     for failure in result.failed:
         since = f" from {failure.start}" if failure.start >= 0 else ""
         console.print(f"  failed: {failure.topic}/{failure.partition}{since}: [{failure.error}] {failure.message}")

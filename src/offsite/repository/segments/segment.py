@@ -179,6 +179,7 @@ def _from_fields(item: JsonObject) -> Segment:
         index_key=item.optional_text("index_key"),
         index_hash=item.optional_text("index_hash"),
         pack=pack,
+        whole=None,
         **integers,
     )
 
