@@ -49,9 +49,18 @@ def copy_range(task: CopyTask, *, ends: BackupEnds) -> BackupReceipt:
 
     Raises what the reader and the store raise; then nothing of the range is committed.
     """
-    reader, reading = PartitionReader(shared_router(ends.kafka), on_throttle=meter.throttle), _reading(task)
+    reader = PartitionReader(shared_router(ends.kafka), on_throttle=meter.throttle)
+    return copy_read(task, reader.read_task, ends=ends)
+
+
+Read = Callable[[ReadTask], Iterator[Item]]
+
+
+def copy_read(task: CopyTask, read: Read, *, ends: BackupEnds) -> BackupReceipt:
+    """The same with whatever `read` makes of a task for a reader."""
+    reading = _reading(task)
     if task.border is not None:
-        check_border(reader.read_task, reading, task.border)
+        check_border(read, reading, task.border)
     last_batch: LastBatch | None = None
     writer = SegmentWriter(
         store=ends.store,
@@ -63,7 +72,7 @@ def copy_range(task: CopyTask, *, ends: BackupEnds) -> BackupReceipt:
     holes: list[Hole] = []
     gaps: list[Gap] = []
     with writer:
-        for item in meter.counted(reader.read_task(reading)):
+        for item in meter.counted(read(reading)):
             match item:
                 case Hole():
                     holes.append(item)
@@ -95,9 +104,6 @@ def _outside(gaps: Sequence[Gap], segments: Sequence[Segment]) -> Iterator[Gap]:
     for gap in gaps:
         if not any(segment.first_offset <= gap.start and gap.end <= segment.last_offset for segment in segments):
             yield gap
-
-
-Read = Callable[[ReadTask], Iterator[Item]]
 
 
 def check_border(read: Read, task: ReadTask, border: LastBatch) -> None:

@@ -11,6 +11,7 @@ from offsite.log.chunk import Hole
 from offsite.log.range import LogRange, TopicPartition
 from offsite.model.errors import (
     DamagedBatch,
+    KafkaNotAuthorized,
     LeaderUnavailable,
     NoEvidence,
     NoSuchTopic,
@@ -22,7 +23,15 @@ from offsite.model.journal import decided
 from offsite.model.size import MIB
 from offsite.repository.commit import PartitionId
 
-OF_ONE_PARTITION = (NoEvidence, LeaderUnavailable, SourceTruncated, TopicReplaced, NoSuchTopic, DamagedBatch)
+OF_ONE_PARTITION = (
+    NoEvidence,
+    LeaderUnavailable,
+    SourceTruncated,
+    TopicReplaced,
+    NoSuchTopic,
+    DamagedBatch,
+    KafkaNotAuthorized,
+)
 """Errors that keep one partition of a cluster from being read, and say nothing of the others."""
 
 TASK_BYTES_MAX = 96 * MIB

@@ -14,6 +14,7 @@ from offsite.kafka.log_bounds import FoundBounds, LeaderAnswers, find_bounds
 from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import EpochEnd, find_epoch_ends, find_offsets
+from offsite.kafka.presence import Presence, find_presence
 from offsite.kafka.protocol import fetch, log_offsets
 from offsite.kafka.protocol.broker_errors import (
     LEADER_NOT_AVAILABLE,
@@ -88,6 +89,10 @@ class ClusterAdmin:
                 return self._topics(names)
             except NoSuchTopic as error:
                 absence.wait(error)
+
+    def presence(self, names: Collection[str]) -> Mapping[str, Presence]:
+        """Name → whether that topic is there, deleted, or hidden from us: every broker is asked."""
+        return find_presence(self._router, self._clock, names)
 
     def topic_configs(self, names: Iterable[str], *, with_defaults: bool = False) -> Mapping[str, Mapping[str, str]]:
         """Topic → the settings made on it, `with_defaults` also those of the cluster. Raises `NoSuchTopic`."""

@@ -17,6 +17,7 @@ from offsite.repository.segments.segment import Segment
 
 NO_PREVIOUS = ""
 NO_EPOCH = -1
+NOT_DELETED = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -52,7 +53,8 @@ class PartitionId:
 class TopicShape:
     """A topic as the source described it: `configs` are the non-default ones, sorted by name. `holds_schemas`: it is
     where a schema registry keeps what it knows. `was_compacted`: its cleanup policy was `compact` in this run or an
-    earlier one, so that records at its end may be gone."""
+    earlier one, so that records at its end may be gone. `deleted_ms`: when a run found it deleted at the source, by the
+    store's clock (epoch ms); -1 while it is there, or nobody can say."""
 
     topic: str
     topic_id: str
@@ -61,10 +63,16 @@ class TopicShape:
     configs: tuple[tuple[str, str], ...] = ()
     holds_schemas: bool = False
     was_compacted: bool = False
+    deleted_ms: int = NOT_DELETED
 
     @property
     def incarnation(self) -> TopicIncarnation:
         return TopicIncarnation(topic=self.topic, topic_id=self.topic_id)
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether it is known to be deleted at the source."""
+        return self.deleted_ms != NOT_DELETED
 
     @property
     def partition_ids(self) -> Iterator[PartitionId]:

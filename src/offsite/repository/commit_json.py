@@ -11,6 +11,7 @@ from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.commit import (
     NO_EPOCH,
+    NOT_DELETED,
     Changes,
     Checkpoint,
     Commit,
@@ -109,7 +110,8 @@ def topic_to_json(shape: TopicShape) -> dict[str, JsonValue]:
         "configs": dict(shape.configs),
     }
     flags = {"holds_schemas": shape.holds_schemas, "was_compacted": shape.was_compacted}
-    return known | {name: True for name, is_set in flags.items() if is_set}
+    known |= {name: True for name, is_set in flags.items() if is_set}
+    return known | ({"deleted_ms": shape.deleted_ms} if shape.is_deleted else {})
 
 
 def topic_from_json(item: JsonObject) -> TopicShape:
@@ -121,6 +123,7 @@ def topic_from_json(item: JsonObject) -> TopicShape:
         configs=item.text_map("configs"),
         holds_schemas="holds_schemas" in item.fields and item.flag("holds_schemas"),
         was_compacted="was_compacted" in item.fields and item.flag("was_compacted"),
+        deleted_ms=item.integer_or("deleted_ms", NOT_DELETED),
     )
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from offsite.model.cluster_settings import ClusterSettings
 from offsite.model.errors import Damaged, FormatTooNew, OffsiteError
-from offsite.model.time import format_duration
+from offsite.model.time import format_duration, format_time
 from offsite.repository.backup import Backup
-from offsite.repository.commit import PartitionId, TopicShape
+from offsite.repository.commit import NOT_DELETED, PartitionId, TopicShape
 from offsite.repository.history import CommitSummary
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.cluster_snapshot import get_cluster_snapshot
@@ -71,6 +71,8 @@ class PartitionDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDetail:
+    """One incarnation of a topic. `deleted_ms`: when a run found that it is deleted at the source, -1 if none did."""
+
     topic: str
     topic_id: str
     holds_schemas: bool
@@ -80,6 +82,7 @@ class TopicDetail:
     stored_bytes: int
     newest_record_ms: int
     partitions: tuple[PartitionDetail, ...]
+    deleted_ms: int = NOT_DELETED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +187,7 @@ def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int) 
     damage = list(_damage(repository, backup, state))
     found = _judged(name, [*damage, *_problems(state, now_ms, fresh_for_s)], state, now_ms)
     told = tuple(str(each) for each in branch_reports(state) if not _is_new(state, each, now_ms))
-    return replace(found, notes=(*told, *_notes(backup)), damaged=bool(damage))
+    return replace(found, notes=(*told, *_deleted(state), *_notes(backup)), damaged=bool(damage))
 
 
 def _gone(seen: SeenHead, now_ms: int) -> BackupStatus:
@@ -199,6 +202,14 @@ def _damage(repository: Repository, backup: Backup, state: BackupState) -> Itera
         yield f"commits {state.seq + 1} to {lost} are missing, a catalog of them is there"
     if gone := SeenHead(repository=repository, backup=state.backup).problem(backup, state):
         yield gone
+
+
+def _deleted(state: BackupState) -> Iterable[str]:
+    gone = [shape for shape in state.latest_shapes().values() if shape.is_deleted]
+    for shape in gone[:_NAMED_MAX]:
+        yield f"topic {shape.topic} is deleted at the source since {format_time(shape.deleted_ms)} or before, and kept"
+    if gone[_NAMED_MAX:]:
+        yield f"{len(gone) - _NAMED_MAX} more topics are deleted at the source, and kept"
 
 
 def _notes(backup: Backup) -> Iterable[str]:
@@ -285,6 +296,7 @@ def _topic(state: BackupState, shape: TopicShape) -> TopicDetail:
         stored_bytes=sum(segment.stored_bytes for segment in segments),
         newest_record_ms=max((segment.timestamp_max_ms for segment in segments), default=-1),
         partitions=tuple(_partition(state, partition_id) for partition_id in ids),
+        deleted_ms=shape.deleted_ms,
     )
 
 

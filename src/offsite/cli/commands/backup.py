@@ -69,7 +69,7 @@ def run(options: BackupRunOptions, spark_master: SparkMaster = None, output: Out
             )
     for topic in result.missing_topics:
         note(f"warning: topic {topic} does not exist")
-    _note_vanished(result.vanished_topics)
+    _note_gone(result.vanished_topics, result.deleted_topics, result.denied_topics)
     for problem in result.not_read:
         note(f"note: {problem}")
     emit(result, output=output, render=_render_result)
@@ -87,19 +87,23 @@ def plan(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
     request = parse_backup(options.backup, options.words)
     cluster = connect(options.bootstrap, options.kafka_config)
     planned = plan_backup(open_repository(options.repo), cluster.admin, request, slots=slots(None))
-    _note_vanished(planned.vanished)
+    deleted = tuple(sorted({each.topic for each in planned.gone.deleted}))
+    _note_gone(planned.gone.vanished, deleted, planned.gone.denied)
     emit(_plan_report(planned), output=output, render=_render_plan)
 
 
-def _note_vanished(topics: Sequence[str]) -> None:
+def _note_gone(vanished: Sequence[str], deleted: Sequence[str], denied: Sequence[str]) -> None:
     """Name the topics on stderr: in most backups somebody deleted a topic at some time, which is no fault."""
-    if not topics:
-        return
-    named = ", ".join(topics[:_NAMED_MAX]) + (f" and {len(topics) - _NAMED_MAX} more" if topics[_NAMED_MAX:] else "")
-    note(
-        f"note: the cluster does not show {named} any more, which earlier commits hold: deleted, or the right to "
-        "describe was lost"
-    )
+    if deleted:
+        note(f"note: {_named(deleted)} was deleted at the source; what was backed up of it is kept")
+    if denied:
+        note(f"warning: the right to describe {_named(denied)} was lost, which earlier commits hold")
+    if others := sorted({*vanished} - {*deleted} - {*denied}):
+        note(f"note: the cluster does not show {_named(others)} any more, which earlier commits hold")
+
+
+def _named(topics: Sequence[str]) -> str:
+    return ", ".join(topics[:_NAMED_MAX]) + (f" and {len(topics) - _NAMED_MAX} more" if topics[_NAMED_MAX:] else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +148,7 @@ def _plan_report(planned: BackupPlan) -> PlanReport:
         partitions=partitions,
         holes=len(planned.copy.holes),
         missing_topics=planned.source.missing,
-        vanished_topics=planned.vanished,
+        vanished_topics=planned.gone.vanished,
         groups=len(planned.groups.groups) if planned.groups else 0,
         sick=tuple(f"{each.topic}/{each.partition}: {each.error.message}" for each in planned.copy.sick),
     )

@@ -103,7 +103,7 @@ def _cut(  # noqa: PLR0913, PLR0917  # the two ends, and what is known of either
     key, (epoch, reached) = bounds.topic_partition, known
     log = OwnLog(store=store, segments=base.segments.get(bounds.partition_id, SegmentList()), epoch=epoch, end=reached)
     at = None if _cannot_tell(base, bounds, epoch) else agreed_end(admin, log, key, end)
-    if at is None or at <= bounds.log_start and at > 0:
+    if at is None or at <= bounds.log_start != 0:
         raise _cut_back(key, known, end.end)
     parted = log.parted(at)
     if (border := parted.border) is not None:

@@ -6,7 +6,7 @@ The state of a backup is its repository: a run continues from the committed posi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from offsite.copy.backup import BackupEnds, copy_range
@@ -18,15 +18,16 @@ from offsite.model.choices import CompressionChoice, MissingTopics
 from offsite.model.errors import BackupExists, BackupNotFound, BadOption, OtherCluster
 from offsite.model.ids import random_id
 from offsite.model.journal import warned
-from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, TopicSelection
+from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, TopicSelection, no_topics
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, CutBack, LeftBehind, PartitionId
+from offsite.repository.commit import Changes, CutBack, LeftBehind, PartitionId, TopicShape
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.cluster_snapshot import put_cluster_snapshot
 from offsite.repository.state import BackupState
 from offsite.services.backup.cluster_settings import FoundSettings, read_cluster_settings
 from offsite.services.backup.committable import Committable, PartitionFailure, find_committable
+from offsite.services.backup.gone_topics import GoneTopics, find_gone
 from offsite.services.backup.log_truncation import find_truncations, made_anew
 from offsite.services.backup.source import Source, read_source
 from offsite.services.groups.history import decide_history, history_options
@@ -56,7 +57,7 @@ class BackupRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupPlan:
     """A decided run: nothing was written yet. `base` is the state it continues from; `cuts` are of logs that no longer
-    are the ones in it; `vanished` topics are in it, and not on the cluster."""
+    are the ones in it; topics that are `gone` are in it, and not on the cluster."""
 
     backup: str
     selection: TopicSelection
@@ -69,7 +70,7 @@ class BackupPlan:
     base: BackupState
     copy: CopyPlan
     cuts: tuple[CutBack, ...] = ()
-    vanished: tuple[str, ...] = ()
+    gone: GoneTopics = field(default_factory=GoneTopics)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +78,7 @@ class BackupResult:
     """Result of one run: what it added. `bytes` is the size in the log, `stored_bytes` in the repository; `holes` are
     the new ones. Partitions in `failed` stand where they were (or where their first failed range begins): the next run
     continues. `cut_back` are logs of which this run found that a new leader had cut them back: the old history is kept,
-    the new one was copied. `vanished_topics` are in earlier commits and meant by the selection, and the cluster does not show them
-    any more: they were deleted, or we may not see them. `not_read` are settings of the cluster that it did not let us
+    X `not_read` are settings of the cluster that it did not let us
     read; `groups` is None when none were asked for. `head_hash` is that of the commit's bytes."""
 
     backup: str
@@ -94,6 +94,8 @@ class BackupResult:
     cut_back: tuple[BranchReport, ...]
     missing_topics: tuple[str, ...]
     vanished_topics: tuple[str, ...]
+    deleted_topics: tuple[str, ...]
+    denied_topics: tuple[str, ...]
     not_read: tuple[str, ...]
     groups: GroupsSaved | None
     committed_at_ms: int
@@ -129,12 +131,15 @@ def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequ
         group_history=history,
         known=base.topics.values(),
     )
+    gone = find_gone(admin, base, selection, source)
+    if not source.shapes and set(gone.vanished) - _deleted(base, gone) - set(gone.denied):
+        raise no_topics(selection)  # none is listed, and nobody can say why
     truncations = find_truncations(admin, repository.store, base, source.bounds)
     known_ends = base.reached() | {cut.partition_id: cut.at for cut in truncations.cuts}
     positions = {(each.topic, each.topic_id, each.partition): end for each, end in known_ends.items()}
     last = {each: position.last_batch for each, position in base.positions.items()} | dict(truncations.borders)
     borders = {(each.topic, each.topic_id, each.partition): batch for each, batch in last.items() if batch}
-    sick = [*source.sick, *truncations.sick, *made_anew(admin, repository.store, base, source.bounds)]
+    sick = [*source.sick, *gone.sick(base), *truncations.sick, *made_anew(admin, repository.store, base, source.bounds)]
     copy = without(plan_copy(source.bounds, positions, slots=slots, borders=borders), sick)
     return BackupPlan(
         backup=request.backup,
@@ -148,8 +153,12 @@ def plan_backup(repository: Repository, admin: ClusterAdmin, request: BackupRequ
         base=base,
         copy=copy,
         cuts=_of_sound_partitions(truncations.cuts, copy),
-        vanished=_vanished(base, selection, source),
+        gone=gone,
     )
+
+
+def _deleted(base: BackupState, gone: GoneTopics) -> set[str]:
+    return {each.topic for each in gone.deleted} | {each.topic for each in base.topics.values() if each.is_deleted}
 
 
 def _of_sound_partitions(cuts: Sequence[CutBack], copy: CopyPlan) -> tuple[CutBack, ...]:
@@ -166,16 +175,6 @@ def _of_sound_partitions(cuts: Sequence[CutBack], copy: CopyPlan) -> tuple[CutBa
             end=cut.end,
         )
     return found
-
-
-def _vanished(base: BackupState, selection: TopicSelection, source: Source) -> tuple[str, ...]:
-    """Topics that `base` holds, the selection takes, and the cluster does not show, by name: whether they were deleted
-    or are hidden from us is not to be told. Those that are missed by name already are not among them."""
-    held = {incarnation.topic for incarnation in base.topics}
-    gone = held - {shape.topic for shape in source.shapes} - set(source.missing)
-    meant = selection.select(gone, internal=frozenset(name for name in gone if name.startswith("__")))
-    schemas = {shape.topic for shape in base.topics.values() if shape.holds_schemas}
-    return tuple(sorted({*meant, *(schemas & gone)}))
 
 
 def run_backup(
@@ -218,15 +217,22 @@ def _commit(backup: Backup, plan: BackupPlan, committable: Committable, group_sn
         cut_back=plan.cuts,
         left_behind=tuple(_left_behind(plan, committable)),
         positions=committable.positions,
-        topics=plan.source.shapes,
+        topics=(*plan.source.shapes, *_marked(backup, plan)),
         groups=group_snapshot,
         metadata=put_cluster_snapshot(backup.store, plan.base, plan.settings.settings),
     )
     return backup.commit(changes, base=plan.base, writer=random_id(16))
 
 
+def _marked(backup: Backup, plan: BackupPlan) -> Iterator[TopicShape]:
+    if plan.gone.deleted:
+        now_ms = backup.store.now_ms()
+        yield from (replace(plan.base.topics[each], deleted_ms=now_ms) for each in plan.gone.deleted)
+
+
 def _left_behind(plan: BackupPlan, committable: Committable) -> Iterator[LeftBehind]:
-    ids = {shape.topic: shape.topic_id for shape in plan.source.shapes}
+    shapes = (*plan.base.latest_shapes().values(), *plan.source.shapes)  # those that we may not see, and those we see
+    ids = {shape.topic: shape.topic_id for shape in shapes}
     for each in committable.failed:
         known = PartitionId(topic=each.topic, topic_id=ids[each.topic], partition=each.partition)
         yield LeftBehind(partition_id=known, error=each.error)
@@ -249,7 +255,9 @@ def _result(
         failed=committable.failed,
         cut_back=branch_reports(state, since=state.seq),
         missing_topics=plan.source.missing,
-        vanished_topics=plan.vanished,
+        vanished_topics=plan.gone.vanished,
+        deleted_topics=tuple(sorted({each.topic for each in plan.gone.deleted})),
+        denied_topics=plan.gone.denied,
         not_read=plan.settings.not_read,
         groups=groups,
         committed_at_ms=state.committed_at_ms,
