@@ -90,7 +90,7 @@ def removed_since(point: BackupState, served: BackupState) -> Iterator[RecordedH
         keys = {segment.key for segment in live if segment.whole is None}
         for segment in segments:
             if segment.key not in keys:
-                covered = ((other.start, other.end) for other in live)
+                covered = ((other.start, max(other.end, other.last_offset + 1)) for other in live)
                 for low, high in uncovered(segment.start, min(segment.end, end), covered):
                     yield RecordedHole(partition_id=partition, start=low, end=high, reason=REMOVED)
 
