@@ -56,12 +56,21 @@ def copy_range(task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = No
 
     Raises what the reader and the store raise; then nothing of the range is committed.
     """
-    objects, target_bytes = (pack, TARGET_SEGMENT_BYTES) if pack else paced(ends.store)
+    _, target_bytes = _destination(ends.store, pack)
     pace = rate_lease.reads() or Unlimited(_chunk_bytes(target_bytes))
     reader = PartitionReader(shared_router(ends.kafka), on_throttle=meter.throttle, pace=pace)
+    return copy_read(task, reader.read_task, ends=ends, pack=pack)
+
+
+Read = Callable[[ReadTask], Iterator[Item]]
+
+
+def copy_read(task: CopyTask, read: Read, *, ends: BackupEnds, pack: PackWriter | None = None) -> BackupReceipt:
+    """The same with whatever `read` makes of a task for a reader."""
+    objects, target_bytes = _destination(ends.store, pack)
     reading = _reading(task)
     if task.border is not None:
-        check_border(reader.read_task, reading, task.border)
+        check_border(read, reading, task.border)
     last_batch: LastBatch | None = None
     writer = SegmentWriter(
         store=objects,
@@ -74,7 +83,7 @@ def copy_range(task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = No
     holes: list[Hole] = []
     gaps: list[Gap] = []
     with writer:
-        for item in meter.counted(reader.read_task(reading)):
+        for item in meter.counted(read(reading)):
             match item:
                 case Hole():
                     holes.append(item)
@@ -87,6 +96,10 @@ def copy_range(task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = No
         segments = pack.placed(writer.close()) if pack else writer.close()
     outside = tuple(_outside(gaps, segments))
     return BackupReceipt(segments=segments, holes=tuple(holes), gaps=outside, last_batch=last_batch)
+
+
+def _destination(store: Store, pack: PackWriter | None) -> tuple[Objects, int]:
+    return (pack, TARGET_SEGMENT_BYTES) if pack else paced(store)
 
 
 def paced(store: Store) -> tuple[Objects, int]:
@@ -118,9 +131,6 @@ def _outside(gaps: Sequence[Gap], segments: Sequence[Segment]) -> Iterator[Gap]:
     for gap in gaps:
         if not any(segment.first_offset <= gap.start and gap.end <= segment.last_offset for segment in segments):
             yield gap
-
-
-Read = Callable[[ReadTask], Iterator[Item]]
 
 
 def check_border(read: Read, task: ReadTask, border: LastBatch) -> None:

@@ -192,7 +192,7 @@ class PartitionStream:
         if self._epoch < planned:
             raise LeaderUnavailable(f"{self._range.topic_partition}: a broker still leads in epoch {self._epoch}")
         is_new = 0 <= planned < self._epoch
-        end = LeaderAnswers(connection, self._range.topic_partition, self._epoch).end_of(planned) if is_new else 0
+        end = LeaderAnswers(connection, self._range.topic_partition, self._epoch).end_of(planned).end if is_new else 0
         if end < 0:
             raise LeaderUnavailable(f"{self._range.topic_partition}: its leader knows nothing of epoch {planned}")
         if is_new and end < self._range.end:

@@ -78,7 +78,8 @@ class Backup:
             raise damaged_commit(f"{self.layout.commit_key(point.seq + 1)} is missing")
         if self.log.previous_named_by(seq + 1) not in {None, point.head_hash}:
             raise damaged_commit(f"commit {seq} of {point.backup} is not the one that commit {seq + 1} names")
-        return replace(point.served_by(head), holes=(*point.holes, *removed_since(point, head)))
+        served = point.served_by(head)
+        return replace(served, holes=(*point.holes, *removed_since(point, served)))
 
     def check_point(self, seq: int, *, head: BackupState) -> None:
         """Return if `seq` is a restore point of `head`. Raises `NoSuchRestorePoint`, `DamagedCommit`."""

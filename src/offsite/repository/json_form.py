@@ -18,7 +18,8 @@ FORMAT = 1
 """The major format version of JSON objects of a repository. Added keys do not change it: readers ignore them."""
 
 FORMAT_PACKS = 2
-"""That of a commit or catalog with segments in packs: a reader of format 1 would look for them elsewhere."""
+"""That of a commit or catalog with segments in packs, or with a log that was cut back: a reader of format 1 would look
+for the first elsewhere, and mix the histories of the second."""
 
 _MEMBERS_BEFORE_DIGESTS = frozenset(
     {

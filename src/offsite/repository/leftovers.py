@@ -139,7 +139,7 @@ def _below_commits(backup: Backup) -> Iterator[Orphan]:
 
 def _unlisted(backup: Backup, head: BackupState, found: Iterable[Orphan]) -> Iterator[Orphan]:
     """Those that no commit up to `head` lists. Older restore points need their snapshots too."""
-    listed = {key for segment in head.all_segments() for key in (segment.object_key, segment.index_key)}
+    listed = {key for segment in head.stored_segments() for key in (segment.object_key, segment.index_key)}
     snapshots = []
     for each in found:
         if each.kind in _SNAPSHOTS:

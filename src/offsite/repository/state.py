@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from offsite.log.range import Span, TopicPartition
 from offsite.model.errors import DamagedCommit
+from offsite.repository.branches import Branch, borders, cut_holes, cut_segments, segments_before
 from offsite.repository.commit import (
     NO_PREVIOUS,
     Checkpoint,
     Commit,
+    CutBack,
     LeftBehind,
     PartitionId,
     Position,
@@ -34,6 +37,8 @@ class BackupState:
     """A backup as of commit `seq` (0: before the first). `head_hash` is the hash of that commit's bytes.
 
     `topics` holds the latest shape of each incarnation, in order of first appearance. `segments` are live ones.
+    `branches` are the old histories of logs that were cut back, in the order in which that was found: their segments
+    are needed by the restore points before it, and are in no list of live ones.
     `left_behind` is what the run of commit `seq` could not back up; `incomplete`: that run was to go on. `groups` is
     the key of the latest group snapshot, `metadata` names the cluster's latest settings. `history` lists the restore
     points up to `seq`. `unreadable`: what is wrong with the commit after `seq`, which is there; empty where there is
@@ -50,6 +55,7 @@ class BackupState:
     topics: Mapping[TopicIncarnation, TopicShape] = field(default_factory=dict)
     positions: Mapping[PartitionId, Position] = field(default_factory=dict)
     segments: Mapping[PartitionId, SegmentList] = field(default_factory=dict)
+    branches: tuple[Branch, ...] = ()
     holes: tuple[RecordedHole, ...] = ()
     left_behind: tuple[LeftBehind, ...] = ()
     incomplete: bool = False
@@ -74,6 +80,15 @@ class BackupState:
         """Every live segment, partition by partition in sorted order, each in offset order."""
         for partition_id in sorted(self.segments):
             yield from self.segments[partition_id]
+
+    def stored_segments(self) -> Iterator[Segment]:
+        """Every segment whose object is needed, live or of a branch, once and whole: in the order of `all_segments`,
+        then those that only branches have."""
+        seen: set[str] = set()
+        for segment in chain(self.all_segments(), *(branch.segments for branch in self.branches)):
+            if segment.key not in seen:
+                seen.add(segment.key)
+                yield segment.as_written
 
     def reached(self, of: Iterable[PartitionId] | None = None) -> dict[PartitionId, int]:
         """How far each partition, or each of some that is known, is accounted for. Positions of earlier versions may
@@ -101,13 +116,30 @@ class BackupState:
         """This restore point with the segments that hold its data *now*: those of `head` below our positions.
 
         Later commits may have merged or removed segments; what is missing then shows as uncovered ranges. A segment may
-        reach past a position: readers stop at the position.
+        reach past a position: readers stop at the position. Where a log was cut back since, it is the old history.
         """
         segments = {
-            partition_id: SegmentList(s for s in head.segments.get(partition_id, ()) if s.start < position.end)
+            partition_id: SegmentList(s for s in head.segments_at(self.seq, partition_id) if s.start < position.end)
             for partition_id, position in self.positions.items()
         }
         return replace(self, segments={known: found for known, found in segments.items() if found})
+
+    def segments_at(self, seq: int, partition_id: PartitionId) -> SegmentList:
+        """The segments of a partition, in the history that commit `seq` knew."""
+        cut_since = [each for each in self.branches if each.partition_id == partition_id and each.commit > seq]
+        live = self.segments.get(partition_id, SegmentList())
+        return segments_before(live, cut_since) if cut_since else live
+
+    def borders(self, partition_id: PartitionId) -> frozenset[int]:
+        """The offsets of a partition that no new segment may lie over, whatever it is merged of (see `Branch`)."""
+        return borders(branch for branch in self.branches if branch.partition_id == partition_id)
+
+    def cut_back(self, cuts: Iterable[CutBack]) -> BackupState:
+        """This state as the histories that go on have it; the closed ones are left out. Raises `DamagedCommit`."""
+        folding = Folding(self)
+        for cut in cuts:
+            folding.cut_back(cut)
+        return replace(folding.state(), branches=self.branches)
 
 
 def fold(state: BackupState, commits: Iterable[StoredCommit]) -> BackupState:
@@ -134,6 +166,7 @@ class Folding:
         self._holes: list[RecordedHole] = []
         self._checkpoints: dict[int, Checkpoint] = {}
         self._topic_ids: dict[str, set[str]] | None = None
+        self._branches: list[Branch] | None = None
 
     @property
     def head_hash(self) -> str:
@@ -144,6 +177,8 @@ class Folding:
         """Go on by one commit. Raises `DamagedCommit` when it does not follow."""
         commit, changes = stored.commit, stored.commit.changes
         self._check_follows(commit)
+        for cut in changes.cut_back:
+            self.cut_back(cut)
         for shape in changes.topics:
             self._topics[shape.incarnation] = shape
         for position in changes.positions:
@@ -170,6 +205,36 @@ class Folding:
         )
         self._history.append(commit)
 
+    def cut_back(self, cut: CutBack) -> None:
+        """Close the history of a partition that the next commit found to be cut back. Raises `DamagedCommit`."""
+        known = cut.partition_id
+        position = self._positions.get(known)
+        if position is None or position.end != cut.end:
+            raise damaged_commit(f"{known} did not reach to {cut.end} before it was cut back to {cut.at}")
+        found = cut_segments(self._segments.get(known) or SegmentList(), cut)
+        if found.kept:
+            self._segments[known] = found.kept
+        elif known in self._segments:
+            self._segments.remove(known)
+        holes = cut_holes((*self._state.holes, *self._holes), cut)
+        self._state, self._holes = replace(self._state, holes=()), holes
+        self._positions[known] = replace(position, end=cut.at, leader_epoch=cut.epoch, last_batch=None)
+        branches = self._known_branches()
+        self._branches = [
+            *branches,
+            Branch(
+                partition_id=known,
+                number=1 + sum(branch.partition_id == known for branch in branches),
+                at=cut.at,
+                end=cut.end,
+                commit=self._state.seq + 1,
+                segments=found.closed,
+            ),
+        ]
+
+    def _known_branches(self) -> Sequence[Branch]:
+        return self._state.branches if self._branches is None else self._branches
+
     def state(self) -> BackupState:
         """The state now; what is applied later does not change it."""
         taken = {each.id: each for each in self._state.checkpoints} | self._checkpoints if self._checkpoints else None
@@ -180,6 +245,7 @@ class Folding:
             segments=self._segments.built(),
             holes=(*self._state.holes, *self._holes) if self._holes else self._state.holes,
             checkpoints=self._state.checkpoints if taken is None else tuple(taken.values()),
+            branches=self._state.branches if self._branches is None else tuple(self._branches),
             history=self._history.built(),
         )
         self._holes, self._checkpoints = [], {}
@@ -204,6 +270,9 @@ class Folding:
         partition_id = segment_partition(segment)
         if partition_id not in self._positions:
             raise damaged_commit(f"commit {commit.seq} of {commit.backup}: no position for {segment.key}")
+        for at in borders(each for each in self._known_branches() if each.partition_id == partition_id):
+            if segment.start < at < segment.end:
+                raise damaged_commit(f"commit {commit.seq} of {commit.backup}: {segment.key} lies over the cut at {at}")
         found = self._segments.get(partition_id) or SegmentList()
         if segment.start >= found.end:
             self._segments[partition_id] = found.appended(segment)

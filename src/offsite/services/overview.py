@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 
 from offsite.model.cluster_settings import ClusterSettings
 from offsite.model.errors import Damaged, FormatTooNew, OffsiteError
-from offsite.model.time import format_duration
+from offsite.model.time import format_duration, format_time
 from offsite.repository.backup import Backup
-from offsite.repository.commit import PartitionId, TopicShape
+from offsite.repository.commit import NOT_DELETED, PartitionId, TopicShape
 from offsite.repository.history import CommitSummary
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.cluster_snapshot import get_cluster_snapshot
 from offsite.repository.state import BackupState
+from offsite.services.branch_report import BranchReport, branch_reports
 from offsite.services.heads import SeenHead, vanished
 from offsite.services.hole_report import HoleReport, hole_reports
 from offsite.services.import_origin import import_origin
@@ -70,6 +71,8 @@ class PartitionDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDetail:
+    """One incarnation of a topic. `deleted_ms`: when a run found that it is deleted at the source, -1 if none did."""
+
     topic: str
     topic_id: str
     holds_schemas: bool
@@ -79,18 +82,21 @@ class TopicDetail:
     stored_bytes: int
     newest_record_ms: int
     partitions: tuple[PartitionDetail, ...]
+    deleted_ms: int = NOT_DELETED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupDetail:
     """Details of one backup. `settings` are those of the cluster, when they were asked for and are in the backup. Of an
-    imported backup `origin` names the archive, and `fidelity` says what that did not hold of its source."""
+    imported backup `origin` names the archive, and `fidelity` says what that did not hold of its source. `branches` are
+    the old histories of logs that were cut back at the source."""
 
     summary: BackupSummary
     selection: str
     commit: int
     topics: tuple[TopicDetail, ...]
     holes: tuple[HoleReport, ...]
+    branches: tuple[BranchReport, ...]
     restore_points: tuple[CommitSummary, ...]
     settings: ClusterSettings | None = None
     origin: str = ""
@@ -152,6 +158,7 @@ def show_backup(backup: Backup, *, commit: int | None = None, with_settings: boo
         commit=state.seq,
         topics=tuple(_topic(state, shape) for shape in state.topics.values()),
         holes=hole_reports(state.holes),
+        branches=branch_reports(state),
         restore_points=tuple(state.history),
         settings=get_cluster_snapshot(backup.store, state.metadata) if with_settings and state.metadata else None,
         origin=import_origin(backup.descriptor),
@@ -179,7 +186,8 @@ def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int) 
     fresh_for_s = None if import_origin(backup.descriptor) else stale_after_s  # an archive may be as old as it likes
     damage = list(_damage(repository, backup, state))
     found = _judged(name, [*damage, *_problems(state, now_ms, fresh_for_s)], state, now_ms)
-    return replace(found, notes=tuple(_notes(backup)), damaged=bool(damage))
+    told = tuple(str(each) for each in branch_reports(state) if not _is_new(state, each, now_ms))
+    return replace(found, notes=(*told, *_deleted(state), *_notes(backup)), damaged=bool(damage))
 
 
 def _gone(seen: SeenHead, now_ms: int) -> BackupStatus:
@@ -194,6 +202,14 @@ def _damage(repository: Repository, backup: Backup, state: BackupState) -> Itera
         yield f"commits {state.seq + 1} to {lost} are missing, a catalog of them is there"
     if gone := SeenHead(repository=repository, backup=state.backup).problem(backup, state):
         yield gone
+
+
+def _deleted(state: BackupState) -> Iterable[str]:
+    gone = [shape for shape in state.latest_shapes().values() if shape.is_deleted]
+    for shape in gone[:_NAMED_MAX]:
+        yield f"topic {shape.topic} is deleted at the source since {format_time(shape.deleted_ms)} or before, and kept"
+    if gone[_NAMED_MAX:]:
+        yield f"{len(gone) - _NAMED_MAX} more topics are deleted at the source, and kept"
 
 
 def _notes(backup: Backup) -> Iterable[str]:
@@ -238,9 +254,16 @@ def _problems(state: BackupState, now_ms: int, stale_after_s: int | None) -> Ite
         told = ", ".join(f"{each.partition_id} ({each.error})" for each in state.left_behind[:_NAMED_MAX])
         more = "" if len(state.left_behind) <= _NAMED_MAX else f" and {len(state.left_behind) - _NAMED_MAX} more"
         yield f"the newest run could not back up {told}{more}"
+    yield from (str(each) for each in branch_reports(state) if _is_new(state, each, now_ms))
     if state.holes:
         lost = sum(hole.end - hole.start for hole in state.holes)
         yield f"{len(state.holes)} holes: {lost:,} offsets were gone before they were backed up"
+
+
+def _is_new(state: BackupState, branch: BranchReport, now_ms: int) -> bool:
+    """Found so lately that a person may not have heard of it: nothing is lost, so it is no problem for ever."""
+    found = state.history.find(branch.found_by)
+    return found is not None and now_ms - found.committed_at_ms < STALE_AFTER_S * 1000
 
 
 def _summary(cluster_id: str, state: BackupState) -> BackupSummary:
@@ -273,6 +296,7 @@ def _topic(state: BackupState, shape: TopicShape) -> TopicDetail:
         stored_bytes=sum(segment.stored_bytes for segment in segments),
         newest_record_ms=max((segment.timestamp_max_ms for segment in segments), default=-1),
         partitions=tuple(_partition(state, partition_id) for partition_id in ids),
+        deleted_ms=shape.deleted_ms,
     )
 
 

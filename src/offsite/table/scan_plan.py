@@ -117,9 +117,9 @@ def partition_tasks(  # noqa: PLR0913  # what to read, and how
     task_bytes: int = TASK_BYTES,
 ) -> Iterator[ScanTask]:
     """Tasks for `scans`, which are of some of `segments`, those of a partition that ends at `end`."""
-    numbers = {segment.key: number for number, segment in enumerate(segments)}
+    numbers = {(segment.key, segment.start): number for number, segment in enumerate(segments)}  # parts share a key
     for group in _groups((scan for scan in scans if _may_hold(scan, rows)), task_bytes):
-        following = segments[numbers[group[-1].segment.key] + 1 :]
+        following = segments[numbers[group[-1].segment.key, group[-1].segment.start] + 1 :]
         transactional = read_committed and any(scan.segment.has_transactions for scan in group)
         yield ScanTask(
             partition=partition,

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from offsite.cli.options.backup import BackupOptions, BackupRunOptions
 from offsite.cli.options.common import (
     GIVE_UP_AFTER,
-    BackupName,
-    Bootstrap,
     GiveUpAfter,
-    KafkaConfigFile,
     Output,
-    Repo,
     SparkMaster,
 )
-from offsite.cli.options.option_group import Taken, takes
+from offsite.cli.options.option_group import takes
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.head import Head
 from offsite.model.size import format_size
 from offsite.model.time import format_time
-from offsite.services.backup.options import BackupWords, parse_backup, parse_follow, parse_limits
+from offsite.services.backup.options import parse_backup, parse_follow, parse_limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,24 +29,6 @@ if TYPE_CHECKING:
 
     from offsite.services.backup.run import BackupPlan, BackupResult
     from offsite.services.groups.snapshots import GroupsSaved
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackupOptions:
-    """Options of `backup plan`, as typed. A plan stores nothing, and need not know how."""
-
-    repo: Repo
-    backup: BackupName
-    words: Annotated[BackupWords, Taken(but=("compression", "read_limit", "write_limit"))] = field(
-        default_factory=BackupWords
-    )
-    bootstrap: Bootstrap = None
-    kafka_config: KafkaConfigFile = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackupRunOptions(BackupOptions):
-    words: BackupWords = field(default_factory=BackupWords)
 
 
 _NAMED_MAX = 5
@@ -79,7 +58,8 @@ def run(  # options of the command line
     A run of many hours commits every 5 minutes or 10 GiB what it has. With --follow it goes on until it is told to
     stop: what is copied then is committed, and the exit code is 0.
 
-    Exit code 3: committed, but the source had lost records (holes), or some partitions or groups could not be read.
+    Exit code 3: committed, but the source had lost records (holes, logs that were cut back), or some partitions or groups
+    could not be read.
     """
     if follow:
         from offsite.cli.commands.backup_follow import follow_backup
@@ -100,7 +80,7 @@ def run(  # options of the command line
             )
     for topic in result.missing_topics:
         note(f"warning: topic {topic} does not exist")
-    _note_vanished(result.vanished_topics)
+    _note_gone(result.vanished_topics, result.deleted_topics, result.denied_topics)
     for problem in result.not_read:
         note(f"note: {problem}")
     emit(result, output=output, render=_render_result)
@@ -118,19 +98,23 @@ def plan(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
     request = parse_backup(options.backup, options.words)
     cluster = connect(options.bootstrap, options.kafka_config)
     planned = plan_backup(open_repository(options.repo), cluster.admin, request, slots=slots(None))
-    _note_vanished(planned.vanished)
+    deleted = tuple(sorted({each.topic for each in planned.gone.deleted}))
+    _note_gone(planned.gone.vanished, deleted, planned.gone.denied)
     emit(_plan_report(planned), output=output, render=_render_plan)
 
 
-def _note_vanished(topics: Sequence[str]) -> None:
+def _note_gone(vanished: Sequence[str], deleted: Sequence[str], denied: Sequence[str]) -> None:
     """Name the topics on stderr: in most backups somebody deleted a topic at some time, which is no fault."""
-    if not topics:
-        return
-    named = ", ".join(topics[:_NAMED_MAX]) + (f" and {len(topics) - _NAMED_MAX} more" if topics[_NAMED_MAX:] else "")
-    note(
-        f"note: the cluster does not show {named} any more, which earlier commits hold: deleted, or the right to "
-        "describe was lost"
-    )
+    if deleted:
+        note(f"note: {_named(deleted)} was deleted at the source; what was backed up of it is kept")
+    if denied:
+        note(f"warning: the right to describe {_named(denied)} was lost, which earlier commits hold")
+    if others := sorted({*vanished} - {*deleted} - {*denied}):
+        note(f"note: the cluster does not show {_named(others)} any more, which earlier commits hold")
+
+
+def _named(topics: Sequence[str]) -> str:
+    return ", ".join(topics[:_NAMED_MAX]) + (f" and {len(topics) - _NAMED_MAX} more" if topics[_NAMED_MAX:] else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +159,7 @@ def _plan_report(planned: BackupPlan) -> PlanReport:
         partitions=partitions,
         holes=len(planned.copy.holes),
         missing_topics=planned.source.missing,
-        vanished_topics=planned.vanished,
+        vanished_topics=planned.gone.vanished,
         groups=len(planned.groups.groups) if planned.groups else 0,
         sick=tuple(f"{each.topic}/{each.partition}: {each.error.message}" for each in planned.copy.sick),
     )
@@ -208,6 +192,13 @@ def _render_result(console: Console, result: BackupResult) -> None:
         _render_groups(console, result.groups)
     for hole in result.holes:
         console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
+    for branch in result.cut_back:
+        console.print(f"  ALARM: {branch}")
+        if branch.last_commit:
+            console.print(
+                f"    hint: offsite restore run --backup {result.backup} --commit {branch.last_commit} --topics "
+                f"{branch.topic} brings the {branch.records:,} records back that the source has lost"
+            )
     for failure in result.failed:
         since = f" from {failure.start}" if failure.start >= 0 else ""
         console.print(f"  failed: {failure.topic}/{failure.partition}{since}: [{failure.error}] {failure.message}")

@@ -16,7 +16,7 @@ from offsite.services.backup.options import FollowTimes, parse_backup, parse_lim
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.cli.commands.backup import BackupRunOptions
+    from offsite.cli.options.backup import BackupRunOptions
     from offsite.services.backup.follow import Round
     from offsite.services.backup.run import BackupResult
 

@@ -132,8 +132,16 @@ def _render_detail(console: Console, detail: BackupDetail) -> None:
                 newest if part.partition == 0 else "",
             )
     console.print(table)
+    for topic in detail.topics:
+        if topic.deleted_ms >= 0:
+            named = f"{topic.topic} ({topic.topic_id[:8]})" if topic.topic_id else topic.topic
+            console.print(f"deleted at the source since {format_time(topic.deleted_ms)} or before, and kept: {named}")
     for hole in detail.holes:
         console.print(f"hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
+    for branch in detail.branches:
+        console.print(
+            f"branch {branch.branch} of {branch.topic}/{branch.partition}, {branch.records:,} records: {branch}"
+        )
     points = Table("commit", "time", "records", "size", "holes")
     for point in detail.restore_points[-RESTORE_POINTS_SHOWN:]:
         points.add_row(

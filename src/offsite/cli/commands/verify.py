@@ -178,7 +178,7 @@ def _deep(opened: Backup, runner: Runner) -> VerifyResult:
 
 def _raw_bytes(opened: Backup) -> int:
     try:
-        return sum(segment.raw_bytes for segment in opened.sound_state().all_segments())
+        return sum(segment.raw_bytes for segment in opened.sound_state().stored_segments())
     except DamagedCommit:  # nothing is left to read; the check tells
         return 0
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from offsite.model.untrusted.json_object import JsonObject
 from offsite.repository.catalogs.parquet_form import damaged_catalog, from_parquet
 from offsite.repository.catalogs.partition_table import state_from_json
-from offsite.repository.catalogs.segment_parts import Extent, SegmentPart, StoredRows
+from offsite.repository.catalogs.segment_parts import CatalogPart, Extent, StoredRows
 from offsite.repository.catalogs.segment_rows import whole_rows
 from offsite.repository.commit import PartitionId
 from offsite.repository.commit_json import position_from_json
@@ -41,7 +41,7 @@ def decode_state(data: bytes, *, key: str) -> BackupState:
 
 def _segment_lists(item: JsonObject, table: pa.Table) -> dict[PartitionId, SegmentList]:
     lists: dict[PartitionId, SegmentList] = {}
-    whole = SegmentPart.of(table)
+    whole = CatalogPart.of(table)
     low = 0
     for part in item.children("partitions"):
         known = PartitionId(

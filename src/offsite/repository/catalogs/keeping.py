@@ -10,7 +10,7 @@ from offsite.repository.catalogs.partition_table import encode_partitions
 from offsite.repository.catalogs.parts_reader import PartsReader
 from offsite.repository.catalogs.seal import HistoryRef, Seal, encode_seal
 from offsite.repository.catalogs.segment_merge import Merged, merge
-from offsite.repository.catalogs.segment_parts import Extent, SegmentPart, StoredRows
+from offsite.repository.catalogs.segment_parts import CatalogPart, Extent, StoredRows
 from offsite.repository.commit import PartitionId
 from offsite.repository.history import History, HistoryChunk
 from offsite.repository.layered_map import LayeredMapBuilder
@@ -79,7 +79,7 @@ def _chunks(history: History, named: Sequence[HistoryRef], reader: PartsReader) 
 
 
 def _moved(
-    segments: Mapping[PartitionId, SegmentList], merged: Merged, part: SegmentPart, reader: PartsReader
+    segments: Mapping[PartitionId, SegmentList], merged: Merged, part: CatalogPart, reader: PartsReader
 ) -> Mapping[PartitionId, SegmentList]:
     """`segments`, with those that are in the new part there."""
     building = LayeredMapBuilder(segments)

@@ -17,8 +17,9 @@ from offsite.model.errors import OffsiteError
 from offsite.model.untrusted.bounds import MAX_PARTITIONS
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.model.untrusted.names import is_topic_name
+from offsite.repository.branches import Branch
 from offsite.repository.catalogs.parquet_form import damaged_catalog, from_parquet
-from offsite.repository.catalogs.segment_parts import Again, Extent, SegmentPart, StoredRows
+from offsite.repository.catalogs.segment_parts import Again, CatalogPart, Extent, StoredRows
 from offsite.repository.commit import PartitionId, Position
 from offsite.repository.commit_json import (
     checkpoint_from_json,
@@ -27,14 +28,17 @@ from offsite.repository.commit_json import (
     hole_to_json,
     left_behind_from_json,
     left_behind_to_json,
+    partition_from_json,
+    partition_to_json,
     ref_from_json,
     ref_to_json,
     topic_from_json,
     topic_to_json,
 )
-from offsite.repository.json_form import FORMAT, encode_canonical, parse_part
+from offsite.repository.json_form import FORMAT, FORMAT_PACKS, encode_canonical, parse_part
 from offsite.repository.layered_map import LayeredMap
-from offsite.repository.segments.segment import SegmentList
+from offsite.repository.segments.part import part_from_json, part_of, part_to_json
+from offsite.repository.segments.segment import Segment, SegmentList, segment_from_json, segment_to_json
 from offsite.repository.state import BackupState
 
 if TYPE_CHECKING:
@@ -47,7 +51,7 @@ _OPTIONAL = frozenset({"last_offset", "crc"})
 _LISTS = ("parts", "lows", "highs")
 
 
-def encode_partitions(state: BackupState, parts: Sequence[SegmentPart]) -> bytes:
+def encode_partitions(state: BackupState, parts: Sequence[CatalogPart]) -> bytes:
     """All of `state` but its history and the segments themselves, which are in `parts`."""
     import pyarrow as pa
     from pyarrow import parquet
@@ -64,7 +68,7 @@ def encode_partitions(state: BackupState, parts: Sequence[SegmentPart]) -> bytes
 
 
 def decode_partitions(
-    data: bytes, *, key: str, parts: Sequence[SegmentPart], again: Callable[[PartitionId], Again | None]
+    data: bytes, *, key: str, parts: Sequence[CatalogPart], again: Callable[[PartitionId], Again | None]
 ) -> BackupState:
     """Read the object `key`, of a state whose segments are in `parts`; `again` is asked for what tells those of a
     partition where a part is damaged. Raises `DamagedObject`."""
@@ -72,7 +76,7 @@ def decode_partitions(
     if not table.schema.equals(_schema()):
         raise damaged_catalog(f"{key}: its columns are not those of partitions")
     described = (table.schema.metadata or {}).get(_STATE, b"")
-    item = parse_part(described, source=key, damaged=damaged_catalog)
+    item = parse_part(described, source=key, damaged=damaged_catalog, newest=FORMAT_PACKS)
     try:
         columns = [table.column(name).to_pylist() for name in _schema().names]
         positions = [_position(row) for row in zip(*columns[: len(_TEXTS) + len(_NUMBERS) - 1], strict=True)]
@@ -89,8 +93,8 @@ def decode_partitions(
 
 def state_to_json(state: BackupState) -> dict[str, JsonValue]:
     """What has no columns."""
-    return {
-        "format": FORMAT,
+    known: dict[str, JsonValue] = {
+        "format": FORMAT_PACKS if state.branches else FORMAT,
         "backup": state.backup,
         "seq": state.seq,
         "head_hash": state.head_hash,
@@ -103,6 +107,7 @@ def state_to_json(state: BackupState) -> dict[str, JsonValue]:
         "groups": state.groups,
         "metadata": ref_to_json(state.metadata),
     }
+    return known | ({"branches": list(map(_branch_to_json, state.branches))} if state.branches else {})
 
 
 def state_from_json(item: JsonObject) -> BackupState:
@@ -119,7 +124,38 @@ def state_from_json(item: JsonObject) -> BackupState:
         checkpoints=tuple(map(checkpoint_from_json, item.children("checkpoints"))),
         groups=item.optional_text("groups"),
         metadata=ref_from_json(item.optional_child("metadata")),
+        branches=tuple(map(_branch_from_json, item.children("branches"))),
     )
+
+
+def _branch_to_json(branch: Branch) -> dict[str, JsonValue]:
+    """Logs are cut back rarely: the segments of all branches are few."""
+    return {
+        **partition_to_json(branch.partition_id),
+        "number": branch.number,
+        "at": branch.at,
+        "end": branch.end,
+        "commit": branch.commit,
+        "segments": [
+            {**segment_to_json(each.as_written), "part": part_to_json(part_of(each))} for each in branch.segments
+        ],
+    }
+
+
+def _branch_from_json(item: JsonObject) -> Branch:
+    return Branch(
+        partition_id=partition_from_json(item),
+        number=item.count("number"),
+        at=item.count("at"),
+        end=item.count("end"),
+        commit=item.count("commit"),
+        segments=SegmentList(map(_closed_segment, item.children("segments"))),
+    )
+
+
+def _closed_segment(item: JsonObject) -> Segment:
+    segment, part = segment_from_json(item), part_from_json(item.optional_child("part"))
+    return segment if part is None else part.of(segment)
 
 
 def _schema() -> pa.Schema:
@@ -130,7 +166,7 @@ def _schema() -> pa.Schema:
     return pa.schema([*texts, *numbers, *(pa.field(name, pa.list_(pa.int64()), nullable=False) for name in _LISTS)])
 
 
-def _rows(state: BackupState, parts: Sequence[SegmentPart]) -> Iterator[tuple[object, ...]]:
+def _rows(state: BackupState, parts: Sequence[CatalogPart]) -> Iterator[tuple[object, ...]]:
     numbers = {part: number for number, part in enumerate(parts)}
     segments = dict(state.segments)
     for known, position in state.positions.items():
@@ -168,7 +204,7 @@ def _position(row: Sequence[Any]) -> Position:
 def _list(
     position: Position,
     row: Sequence[Any],
-    parts: Sequence[SegmentPart],
+    parts: Sequence[CatalogPart],
     again: Callable[[PartitionId], Again | None],
 ) -> SegmentList:
     end, numbers, lows, highs = row

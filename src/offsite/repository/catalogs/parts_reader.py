@@ -10,7 +10,7 @@ from offsite.model.journal import warned
 from offsite.repository.catalogs.history_lines import decode_lines
 from offsite.repository.catalogs.parquet_form import damaged_catalog
 from offsite.repository.catalogs.seal import HistoryRef
-from offsite.repository.catalogs.segment_parts import Again, SegmentPart
+from offsite.repository.catalogs.segment_parts import Again, CatalogPart
 from offsite.repository.commit import PartitionId
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.history import Columns, HistoryChunk
@@ -30,8 +30,8 @@ class PartsReader:
     is_strict: bool
     _folded: BackupState | None = field(default=None, init=False)
 
-    def part(self, ref: PartRef) -> SegmentPart:
-        return SegmentPart(ref=ref, load=partial(self.get, ref.key, content=ref.hash))
+    def part(self, ref: PartRef) -> CatalogPart:
+        return CatalogPart(ref=ref, load=partial(self.get, ref.key, content=ref.hash))
 
     def chunk(self, named: HistoryRef) -> HistoryChunk:
         return HistoryChunk(self._lines, ref=named.ref, first=named.first, last=named.last)

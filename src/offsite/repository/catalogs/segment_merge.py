@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from offsite.repository.catalogs.segment_parts import Extent, SegmentPart, StoredRows
+from offsite.repository.catalogs.segment_parts import CatalogPart, Extent, StoredRows
 from offsite.repository.catalogs.segment_rows import (
     COUNTED,
     REPEATED,
     SORTED,
-    schema,
-    schema_without_packs,
+    schema_with,
     table_of,
 )
 from offsite.repository.commit import PartitionId
@@ -46,7 +45,7 @@ class Moved:
     fresh: tuple[Segment, ...]
 
     @classmethod
-    def of(cls, known: PartitionId, segments: SegmentList, kept: frozenset[SegmentPart]) -> Moved:
+    def of(cls, known: PartitionId, segments: SegmentList, kept: frozenset[CatalogPart]) -> Moved:
         stored = _extents(segments)
         return cls(
             partition_id=known,
@@ -64,7 +63,7 @@ class Merged:
     """`kept` parts, and the object with all that they do not hold: `rows` rows, those of each of `moved` after those of
     the one before. Without such partitions it is empty."""
 
-    kept: tuple[SegmentPart, ...]
+    kept: tuple[CatalogPart, ...]
     moved: tuple[Moved, ...]
     rows: int
     data: bytes
@@ -72,7 +71,7 @@ class Merged:
 
 def merge(segments: Mapping[PartitionId, SegmentList]) -> Merged:
     """The parts for a catalog of `segments`. Raises `DamagedObject`."""
-    live = Counter[SegmentPart]()
+    live = Counter[CatalogPart]()
     fresh = 0
     for found in segments.values():
         fresh += len(found)
@@ -91,14 +90,14 @@ def merge(segments: Mapping[PartitionId, SegmentList]) -> Merged:
     )
 
 
-def _is_kept(segments: SegmentList, kept: frozenset[SegmentPart]) -> bool:
+def _is_kept(segments: SegmentList, kept: frozenset[CatalogPart]) -> bool:
     """Whether all of them lie in parts that are kept."""
     stored = segments.stored
     in_parts = isinstance(stored, StoredRows) and all(each.part in kept for each in stored.extents)
     return in_parts and stored is not None and len(stored) == len(segments)
 
 
-def _kept(parts: Sequence[SegmentPart], live: Mapping[SegmentPart, int], fresh: int) -> int:
+def _kept(parts: Sequence[CatalogPart], live: Mapping[CatalogPart, int], fresh: int) -> int:
     """How many of the first parts stay as they are."""
     for number, part in enumerate(parts):
         behind = fresh + sum(live[each] for each in parts[number + 1 :])
@@ -116,7 +115,7 @@ def _encoded(lists: Sequence[Moved]) -> bytes:
     """Batch by batch: the parts may be larger than memory."""
     from pyarrow import parquet
 
-    written = schema() if any(map(_may_be_packed, lists)) else schema_without_packs()
+    written = schema_with(packs=any(map(_may_be_packed, lists)), parts=any(map(_may_be_parted, lists)))
     names = set(written.names)
     encodings = dict.fromkeys(SORTED, "DELTA_BYTE_ARRAY") | dict.fromkeys(COUNTED, "DELTA_BINARY_PACKED")
     sink = io.BytesIO()
@@ -135,7 +134,11 @@ def _encoded(lists: Sequence[Moved]) -> bytes:
 
 
 def _may_be_packed(moved: Moved) -> bool:
-    return any(each.pack is not None for each in moved.fresh) or any(each.part.is_packed for each in moved.old)
+    return any(each.pack is not None for each in moved.fresh) or any(each.part.has("pack") for each in moved.old)
+
+
+def _may_be_parted(moved: Moved) -> bool:
+    return any(each.whole is not None for each in moved.fresh) or any(each.part.has("whole") for each in moved.old)
 
 
 def _batches(lists: Sequence[Moved]) -> Iterator[Sequence[Moved]]:
@@ -157,11 +160,11 @@ def _gathered(batch: Sequence[Moved]) -> pa.Table:
     parts are in the same order."""
     import pyarrow as pa
 
-    stretches: dict[SegmentPart, tuple[int, int]] = {}
+    stretches: dict[CatalogPart, tuple[int, int]] = {}
     for extent in chain.from_iterable(each.old for each in batch):
         low, high = stretches.get(extent.part, (extent.low, extent.high))
         stretches[extent.part] = min(low, extent.low), max(high, extent.high)
-    begins: dict[SegmentPart, int] = {}
+    begins: dict[CatalogPart, int] = {}
     rows = 0
     for part, (low, high) in stretches.items():
         begins[part] = rows - low

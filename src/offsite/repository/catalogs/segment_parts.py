@@ -31,7 +31,7 @@ _GROUPS_KEPT = 16
 once."""
 
 
-class SegmentPart:
+class CatalogPart:
     """Segments as rows. `ref` names the object that holds them; a part of a catalog of the first form has none, because
     later ones do not know how to name it."""
 
@@ -44,7 +44,7 @@ class SegmentPart:
         self._groups: OrderedDict[int, pa.Table] = OrderedDict()
 
     @classmethod
-    def of(cls, table: pa.Table) -> SegmentPart:
+    def of(cls, table: pa.Table) -> CatalogPart:
         """One in memory."""
         made = cls(ref=None)
         made._whole = table
@@ -66,13 +66,12 @@ class SegmentPart:
         found = pa.concat_tables([self._group(number) for number in range(first, last)])
         return found.slice(low - self._starts[first], high - low)
 
-    @property
-    def is_packed(self) -> bool:
-        """Whether its rows may say that segments are in packs. Raises `DamagedObject`."""
+    def has(self, column: str) -> bool:
+        """Whether its rows may say something in a column that can be left out. Raises `DamagedObject`."""
         if self._whole is not None:
-            return bool(self._whole.column("pack").null_count < self._whole.num_rows)
+            return bool(self._whole.column(column).null_count < self._whole.num_rows)
         self._open()
-        return self._file is not None and "pack" in self._file.columns
+        return self._file is not None and column in self._file.columns
 
     def _open(self) -> None:
         if self._file is None and self.ref is not None:
@@ -98,7 +97,7 @@ class SegmentPart:
 class Extent:
     """Rows `[low, high)` of a part."""
 
-    part: SegmentPart
+    part: CatalogPart
     low: int
     high: int
 

@@ -58,6 +58,10 @@ class Segment:
 
     `pack`: the key of the object that holds the segment among others, from byte `position` on, and its sidecar at
     `index_position`, `index_bytes` long. None: segment and sidecar are objects of their own, `key` and `index_key`.
+
+    `whole`: the segment as it was written, where only a part of it counts here, because the log was cut back inside it
+    (see `SegmentPart`). Then offsets, counts, times and `raw_bytes` are those of the part; all that says where the bytes
+    are and what they must be is that of the whole.
     """
 
     key: str
@@ -87,6 +91,7 @@ class Segment:
     position: int = 0
     index_position: int = 0
     index_bytes: int = 0
+    whole: Segment | None = None
 
     def __post_init__(self) -> None:
         check(0 <= self.start < self.end, f"range of segment {self.key}")
@@ -117,13 +122,19 @@ class Segment:
         return found.size_bytes == self.object_end if self.pack is None else found.size_bytes >= self.object_end
 
     @property
+    def as_written(self) -> Segment:
+        """All of it: what its object must be."""
+        return self.whole or self
+
+    @property
     def lowest_offset(self) -> int:
         """Where its batches can begin: `start`, or before it when the log started inside the first batch."""
         return min(self.start, self.first_offset)
 
 
 def segment_to_json(segment: Segment) -> dict[str, JsonValue]:
-    """The fields of `segment` under their own names; an absent index is left out."""
+    """The fields of `segment`, which must be whole, under their own names; an absent index is left out."""
+    check(segment.whole is None, f"a part of segment {segment.key} is no segment of a commit")
     fields: dict[str, JsonValue] = {name: getattr(segment, name) for name in _PLAIN}
     fields["compression"] = segment.compression.value
     if segment.index_key is not None:
@@ -168,6 +179,7 @@ def _from_fields(item: JsonObject) -> Segment:
         index_key=item.optional_text("index_key"),
         index_hash=item.optional_text("index_hash"),
         pack=pack,
+        whole=None,
         **integers,
     )
 

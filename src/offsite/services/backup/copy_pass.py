@@ -129,6 +129,7 @@ def is_news(changes: Changes, base: BackupState) -> bool:
     positions = {position.partition_id: position for position in changes.positions}
     return bool(
         changes.segments
+        or changes.cut_back
         or changes.holes
         or changes.gaps
         or changes.groups

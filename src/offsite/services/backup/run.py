@@ -6,8 +6,8 @@ The state of a backup is its repository: a run continues from the committed posi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from offsite.copy.backup import BackupEnds
@@ -20,10 +20,11 @@ from offsite.model.choices import CompressionChoice, MissingTopics
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BackupExists, BackupNotFound, BadOption, Bug, OffsiteError, OtherCluster
 from offsite.model.ids import random_id
-from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, TopicSelection
+from offsite.model.journal import warned
+from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, TopicSelection, no_topics
 from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, LeftBehind, PartitionId
+from offsite.repository.commit import Changes, CutBack, LeftBehind, PartitionId, TopicShape
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.cluster_snapshot import put_cluster_snapshot
@@ -31,8 +32,10 @@ from offsite.repository.state import BackupState
 from offsite.services.backup.cluster_settings import FoundSettings, read_cluster_settings
 from offsite.services.backup.committable import Committable, PartitionFailure
 from offsite.services.backup.copy_pass import CommitEvery, CopyPass, is_news
-from offsite.services.backup.log_truncation import cut_back, made_anew
+from offsite.services.backup.gone_topics import GoneTopics, find_gone
+from offsite.services.backup.log_truncation import find_truncations, made_anew
 from offsite.services.backup.source import Source, read_source
+from offsite.services.branch_report import BranchReport, branch_reports
 from offsite.services.groups.history import decide_history, history_options
 from offsite.services.groups.snapshots import FormerGroups, GroupsSaved, read_groups, save_groups
 from offsite.services.heads import SeenHead, head_of
@@ -62,8 +65,8 @@ class BackupRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupPlan:
-    """A decided run: nothing was written yet. `base` is the state it continues from; `vanished` topics are in it, and
-    not on the cluster."""
+    """A decided run: nothing was written yet. `base` is the state it continues from; `cuts` are of logs that no longer
+    are the ones in it; topics that are `gone` are in it, and not on the cluster."""
 
     backup: str
     selection: TopicSelection
@@ -75,7 +78,8 @@ class BackupPlan:
     group_history: bool
     base: BackupState
     copy: CopyPlan
-    vanished: tuple[str, ...] = ()
+    cuts: tuple[CutBack, ...] = ()
+    gone: GoneTopics = field(default_factory=GoneTopics)
     bundles: tuple[CopyBundle, ...] = ()
 
 
@@ -83,8 +87,8 @@ class BackupPlan:
 class BackupResult:
     """Result of one run: what it added. `bytes` is the size in the log, `stored_bytes` in the repository; `holes` are
     the new ones. Partitions in `failed` stand where they were (or where their first failed range begins): the next run
-    continues. `vanished_topics` are in earlier commits and meant by the selection, and the cluster does not show them
-    any more: they were deleted, or we may not see them. `not_read` are settings of the cluster that it did not let us
+    continues. `cut_back` are logs of which this run found that a new leader had cut them back: the old history is kept,
+    X `not_read` are settings of the cluster that it did not let us
     read; `groups` is None when none were asked for. `head_hash` is that of the commit's bytes."""
 
     backup: str
@@ -97,8 +101,11 @@ class BackupResult:
     stored_bytes: int
     holes: tuple[HoleReport, ...]
     failed: tuple[PartitionFailure, ...]
+    cut_back: tuple[BranchReport, ...]
     missing_topics: tuple[str, ...]
     vanished_topics: tuple[str, ...]
+    deleted_topics: tuple[str, ...]
+    denied_topics: tuple[str, ...]
     not_read: tuple[str, ...]
     groups: GroupsSaved | None
     committed_at_ms: int
@@ -108,7 +115,7 @@ class BackupResult:
 
     @property
     def complete(self) -> bool:
-        return not self.holes and not self.failed and not (self.groups and self.groups.failed)
+        return not self.holes and not self.failed and not self.cut_back and not (self.groups and self.groups.failed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,10 +165,15 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
         group_history=history,
         known=base.topics.values(),
     )
-    positions = {(each.topic, each.topic_id, each.partition): end for each, end in base.reached().items()}
-    anew = made_anew(admin, repository.store, base, source.bounds)
-    sick = [*source.sick, *cut_back(admin, base, source.bounds), *anew]
-    borders = {(k.topic, k.topic_id, k.partition): p.last_batch for k, p in base.positions.items() if p.last_batch}
+    gone = find_gone(admin, base, selection, source)
+    if not source.shapes and set(gone.vanished) - _deleted(base, gone) - set(gone.denied):
+        raise no_topics(selection)  # none is listed, and nobody can say why
+    truncations = find_truncations(admin, repository.store, base, source.bounds)
+    known_ends = base.reached() | {cut.partition_id: cut.at for cut in truncations.cuts}
+    positions = {(each.topic, each.topic_id, each.partition): end for each, end in known_ends.items()}
+    last = {each: position.last_batch for each, position in base.positions.items()} | dict(truncations.borders)
+    borders = {(each.topic, each.topic_id, each.partition): batch for each, batch in last.items() if batch}
+    sick = [*source.sick, *gone.sick(base), *truncations.sick, *made_anew(admin, repository.store, base, source.bounds)]
     copy = without(plan_copy(source.bounds, positions, slots=slots, borders=borders), sick)
     return BackupPlan(
         backup=request.backup,
@@ -174,19 +186,30 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
         group_history=history,
         base=base,
         copy=copy,
-        vanished=_vanished(base, selection, source),
+        cuts=_of_sound_partitions(truncations.cuts, copy),
+        gone=gone,
         bundles=bundled(copy.tasks, slots=slots, packed_from=packed_from),
     )
 
 
-def _vanished(base: BackupState, selection: TopicSelection, source: Source) -> tuple[str, ...]:
-    """Topics that `base` holds, the selection takes, and the cluster does not show, by name: whether they were deleted
-    or are hidden from us is not to be told. Those that are missed by name already are not among them."""
-    held = {incarnation.topic for incarnation in base.topics}
-    gone = held - {shape.topic for shape in source.shapes} - set(source.missing)
-    meant = selection.select(gone, internal=frozenset(name for name in gone if name.startswith("__")))
-    schemas = {shape.topic for shape in base.topics.values() if shape.holds_schemas}
-    return tuple(sorted({*meant, *(schemas & gone)}))
+def _deleted(base: BackupState, gone: GoneTopics) -> set[str]:
+    return {each.topic for each in gone.deleted} | {each.topic for each in base.topics.values() if each.is_deleted}
+
+
+def _of_sound_partitions(cuts: Sequence[CutBack], copy: CopyPlan) -> tuple[CutBack, ...]:
+    """Where the new leader does not serve its log to the cut yet, nothing is said of it: the next run finds the same."""
+    sound = {bounds.partition_id for bounds in copy.bounds}
+    found = tuple(cut for cut in cuts if cut.partition_id in sound)
+    for cut in found:
+        warned(
+            "cut_back",
+            why=f"leader epoch {cut.leader_epoch} has nothing of epoch {cut.epoch} from there on",
+            topic=cut.partition_id.topic,
+            partition=cut.partition_id.partition,
+            at=cut.at,
+            end=cut.end,
+        )
+    return found
 
 
 def run_backup(
@@ -288,6 +311,10 @@ class _Commits:
                 self._backup, base, self._plan.groups, self._plan.source.shapes, before=self._former
             )
         changes = replace(self._changes(found, base), groups=snapshot, incomplete=not is_complete)
+        if base is self._plan.base:
+            changes = replace(changes, cut_back=self._plan.cuts)  # the first commit of the pass goes on from there
+        if is_complete:
+            changes = replace(changes, topics=(*changes.topics, *_marked(self._backup, self._plan)))
         if self._only_news and not is_news(changes, base):
             return None
         with uninterrupted():
@@ -309,8 +336,15 @@ class _Commits:
         )
 
 
+def _marked(backup: Backup, plan: BackupPlan) -> Iterator[TopicShape]:
+    if plan.gone.deleted:
+        now_ms = backup.store.now_ms()
+        yield from (replace(plan.base.topics[each], deleted_ms=now_ms) for each in plan.gone.deleted)
+
+
 def _left_behind(plan: BackupPlan, committable: Committable) -> Iterator[LeftBehind]:
-    ids = {shape.topic: shape.topic_id for shape in plan.source.shapes}
+    shapes = (*plan.base.latest_shapes().values(), *plan.source.shapes)  # those that we may not see, and those we see
+    ids = {shape.topic: shape.topic_id for shape in shapes}
     for each in committable.failed:
         known = PartitionId(topic=each.topic, topic_id=ids[each.topic], partition=each.partition)
         yield LeftBehind(partition_id=known, error=each.error)
@@ -331,8 +365,11 @@ def _result(
         stored_bytes=sum(segment.stored_bytes for segment in segments),
         holes=hole_reports(committable.holes),
         failed=committable.failed,
+        cut_back=branch_reports(state, since=plan.base.seq + 1),
         missing_topics=plan.source.missing,
-        vanished_topics=plan.vanished,
+        vanished_topics=plan.gone.vanished,
+        deleted_topics=tuple(sorted({each.topic for each in plan.gone.deleted})),
+        denied_topics=plan.gone.denied,
         not_read=plan.settings.not_read,
         groups=groups,
         committed_at_ms=state.committed_at_ms,

@@ -192,7 +192,7 @@ class _Walk:
         """The catalog with all its parts, which others read when they need them."""
         state = self.backup.catalog.read_named(seq, following)
         if state is not None:
-            deque(state.all_segments(), maxlen=0)
+            deque(state.stored_segments(), maxlen=0)
             deque((chunk.columns for chunk in state.history.chunks), maxlen=0)
         return state
 

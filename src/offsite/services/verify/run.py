@@ -135,7 +135,7 @@ def verify_quick(backup: Backup) -> VerifyResult:
     """Look every listed object up. Raises `FormatTooNew`."""
     history = check_history(backup)
     head = history.head
-    segments = tuple(head.all_segments())
+    segments = tuple(head.stored_segments())
     with ThreadPoolExecutor(max_workers=HEADS_AT_ONCE, thread_name_prefix="verify") as pool:
         problems = tuple(pool.map(partial(_look_up, backup.store), segments))
     findings = (SegmentFinding(segment=s, problem=p) for s, p in zip(segments, problems, strict=True))
@@ -147,7 +147,7 @@ def verify_deep(backup: Backup, runner: Runner, *, on_progress: OnProgress | Non
     """Read every listed byte. Raises `FormatTooNew`."""
     history = check_history(backup)
     head = history.head
-    segments = tuple(head.all_segments())
+    segments = tuple(head.stored_segments())
     findings: Sequence[SegmentFinding] = ()
     if segments:
         findings = runner.run(segments, partial(verify_segment, store=backup.store), on_progress=on_progress)

@@ -1,0 +1,234 @@
+"""What a backup must say after each run, reckoned from the truth alone: what is held, what is lost and why.
+
+The judge keeps, for every partition of every topic incarnation, the value that the backup claims at each offset and
+whether it must hold it. It knows nothing of segments, epochs or branches: where two histories part it sees by values, of
+which no two are the same. After every run it compares the newest state, at the end every restore point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+from offsite.copy.chain import PartitionChain
+from offsite.copy.source_view import stored_log
+from offsite.log.range import TopicPartition
+from offsite.model.errors import KafkaNotAuthorized
+from offsite.repository.backup import Backup
+from offsite.repository.commit import PartitionId
+from offsite.repository.state import BackupState
+from offsite.services.backup.run import BackupResult
+from tests.source_events.source import SimSource
+
+
+@dataclass
+class Known:
+    """What the backup claims of one partition: `values[o]` for each offset below its position; `lost` offsets were gone
+    before they were read, `before` ones were gone before the backup began, which is no loss."""
+
+    values: list[int | None] = field(default_factory=list)
+    before: set[int] = field(default_factory=set)
+    lost: set[int] = field(default_factory=set)
+    begun: bool = False
+
+    @property
+    def position(self) -> int:
+        return len(self.values)
+
+    def held(self) -> dict[int, int]:
+        return {
+            o: value for o, value in enumerate(self.values) if value is not None and o not in self.lost | self.before
+        }
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One partition at the moment of a plan: what the log is, from where, and to where."""
+
+    partition: PartitionId
+    truth: tuple[int | None, ...]
+    start: int
+    end: int
+    shut: bool
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The source as a plan saw it."""
+
+    partitions: dict[TopicPartition, Seen]
+    ids: dict[str, str]
+    hidden: frozenset[str]
+
+    @classmethod
+    def of(cls, source: SimSource) -> Planned:
+        return cls(
+            partitions={
+                TopicPartition(topic=name, partition=n): Seen(
+                    partition=PartitionId(topic=name, topic_id=str(topic.topic_id), partition=n),
+                    truth=tuple(each.truth),
+                    start=each.log.start,
+                    end=each.log.end,
+                    shut=name in source.shut,
+                )
+                for name, topic in source.seen().items()
+                for n, each in enumerate(topic.logs)
+            },
+            ids={name: str(topic.topic_id) for name, topic in source.seen().items()},
+            hidden=frozenset(source.hidden),
+        )
+
+
+class Judge:
+    def __init__(self) -> None:
+        self.known: dict[PartitionId, Known] = {}
+        self.deleted: dict[tuple[str, str], bool] = {}
+        self.points: dict[int, dict[PartitionId, Known]] = {}
+        self.cuts = 0
+
+    def may_fail_whole(self, planned: Planned, source: SimSource) -> bool:
+        """Whether a run may end in an error: only when no partition can be read at all."""
+        news = {key: seen for key, seen in planned.partitions.items() if not self._fails(seen)}
+        return all(self._is_disturbed(key, seen, source) for key, seen in news.items())
+
+    def after(self, planned: Planned, source: SimSource, result: BackupResult, state: BackupState) -> None:
+        """Take the result of a run, and compare all that it says of the source."""
+        cuts = {(each.topic, each.partition): each for each in result.cut_back}
+        failed = {TopicPartition(topic=each.topic, partition=each.partition): each for each in result.failed}
+        for key, seen in planned.partitions.items():
+            cut = cuts.pop((key.topic, key.partition), None)
+            self._take(key, seen, source, state, None if cut is None else (cut.at, cut.end), key in failed)
+        assert not cuts, f"cut back, and not there: {cuts}"
+        self._check_failed(planned, failed)
+        self._take_deleted(planned)
+        told = {(each.topic, each.topic_id): shape.is_deleted for each, shape in state.topics.items()}
+        assert told == {each: self.deleted[each] for each in told}, "what is deleted"
+        self.points[state.seq] = deepcopy(self.known)
+        self.compare(state, self.known, state)
+
+    def _take(  # noqa: PLR0917 - all that is known of a partition
+        self,
+        key: TopicPartition,
+        seen: Seen,
+        source: SimSource,
+        state: BackupState,
+        cut: tuple[int, int] | None,
+        failed: bool,
+    ) -> None:
+        known = self.known.setdefault(seen.partition, Known())
+        before, parted = known.position, self._parted(known, seen)
+        reached = state.positions[seen.partition].end if seen.partition in state.positions else 0
+        if parted is None or seen.start >= before or self._fails(seen):
+            assert cut is None, f"{key}: said to be cut back to {cut}, and it was not, or nobody can tell"
+        else:
+            assert cut is not None or failed, f"{key}: it was cut back to {parted}, and nothing says so"
+        if cut is not None:
+            at, end = cut
+            assert parted is not None
+            assert end == before, f"{key}: the old history ended at {before}, not at {end}"
+            gap = set(known.values[at:parted]) | set(seen.truth[at:parted])
+            assert at <= parted and gap <= {None}, f"{key}: the histories part at {parted}, not at {at}"
+            known.values = known.values[:at]
+            known.lost, known.before = {o for o in known.lost if o < at}, {o for o in known.before if o < at}
+            self.cuts += 1
+        if self._fails(seen):
+            assert failed and reached == before, f"{key}: it cannot be gone on with, and was"
+            return
+        assert known.position <= reached <= max(seen.end, known.position), f"{key}: it stands at {reached}"
+        assert failed or reached == seen.end, f"{key}: it stands at {reached} of {seen.end}, and nothing says why"
+        assert not failed or self._is_disturbed(key, seen, source), f"{key}: failed for no reason"
+        if reached > known.position:
+            self._extend(known, key, seen, source, reached)
+        known.begun = True
+
+    def _extend(self, known: Known, key: TopicPartition, seen: Seen, source: SimSource, reached: int) -> None:
+        if not known.begun:
+            known.values = list(seen.truth[: seen.start])
+            known.before = set(range(seen.start))
+        now = source.topics[key.topic].logs[key.partition] if key.topic in source.topics else None
+        start = max(seen.start, now.log.start if now is not None and self._is_same(seen, source) else 0)
+        for offset in range(known.position, reached):
+            known.values.append(seen.truth[offset])
+            if offset < start:
+                known.lost.add(offset)
+
+    @staticmethod
+    def _is_same(seen: Seen, source: SimSource) -> bool:
+        topic = source.topics.get(seen.partition.topic)
+        return topic is not None and str(topic.topic_id) == seen.partition.topic_id
+
+    def _parted(self, known: Known, seen: Seen) -> int | None:
+        """The first offset at which the log is not what is known of it."""
+        for offset, value in enumerate(known.values):
+            if offset >= len(seen.truth) or (seen.truth[offset] != value):
+                return offset
+        return None
+
+    def _fails(self, seen: Seen) -> bool:
+        """Whether nothing can be said but that it is not known how to go on."""
+        known = self.known.get(seen.partition, Known())
+        parted = self._parted(known, seen)
+        return seen.shut or (parted is not None and seen.start < known.position and 0 < seen.start >= parted)
+
+    def _is_disturbed(self, key: TopicPartition, seen: Seen, source: SimSource) -> bool:
+        """Whether something happened between the plan and the end of the copy, or a worker failed."""
+        if key in source.failing or key.topic in source.shut or not self._is_same(seen, source):
+            return True
+        now = source.topics[key.topic].logs[key.partition]
+        return key.topic in source.hidden or tuple(now.truth[: seen.end]) != seen.truth[: seen.end]
+
+    def _check_failed(self, planned: Planned, failed: dict[TopicPartition, object]) -> None:
+        hidden = {
+            known.topic_partition for known in self.known if known.topic in planned.hidden and not self._gone(known)
+        }
+        assert hidden <= set(failed), f"hidden from us, and nothing says so: {hidden - set(failed)}"
+        assert set(failed) <= set(planned.partitions) | hidden, "failed, and neither there nor hidden"
+        for key in hidden:
+            assert getattr(failed[key], "error", "") == KafkaNotAuthorized.id
+
+    def _gone(self, known: PartitionId) -> bool:
+        """Whether it is known to be deleted, or is not the newest topic of its name."""
+        newest = [each for each in self.deleted if each[0] == known.topic][-1]
+        return self.deleted[newest] or newest != (known.topic, known.topic_id)
+
+    def _take_deleted(self, planned: Planned) -> None:
+        for name, topic_id in planned.ids.items():
+            self.deleted.setdefault((name, topic_id), False)
+        for name, topic_id in self.deleted:
+            if name in planned.ids:
+                self.deleted[name, topic_id] = planned.ids[name] != topic_id
+            elif name not in planned.hidden:
+                self.deleted[name, topic_id] = True
+
+    @staticmethod
+    def compare(
+        state: BackupState, known: dict[PartitionId, Known], head: BackupState, backup: Backup | None = None
+    ) -> None:
+        """Compare what `state` names with what must be held and lost."""
+        for partition, expected in known.items():
+            position = state.positions.get(partition)
+            assert (position.end if position else 0) == expected.position, f"position of {partition}"
+            lost = {o for hole in state.holes if hole.partition_id == partition for o in range(hole.start, hole.end)}
+            missing = {o for o in expected.lost if expected.values[o] is not None} - lost
+            assert not missing, f"commit {state.seq}: {partition} lacks {sorted(missing)}, and names no hole"
+            false = {o for o in expected.held() if o in lost}
+            assert not false, f"commit {state.seq}: {partition} calls {sorted(false)} lost"
+            if backup is not None:
+                found = dict(_stored(backup, state, partition))
+                assert found == expected.held(), f"commit {state.seq}: {partition} holds {found}"
+
+    def compare_all(self, backup: Backup) -> None:
+        """Compare every restore point, to the record."""
+        head = backup.state()
+        for seq, known in self.points.items():
+            self.compare(backup.state_at(seq, head=head), known, head, backup)
+
+
+def _stored(backup: Backup, state: BackupState, partition: PartitionId) -> Iterator[tuple[int, int]]:
+    segments = tuple(state.segments.get(partition, ()))
+    if segments:
+        chain = PartitionChain(source=partition, segments=segments, end=state.positions[partition].end)
+        for batch in stored_log(chain, backup.store):
+            for record in batch.records():
+                yield record.offset, int(record.value or b"-1")
