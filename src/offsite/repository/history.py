@@ -57,8 +57,8 @@ class HistoryChunk:
         """One in memory."""
         first, last = ((columns[0][at], columns[1][at]) for at in (0, -1))
         nowhere = PartRef(key="", hash="", rows=len(columns[0]))
-        made = cls(lambda _: columns, ref=nowhere, first=first, last=last)
-        made.ref = None
+        made = cls(_nothing_stored, ref=nowhere, first=first, last=last)
+        made.ref, made._columns = None, columns
         return made
 
     @property
@@ -175,6 +175,10 @@ class HistoryBuilder:
     def _forget(self, start: int, end: int) -> None:
         self._chunks = list(chain.from_iterable(_remembered(chunk, start, end) for chunk in self._chunks))
         self._tail = _without(self._tail, start, end)
+
+
+def _nothing_stored(_: HistoryChunk) -> Columns:
+    return _no_lines()
 
 
 def _overlaps(chunk: HistoryChunk, first: int, last: int) -> bool:

@@ -64,6 +64,9 @@ class LayeredMap(Mapping[K, V]):
     def items(self) -> ItemsView[K, V]:
         return self._plain().items()
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return LayeredMap, (self._plain(),)
+
     def __repr__(self) -> str:
         return f"LayeredMap({self._plain()})"
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 import random
 
 from offsite.repository.layered_map import LayeredMap, LayeredMapBuilder
@@ -25,6 +26,7 @@ def test_it_says_what_a_dict_would_say_and_earlier_ones_never_change() -> None:
         kept.append((found, dict(model)))
         assert len(found) == len(model)
         assert all(found.get(key) == model.get(key) and (key in found) == (key in model) for key in range(200))
+    assert all(pickle.loads(pickle.dumps(seen)) == said for seen, said in kept[::10])
     assert all(seen == said and len(seen) == len(said) and dict(seen.items()) == said for seen, said in kept)
 
 

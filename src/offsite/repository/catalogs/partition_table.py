@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from offsite.log.batch import LastBatch
@@ -18,7 +19,7 @@ from offsite.model.untrusted.bounds import MAX_PARTITIONS
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.model.untrusted.names import is_topic_name
 from offsite.repository.branches import Branch
-from offsite.repository.catalogs.parquet_form import damaged_catalog, from_parquet
+from offsite.repository.catalogs.parquet_form import damaged_catalog, from_parquet, integers_of
 from offsite.repository.catalogs.segment_parts import Again, CatalogPart, Extent, StoredRows
 from offsite.repository.commit import PartitionId, Position
 from offsite.repository.commit_json import (
@@ -47,7 +48,9 @@ if TYPE_CHECKING:
 _STATE = b"offsite.state"
 _TEXTS = ("topic", "topic_id")
 _NUMBERS = ("partition", "log_start", "end", "leader_epoch", "last_offset", "crc", "segments_end")
-_OPTIONAL = frozenset({"last_offset", "crc"})
+_NO_BATCH = -1
+"""Last offset and CRC where no batch is known."""
+
 _LISTS = ("parts", "lows", "highs")
 
 
@@ -78,10 +81,15 @@ def decode_partitions(
     described = (table.schema.metadata or {}).get(_STATE, b"")
     item = parse_part(described, source=key, damaged=damaged_catalog, newest=FORMAT_PACKS)
     try:
-        columns = [table.column(name).to_pylist() for name in _schema().names]
-        positions = [_position(row) for row in zip(*columns[: len(_TEXTS) + len(_NUMBERS) - 1], strict=True)]
-        slices = zip(positions, *columns[len(_TEXTS) + len(_NUMBERS) - 1 :], strict=True)
-        segments = {each.partition_id: found for each, *row in slices if (found := _list(each, row, parts, again))}
+        texts = [table.column(name).to_pylist() for name in _TEXTS]
+        *numbers, ends = (integers_of(table.column(name), key) for name in _NUMBERS)
+        positions = [_position(row) for row in zip(*texts, *numbers, strict=True)]
+        found = zip(positions, ends, _extents(table, key, parts), strict=True)
+        segments = {
+            at.partition_id: SegmentList(stored=StoredRows(extents, end=end, again=again(at.partition_id)))
+            for at, end, extents in found
+            if extents
+        }
     except (ValueError, TypeError, IndexError, OffsiteError) as error:
         raise damaged_catalog(f"{key}: a row is no partition: {error}") from error
     return replace(
@@ -162,7 +170,7 @@ def _schema() -> pa.Schema:
     import pyarrow as pa
 
     texts = [pa.field(name, pa.string(), nullable=False) for name in _TEXTS]
-    numbers = [pa.field(name, pa.int64(), nullable=name in _OPTIONAL) for name in _NUMBERS]
+    numbers = [pa.field(name, pa.int64(), nullable=False) for name in _NUMBERS]
     return pa.schema([*texts, *numbers, *(pa.field(name, pa.list_(pa.int64()), nullable=False) for name in _LISTS)])
 
 
@@ -179,8 +187,8 @@ def _rows(state: BackupState, parts: Sequence[CatalogPart]) -> Iterator[tuple[ob
             position.log_start,
             position.end,
             position.leader_epoch,
-            None if last is None else last.last_offset,
-            None if last is None else last.crc,
+            _NO_BATCH if last is None else last.last_offset,
+            _NO_BATCH if last is None else last.crc,
             0 if found is None else found.end,
             [numbers[each.part] for each in extents],
             [each.low for each in extents],
@@ -197,22 +205,24 @@ def _position(row: Sequence[Any]) -> Position:
         log_start=log_start,
         end=end,
         leader_epoch=leader_epoch,
-        last_batch=None if last_offset is None else LastBatch(last_offset=last_offset, crc=crc),
+        last_batch=None if last_offset == _NO_BATCH else LastBatch(last_offset=last_offset, crc=crc),
     )
 
 
-def _list(
-    position: Position,
-    row: Sequence[Any],
-    parts: Sequence[CatalogPart],
-    again: Callable[[PartitionId], Again | None],
-) -> SegmentList:
-    end, numbers, lows, highs = row
-    extents = []
-    for number, low, high in zip(numbers, lows, highs, strict=True):
-        if not (0 <= number < len(parts) and 0 <= low < high <= len(parts[number])):
-            raise ValueError(f"rows {low} to {high} of part {number}")
-        extents.append(Extent(parts[number], low, high))
-    if not extents:
-        return SegmentList()
-    return SegmentList(stored=StoredRows(extents, end=end, again=again(position.partition_id)))
+def _extents(table: pa.Table, key: str, parts: Sequence[CatalogPart]) -> Iterator[list[Extent]]:
+    """Those of each row."""
+    import pyarrow as pa
+
+    lists = [table.column(name).combine_chunks() for name in _LISTS]
+    counts, *others = (each.value_lengths() for each in lists)
+    if not all(counts.equals(other) for other in others):
+        raise damaged_catalog(f"{key}: its slices lack a part or a border")
+    flat = zip(*(integers_of(pa.chunked_array([each.flatten()]), key) for each in lists), strict=True)
+    for count in counts.to_pylist():
+        yield [_extent(parts, *row) for row in islice(flat, count)]
+
+
+def _extent(parts: Sequence[CatalogPart], number: int, low: int, high: int) -> Extent:
+    if not (0 <= number < len(parts) and 0 <= low < high <= len(parts[number])):
+        raise ValueError(f"rows {low} to {high} of part {number}")
+    return Extent(parts[number], low, high)
