@@ -31,6 +31,8 @@ class Known:
     before: set[int] = field(default_factory=set)
     lost: set[int] = field(default_factory=set)
     begun: bool = False
+    settled: int = 0
+    """Below, the source had nothing any more when it went on: whether it was the same log, nobody can tell."""
 
     @property
     def position(self) -> int:
@@ -127,17 +129,22 @@ class Judge:
             at, end = cut
             assert parted is not None
             assert end == before, f"{key}: the old history ended at {before}, not at {end}"
-            gap = set(known.values[at:parted]) | set(seen.truth[at:parted])
+            ours = [o for o in range(at, parted) if o not in known.before | known.lost]
+            gap = {known.values[o] for o in ours} | {seen.truth[o] for o in ours}
             assert at <= parted and gap <= {None}, f"{key}: the histories part at {parted}, not at {at}"
             known.values = known.values[:at]
+            known.settled = min(known.settled, at)
             known.lost, known.before = {o for o in known.lost if o < at}, {o for o in known.before if o < at}
             self.cuts += 1
         if self._fails(seen):
             assert failed and reached == before, f"{key}: it cannot be gone on with, and was"
             return
-        assert known.position <= reached <= max(seen.end, known.position), f"{key}: it stands at {reached}"
-        assert failed or reached == seen.end, f"{key}: it stands at {reached} of {seen.end}, and nothing says why"
+        assert known.position <= reached, f"{key}: it stands at {reached}"
+        assert failed or reached >= seen.end, f"{key}: it stands at {reached} of {seen.end}, and nothing says why"
+        assert reached <= max(seen.end, known.position) or self._is_disturbed(key, seen, source), f"{key}: at {reached}"
         assert not failed or self._is_disturbed(key, seen, source), f"{key}: failed for no reason"
+        if seen.start >= before and parted is not None:
+            known.settled = before
         if reached > known.position:
             self._extend(known, key, seen, source, reached)
         known.begun = True
@@ -147,9 +154,11 @@ class Judge:
             known.values = list(seen.truth[: seen.start])
             known.before = set(range(seen.start))
         now = source.topics[key.topic].logs[key.partition] if key.topic in source.topics else None
-        start = max(seen.start, now.log.start if now is not None and self._is_same(seen, source) else 0)
+        is_there = now is not None and self._is_same(seen, source)
+        start = max(seen.start, now.log.start if now is not None and is_there else 0)
+        truth = now.truth if now is not None and is_there and len(now.truth) >= reached else seen.truth
         for offset in range(known.position, reached):
-            known.values.append(seen.truth[offset])
+            known.values.append(truth[offset])
             if offset < start:
                 known.lost.add(offset)
 
@@ -161,7 +170,7 @@ class Judge:
     def _parted(self, known: Known, seen: Seen) -> int | None:
         """The first offset at which the log is not what is known of it."""
         for offset, value in enumerate(known.values):
-            if offset >= len(seen.truth) or (seen.truth[offset] != value):
+            if offset >= len(seen.truth) or (offset >= known.settled and seen.truth[offset] != value):
                 return offset
         return None
 

@@ -98,6 +98,7 @@ class Play:
         planned, plan = Planned.of(self.source), None
         try:
             plan = self._plan()
+            self._tell("plan")
             if not quiet and self.random.random() < 0.3:
                 for _ in range(self.random.randint(1, 2)):
                     self._happen()

@@ -18,7 +18,7 @@ from offsite.log.chunk import Gap, Hole
 from offsite.log.range import Span
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
-from offsite.repository.commit import PartitionId, Position, ProvenGap, RecordedHole
+from offsite.repository.commit import NO_EPOCH, PartitionId, Position, ProvenGap, RecordedHole
 from offsite.repository.coverage import frontier, segment_span
 from offsite.repository.segments.segment import Segment
 from offsite.spark.runner import Done, Failed
@@ -143,9 +143,16 @@ def _last_batch(receipts: Sequence[BackupReceipt], end: int, *, before: LastBatc
 
 
 def _before_failure(outcomes: Iterable[tuple[CopyTask, Outcome]]) -> Iterator[BackupReceipt]:
+    """Also before a range whose batches are of an older leader epoch than those before it: in one log epochs only rise, so
+    between the two another replica was elected, and its log may be another one from further back."""
+    newest = NO_EPOCH
     for _, outcome in outcomes:
         if not isinstance(outcome, Done):
             return
+        epochs = [epoch for segment in outcome.value.segments for epoch in segment.leader_epochs]
+        if min(epochs, default=newest) < newest:
+            return
+        newest = max([newest, *epochs])
         yield outcome.value
 
 

@@ -79,13 +79,14 @@ class EpochEndNow(Protocol):
 
 def agreed_end(admin: EpochEndNow, own: OwnLog, key: TopicPartition, told: EpochEnd) -> int | None:
     """The offset up to which the leader's log and `own` are the same, where `told` is what the leader said of our newest
-    epoch. None: the leader knows none of our epochs, or it is not known which ones we have. Raises what asking raises."""
+    epoch; 0 where all that it knows is older than all we have. None: it knows nothing of our epochs, or it is not known
+    which ones we have. Raises what asking raises."""
     if not own.names_its_epochs():
         return None
     while told.end >= 0:
         epoch = own.epoch_up_to(told.epoch)
         if epoch is None:
-            return None
+            return 0
         if epoch == told.epoch:
             return min(told.end, own.end_of(epoch))
         told = admin.epoch_end_now(key, epoch)
