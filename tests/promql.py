@@ -7,20 +7,8 @@ import re
 from dataclasses import dataclass
 
 FUNCTIONS = frozenset(
-    [
-        "absent",
-        "bottomk",
-        "changes",
-        "histogram_quantile",
-        "increase",
-        "max",
-        "max_over_time",
-        "min",
-        "rate",
-        "sum",
-        "time",
-        "topk",
-    ]
+    {"absent", "bottomk", "changes", "histogram_quantile", "increase", "max", "max_over_time", "min", "rate", "sum"}
+    | {"time", "topk"}
 )
 _WORDS = frozenset(["by", "ignoring", "offset", "on", "or", "unless", "without"])
 _UNITS = re.compile(r"\b\d+(\.\d+)?(ms|s|m|h|d|w|y)?\b|\$__\w+")

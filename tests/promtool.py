@@ -1,5 +1,5 @@
-"""Prometheus' own tool that checks metrics and rules: the installed one, or that of Debian's package `prometheus`, which
-is used without being installed."""
+"""Prometheus' own tool that checks metrics and rules: the installed one, or that of Debian's package `prometheus`,
+which is used without being installed."""
 
 from __future__ import annotations
 
