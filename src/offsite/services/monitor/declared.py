@@ -210,8 +210,8 @@ SERIES = (
     Series(
         name="offsite_verify_damaged_objects",
         kind=Kind.GAUGE,
-        help="How many things the last check found damaged or gone, unless a deep one found none later. Absent without a "
-        "check.",
+        help="How many things the last check found damaged or gone, unless a deep one found none later. Absent where "
+        "there was no check.",
         read=lambda view, _: view.repository.damaged,
     ),
     Series(
