@@ -78,7 +78,7 @@ def python_page() -> str:
 def metrics_page() -> str:
     """Every series of `--metrics-port`, as declared."""
     introduction = (
-        "What `offsite backup run --follow --metrics-port` offers at `/metrics`, as Prometheus' text or as OpenMetrics. "
+        "What `offsite backup run --follow --metrics-port` offers at `/metrics`, as Prometheus' text or OpenMetrics. "
         "Every series has the label `backup`. Times are seconds since 1970 (UTC), durations seconds, sizes bytes. What "
         f"is not known has no series. At most {TOPICS_MAX:,} topics have series of their own; the others are together "
         'under `topic=""`, with the sum of amounts and the worst of times. '

@@ -39,6 +39,12 @@ def clock() -> AheadClock:
 
 
 @pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sockets do not end by themselves: what ends them is what is tested."""
+    monkeypatch.setattr(server._Handler, "timeout", 2 * WAIT_S)
+
+
+@pytest.fixture
 def monitor(clock: AheadClock) -> Iterator[MonitorServer]:
     with MonitorServer(FULL, listen=parse_address("0"), clock=clock) as started:
         yield started
@@ -146,7 +152,7 @@ def test_whoever_is_slow_loses_the_connection_and_holds_nobody_up(monitor: Monit
     until(lambda: not handlers())
 
 
-def test_a_client_that_does_not_read_its_answer_is_let_go(clock: AheadClock) -> None:
+def test_a_client_that_does_not_read_its_answer_is_let_go(clock: AheadClock, patient: None) -> None:
     topics = tuple(replace(FULL.topics[0], topic=f"{n:0200}") for n in range(10_000))
     large = MonitorServer(replace(FULL, topics=topics), listen=parse_address("0"), clock=clock, topics_max=len(topics))
     with large, opened(large, b"GET /metrics HTTP/1.1\r\n\r\n") as lazy:
@@ -208,7 +214,7 @@ def test_a_port_that_is_taken_is_refused_with_a_hint(monitor: MonitorServer) -> 
         MonitorServer(NEW, listen=Address(host="203.0.113.1", port=9464), clock=SystemClock()).start()
 
 
-def test_nothing_is_left_when_it_stops(clock: AheadClock) -> None:
+def test_nothing_is_left_when_it_stops(clock: AheadClock, patient: None) -> None:
     monitor = MonitorServer(NEW, listen=parse_address("0"), clock=clock).start()
     address = monitor.address
     with opened(monitor, b"GET /") as halfway:
