@@ -160,6 +160,13 @@ SERIES = (
         label="kind",
     ),
     Series(
+        name="offsite_repository_bytes",
+        kind=Kind.GAUGE,
+        help="What the segments take in the store that the newest restore point needs.",
+        read=lambda view, _: {"live": view.live_bytes} if view.live_bytes >= 0 else None,
+        label="state",
+    ),
+    Series(
         name="offsite_holes_total",
         kind=Kind.COUNTER,
         help="Holes of the backup: ranges that the source lost before they were copied.",

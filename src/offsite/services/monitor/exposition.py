@@ -7,13 +7,13 @@ about the worst topic sees them too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from offsite.services.monitor.declared import DURATION_SERIES, SERIES, TOPIC_SERIES, TOPICS_LEFT_OUT
 from offsite.services.monitor.series import BACKUP, TOPIC, DurationSeries, Kind, Series, TopicSeries, Values
-from offsite.services.monitor.view import FollowView
+from offsite.services.monitor.view import FollowView, TopicView
 
 if TYPE_CHECKING:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -37,7 +37,7 @@ def expose(view: FollowView, *, now_ms: int, accept: str = "", topics_max: int =
     from prometheus_client import exposition as plain
     from prometheus_client.openmetrics import exposition as openmetrics
 
-    scrape = _Scrape(view=view, now_ms=now_ms, topics_max=topics_max)
+    scrape = _Scrape(view=view, now_ms=now_ms, labelled=_labelled(view.topics, topics_max))
     if OPEN_METRICS in accept:
         text: bytes = openmetrics.generate_latest(scrape)  # type: ignore[no-untyped-call]
         return Exposition(text=text, content_type=openmetrics.CONTENT_TYPE_LATEST)
@@ -50,13 +50,13 @@ class _Scrape:
 
     view: FollowView
     now_ms: int
-    topics_max: int
+    labelled: Mapping[str, Sequence[TopicView]]
 
     def collect(self) -> Iterator[Metric]:
         yield from map(self._series, SERIES)
         yield from map(self._durations, DURATION_SERIES)
         yield from map(self._topics, TOPIC_SERIES)
-        yield self._family(TOPICS_LEFT_OUT, max(0, len(self.view.topics) - self.topics_max))
+        yield self._family(TOPICS_LEFT_OUT, len(self.labelled.get("", ())))
 
     def _series(self, series: Series) -> Metric:
         return self._family(series, series.read(self.view, self.now_ms))
@@ -83,13 +83,21 @@ class _Scrape:
         from prometheus_client.core import GaugeMetricFamily
 
         family = GaugeMetricFamily(series.name, series.help, labels=[BACKUP, TOPIC])
-        values = [(topic.topic, series.read(self.view, topic, self.now_ms)) for topic in self.view.topics]
-        for topic, value in values[: self.topics_max]:
-            if value is not None:
-                family.add_metric([self.view.backup, topic], value)
-        if rest := [value for _, value in values[self.topics_max :] if value is not None]:
-            family.add_metric([self.view.backup, ""], series.rest(rest))
+        for label, topics in self.labelled.items():
+            values = [series.read(self.view, topic, self.now_ms) for topic in topics]
+            if known := [value for value in values if value is not None]:
+                family.add_metric([self.view.backup, label], series.rest(known))
         return family
+
+
+def _labelled(topics: Iterable[TopicView], topics_max: int) -> dict[str, list[TopicView]]:
+    """The topics by the label that they are shown under. A label must not be there twice: Prometheus would refuse all
+    of the scrape."""
+    by_name: dict[str, list[TopicView]] = {}
+    for topic in sorted(topics, key=lambda each: each.topic):
+        own = topic.topic in by_name or len(by_name) < topics_max
+        by_name.setdefault(topic.topic if own else "", []).append(topic)
+    return by_name
 
 
 def _new(series: Series, labels: list[str]) -> GaugeMetricFamily | CounterMetricFamily:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
@@ -58,9 +58,9 @@ class Outage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicView:
-    """One topic as of its newest commit. `caught_up_ms`: when all that the source held was last seen to be in a commit;
-    it was asked for the end before. `lag_records`: offsets that the source had and no commit covers, -1 not known.
-    `headroom_s`: see `retention_headroom`."""
+    """One topic, its latest incarnation, as of the newest commit. `caught_up_ms`: when all that the source held was
+    last seen to be in a commit; it was asked for the end before. `lag_records`: offsets that the source had and no
+    commit covers, -1 not known. `headroom_s`: see `retention_headroom`."""
 
     topic: str
     restorable_from_ms: int = UNKNOWN_MS
@@ -88,7 +88,8 @@ class FollowView:
     hole), `commits`, `records`, `bytes_read` (in the log), `bytes_written` (to the store), `outages` and `retries` by
     error id, `throttled_ms` (time that rate limits of ours or of the brokers took), and the durations. As of now:
     `holes`, all that the backup has, by reason; `failed`, partitions that the newest round could not copy, by error id;
-    `outage`; `pass_complete`, whether the newest round was such a pass.
+    `outage`; `pass_complete`, whether the newest round was such a pass; `live_bytes`, what the segments of the backup
+    take in the store, -1 not known.
     """
 
     backup: str
@@ -104,6 +105,7 @@ class FollowView:
     records: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
+    live_bytes: int = -1
     holes: Mapping[str, int] = field(default_factory=dict)
     failed: Mapping[str, int] = field(default_factory=dict)
     outage: Outage | None = None
@@ -131,7 +133,3 @@ class FollowView:
         """
         newest_ms = min(topic.newest_record_ms, self.last_commit_ms)
         return max(newest_ms, topic.caught_up_ms, UNKNOWN_MS)
-
-    def and_topics(self, topics: tuple[TopicView, ...]) -> FollowView:
-        """The view with these topics, in the order of their names."""
-        return replace(self, topics=tuple(sorted(topics, key=lambda each: each.topic)))

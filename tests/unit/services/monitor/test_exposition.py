@@ -125,11 +125,17 @@ def test_a_record_from_the_future_proves_nothing_of_the_time_after_its_commit() 
 
 def test_topics_beyond_the_bound_are_together_and_the_worst_is_seen() -> None:
     topics = [replace(ORDERS, topic=f"t{n}", caught_up_ms=NOW_MS - n * H, lag_records=n) for n in range(5)]
-    shown = scraped(NEW.and_topics(tuple(reversed(topics))), topics_max=2)
+    shown = scraped(replace(NEW, topics=tuple(reversed(topics))), topics_max=2)
     rpo = {labels[0][1]: at for (name, labels), at in shown.items() if name == "offsite_rpo_seconds"}
     assert rpo == {"t0": 0, "t1": 3600, "": 4 * 3600}
     assert shown["offsite_source_lag_records", (("topic", ""),)] == 2 + 3 + 4
     assert shown["offsite_source_retention_headroom_seconds", (("topic", ""),)] == 3600.5
     assert shown["offsite_restorable_to_timestamp_seconds", (("topic", ""),)] == NOW_MS / 1000 - 4 * 3600
     assert shown["offsite_topics_without_series", ()] == 3
-    assert scraped(NEW.and_topics(tuple(topics)), topics_max=5)["offsite_topics_without_series", ()] == 0
+    assert scraped(replace(NEW, topics=tuple(topics)), topics_max=5)["offsite_topics_without_series", ()] == 0
+
+
+def test_a_topic_that_is_there_twice_is_shown_once() -> None:
+    twice = replace(NEW, topics=(ORDERS, replace(ORDERS, caught_up_ms=NOW_MS - H)))
+    assert value(twice, "offsite_rpo_seconds", "orders") == 3600
+    assert scraped(twice, topics_max=1)["offsite_topics_without_series", ()] == 0

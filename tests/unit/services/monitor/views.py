@@ -31,6 +31,7 @@ FULL = replace(
     records=123_456_789,
     bytes_read=987_654_321,
     bytes_written=123_456,
+    live_bytes=55_555,
     holes={"retention": 2},
     failed={"OFF-1503": 3},
     outage=OUTAGE,
