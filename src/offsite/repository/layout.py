@@ -18,6 +18,7 @@
     backups/<backup>/metadata/<seq:020>-<attempt:8hex>.json     the cluster's settings, stored when they change
     backups/<backup>/restores/<restore>/...                     records of restores
     backups/<backup>/drills/<drill>/report.json, report.html    what a drill has proven
+    backups/<backup>/verifies/<depth>/<verify>.json             that the backup was checked, and what was found
     backups/<backup>/group-changes/<change>/...                 what groups had committed before they were changed
 A file name holds at most 255 bytes on most systems, so a topic longer than 180 characters is cut there, not in its
 folder.
@@ -149,9 +150,23 @@ class BackupLayout:
     def restores_prefix(self, restore: str) -> str:
         return f"{self.prefix}restores/{check_backup_name(restore)}/"
 
+    @property
+    def drills_prefix(self) -> str:
+        return f"{self.prefix}drills/"
+
     def drill_key(self, drill: str, suffix: str) -> str:
         """The key of a drill's report. `suffix`: `json` or `html`."""
-        return f"{self.prefix}drills/{check_backup_name(drill)}/report.{suffix}"
+        return f"{self.drills_prefix}{check_backup_name(drill)}/report.{suffix}"
+
+    @property
+    def verifies_prefix(self) -> str:
+        return f"{self.prefix}verifies/"
+
+    def verifies_of_prefix(self, depth: str) -> str:
+        return f"{self.verifies_prefix}{check_backup_name(depth)}/"
+
+    def verify_key(self, depth: str, verify: str) -> str:
+        return f"{self.verifies_of_prefix(depth)}{check_backup_name(verify)}.json"
 
     @property
     def group_changes_prefix(self) -> str:
@@ -162,8 +177,8 @@ class BackupLayout:
 
     @property
     def record_prefixes(self) -> tuple[str, ...]:
-        """Where restores, drills and changes to groups keep their records."""
-        return (f"{self.prefix}restores/", f"{self.prefix}drills/", self.group_changes_prefix)
+        """Where restores, drills, checks and changes to groups keep their records."""
+        return (f"{self.prefix}restores/", self.drills_prefix, self.verifies_prefix, self.group_changes_prefix)
 
     def segment_key(self, *, topic: str, partition: int, start: int, attempt: str, compressed: bool) -> str:
         check_topic_name(topic)

@@ -196,7 +196,7 @@ def _unrecorded(backup: Backup) -> Iterator[Orphan]:
     layout = backup.layout
     for kind, prefix, record in (
         ("restore", f"{layout.prefix}restores/", "restore.json"),
-        ("drill", f"{layout.prefix}drills/", "report.json"),
+        ("drill", layout.drills_prefix, "report.json"),
         ("group change", layout.group_changes_prefix, "change.json"),
     ):
         for folder, infos in groupby(backup.store.list(prefix), key=partial(_folder_of, prefix=prefix)):

@@ -1,5 +1,5 @@
-"""An overview of a repository, and whether it is in good shape: lists, details, status. Reads commits only; needs no
-Spark."""
+"""An overview of a repository, and whether it is in good shape: lists, details, status. Reads no data, only
+commits and records; needs no Spark."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from offsite.services.branch_report import BranchReport, branch_reports
 from offsite.services.heads import SeenHead, vanished
 from offsite.services.hole_report import HoleReport, hole_reports
 from offsite.services.import_origin import import_origin
+from offsite.services.last_checks import LastChecks, read_last_checks
 from offsite.services.restore.set_aside import unfinished_asides
 
 STALE_AFTER_S = 24 * 3600
@@ -120,6 +121,7 @@ class BackupStatus:
     damaged: bool = False
     head_commit: int = 0
     head_hash: str = ""
+    checks: LastChecks | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,9 +187,12 @@ def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int) 
         return replace(unread, damaged=isinstance(error, Damaged))
     fresh_for_s = None if import_origin(backup.descriptor) else stale_after_s  # an archive may be as old as it likes
     damage = list(_damage(repository, backup, state))
-    found = _judged(name, [*damage, *_problems(state, now_ms, fresh_for_s)], state, now_ms)
+    checks, unchecked = _checks(backup, now_ms)
+    problems = [*damage, *_found_by(checks), *_problems(state, now_ms, fresh_for_s)]
+    found = _judged(name, problems, state, now_ms)
     told = tuple(str(each) for each in branch_reports(state) if not _is_new(state, each, now_ms))
-    return replace(found, notes=(*told, *_deleted(state), *_notes(backup)), damaged=bool(damage))
+    notes = (*told, *_deleted(state), *_notes(backup), *unchecked)
+    return replace(found, notes=notes, damaged=bool(damage), checks=checks)
 
 
 def _gone(seen: SeenHead, now_ms: int) -> BackupStatus:
@@ -217,6 +222,20 @@ def _notes(backup: Backup) -> Iterable[str]:
         yield from map(str, unfinished_asides(backup))
     except OffsiteError as error:
         yield f"unfinished restores cannot be read: {error.message}"
+
+
+def _checks(backup: Backup, now_ms: int) -> tuple[LastChecks | None, tuple[str, ...]]:
+    try:
+        found = read_last_checks(backup, now_ms=now_ms)
+    except OffsiteError as error:
+        return None, (f"the last checks cannot be read: {error.message}",)
+    return found, found.problems
+
+
+def _found_by(checks: LastChecks | None) -> Iterable[str]:
+    for each in checks.damage if checks is not None else ():
+        found = f"{each.damaged} {'object' if each.damaged == 1 else 'objects'} damaged or gone"
+        yield f"the {each.depth} check of {format_time(each.verified_at_ms)} found {found}"
 
 
 def _judged(name: str, problems: list[str], state: BackupState, now_ms: int) -> BackupStatus:
