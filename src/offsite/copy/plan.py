@@ -90,6 +90,11 @@ class CopyTask:
     leader_epoch: int = -1
     was_compacted: bool = False
 
+    @property
+    def partition_id(self) -> PartitionId:
+        """The partition as a backup names it."""
+        return PartitionId(topic=self.range.topic, topic_id=self.topic_id, partition=self.range.partition)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SickPartition:

@@ -94,7 +94,11 @@ def _class(segment: Segment) -> int:
 
 def _out_of_packs(run: Sequence[Segment], is_old: Callable[[Segment], bool]) -> Iterator[RollUp]:
     """From the first to the last old one: what lies between goes along, or it would be left behind among them."""
-    old = [number for number, segment in enumerate(run) if segment.pack is not None and is_old(segment)]
+    old = [
+        number
+        for number, segment in enumerate(run)
+        if segment.pack is not None and segment.whole is None and is_old(segment)
+    ]
     if old:
         chosen = run[old[0] : old[-1] + 1]
         if sum(segment.raw_bytes for segment in chosen) <= TARGET_SEGMENT_BYTES:
@@ -117,6 +121,8 @@ def _neighbours(
 
 
 def _may_join(one: Segment, other: Segment, holes: Sequence[Span]) -> bool:
+    if one.whole is not None or other.whole is not None:
+        return False  # of a log that was cut back inside it: an older history needs it as well
     if one.compression is not other.compression or one.end != other.start or one.last_offset >= other.first_offset:
         return False
     if other.first_offset < other.start or one.last_offset >= one.end:

@@ -17,6 +17,7 @@ from offsite.cli.options.common import (
 from offsite.cli.options.option_group import takes
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note
 from offsite.cli.wiring import connect, open_repository, spark
+from offsite.model.errors import BadOption
 from offsite.model.head import Head
 from offsite.model.size import format_size
 from offsite.model.time import format_time
@@ -40,6 +41,12 @@ app = typer.Typer(help="Back up topics into the repository.", no_args_is_help=Tr
 Follow = Annotated[
     bool, typer.Option("--follow", help="Go on with what is new, round after round, until SIGINT or SIGTERM.")
 ]
+MetricsPort = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics-port", help="With --follow: listen for Prometheus, as 9464 (this machine) or 0.0.0.0:9464."
+    ),
+]
 Interval = Annotated[str, typer.Option("--interval", help="With --follow: how long from one round to the next.")]
 
 
@@ -50,6 +57,7 @@ def run(  # options of the command line
     follow: Follow = False,
     interval: Interval = "10s",
     give_up_after: GiveUpAfter = GIVE_UP_AFTER,
+    metrics_port: MetricsPort = None,
     spark_master: SparkMaster = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
@@ -64,8 +72,11 @@ def run(  # options of the command line
     if follow:
         from offsite.cli.commands.backup_follow import follow_backup
 
-        follow_backup(options, parse_follow(interval, give_up_after), spark_master=spark_master, output=output)
+        given = parse_follow(interval, give_up_after, metrics_port)
+        follow_backup(options, given, spark_master=spark_master, output=output)
         return
+    if metrics_port is not None:
+        raise BadOption("--metrics-port shows a run that goes on", hint="add --follow")
     from offsite.cli.progress import progress
     from offsite.services.backup.run import plan_backup, run_backup
     from offsite.spark.master import slots

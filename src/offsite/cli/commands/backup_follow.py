@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from offsite.cli.output import OutputFormat, emit, note
 from offsite.cli.views.outage_view import OutageLines
@@ -14,11 +16,15 @@ from offsite.model.time import format_time
 from offsite.services.backup.options import FollowTimes, parse_backup, parse_limits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console
 
     from offsite.cli.options.backup import BackupRunOptions
     from offsite.services.backup.follow import Round
     from offsite.services.backup.run import BackupResult
+
+T = TypeVar("T")
 
 GRACE_S = 30.0
 """Seconds from the first signal to the end: a commit is ended in them, a store that does not answer is not waited
@@ -32,17 +38,31 @@ def follow_backup(
     from offsite.model.clock import SystemClock
     from offsite.model.uninterrupted import told_of_interruption
     from offsite.services.backup.follow import Follow, Follower
+    from offsite.services.backup.follow_watch import FollowWatch
+    from offsite.services.monitor.server import MonitorServer
+    from offsite.services.monitor.view import FollowView
     from offsite.services.outages import Outages
     from offsite.spark.master import slots
 
     request = parse_backup(options.backup, options.words)
     cluster, repository = connect(options.bootstrap, options.kafka_config), open_repository(options.repo)
-    shown = _Shown(output)
-    clock = SystemClock()
-    with (
-        told_of_interruption(_leave_in_time),
-        spark(spark_master, preload="offsite.copy.bundle", limits=parse_limits(options.words)) as runner,
-    ):
+    shown, lines, clock = _Shown(output), OutageLines(SystemClock()), SystemClock()
+    view = FollowView(backup=request.backup, interval_s=times.interval_s, started_ms=clock.now_ms())
+    with ExitStack() as opened:
+        opened.enter_context(told_of_interruption(_leave_in_time))
+        server = None
+        if times.metrics is not None:
+            server = opened.enter_context(MonitorServer(view, listen=times.metrics, clock=clock))
+            note(f"metrics on http://{server.address}/metrics")
+        watch = FollowWatch(
+            view,
+            backup=partial(repository.backup, request.backup),
+            settings=cluster.admin,
+            clock=clock,
+            show=server.show if server is not None else lambda _: None,
+        )
+        limits = parse_limits(options.words)
+        runner = opened.enter_context(spark(spark_master, preload="offsite.copy.bundle", limits=limits))
         follow = Follow(
             repository=repository,
             cluster=cluster,
@@ -51,11 +71,25 @@ def follow_backup(
             slots=slots(spark_master),
             interval_s=times.interval_s,
         )
-        outages = Outages(give_up_after_s=times.give_up_after_s, clock=clock, on_outage=OutageLines(clock))
+        following = Follower(
+            follow,
+            outages=Outages(give_up_after_s=times.give_up_after_s, clock=clock, on_outage=_both(lines, watch.outage)),
+            clock=clock,
+            on_round=_both(shown.round, watch.round) if server is not None else shown.round,
+            on_progress=watch.progress,
+        )
         try:
-            Follower(follow, outages=outages, clock=clock, on_round=shown.round).run()
+            following.run()
         except KeyboardInterrupt:
             note(f"stopped: {shown.commits} commits")
+
+
+def _both(first: Callable[[T], None], second: Callable[[T], None]) -> Callable[[T], None]:
+    def told(what: T) -> None:
+        first(what)
+        second(what)
+
+    return told
 
 
 def _leave_in_time() -> None:

@@ -15,7 +15,6 @@ from offsite.copy.backup import BackupEnds
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.repository.backup import Backup
-from offsite.repository.commit import PartitionId
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 from offsite.services.backup.roll_up import RollUpWatch, roll_up_step
@@ -42,13 +41,16 @@ PACKED_FROM = 2
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
     """A round that has ended: what it planned, the result of what it committed, None where nothing was new, and the
-    state of the backup. Times: epoch ms when it began, seconds that it took."""
+    state of the backup. Times: epoch ms when it began, seconds that it took, that its commits took, and for which
+    limits held back its tasks, added up."""
 
     plan: BackupPlan
     result: BackupResult | None
     state: BackupState
     began_ms: int
     took_s: float
+    commits_s: tuple[float, ...] = ()
+    throttled_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +91,9 @@ class Follower:
         while True:
             began_s = self._clock.monotonic_s()
             try:
-                self._on_round(self.round())
+                ended = self.round()
+                self._on_round(ended)
+                self._roll_up(ended)
             except OffsiteError as error:
                 self._known = None
                 self._outages.wait(error)
@@ -123,27 +127,34 @@ class Follower:
             former=self._groups,
             only_news=began_s - self._committed_s < HEARTBEAT_S,
         )
-        state = self._rolled_up(self._made, ended.state, plan) if ended.result is not None else ended.state
-        self._known = Known(backup=self._made, state=state)
+        self._known = Known(backup=self._made, state=ended.state)
         if ended.result is not None:
             self._committed_s = began_s
         took_s = self._clock.monotonic_s() - began_s
-        return Round(plan=plan, result=ended.result, state=state, began_ms=began_ms, took_s=took_s)
+        return Round(
+            plan=plan,
+            result=ended.result,
+            state=ended.state,
+            began_ms=began_ms,
+            took_s=took_s,
+            commits_s=ended.commits_s,
+            throttled_s=ended.throttled_s,
+        )
 
-    def _rolled_up(self, backup: Backup, state: BackupState, plan: BackupPlan) -> BackupState:
-        """The state after a step of the roll-up, if one is due."""
+    def _roll_up(self, ended: Round) -> None:
+        """A step of the roll-up, if one is due. Raises `CommitLost`, and what the store raises."""
+        backup, follow, plan = self._made, self._follow, ended.plan
+        if ended.result is None or backup is None:
+            return
         for task in plan.copy.tasks:
-            self._watch.note(
-                PartitionId(topic=task.range.topic, topic_id=task.topic_id, partition=task.range.partition)
-            )
-        follow = self._follow
+            self._watch.note(task.partition_id)
         ends = BackupEnds(
             kafka=follow.cluster.config,
             store=follow.repository.store,
             layout=backup.layout,
             compression=plan.compression,
         )
-        done = roll_up_step(
-            backup, state, self._watch.chosen(state), runner=follow.runner, ends=ends, slots=follow.slots
-        )
-        return state if done is None else done.state
+        chosen = self._watch.chosen(ended.state)
+        done = roll_up_step(backup, ended.state, chosen, runner=follow.runner, ends=ends, slots=follow.slots)
+        if done is not None:
+            self._known = Known(backup=backup, state=done.state)

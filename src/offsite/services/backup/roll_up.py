@@ -115,7 +115,9 @@ def due_roll_ups(state: BackupState, partitions: Iterable[PartitionId]) -> Itera
     oldest = _newest_too_old(state)
     for known in sorted(wanted):
         found = state.segments.get(known, ())
-        yield from find_roll_ups(found, holes=holes.get(known, ()), is_old=partial(_is_old, oldest))
+        yield from find_roll_ups(
+            found, holes=holes.get(known, ()), borders=state.borders(known), is_old=partial(_is_old, oldest)
+        )
 
 
 def _newest_too_old(state: BackupState) -> int:

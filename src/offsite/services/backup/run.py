@@ -249,6 +249,8 @@ class Ended:
 
     result: BackupResult | None
     state: BackupState
+    commits_s: tuple[float, ...] = ()
+    throttled_s: float = 0.0
 
 
 def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into what
@@ -288,7 +290,7 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
     if not copying.commits:
         return Ended(result=None, state=plan.base)
     result = _result(plan, committable, copying, commits.groups, last.worker_peak_rss_bytes)
-    return Ended(result=result, state=copying.state)
+    return Ended(result=result, state=copying.state, commits_s=tuple(commits.took_s), throttled_s=last.throttled_s)
 
 
 class _Commits:
@@ -298,7 +300,9 @@ class _Commits:
         self, repository: Repository, backup: Backup, plan: BackupPlan, *, former: FormerGroups, only_news: bool
     ) -> None:
         self.groups: GroupsSaved | None = None
+        self.took_s: list[float] = []
         self._former = former
+        self._clock = SystemClock()
         self._repository, self._backup, self._plan = repository, backup, plan
         self._only_news = only_news
 
@@ -317,9 +321,11 @@ class _Commits:
             changes = replace(changes, topics=(*changes.topics, *_marked(self._backup, self._plan)))
         if self._only_news and not is_news(changes, base):
             return None
+        began_s = self._clock.monotonic_s()
         with uninterrupted():
             state = self._backup.commit(changes, base=base, writer=random_id(16))
             SeenHead(repository=self._repository, backup=self._plan.backup).remember(head_of(state))
+        self.took_s.append(self._clock.monotonic_s() - began_s)
         return state
 
     def _changes(self, found: Committable, base: BackupState) -> Changes:
@@ -417,8 +423,10 @@ class _LastProgress:
     def __init__(self, on_progress: OnProgress | None) -> None:
         self._on_progress = on_progress
         self.worker_peak_rss_bytes = 0
+        self.throttled_s = 0.0
 
     def __call__(self, now: RunProgress) -> None:
         self.worker_peak_rss_bytes = max(self.worker_peak_rss_bytes, now.worker_peak_rss_bytes)
+        self.throttled_s = now.throttled_s + now.limited_s
         if self._on_progress is not None:
             self._on_progress(now)
