@@ -14,6 +14,7 @@ import sys
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import TracebackType
@@ -132,7 +133,6 @@ class MonitorServer:
 
 
 class _Server(socketserver.ThreadingMixIn, HTTPServer):
-    daemon_threads = True
     allow_reuse_port = False  # two processes on one port would answer by turns
     request_queue_size = CONNECTIONS_MAX
 
@@ -156,7 +156,8 @@ class _Server(socketserver.ThreadingMixIn, HTTPServer):
     def process_request(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]
         with self._lock:
             self._open[request] = self._clock.monotonic_s()
-        super().process_request(request, client_address)
+        serve = partial(self.process_request_thread, request, client_address)
+        threading.Thread(target=serve, name="monitor-connection", daemon=True).start()
 
     def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]
         super().shutdown_request(request)

@@ -86,7 +86,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def handlers() -> int:
-    return sum("process_request_thread" in thread.name for thread in threading.enumerate())
+    return sum(thread.name == "monitor-connection" for thread in threading.enumerate())
 
 
 def test_a_free_port_is_chosen_and_told(monitor: MonitorServer) -> None:
