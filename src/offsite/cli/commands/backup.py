@@ -21,7 +21,7 @@ from offsite.model.errors import BadOption
 from offsite.model.head import Head
 from offsite.model.size import format_size
 from offsite.model.time import format_time
-from offsite.services.backup.options import parse_backup, parse_follow, parse_limits
+from offsite.services.backup.options import parse_backup, parse_limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,9 +43,7 @@ Follow = Annotated[
 ]
 MetricsPort = Annotated[
     str | None,
-    typer.Option(
-        "--metrics-port", help="With --follow: listen for Prometheus, as 9464 (this machine) or 0.0.0.0:9464."
-    ),
+    typer.Option("--metrics-port", help="With --follow: where to show metrics, as 9464 or 0.0.0.0:9464."),
 ]
 Interval = Annotated[str, typer.Option("--interval", help="With --follow: how long from one round to the next.")]
 
@@ -71,6 +69,7 @@ def run(  # options of the command line
     """
     if follow:
         from offsite.cli.commands.backup_follow import follow_backup
+        from offsite.services.follow.options import parse_follow
 
         given = parse_follow(interval, give_up_after, metrics_port)
         follow_backup(options, given, spark_master=spark_master, output=output)

@@ -13,7 +13,7 @@ from offsite.cli.views.outage_view import OutageLines
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.size import format_size
 from offsite.model.time import format_time
-from offsite.services.backup.options import FollowTimes, parse_backup, parse_limits
+from offsite.services.backup.options import parse_backup, parse_limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from offsite.cli.options.backup import BackupRunOptions
-    from offsite.services.backup.follow import Round
     from offsite.services.backup.run import BackupResult
+    from offsite.services.follow.follower import Round
+    from offsite.services.follow.options import FollowTimes
 
 T = TypeVar("T")
 
@@ -37,8 +38,8 @@ def follow_backup(
     """Follow until a signal comes. Raises the error that ended it before."""
     from offsite.model.clock import SystemClock
     from offsite.model.uninterrupted import told_of_interruption
-    from offsite.services.backup.follow import Follow, Follower
-    from offsite.services.backup.follow_watch import FollowWatch
+    from offsite.services.follow.follower import Follow, Follower
+    from offsite.services.follow.watch import FollowWatch
     from offsite.services.monitor.server import MonitorServer
     from offsite.services.monitor.view import FollowView
     from offsite.services.outages import Outages

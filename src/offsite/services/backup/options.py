@@ -6,17 +6,13 @@ Declared and read here for the command line and for Python alike; its readers ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
 from offsite.model.choices import CompressionChoice, CompressionText, MissingTopics, MissingTopicsText, chosen
-from offsite.model.errors import BadOption
 from offsite.model.option import Option, filled
-from offsite.model.time import parse_duration_s
 
 if TYPE_CHECKING:
     from offsite.services.backup.run import BackupRequest
-    from offsite.services.monitor.address import Address
     from offsite.spark.rate_server import RateLimits
 
 
@@ -74,30 +70,6 @@ class BackupWords(TypedDict, total=False):
             shown_default="no limit",
         ),
     ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FollowTimes:
-    """Seconds from the beginning of one round to that of the next, and for which an outage is waited out; and where
-    to listen for metrics, if at all."""
-
-    interval_s: float
-    give_up_after_s: float
-    metrics: Address | None = None
-
-
-def parse_follow(interval: str, give_up_after: str, metrics_port: str | None) -> FollowTimes:
-    """Raises `BadOption` for what is no duration, an interval of nothing, or no port."""
-    from offsite.services.monitor.address import parse_address
-
-    times = FollowTimes(
-        interval_s=parse_duration_s(interval),
-        give_up_after_s=parse_duration_s(give_up_after),
-        metrics=None if metrics_port is None else parse_address(metrics_port),
-    )
-    if times.interval_s <= 0:
-        raise BadOption(f"an interval of {interval} would ask the brokers without a pause", hint="choose 1s or more")
-    return times
 
 
 def parse_backup(backup: str, given: BackupWords) -> BackupRequest:

@@ -18,7 +18,7 @@ from offsite.model.journal import warned
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId
 from offsite.repository.state import BackupState
-from offsite.services.backup.follow import Round
+from offsite.services.follow.follower import Round
 from offsite.services.monitor.headroom import Retention, Uncopied, retention_headroom
 from offsite.services.monitor.repository_view import read_repository_view
 from offsite.services.monitor.view import UNKNOWN_MS, FollowView, Outage, TopicView
@@ -96,8 +96,7 @@ class FollowWatch:
                 bytes_read=view.bytes_read + result.bytes,
                 bytes_written=view.bytes_written + result.stored_bytes,
             )
-        view = view.and_topics(tuple(self._topics(ended)))
-        self._set(self._with_checks(view))
+        self._set(self._with_checks(replace(view, topics=tuple(self._topics(ended)))))
 
     def outage(self, outage: FailedRounds | None) -> None:
         """Take a round that failed, or the end of an outage."""
@@ -159,10 +158,8 @@ class FollowWatch:
 
     def _note_newest(self, ended: Round) -> None:
         """The times of the newest records: of all partitions once, then of those that were copied."""
-        if self._newest_ms:
-            moved = {task.partition_id for task in ended.plan.copy.tasks}
-        else:
-            moved = set(ended.state.segments)
+        copied = {task.partition_id for task in ended.plan.copy.tasks}
+        moved = copied if self._newest_ms else set(ended.state.segments)
         for known in sorted(moved):
             if (newest_ms := _newest_ms(ended.state, known)) != UNKNOWN_MS:
                 self._newest_ms[known] = max(newest_ms, self._newest_ms.get(known, UNKNOWN_MS))
