@@ -48,12 +48,10 @@ def test_systemd_takes_it(tmp_path: Path) -> None:
 def test_it_ends_the_backup_as_the_backup_wants_to_be_ended() -> None:
     service = unit()["Service"]
     assert (service["Type"], service["Restart"], service["KillSignal"]) == ("simple", "on-failure", "SIGTERM")
-    assert service["SuccessExitStatus"] == "143"
     assert re.fullmatch(r"\d+s", service["TimeoutStopSec"])
     assert "MemoryDenyWriteExecute" not in service  # a JVM could not start
 
 
-@pytest.mark.xfail(reason="the loop brings --follow and --metrics-port", strict=True)
 def test_it_starts_a_command_that_there_is() -> None:
     program, group, command, *words = shlex.split(unit()["Service"]["ExecStart"])
     assert program == COMMAND
