@@ -11,11 +11,12 @@ import pytest
 from pyarrow import parquet
 
 from offsite.model.errors import DamagedCommit, DamagedObject, NoSuchRestorePoint
-from offsite.repository import catalog
+from offsite.repository import catalog, history
 from offsite.repository.backup import Backup
 from offsite.repository.catalogs.keeping import Keeping
 from offsite.repository.catalogs.parts_reader import PartsReader
 from offsite.repository.json_form import encode_object
+from offsite.repository.layout import parse_part_key
 from offsite.repository.repository import Repository
 from offsite.repository.segments.body import content_hash
 from offsite.repository.segments.segment import SegmentList
@@ -66,6 +67,22 @@ def forge_catalog(store: PosixStore, backup: Backup, seq: int) -> None:
 def test_a_whole_history_is_whole(backup: Backup) -> None:
     found = check_history(backup)
     assert (found.head, found.commits, found.catalogs) == (backup.state(), (), ())
+
+
+def test_each_part_is_read_once_however_many_catalogs_name_it(
+    store: PosixStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog, "COMMITS_PER_CATALOG", 2)
+    monkeypatch.setattr(history, "LINES_PER_CHUNK", 4)
+    backup = new_backup(store)
+    for _ in range(COMMITS):
+        run_once(backup)
+    read: list[str] = []
+    get = PosixStore.get
+    monkeypatch.setattr(PosixStore, "get", lambda self, key: (read.append(key), get(self, key))[1])
+    assert check_history(backup).catalogs == ()
+    parts = [key for key in read if parse_part_key(key) is not None]
+    assert len(parts) == len(set(parts)) == len(list(store.list(backup.layout.parts_prefix)))
 
 
 @pytest.mark.parametrize("data", [None, b"garbage", b""])

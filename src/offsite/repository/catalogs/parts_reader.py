@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -20,18 +21,43 @@ from offsite.repository.segments.segment import Segment
 from offsite.repository.state import FIRST_SEQ, BackupState, fold
 
 
+@dataclass(slots=True)
+class SharedParts:
+    """The parts of the catalog that was read last: the next one names most of them again."""
+
+    segments: dict[PartRef, CatalogPart] = field(default_factory=dict)
+    chunks: dict[HistoryRef, HistoryChunk] = field(default_factory=dict)
+
+
 @dataclass(slots=True, kw_only=True)
 class PartsReader:
     """For the catalog of commit `seq`. `is_strict`: damage is an error. Else all commits are folded once: other parts
-    may be damaged as well, and older catalogs share them, so that none is used."""
+    may be damaged as well, and older catalogs share them, so that none is used. `shared`: for whoever reads one catalog
+    after the other, so that each part is read once."""
 
     log: CommitLog
     seq: int
     is_strict: bool
+    shared: SharedParts | None = None
     _folded: BackupState | None = field(default=None, init=False)
 
+    def parts(self, refs: Iterable[PartRef]) -> tuple[CatalogPart, ...]:
+        known = {} if self.shared is None else self.shared.segments
+        found = {ref: known.get(ref) or self.part(ref) for ref in refs}
+        if self.shared is not None:
+            self.shared.segments = found
+        return tuple(found.values())
+
+    def chunks(self, named: Iterable[HistoryRef]) -> tuple[HistoryChunk, ...]:
+        known = {} if self.shared is None else self.shared.chunks
+        found = {each: known.get(each) or self.chunk(each) for each in named}
+        if self.shared is not None:
+            self.shared.chunks = found
+        return tuple(found.values())
+
     def part(self, ref: PartRef) -> CatalogPart:
-        return CatalogPart(ref=ref, load=partial(self.get, ref.key, content=ref.hash))
+        load = partial(self.get, ref.key, content=ref.hash)
+        return CatalogPart(ref=ref, load=load, remembers=self.shared is not None)
 
     def chunk(self, named: HistoryRef) -> HistoryChunk:
         return HistoryChunk(self._lines, ref=named.ref, first=named.first, last=named.last)

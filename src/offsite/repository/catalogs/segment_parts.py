@@ -35,8 +35,10 @@ class CatalogPart:
     """Segments as rows. `ref` names the object that holds them; a part of a catalog of the first form has none, because
     later ones do not know how to name it."""
 
-    def __init__(self, *, ref: PartRef | None, load: Callable[[], bytes] = bytes) -> None:
+    def __init__(self, *, ref: PartRef | None, load: Callable[[], bytes] = bytes, remembers: bool = False) -> None:
+        """`remembers`: slices stay in memory as segments, for whoever reads many catalogs that name the part."""
         self.ref = ref
+        self._decoded: dict[tuple[int, int], tuple[Segment, ...]] | None = {} if remembers else None
         self._load = load
         self._whole: pa.Table | None = None
         self._file: ParquetGroups | None = None
@@ -65,6 +67,14 @@ class CatalogPart:
         first, last = bisect_right(self._starts, low) - 1, bisect_left(self._starts, high)
         found = pa.concat_tables([self._group(number) for number in range(first, last)])
         return found.slice(low - self._starts[first], high - low)
+
+    def segments(self, low: int, high: int) -> tuple[Segment, ...]:
+        """Those in rows `[low, high)`. Raises `DamagedObject`."""
+        if self._decoded is None:
+            return segments_of(self.rows(low, high))
+        if (low, high) not in self._decoded:
+            self._decoded[low, high] = segments_of(self.rows(low, high))
+        return self._decoded[low, high]
 
     def has(self, column: str) -> bool:
         """Whether its rows may say something in a column that can be left out. Raises `DamagedObject`."""
@@ -131,8 +141,8 @@ class StoredRows:
 
     def _read(self, extents: Sequence[Extent], wanted: slice) -> tuple[Segment, ...]:
         try:
-            cut = (each.part.rows(each.high - 1 if wanted.start else each.low, each.high) for each in extents)
-            return tuple(chain.from_iterable(map(segments_of, cut)))
+            cut = (each.part.segments(each.high - 1 if wanted.start else each.low, each.high) for each in extents)
+            return tuple(chain.from_iterable(cut))
         except Damaged as error:
             if self._again is None:
                 raise
