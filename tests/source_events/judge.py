@@ -33,6 +33,9 @@ class Known:
     begun: bool = False
     settled: int = 0
     """Below, the source had nothing any more when it went on: whether it was the same log, nobody can tell."""
+    doubtful: bool = False
+    """Read from another log than the one that was planned, of a leader that never knew the planned epoch: what is known
+    of the epochs is not what was read. The next run may find that out by the records alone, and then it stays sick."""
 
     @property
     def position(self) -> int:
@@ -125,13 +128,14 @@ class Judge:
             assert cut is not None or failed, f"{key}: it was cut back to {parted}, and nothing says so"
         if cut is not None:
             at, end = cut
+            parted = self._parted(known, seen, settled=0)
             assert parted is not None
             assert end == before, f"{key}: the old history ended at {before}, not at {end}"
             ours = [o for o in range(at, parted) if o not in known.before | known.lost]
             gap = {known.values[o] for o in ours} | {seen.truth[o] for o in ours}
             assert at <= parted and gap <= {None}, f"{key}: the histories part at {parted}, not at {at}"
             known.values = known.values[:at]
-            known.settled = min(known.settled, at)
+            known.settled, known.doubtful = min(known.settled, at), False
             known.lost, known.before = {o for o in known.lost if o < at}, {o for o in known.before if o < at}
             self.cuts += 1
         if self._fails(seen):
@@ -154,7 +158,8 @@ class Judge:
         now = source.topics[key.topic].logs[key.partition] if key.topic in source.topics else None
         is_there = now is not None and self._is_same(seen, source)
         start = max(seen.start, now.log.start if now is not None and is_there else 0)
-        truth = now.truth if now is not None and is_there and len(now.truth) >= reached else seen.truth
+        truth = list(now.truth if now is not None and is_there and len(now.truth) >= reached else seen.truth)
+        known.doubtful = known.doubtful or truth[: seen.end] != list(seen.truth[: seen.end])
         for offset in range(known.position, reached):
             known.values.append(truth[offset])
             if offset < start:
@@ -165,10 +170,12 @@ class Judge:
         topic = source.topics.get(seen.partition.topic)
         return topic is not None and str(topic.topic_id) == seen.partition.topic_id
 
-    def _parted(self, known: Known, seen: Seen) -> int | None:
-        """The first offset at which the log is not what is known of it."""
+    @staticmethod
+    def _parted(known: Known, seen: Seen, *, settled: int | None = None) -> int | None:
+        """The first offset at which the log is not what is known of it, where that can be told from offset `settled` on."""
+        settled = known.settled if settled is None else settled
         for offset, value in enumerate(known.values):
-            if offset >= len(seen.truth) or (offset >= known.settled and seen.truth[offset] != value):
+            if offset >= len(seen.truth) or (offset >= settled and seen.truth[offset] != value):
                 return offset
         return None
 
@@ -181,6 +188,8 @@ class Judge:
     def _is_disturbed(self, key: TopicPartition, seen: Seen, source: SimSource) -> bool:
         """Whether something happened between the plan and the end of the copy, or a worker failed."""
         if key in source.failing or key.topic in source.shut or not self._is_same(seen, source):
+            return True
+        if self.known.get(seen.partition, Known()).doubtful:
             return True
         now = source.topics[key.topic].logs[key.partition]
         return key.topic in source.hidden or tuple(now.truth[: seen.end]) != seen.truth[: seen.end]

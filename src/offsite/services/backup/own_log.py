@@ -43,11 +43,13 @@ class OwnLog:
         return all(0 < len(segment.leader_epochs) < MAX_LEADER_EPOCHS for segment in self.segments)
 
     def end_of(self, epoch: int) -> int:
-        """Where the first batch of a later epoch begins; the end where there is none. Raises `DamagedObject`, and what
-        the store raises."""
+        """Where the last batch ends before the first one of a later epoch; the end where there is none of a later one.
+        Raises `DamagedObject`, and what the store raises."""
+        reached = 0
         for segment in self.segments:
             if max(segment.leader_epochs) > epoch:
-                return self._first_after(segment, epoch)
+                return self._end_in(segment, epoch, reached)
+            reached = segment.last_offset + 1
         return self.end
 
     def parted(self, at: int) -> PartedSegment:
@@ -63,12 +65,13 @@ class OwnLog:
         border = LastBatch.of(last_batch(self.store, below[-1])) if below else None
         return PartedSegment(below=None, above=None, border=border)
 
-    def _first_after(self, segment: Segment, epoch: int) -> int:
+    def _end_in(self, segment: Segment, epoch: int, reached: int) -> int:
         for chunk in SegmentReader(store=self.store, segment=segment).chunks():
             for header in chunk.batches:
                 if header.leader_epoch > epoch:
-                    return header.base_offset
-        return segment.last_offset + 1
+                    return reached
+                reached = header.next_offset
+        return reached
 
 
 class EpochEndNow(Protocol):
