@@ -1,8 +1,8 @@
 """What a backup must say after each run, reckoned from the truth alone: what is held, what is lost and why.
 
 The judge keeps, for every partition of every topic incarnation, the value that the backup claims at each offset and
-whether it must hold it. It knows nothing of segments, epochs or branches: where two histories part it sees by values, of
-which no two are the same. After every run it compares the newest state, at the end every restore point.
+whether it must hold it. It knows nothing of segments, epochs or branches: where two histories part it sees by values,
+of which no two are the same. After every run it compares the newest state, at the end every restore point.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class Known:
         return len(self.values)
 
     def held(self) -> dict[int, int]:
-        return {o: value for o, value in enumerate(self.values) if value is not None and o not in self.lost | self.before}
+        return {
+            o: value for o, value in enumerate(self.values) if value is not None and o not in self.lost | self.before
+        }
 
 
 @dataclass(frozen=True)
@@ -108,9 +110,9 @@ class Judge:
         told = {(each.topic, each.topic_id): shape.is_deleted for each, shape in state.topics.items()}
         assert told == {each: self.deleted[each] for each in told}, "what is deleted"
         self.points[state.seq] = deepcopy(self.known)
-        self.compare(state, self.known, state)
+        self.compare(state, self.known)
 
-    def _take(  # noqa: PLR0913, PLR0917 - all that is known of a partition
+    def _take(  # noqa: PLR0917 - all that is known of a partition
         self,
         key: TopicPartition,
         seen: Seen,
@@ -133,13 +135,14 @@ class Judge:
             assert end == before, f"{key}: the old history ended at {before}, not at {end}"
             ours = [o for o in range(at, parted) if o not in known.before | known.lost]
             gap = {known.values[o] for o in ours} | {seen.truth[o] for o in ours}
-            assert at <= parted and gap <= {None}, f"{key}: the histories part at {parted}, not at {at}"
+            assert at <= parted, f"{key}: the histories part at {parted}, not at {at}"
+            assert gap <= {None}, f"{key}: the histories part at {parted}, not at {at}"
             known.values = known.values[:at]
             known.settled, known.doubtful = min(known.settled, at), False
             known.lost, known.before = {o for o in known.lost if o < at}, {o for o in known.before if o < at}
             self.cuts += 1
         if self._fails(seen):
-            assert failed and reached == before, f"{key}: it cannot be gone on with, and was"
+            assert (failed, reached) == (True, before), f"{key}: it cannot be gone on with, and was"
             return
         assert known.position <= reached, f"{key}: it stands at {reached}"
         assert failed or reached >= seen.end, f"{key}: it stands at {reached} of {seen.end}, and nothing says why"
@@ -172,7 +175,8 @@ class Judge:
 
     @staticmethod
     def _parted(known: Known, seen: Seen, *, settled: int | None = None) -> int | None:
-        """The first offset at which the log is not what is known of it, where that can be told from offset `settled` on."""
+        """The first offset at which the log is not what is known of it, where that can be told from offset `settled`
+        on."""
         settled = known.settled if settled is None else settled
         for offset, value in enumerate(known.values):
             if offset >= len(seen.truth) or (offset >= settled and seen.truth[offset] != value):
@@ -195,7 +199,7 @@ class Judge:
         return key.topic in source.hidden or tuple(now.truth[: seen.end]) != seen.truth[: seen.end]
 
     def _check_failed(self, planned: Planned, failed: dict[TopicPartition, object]) -> None:
-        hidden = {known.topic_partition for known in self.known if known.topic in planned.hidden and not self._gone(known)}
+        hidden = {each.topic_partition for each in self.known if each.topic in planned.hidden and not self._gone(each)}
         assert hidden <= set(failed), f"hidden from us, and nothing says so: {hidden - set(failed)}"
         assert set(failed) <= set(planned.partitions) | hidden, "failed, and neither there nor hidden"
         for key in hidden:
@@ -216,7 +220,7 @@ class Judge:
                 self.deleted[name, topic_id] = True
 
     @staticmethod
-    def compare(state: BackupState, known: dict[PartitionId, Known], head: BackupState, backup: Backup | None = None) -> None:
+    def compare(state: BackupState, known: dict[PartitionId, Known], backup: Backup | None = None) -> None:
         """Compare what `state` names with what must be held and lost."""
         for partition, expected in known.items():
             position = state.positions.get(partition)
@@ -234,7 +238,7 @@ class Judge:
         """Compare every restore point, to the record."""
         head = backup.state()
         for seq, known in self.points.items():
-            self.compare(backup.state_at(seq, head=head), known, head, backup)
+            self.compare(backup.state_at(seq, head=head), known, backup)
 
 
 def _stored(backup: Backup, state: BackupState, partition: PartitionId) -> Iterator[tuple[int, int]]:

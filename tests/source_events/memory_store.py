@@ -58,7 +58,7 @@ class MemoryStore:
         self._now_ms += 1000
         return self._now_ms
 
-    def sweep_unfinished(self, *, before_ms: int) -> int:  # noqa: ARG002 - there are none
+    def sweep_unfinished(self, *, before_ms: int) -> int:
         return 0
 
 

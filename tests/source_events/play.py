@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Self
 from unittest import mock
 
 from offsite.copy import plan as copy_plan
@@ -67,7 +67,7 @@ class Play:
     told: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.random = random.Random(self.number)  # noqa: S311 - a schedule, no secret
+        self.random = random.Random(self.number)
         self.repository = Repository.init(MemoryStore())  # type: ignore[arg-type]
         self.replicas: dict[TopicPartition, list[SimLog]] = {}
         self.values = 0
@@ -77,7 +77,7 @@ class Play:
         with _small():
             for _ in range(self.random.randint(6, ACTIONS)):
                 self._happen()
-                if self.random.random() < 0.3:  # noqa: PLR2004 - one in three
+                if self.random.random() < 0.3:
                     self._back_up()
             self.source.hidden.clear()
             self.source.shut.clear()
@@ -99,11 +99,11 @@ class Play:
         try:
             plan = self._plan()
             self._tell("plan")
-            if not quiet and self.random.random() < 0.3:  # noqa: PLR2004
+            if not quiet and self.random.random() < 0.3:
                 for _ in range(self.random.randint(1, 2)):
                     self._happen()
-            if not quiet and self.random.random() < 0.2:  # noqa: PLR2004
-                self.source.failing = {key for key in planned.partitions if self.random.random() < 0.5}  # noqa: PLR2004
+            if not quiet and self.random.random() < 0.2:
+                self.source.failing = {key for key in planned.partitions if self.random.random() < 0.5}
             result = run_backup(
                 plan,
                 repository=self.repository,
@@ -112,8 +112,8 @@ class Play:
             )
         except OffsiteError as error:
             self._tell(f"run: {error.id} {error.message}")
-            assert self.judge.may_fail_whole(planned, self.source), f"the run failed: {error.message}"
-            return
+            if not self.judge.may_fail_whole(planned, self.source):
+                raise AssertionError(f"the run failed: {error.message}") from error
         else:
             self._tell(f"run: commit {result.commit}, cut {result.cut_back}, failed {result.failed}")
             self.judge.after(planned, self.source, result, self.repository.backup("sim").state())
@@ -161,7 +161,7 @@ class Play:
                 found[1].write(list(range(self.values, self.values + count)), gap=gap)
                 self.values += count
             self._tell(f"write {found[0]} to {found[1].log.end}")
-            if self.random.random() < 0.3:  # noqa: PLR2004
+            if self.random.random() < 0.3:
                 self.replicas.setdefault(found[0], []).append(deepcopy(found[1]))
 
     def _cut(self) -> None:
@@ -235,7 +235,7 @@ class _InlinePool:
 
     def __init__(self, **_: object) -> None: ...
 
-    def __enter__(self) -> _InlinePool:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None: ...

@@ -1,8 +1,8 @@
 """A cluster to which anything happens, without sockets: what `plan_backup` asks of it, and what workers read from it.
 
-It is a fake cluster's topics and logs. Beside each log it keeps the plain truth for the judge: the value at each offset,
-as the log has it now. It says what Kafka would say of epochs, offsets and rights; what a reader makes of that is imitated
-in `read`, with offsite's own cut of batches.
+It is a fake cluster's topics and logs. Beside each log it keeps the plain truth for the judge: the value at each
+offset, as the log has it now. It says what Kafka would say of epochs, offsets and rights; what a reader makes of that
+is imitated in `read`, with offsite's own cut of batches.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SimLog:
         return sorted({0, self.log.start, self.log.end, *(each.next_offset for each in self.headers())})
 
     def headers(self) -> Iterator[BatchHeader]:
-        return (header for header, _ in self.log._batches)  # noqa: SLF001 - the truth beside it is kept here
+        return (header for header, _ in self.log._batches)
 
     def write(self, values: list[int], *, gap: int) -> None:
         base = self.log.end + gap
@@ -232,6 +232,4 @@ class SimSource:
 
 def _gap(task: ReadTask, start: int, end: int) -> Gap:
     where = task.range
-    return Gap(
-        topic=where.topic, partition=where.partition, start=start, end=end, evidence=Evidence.BATCH, seen_at=end
-    )
+    return Gap(topic=where.topic, partition=where.partition, start=start, end=end, evidence=Evidence.BATCH, seen_at=end)

@@ -247,9 +247,7 @@ def _rows_to_json(partition_id: PartitionId, segments: SegmentList) -> dict[str,
     return {**partition_to_json(partition_id), "rows": len(segments), "end": segments.end}
 
 
-def _segment_lists(
-    item: JsonObject, table: pa.Table
-) -> tuple[dict[PartitionId, SegmentList], tuple[Branch, ...]]:
+def _segment_lists(item: JsonObject, table: pa.Table) -> tuple[dict[PartitionId, SegmentList], tuple[Branch, ...]]:
     """The live ones of each partition, and the branches: their rows follow each other."""
     parts = item.children("partitions")
     closed = item.children("branches")

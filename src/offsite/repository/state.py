@@ -35,8 +35,8 @@ class BackupState:
     """A backup as of commit `seq` (0: before the first). `head_hash` is the hash of that commit's bytes.
 
     `topics` holds the latest shape of each incarnation, in order of first appearance. `segments` are live ones.
-    `branches` are the old histories of logs that were cut back, in the order in which that was found: their segments are
-    needed by the restore points before it, and are in no list of live ones.
+    `branches` are the old histories of logs that were cut back, in the order in which that was found: their segments
+    are needed by the restore points before it, and are in no list of live ones.
     `left_behind` is what the run of commit `seq` could not back up. `groups` is the key of the latest group snapshot,
     `metadata` names the cluster's latest settings. `history` lists the restore points up to `seq`. `unreadable`: what
     is wrong with the commit after `seq`, which is there; empty where there is nothing wrong.
@@ -111,7 +111,6 @@ class BackupState:
             for partition_id, position in self.positions.items()
         }
         return replace(self, segments={known: found for known, found in segments.items() if found})
-
 
     def segments_at(self, seq: int, partition_id: PartitionId) -> SegmentList:
         """The segments of a partition, in the history that commit `seq` knew."""

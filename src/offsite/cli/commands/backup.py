@@ -52,8 +52,8 @@ app = typer.Typer(help="Back up topics into the repository.", no_args_is_help=Tr
 def run(options: BackupRunOptions, spark_master: SparkMaster = None, output: Output = OutputFormat.TABLE) -> None:
     """Copy what is new since the last run, and commit it as one restore point.
 
-    Exit code 3: committed, but the source had lost records (holes, logs that were cut back), or some partitions or groups
-    could not be read.
+    Exit code 3: committed, but the source had lost records (holes, logs that were cut back), or some partitions or
+    groups could not be read.
     """
     from offsite.cli.progress import progress
     from offsite.services.backup.run import plan_backup, run_backup

@@ -139,7 +139,9 @@ def _render_detail(console: Console, detail: BackupDetail) -> None:
     for hole in detail.holes:
         console.print(f"hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
     for branch in detail.branches:
-        console.print(f"branch {branch.branch} of {branch.topic}/{branch.partition}, {branch.records:,} records: {branch}")
+        console.print(
+            f"branch {branch.branch} of {branch.topic}/{branch.partition}, {branch.records:,} records: {branch}"
+        )
     points = Table("commit", "time", "records", "size", "holes")
     for point in detail.restore_points[-RESTORE_POINTS_SHOWN:]:
         points.add_row(

@@ -1,9 +1,10 @@
-"""The log of a partition as a backup holds it, asked what a follower asks its own log: which epochs, and where they end.
+"""The log of a partition as a backup holds it, asked what a follower asks its own log: which epochs, and where they
+end.
 
-A follower that meets a new leader finds the offset up to which both logs are the same (KIP-101, KIP-279): it asks for the
-end of its newest epoch, and takes the lesser of that and its own end of the epoch that the leader names; where it does
-not have that one, it asks again, for the next older one of its own. A backup is a follower that never forgets, so it
-goes by the same rule.
+A follower that meets a new leader finds the offset up to which both logs are the same (KIP-101, KIP-279): it asks for
+the end of its newest epoch, and takes the lesser of that and its own end of the epoch that the leader names; where it
+does not have that one, it asks again, for the next older one of its own. A backup is a follower that never forgets, so
+it goes by the same rule.
 """
 
 from __future__ import annotations
@@ -81,9 +82,9 @@ class EpochEndNow(Protocol):
 
 
 def agreed_end(admin: EpochEndNow, own: OwnLog, key: TopicPartition, told: EpochEnd) -> int | None:
-    """The offset up to which the leader's log and `own` are the same, where `told` is what the leader said of our newest
-    epoch; 0 where all that it knows is older than all we have. None: it knows nothing of our epochs, or it is not known
-    which ones we have. Raises what asking raises."""
+    """The offset up to which the leader's log and `own` are the same, where `told` is what the leader said of our
+    newest epoch; 0 where all that it knows is older than all we have. None: it knows nothing of our epochs, or it is
+    not known which ones we have. Raises what asking raises."""
     if not own.names_its_epochs():
         return None
     while told.end >= 0:

@@ -30,10 +30,10 @@ from offsite.services.backup.committable import Committable, PartitionFailure, f
 from offsite.services.backup.gone_topics import GoneTopics, find_gone
 from offsite.services.backup.log_truncation import find_truncations, made_anew
 from offsite.services.backup.source import Source, read_source
+from offsite.services.branch_report import BranchReport, branch_reports
 from offsite.services.groups.history import decide_history, history_options
 from offsite.services.groups.snapshots import GroupsSaved, read_groups, save_groups
 from offsite.services.heads import SeenHead, head_of
-from offsite.services.branch_report import BranchReport, branch_reports
 from offsite.services.hole_report import HoleReport, hole_reports
 from offsite.services.import_origin import import_origin
 from offsite.services.records.schemas_topic import decide_schemas_topic, schemas_options
@@ -162,7 +162,8 @@ def _deleted(base: BackupState, gone: GoneTopics) -> set[str]:
 
 
 def _of_sound_partitions(cuts: Sequence[CutBack], copy: CopyPlan) -> tuple[CutBack, ...]:
-    """Where the new leader does not serve its log to the cut yet, nothing is said of it: the next run finds the same."""
+    """Where the new leader does not serve its log to the cut yet, nothing is said of it: the next run finds the
+    same."""
     sound = {bounds.partition_id for bounds in copy.bounds}
     found = tuple(cut for cut in cuts if cut.partition_id in sound)
     for cut in found:
