@@ -130,7 +130,7 @@ class Judge:
             assert cut is not None or failed, f"{key}: it was cut back to {parted}, and nothing says so"
         if cut is not None:
             at, end = cut
-            parted = self._parted(known, seen, settled=0)
+            parted = self._parted(known, seen, settled=known.settled if at >= known.settled else 0)
             assert parted is not None
             assert end == before, f"{key}: the old history ended at {before}, not at {end}"
             ours = [o for o in range(at, parted) if o not in known.before | known.lost]
@@ -193,10 +193,17 @@ class Judge:
         """Whether something happened between the plan and the end of the copy, or a worker failed."""
         if key in source.failing or key.topic in source.shut or not self._is_same(seen, source):
             return True
-        if self.known.get(seen.partition, Known()).doubtful:
+        known = self.known.get(seen.partition, Known())
+        if known.doubtful or self._border_is_settled(known, seen):
             return True
         now = source.topics[key.topic].logs[key.partition]
         return key.topic in source.hidden or tuple(now.truth[: seen.end]) != seen.truth[: seen.end]
+
+    def _border_is_settled(self, known: Known, seen: Seen) -> bool:
+        """Whether the last record that is held before the histories part lies where nobody could tell, and differs."""
+        parted = self._parted(known, seen)
+        last = max((o for o in known.held() if parted is not None and o < parted), default=-1)
+        return 0 <= last < known.settled and seen.truth[last] != known.values[last]
 
     def _check_failed(self, planned: Planned, failed: dict[TopicPartition, object]) -> None:
         hidden = {each.topic_partition for each in self.known if each.topic in planned.hidden and not self._gone(each)}
