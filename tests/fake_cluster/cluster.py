@@ -77,9 +77,9 @@ class FakeCluster:
     """Served by `tests.fake_cluster.server.serving`. Tests change it between calls of what they test, never during one.
 
     `failing`: API and partition → the error code it is answered with, after the first `passing` requests. `forbidden`:
-    topic → codes of operations (AclOperation) that we may not do on it. `hidden`: topics that we may not describe. `refused_settings`: no topic is made with
-    these. `acls` is None without an authorizer; a rule is (resource type, name, pattern, principal, host, operation,
-    permission), in Kafka's codes.
+    topic → codes of operations (AclOperation) that we may not do on it. `hidden`: topics that we may not
+    describe. `refused_settings`: no topic is made with these. `acls` is None without an authorizer; a rule is (resource
+    type, name, pattern, principal, host, operation, permission), in Kafka's codes.
     """
 
     def __init__(self, cluster_id: str) -> None:

@@ -119,8 +119,9 @@ class PartitionLog:
         return -1, -1
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
-        """As Kafka's LeaderEpochFileCache says it: the last known epoch up to `epoch`, and where the next one begins; the
-        end for the last one. -1 and -1 for what comes after all; for what comes before all, where the first begins."""
+        """As Kafka's LeaderEpochFileCache says it: the last known epoch up to `epoch`, and where the next one begins;
+        the end for the last one. -1 and -1 for what comes after all; for what comes before all, where the first
+        begins."""
         if epoch == self.epoch:
             return epoch, self.end
         later = [known for known in self.epochs if known[0] > epoch]

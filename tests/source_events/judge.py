@@ -1,8 +1,8 @@
 """What a backup must say after each run, reckoned from the truth alone: what is held, what is lost and why.
 
 The judge keeps, for every partition of every topic incarnation, the value that the backup claims at each offset and
-whether it must hold it. It knows nothing of segments, epochs or branches: where two histories part it sees by values, of
-which no two are the same. After every run it compares the newest state, at the end every restore point.
+whether it must hold it. It knows nothing of segments, epochs or branches: where two histories part it sees by values,
+of which no two are the same. After every run it compares the newest state, at the end every restore point.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ class Known:
     begun: bool = False
     settled: int = 0
     """Below, the source had nothing any more when it went on: whether it was the same log, nobody can tell."""
+    doubtful: bool = False
+    """Read from another log than the one that was planned, of a leader that never knew the planned epoch: what is known
+    of the epochs is not what was read. The next run may find that out by the records alone, and then it stays sick."""
 
     @property
     def position(self) -> int:
@@ -107,7 +110,7 @@ class Judge:
         told = {(each.topic, each.topic_id): shape.is_deleted for each, shape in state.topics.items()}
         assert told == {each: self.deleted[each] for each in told}, "what is deleted"
         self.points[state.seq] = deepcopy(self.known)
-        self.compare(state, self.known, state)
+        self.compare(state, self.known)
 
     def _take(  # noqa: PLR0917 - all that is known of a partition
         self,
@@ -127,17 +130,19 @@ class Judge:
             assert cut is not None or failed, f"{key}: it was cut back to {parted}, and nothing says so"
         if cut is not None:
             at, end = cut
+            parted = self._parted(known, seen, settled=known.settled if at >= known.settled else 0)
             assert parted is not None
             assert end == before, f"{key}: the old history ended at {before}, not at {end}"
             ours = [o for o in range(at, parted) if o not in known.before | known.lost]
             gap = {known.values[o] for o in ours} | {seen.truth[o] for o in ours}
-            assert at <= parted and gap <= {None}, f"{key}: the histories part at {parted}, not at {at}"
+            assert at <= parted, f"{key}: the histories part at {parted}, not at {at}"
+            assert gap <= {None}, f"{key}: the histories part at {parted}, not at {at}"
             known.values = known.values[:at]
-            known.settled = min(known.settled, at)
+            known.settled, known.doubtful = min(known.settled, at), False
             known.lost, known.before = {o for o in known.lost if o < at}, {o for o in known.before if o < at}
             self.cuts += 1
         if self._fails(seen):
-            assert failed and reached == before, f"{key}: it cannot be gone on with, and was"
+            assert (failed, reached) == (True, before), f"{key}: it cannot be gone on with, and was"
             return
         assert known.position <= reached, f"{key}: it stands at {reached}"
         assert failed or reached >= seen.end, f"{key}: it stands at {reached} of {seen.end}, and nothing says why"
@@ -156,7 +161,8 @@ class Judge:
         now = source.topics[key.topic].logs[key.partition] if key.topic in source.topics else None
         is_there = now is not None and self._is_same(seen, source)
         start = max(seen.start, now.log.start if now is not None and is_there else 0)
-        truth = now.truth if now is not None and is_there and len(now.truth) >= reached else seen.truth
+        truth = list(now.truth if now is not None and is_there and len(now.truth) >= reached else seen.truth)
+        known.doubtful = known.doubtful or truth[: seen.end] != list(seen.truth[: seen.end])
         for offset in range(known.position, reached):
             known.values.append(truth[offset])
             if offset < start:
@@ -167,10 +173,13 @@ class Judge:
         topic = source.topics.get(seen.partition.topic)
         return topic is not None and str(topic.topic_id) == seen.partition.topic_id
 
-    def _parted(self, known: Known, seen: Seen) -> int | None:
-        """The first offset at which the log is not what is known of it."""
+    @staticmethod
+    def _parted(known: Known, seen: Seen, *, settled: int | None = None) -> int | None:
+        """The first offset at which the log is not what is known of it, where that can be told from offset `settled`
+        on."""
+        settled = known.settled if settled is None else settled
         for offset, value in enumerate(known.values):
-            if offset >= len(seen.truth) or (offset >= known.settled and seen.truth[offset] != value):
+            if offset >= len(seen.truth) or (offset >= settled and seen.truth[offset] != value):
                 return offset
         return None
 
@@ -184,13 +193,20 @@ class Judge:
         """Whether something happened between the plan and the end of the copy, or a worker failed."""
         if key in source.failing or key.topic in source.shut or not self._is_same(seen, source):
             return True
+        known = self.known.get(seen.partition, Known())
+        if known.doubtful or self._border_is_settled(known, seen):
+            return True
         now = source.topics[key.topic].logs[key.partition]
         return key.topic in source.hidden or tuple(now.truth[: seen.end]) != seen.truth[: seen.end]
 
+    def _border_is_settled(self, known: Known, seen: Seen) -> bool:
+        """Whether the last record that is held before the histories part lies where nobody could tell, and differs."""
+        parted = self._parted(known, seen)
+        last = max((o for o in known.held() if parted is not None and o < parted), default=-1)
+        return 0 <= last < known.settled and seen.truth[last] != known.values[last]
+
     def _check_failed(self, planned: Planned, failed: dict[TopicPartition, object]) -> None:
-        hidden = {
-            known.topic_partition for known in self.known if known.topic in planned.hidden and not self._gone(known)
-        }
+        hidden = {each.topic_partition for each in self.known if each.topic in planned.hidden and not self._gone(each)}
         assert hidden <= set(failed), f"hidden from us, and nothing says so: {hidden - set(failed)}"
         assert set(failed) <= set(planned.partitions) | hidden, "failed, and neither there nor hidden"
         for key in hidden:
@@ -211,9 +227,7 @@ class Judge:
                 self.deleted[name, topic_id] = True
 
     @staticmethod
-    def compare(
-        state: BackupState, known: dict[PartitionId, Known], head: BackupState, backup: Backup | None = None
-    ) -> None:
+    def compare(state: BackupState, known: dict[PartitionId, Known], backup: Backup | None = None) -> None:
         """Compare what `state` names with what must be held and lost."""
         for partition, expected in known.items():
             position = state.positions.get(partition)
@@ -231,7 +245,7 @@ class Judge:
         """Compare every restore point, to the record."""
         head = backup.state()
         for seq, known in self.points.items():
-            self.compare(backup.state_at(seq, head=head), known, head, backup)
+            self.compare(backup.state_at(seq, head=head), known, backup)
 
 
 def _stored(backup: Backup, state: BackupState, partition: PartitionId) -> Iterator[tuple[int, int]]:

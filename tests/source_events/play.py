@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Self
 from unittest import mock
 
 from offsite.copy import plan as copy_plan
@@ -112,8 +112,8 @@ class Play:
             )
         except OffsiteError as error:
             self._tell(f"run: {error.id} {error.message}")
-            assert self.judge.may_fail_whole(planned, self.source), f"the run failed: {error.message}"
-            return
+            if not self.judge.may_fail_whole(planned, self.source):
+                raise AssertionError(f"the run failed: {error.message}") from error
         else:
             self._tell(f"run: commit {result.commit}, cut {result.cut_back}, failed {result.failed}")
             self.judge.after(planned, self.source, result, self.repository.backup("sim").state())
@@ -235,7 +235,7 @@ class _InlinePool:
 
     def __init__(self, **_: object) -> None: ...
 
-    def __enter__(self) -> _InlinePool:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None: ...

@@ -1,8 +1,8 @@
 """A cluster to which anything happens, without sockets: what `plan_backup` asks of it, and what workers read from it.
 
-It is a fake cluster's topics and logs. Beside each log it keeps the plain truth for the judge: the value at each offset,
-as the log has it now. It says what Kafka would say of epochs, offsets and rights; what a reader makes of that is imitated
-in `read`, with offsite's own cut of batches.
+It is a fake cluster's topics and logs. Beside each log it keeps the plain truth for the judge: the value at each
+offset, as the log has it now. It says what Kafka would say of epochs, offsets and rights; what a reader makes of that
+is imitated in `read`, with offsite's own cut of batches.
 """
 
 from __future__ import annotations

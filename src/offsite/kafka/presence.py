@@ -2,8 +2,8 @@
 
 A list of all topics leaves out those that we may not describe as well as those that are not there. Asked for by name,
 brokers tell them apart: they check the right first and do not look further without it (TOPIC_AUTHORIZATION_FAILED), and
-say UNKNOWN_TOPIC_OR_PARTITION of what their metadata does not have. A broker that has just started may have none yet. So
-all brokers are asked, and those that answer must all say so, twice.
+say UNKNOWN_TOPIC_OR_PARTITION of what their metadata does not have. A broker that has just started may have none yet.
+So all brokers are asked, and those that answer must all say so, twice.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The histories of a partition: what becomes of its segments when its log was cut back, and how earlier points find them.
+"""The histories of a partition: what becomes of its segments when its log was cut back, and how earlier points find
+them.
 
 After an unclean leader election a log is another one from some offset on. The old history from there on is closed as a
-branch, the new one goes on in its place; below that offset both share the segments. A restore point of before the cut is
-served by the branch, through all cuts that came after it, newest first. Pure. See decision 0020.
+branch, the new one goes on in its place; below that offset both share the segments. A restore point of before the cut
+is served by the branch, through all cuts that came after it, newest first. Pure. See decision 0020.
 """
 
 from __future__ import annotations
@@ -87,8 +88,8 @@ def cut_holes(holes: Iterable[RecordedHole], cut: CutBack) -> list[RecordedHole]
 
 
 def borders(branches: Iterable[Branch]) -> frozenset[int]:
-    """The offsets of one partition that no live segment may lie over: below them it is shared with older histories. A cut
-    behind a later one's offset is none, because what is live there came after both."""
+    """The offsets of one partition that no live segment may lie over: below them it is shared with older histories. A
+    cut behind a later one's offset is none, because what is live there came after both."""
     found: set[int] = set()
     for branch in sorted(branches, key=lambda each: each.number, reverse=True):
         if not found or branch.at < min(found):

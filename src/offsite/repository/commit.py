@@ -127,8 +127,8 @@ class LeftBehind:
 class CutBack:
     """A log that a leader of a later epoch has cut back: from offset `at` on it is another one than what was backed up
     of it, to `end`. The evidence: of what leaders up to `epoch` wrote, the last epoch in which the backup had read, the
-    leader of `leader_epoch` has nothing from `at` on. `below`, `above`: the parts of the segment that reaches over `at`,
-    None for a part without batches; both None where there is no such segment."""
+    leader of `leader_epoch` has nothing from `at` on. `below`, `above`: the parts of the segment that reaches over
+    `at`, None for a part without batches; both None where there is no such segment."""
 
     partition_id: PartitionId
     at: int

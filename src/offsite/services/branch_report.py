@@ -9,9 +9,9 @@ from offsite.repository.state import BackupState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchReport:
-    """A closed history of a partition: offsets `[at, end)` as they were before the source cut its log back to `at`, which
-    commit `found_by` found. `last_commit` is the newest restore point that still has it; 0 where that was forgotten.
-    `branch` counts those of the partition from 1."""
+    """A closed history of a partition: offsets `[at, end)` as they were before the source cut its log back to `at`,
+    which commit `found_by` found. `last_commit` is the newest restore point that still has it; 0 where that was
+    forgotten. `branch` counts those of the partition from 1."""
 
     topic: str
     partition: int
@@ -27,8 +27,8 @@ class BranchReport:
             f"restore it with --commit {self.last_commit}" if self.last_commit else "no restore point has it any more"
         )
         return (
-            f"the log of {self.topic}/{self.partition} was cut back to offset {self.at} and written anew (an unclean leader "
-            f"election?), found by commit {self.found_by}; its old history to offset {self.end} is kept: {kept}"
+            f"the log of {self.topic}/{self.partition} was cut back to offset {self.at} and written anew (an unclean "
+            f"leader election?), found by commit {self.found_by}; its old history to offset {self.end} is kept: {kept}"
         )
 
 

@@ -56,8 +56,8 @@ class StreamSelection:
 def plan_micro_batch(
     base: BackupState, commits: Sequence[StoredCommit], selection: StreamSelection
 ) -> tuple[StreamTask, ...]:
-    """Tasks for what `commits` add to `base`, partition by partition, in the order of offsets. Where a log was cut back,
-    what comes behind the cut is new, though offsets of before come again."""
+    """Tasks for what `commits` add to `base`, partition by partition, in the order of offsets. Where a log was cut
+    back, what comes behind the cut is new, though offsets of before come again."""
     tasks: list[StreamTask] = []
     for run in _between_cuts(commits):
         tasks += _plan_run(base.cut_back(run[0].commit.changes.cut_back), fold(base, run), run, selection)

@@ -1,4 +1,5 @@
-"""A log that an unclean election cut back: the old history is closed and kept, the new one goes on, and both come back."""
+"""A log that an unclean election cut back: the old history is closed and kept, the new one goes on, and both come
+back."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ def test_a_log_that_is_still_shorter_than_what_is_backed_up_is_seen_at_once(site
     assert restored(site, commit=1) == [b"a", b"b", b"c", b"d", b"e"]
     written(site, [b"x"])
     assert site.back_up().complete
-    assert restored(site) == [b"a", b"b", b"c", b"d", b"e"][:cut_to] + [b"x"]
+    assert restored(site) == [*[b"a", b"b", b"c", b"d", b"e"][:cut_to], b"x"]
 
 
 def test_both_histories_are_verified_and_each_object_once(site: Site) -> None:

@@ -11,8 +11,8 @@ import pytest
 from offsite.copy.roll_up import FAN_IN
 from offsite.model.errors import KafkaUnreachable, NoSuchTopic, StoreUnreachable
 from offsite.model.selections.selection import parse_selection
-from offsite.services.follow.follower import HEARTBEAT_S, Follow, Follower, Round
 from offsite.services.backup.run import BackupRequest
+from offsite.services.follow.follower import HEARTBEAT_S, Follow, Follower, Round
 from offsite.services.outages import Outage, Outages
 from offsite.services.verify.run import verify_deep
 from tests.fake_cluster.site import BACKUP, Site

@@ -1,7 +1,7 @@
 """The part of a segment on one side of an offset: of a log that was cut back inside of it, each history keeps one.
 
-The object stays as it is, and is shared. The figures of both parts are exact, because the segment is read once when it is
-parted: what a restore decides by counts (are there gaps, are there transactions) must not be guessed.
+The object stays as it is, and is shared. The figures of both parts are exact, because the segment is read once when it
+is parted: what a restore decides by counts (are there gaps, are there transactions) must not be guessed.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class PartedSegment:
 
 
 def part_segment(segment: Segment, at: int, store: Store) -> PartedSegment:
-    """The two parts of `segment`, below offset `at` and from there on. Reads it. Raises `SourceTruncated` when `at` lies
-    inside a batch, `DamagedObject`, and what the store raises."""
+    """The two parts of `segment`, below offset `at` and from there on. Reads it. Raises `SourceTruncated` when `at`
+    lies inside a batch, `DamagedObject`, and what the store raises."""
     below, above, border = LogStats(), LogStats(), None
     for chunk in SegmentReader(store=store, segment=segment).chunks():
         headers = [header for header in chunk.batches if header.base_offset < at]

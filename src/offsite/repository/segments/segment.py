@@ -60,8 +60,8 @@ class Segment:
     `index_position`, `index_bytes` long. None: segment and sidecar are objects of their own, `key` and `index_key`.
 
     `whole`: the segment as it was written, where only a part of it counts here, because the log was cut back inside it
-    (see `SegmentPart`). Then offsets, counts, times and `raw_bytes` are those of the part; all that says where the bytes
-    are and what they must be is that of the whole.
+    (see `SegmentPart`). Then offsets, counts, times and `raw_bytes` are those of the part; all that says where the
+    bytes are and what they must be is that of the whole.
     """
 
     key: str

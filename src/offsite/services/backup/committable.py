@@ -143,8 +143,8 @@ def _last_batch(receipts: Sequence[BackupReceipt], end: int, *, before: LastBatc
 
 
 def _before_failure(outcomes: Iterable[tuple[CopyTask, Outcome]]) -> Iterator[BackupReceipt]:
-    """Also before a range whose batches are of an older leader epoch than those before it: in one log epochs only rise, so
-    between the two another replica was elected, and its log may be another one from further back."""
+    """Also before a range whose batches are of an older leader epoch than those before it: in one log epochs only rise,
+    so between the two another replica was elected, and its log may be another one from further back."""
     newest = NO_EPOCH
     for _, outcome in outcomes:
         if not isinstance(outcome, Done):

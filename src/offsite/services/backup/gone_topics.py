@@ -49,8 +49,8 @@ class GoneTopics:
 
 
 def find_gone(admin: TopicPresence, base: BackupState, selection: TopicSelection, source: Source) -> GoneTopics:
-    """The topics of `base` that are meant by the selection and not in `source`. Asks only about those that are not known
-    to be deleted. Raises `KafkaUnavailable`."""
+    """The topics of `base` that are meant by the selection and not in `source`. Asks only about those that are not
+    known to be deleted. Raises `KafkaUnavailable`."""
     vanished = _vanished(base, selection, source)
     shapes = base.latest_shapes()
     told = admin.presence([name for name in vanished if not shapes[name].is_deleted])

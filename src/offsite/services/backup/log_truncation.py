@@ -53,9 +53,9 @@ class LogEvidence(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncations:
-    """The partitions whose log no longer is the one that was backed up. `cuts`: where both are the same up to an offset,
-    and the old history can be closed there; `borders` are the last batches before. `sick`: where nothing tells, or it
-    cannot be asked."""
+    """The partitions whose log no longer is the one that was backed up. `cuts`: where both are the same up to an
+    offset, and the old history can be closed there; `borders` are the last batches before. `sick`: where nothing tells,
+    or it cannot be asked."""
 
     cuts: tuple[CutBack, ...] = ()
     borders: Mapping[PartitionId, LastBatch | None] = field(default_factory=dict)
@@ -65,8 +65,8 @@ class Truncations:
 def find_truncations(
     admin: LogEvidence, store: Store, base: BackupState, bounds: Sequence[PartitionBounds]
 ) -> Truncations:
-    """The partitions of `bounds` whose log no longer is the one that `base` has. Asks one request per broker, and of what
-    was cut back a few more. Raises what the store raises."""
+    """The partitions of `bounds` whose log no longer is the one that `base` has. Asks one request per broker, and of
+    what was cut back a few more. Raises what the store raises."""
     known = {each.topic_partition: (each, found) for each in bounds if (found := _known(base, each))}
     ends = _epoch_ends(admin, {key: epoch for key, (_, (epoch, _)) in known.items()})
     cuts: list[CutBack] = []

@@ -1,9 +1,10 @@
-"""The log of a partition as a backup holds it, asked what a follower asks its own log: which epochs, and where they end.
+"""The log of a partition as a backup holds it, asked what a follower asks its own log: which epochs, and where they
+end.
 
-A follower that meets a new leader finds the offset up to which both logs are the same (KIP-101, KIP-279): it asks for the
-end of its newest epoch, and takes the lesser of that and its own end of the epoch that the leader names; where it does
-not have that one, it asks again, for the next older one of its own. A backup is a follower that never forgets, so it
-goes by the same rule.
+A follower that meets a new leader finds the offset up to which both logs are the same (KIP-101, KIP-279): it asks for
+the end of its newest epoch, and takes the lesser of that and its own end of the epoch that the leader names; where it
+does not have that one, it asks again, for the next older one of its own. A backup is a follower that never forgets, so
+it goes by the same rule.
 """
 
 from __future__ import annotations
@@ -43,11 +44,13 @@ class OwnLog:
         return all(0 < len(segment.leader_epochs) < MAX_LEADER_EPOCHS for segment in self.segments)
 
     def end_of(self, epoch: int) -> int:
-        """Where the first batch of a later epoch begins; the end where there is none. Raises `DamagedObject`, and what
-        the store raises."""
+        """Where the last batch ends before the first one of a later epoch; the end where there is none of a later one.
+        Raises `DamagedObject`, and what the store raises."""
+        reached = 0
         for segment in self.segments:
             if max(segment.leader_epochs) > epoch:
-                return self._first_after(segment, epoch)
+                return self._end_in(segment, epoch, reached)
+            reached = segment.last_offset + 1
         return self.end
 
     def parted(self, at: int) -> PartedSegment:
@@ -63,12 +66,13 @@ class OwnLog:
         border = LastBatch.of(last_batch(self.store, below[-1])) if below else None
         return PartedSegment(below=None, above=None, border=border)
 
-    def _first_after(self, segment: Segment, epoch: int) -> int:
+    def _end_in(self, segment: Segment, epoch: int, reached: int) -> int:
         for chunk in SegmentReader(store=self.store, segment=segment).chunks():
             for header in chunk.batches:
                 if header.leader_epoch > epoch:
-                    return header.base_offset
-        return segment.last_offset + 1
+                    return reached
+                reached = header.next_offset
+        return reached
 
 
 class EpochEndNow(Protocol):
@@ -78,9 +82,9 @@ class EpochEndNow(Protocol):
 
 
 def agreed_end(admin: EpochEndNow, own: OwnLog, key: TopicPartition, told: EpochEnd) -> int | None:
-    """The offset up to which the leader's log and `own` are the same, where `told` is what the leader said of our newest
-    epoch; 0 where all that it knows is older than all we have. None: it knows nothing of our epochs, or it is not known
-    which ones we have. Raises what asking raises."""
+    """The offset up to which the leader's log and `own` are the same, where `told` is what the leader said of our
+    newest epoch; 0 where all that it knows is older than all we have. None: it knows nothing of our epochs, or it is
+    not known which ones we have. Raises what asking raises."""
     if not own.names_its_epochs():
         return None
     while told.end >= 0:

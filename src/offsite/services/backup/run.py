@@ -197,7 +197,8 @@ def _deleted(base: BackupState, gone: GoneTopics) -> set[str]:
 
 
 def _of_sound_partitions(cuts: Sequence[CutBack], copy: CopyPlan) -> tuple[CutBack, ...]:
-    """Where the new leader does not serve its log to the cut yet, nothing is said of it: the next run finds the same."""
+    """Where the new leader does not serve its log to the cut yet, nothing is said of it: the next run finds the
+    same."""
     sound = {bounds.partition_id for bounds in copy.bounds}
     found = tuple(cut for cut in cuts if cut.partition_id in sound)
     for cut in found:
