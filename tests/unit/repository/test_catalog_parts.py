@@ -224,20 +224,21 @@ def test_what_a_state_says_is_not_changed_by_commits_after_it(tmp_path: Path) ->
     state = backup.state()
     known = next(iter(state.positions))
     said = (state.positions[known], tuple(state.segments[known]), len(state.history), state.segments[known].end)
-    one, other = (grow_unstored(state) for _ in range(2))
+    one, other = (grow_unstored(state, writer=writer) for writer in ("one", "other"))
     assert (state.positions[known], tuple(state.segments[known]), len(state.history), state.segments[known].end) == said
-    assert one == other
-    assert len(one.segments[known]) == len(said[1]) + 1
+    assert [each.segments[known][-1].hash for each in (one, other)] == ["one", "other"]
+    assert len(one.segments[known]) == len(other.segments[known]) == len(said[1]) + 1
 
 
-def grow_unstored(state: BackupState) -> BackupState:
+def grow_unstored(state: BackupState, *, writer: str = "w") -> BackupState:
+    moved = news(state, list(state.positions))
     commit = Commit(
         backup=state.backup,
         seq=state.seq + 1,
         previous=state.head_hash,
-        writer="w",
+        writer=writer,
         committed_at_ms=state.committed_at_ms + 1,
-        changes=news(state, list(state.positions)),
+        changes=replace(moved, segments=tuple(replace(each, hash=writer) for each in moved.segments)),
     )
     return fold(state, [StoredCommit(commit=commit, hash="h")])
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from offsite.model.check import check
 from offsite.repository.catalogs.segment_parts import CatalogPart, Extent, StoredRows
 from offsite.repository.catalogs.segment_rows import (
     COUNTED,
@@ -47,6 +48,8 @@ class Moved:
     @classmethod
     def of(cls, known: PartitionId, segments: SegmentList, kept: frozenset[CatalogPart]) -> Moved:
         stored = _extents(segments)
+        is_kept = [each.part in kept for each in stored]
+        check(is_kept == sorted(is_kept, reverse=True), f"the order of the parts of {known}")
         return cls(
             partition_id=known,
             kept=tuple(each for each in stored if each.part in kept),
