@@ -91,6 +91,7 @@ class Judge:
         self.deleted: dict[tuple[str, str], bool] = {}
         self.points: dict[int, dict[PartitionId, Known]] = {}
         self.cuts = 0
+        self._reads: dict[tuple[object, ...], dict[int, int]] = {}
 
     def may_fail_whole(self, planned: Planned, source: SimSource) -> bool:
         """Whether a run may end in an error: only when no partition can be read at all."""
@@ -226,8 +227,15 @@ class Judge:
             elif name not in planned.hidden:
                 self.deleted[name, topic_id] = True
 
-    @staticmethod
-    def compare(state: BackupState, known: dict[PartitionId, Known], backup: Backup | None = None) -> None:
+    def _read(self, backup: Backup, state: BackupState, partition: PartitionId) -> dict[int, int]:
+        """What is stored: read once for all restore points that have the same segments."""
+        position, segments = state.positions.get(partition), state.segments.get(partition, ())
+        same = (partition, position.end if position else 0, *((each.key, each.start, each.end) for each in segments))
+        if same not in self._reads:
+            self._reads[same] = dict(_stored(backup, state, partition))
+        return self._reads[same]
+
+    def compare(self, state: BackupState, known: dict[PartitionId, Known], backup: Backup | None = None) -> None:
         """Compare what `state` names with what must be held and lost."""
         for partition, expected in known.items():
             position = state.positions.get(partition)
@@ -238,7 +246,7 @@ class Judge:
             false = {o for o in expected.held() if o in lost}
             assert not false, f"commit {state.seq}: {partition} calls {sorted(false)} lost"
             if backup is not None:
-                found = dict(_stored(backup, state, partition))
+                found = self._read(backup, state, partition)
                 assert found == expected.held(), f"commit {state.seq}: {partition} holds {found}"
 
     def compare_all(self, backup: Backup) -> None:

@@ -3,6 +3,8 @@ back."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from offsite.kafka.protocol.request import Api
@@ -11,10 +13,13 @@ from offsite.model.errors import DamagedCommit, SourceTruncated
 from offsite.repository import catalog
 from offsite.repository.commit import Changes, PartitionId
 from offsite.repository.leftovers import find_orphans
+from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.state import BackupState, fold
 from offsite.services.branch_report import BranchReport
 from offsite.services.overview import read_status, show_backup
 from offsite.services.verify.run import verify_deep, verify_quick
+from offsite.table.options import read_options
+from offsite.table.stream import TableStream
 from tests.backups import write_segment
 from tests.fake_cluster.partition_log import PartitionLog
 from tests.fake_cluster.server import serving
@@ -92,6 +97,15 @@ def test_both_histories_are_verified_and_each_object_once(site: Site) -> None:
         (1, 2, 1, 1),
         (1, 2, 1, 1),
     ]
+    held = [
+        [
+            header.base_offset
+            for chunk in SegmentReader(store=site.repository.store, segment=each).chunks(start=0, end=9)
+            for header in chunk.batches
+        ]
+        for each in (below, above)
+    ]
+    assert held == [[0], [1]], "whatever is asked for, a part holds its own batches"
     for result in (verify_quick(site.backup), verify_deep(site.backup, site.runner)):
         assert (result.ok, result.segments, result.unaccounted) == (True, 2, ())
     assert find_orphans(site.backup) == ()
@@ -246,3 +260,20 @@ def test_offsets_of_the_old_history_are_kept_in_a_restore_that_preserves_them(si
     site.back_up()
     for commit, values in ((1, [b"a", b"b", b"c", b"d", b"e"]), (2, [b"a", b"b", b"c", b"x"])):
         assert restored(site, commit=commit, offsets="preserve") == values
+
+
+def test_a_stream_of_the_table_brings_the_new_history_too(site: Site) -> None:
+    log = begun(site, [b"a"], [b"b"], [b"c"])
+    site.back_up()
+    log.elect(cut_to=1)
+    written(site, [b"x"])
+    site.back_up()
+    written(site, [b"y"], [b"z"])
+    site.back_up()
+    options = read_options({"repo": site.repository.store.url, "backup": site.backup.descriptor.name})
+    for bounds in ([0, 4], [0, 1, 2, 3, 4], [0, 2, 4]):
+        following, found = TableStream(options, site.backup), []
+        for start, end in pairwise(bounds):
+            for part in following.partitions({"commit": start}, {"commit": end}):
+                found += [row["value"] for batch in following.read(part) for row in batch.to_pylist()]
+        assert found == [b"a", b"b", b"c", b"x", b"y", b"z"], bounds
