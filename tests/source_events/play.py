@@ -16,7 +16,10 @@ from typing import Any, Self
 from unittest import mock
 
 from offsite.copy import plan as copy_plan
-from offsite.copy.backup import BackupEnds, copy_read
+from offsite.copy import roll_up as copy_roll_up
+from offsite.copy.backup import BackupEnds, BackupReceipt, copy_read
+from offsite.copy.bundle import CopyBundle
+from offsite.copy.plan import CopyTask
 from offsite.kafka.config.config import Address, KafkaConfig
 from offsite.log.range import TopicPartition
 from offsite.model.choices import CompressionChoice
@@ -25,10 +28,13 @@ from offsite.model.selections.selection import NO_GROUPS, parse_selection
 from offsite.repository import backup as stored_backup
 from offsite.repository import catalog, commit_log
 from offsite.repository.repository import Repository
+from offsite.repository.segments.pack import PackWriter
 from offsite.services.backup import run as backup_run
+from offsite.services.backup.roll_up import roll_up_step
 from offsite.services.backup.run import BackupPlan, BackupRequest, plan_backup, run_backup
 from offsite.services.verify.history import check_history
 from offsite.spark.runner import Done, Failed, OnProgress
+from tests.inline_runner import InlineRunner
 from tests.source_events.judge import Judge, Planned
 from tests.source_events.memory_store import MemoryStore
 from tests.source_events.source import SimAdmin, SimLog, SimSource
@@ -45,16 +51,27 @@ class SimRunner:
         self._source = source
 
     def run_all(
-        self, tasks: Sequence[Any], function: Callable[..., Any], *, on_progress: OnProgress | None = None
+        self,
+        tasks: Sequence[Any],
+        function: Callable[..., Any],
+        *,
+        on_progress: OnProgress | None = None,
+        on_outcome: Callable[[int, Done[Any] | Failed], None],
     ) -> list[Done[Any] | Failed]:
         assert isinstance(function, partial)
-        return [self._copy(task, function.keywords["ends"]) for task in tasks]
+        outcomes = [self._copy(task, function) for task in tasks]
+        for index, outcome in enumerate(outcomes):
+            on_outcome(index, outcome)
+        return outcomes
 
-    def _copy(self, task: Any, ends: BackupEnds) -> Done[Any] | Failed:
+    def _copy(self, bundle: CopyBundle, function: partial[Any]) -> Done[Any] | Failed:
         try:
-            return Done(value=copy_read(task, self._source.read, ends=ends))
+            return Done(value=function(bundle, copy=self._read))
         except OffsiteError as error:
             return Failed(error=error, trace="")
+
+    def _read(self, task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = None) -> BackupReceipt:
+        return copy_read(task, self._source.read, ends=ends, pack=pack)
 
 
 @dataclass
@@ -117,8 +134,21 @@ class Play:
         else:
             self._tell(f"run: commit {result.commit}, cut {result.cut_back}, failed {result.failed}")
             self.judge.after(planned, self.source, result, self.repository.backup("sim").state())
+            if self.random.random() < 0.5:
+                self._roll_up()
         finally:
             self.source.failing = set()
+
+    def _roll_up(self) -> None:
+        backup = self.repository.backup("sim")
+        state = backup.state()
+        ends = BackupEnds(
+            kafka=_KAFKA, store=self.repository.store, layout=backup.layout, compression=CompressionChoice.NONE
+        )
+        chosen = sorted(state.segments)
+        done = roll_up_step(backup, state, chosen, runner=InlineRunner(), ends=ends, slots=2)
+        if done is not None:
+            self._tell(f"roll up {done.segments} into {done.into}")
 
     def _plan(self) -> BackupPlan:
         request = BackupRequest(
@@ -127,7 +157,8 @@ class Play:
             groups=NO_GROUPS,
             compression=CompressionChoice.NONE,
         )
-        return plan_backup(self.repository, SimAdmin(self.source), request, slots=2)  # type: ignore[arg-type]
+        packed_from = self.random.choice((2, 100))
+        return plan_backup(self.repository, SimAdmin(self.source), request, slots=2, packed_from=packed_from)  # type: ignore[arg-type]
 
     def _happen(self) -> None:
         """One thing, drawn by weight."""
@@ -253,8 +284,9 @@ class _InlinePool:
 
 @contextmanager
 def _small(*, commits_per_catalog: int) -> Iterator[None]:
-    """Tasks of few offsets, and no memory of heads in files."""
+    """Tasks of few offsets, roll-ups of few segments, and no memory of heads in files."""
     with (
+        mock.patch.object(copy_roll_up, "FAN_IN", 2),
         mock.patch.object(copy_plan, "TASK_OFFSETS_MAX", 4),
         mock.patch.object(catalog, "COMMITS_PER_CATALOG", commits_per_catalog),
         mock.patch.object(backup_run, "SeenHead", mock.MagicMock()),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from offsite.copy.backup import BackupEnds, BackupReceipt, copy_range, paced
 from offsite.copy.plan import OF_ONE_PARTITION, CopyTask
@@ -74,19 +75,25 @@ def _dealt(tasks: Sequence[CopyTask], small: Sequence[int], slots: int) -> Itera
         yield CopyBundle(numbers=numbers, tasks=tuple(tasks[n] for n in numbers), packed=packed)
 
 
-def copy_bundle(bundle: CopyBundle, *, ends: BackupEnds, base: int) -> tuple[Copied, ...]:
+class CopyOne(Protocol):
+    """The copy of one range, such as `copy_range`."""
+
+    def __call__(self, task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = None) -> BackupReceipt: ...
+
+
+def copy_bundle(bundle: CopyBundle, *, ends: BackupEnds, base: int, copy: CopyOne = copy_range) -> tuple[Copied, ...]:
     """Copy the ranges, and return the outcome of each. `base`: the newest commit when the run began. Raises what is not
     about one range: then nothing of the bundle counts."""
     if not bundle.packed:
-        return tuple(Done(value=copy_range(task, ends=ends)) for task in bundle.tasks)
+        return tuple(Done(value=copy(task, ends=ends)) for task in bundle.tasks)
     with PackWriter(paced(ends.store)[0], ends.layout.pack_key(base, random_id())) as pack:
-        outcomes = tuple(_copied(task, ends, pack) for task in bundle.tasks)
+        outcomes = tuple(_copied(task, ends, pack, copy) for task in bundle.tasks)
         pack.close()
     return outcomes
 
 
-def _copied(task: CopyTask, ends: BackupEnds, pack: PackWriter) -> Copied:
+def _copied(task: CopyTask, ends: BackupEnds, pack: PackWriter, copy: CopyOne) -> Copied:
     try:
-        return Done(value=copy_range(task, ends=ends, pack=pack))
+        return Done(value=copy(task, ends=ends, pack=pack))
     except (*OF_ONE_PARTITION, Denied) as error:
         return Failed(error=error, trace=safe_trace(error))
