@@ -150,6 +150,7 @@ class PlanReport:
     vanished_topics: tuple[str, ...]
     groups: int
     sick: tuple[str, ...]
+    cut_back: tuple[str, ...]
 
 
 def _plan_report(planned: BackupPlan) -> PlanReport:
@@ -172,6 +173,7 @@ def _plan_report(planned: BackupPlan) -> PlanReport:
         vanished_topics=planned.gone.vanished,
         groups=len(planned.groups.groups) if planned.groups else 0,
         sick=tuple(f"{each.topic}/{each.partition}: {each.error.message}" for each in planned.copy.sick),
+        cut_back=tuple(f"{cut.partition_id} from offset {cut.at} to {cut.end}" for cut in planned.cuts),
     )
 
 
@@ -184,6 +186,8 @@ def _render_plan(console: Console, report: PlanReport) -> None:
     console.print(table)
     for each in report.sick:
         console.print(f"  would be left out: {each}")
+    for each in report.cut_back:
+        console.print(f"  was cut back at the source; its old history would be kept as a branch: {each}")
     after = f"after commit {report.continues_from_commit}" if report.continues_from_commit else "first run"
     console.print(
         f"backup {report.backup} of cluster {report.cluster_id}, {after}: about {format_size(report.estimated_bytes)} "

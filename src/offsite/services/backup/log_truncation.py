@@ -2,7 +2,9 @@
 
 After an unclean leader election a log is cut back and written anew, and soon it is as long as before. Its leader epochs
 give it away (KIP-101), and nothing else does: what leaders up to the one that we read from wrote no longer reaches as
-far as what we have of it. What happens while a range is read, its reader sees in the same way.
+far as what we have of it. Where they also tell up to where both logs are the same, the old history is closed there and
+the new one goes on (decision 0020); where not, the partition is sick. What happens while a range is read, its reader
+sees in the same way.
 
 Brokers before 2.8 give topics no ids, and a topic made anew begins in leader epoch 0 again: its records alone tell it
 from the one before. Positions of today know their last batch, and workers compare it (`copy.backup.check_border`); for
