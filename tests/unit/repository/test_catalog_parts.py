@@ -19,7 +19,7 @@ from offsite.repository.catalogs.parquet_form import from_parquet
 from offsite.repository.commit import Changes, Commit, StoredCommit
 from offsite.repository.layout import parse_part_key
 from offsite.repository.repository import Repository
-from offsite.repository.segments.segment import Segment
+from offsite.repository.segments.segment import Segment, SegmentList
 from offsite.repository.state import BackupState, fold
 from offsite.services.overview import read_status
 from offsite.stores.posix_store import PosixStore
@@ -284,3 +284,26 @@ def test_a_removed_segment_is_missed_in_the_list_of_its_topic_alone(tmp_path: Pa
     for removed in ((first.key, first.key), (first.key.replace("partition=0", "partition=9").replace("+0-", "+9-"),)):
         with pytest.raises(Exception, match="which is not there"):
             backup.commit(Changes(removed=removed), base=state, writer="w")
+
+
+def test_going_through_a_list_once_keeps_nothing_of_it() -> None:
+    class Counted:
+        loads = 0
+        end = 0
+
+        def __len__(self) -> int:
+            return 1
+
+        def load(self) -> tuple[Segment, ...]:
+            self.loads += 1
+            return ()
+
+        def last(self) -> Segment:
+            raise NotImplementedError
+
+    stored = Counted()
+    segments = SegmentList(stored=stored)
+    assert segments.read() == segments.read() == ()
+    assert stored.loads == 2
+    assert [*segments, *segments] == []
+    assert stored.loads == 3

@@ -250,6 +250,12 @@ class SegmentList(Sequence[Segment]):
     def without(self, keys: Collection[str]) -> SegmentList:
         return SegmentList(segment for segment in self._all() if segment.key not in keys)
 
+    def read(self) -> tuple[Segment, ...]:
+        """All of them; what has to be loaded for it is not kept: for who goes through many lists once."""
+        if self._everything is not None:
+            return self._everything
+        return (self.stored.load() if self.stored else ()) + self.tail
+
     def __len__(self) -> int:
         return (len(self.stored) if self.stored else 0) + self._fresh
 
@@ -274,5 +280,5 @@ class SegmentList(Sequence[Segment]):
 
     def _all(self) -> tuple[Segment, ...]:
         if self._everything is None:
-            self._everything = (self.stored.load() if self.stored else ()) + self.tail
+            self._everything = self.read()
         return self._everything

@@ -114,9 +114,12 @@ def due_roll_ups(state: BackupState, partitions: Iterable[PartitionId]) -> Itera
             holes.setdefault(hole.partition_id, []).append((hole.start, hole.end))
     oldest = _newest_too_old(state)
     for known in sorted(wanted):
-        found = state.segments.get(known, ())
+        found = state.segments.get(known)
         yield from find_roll_ups(
-            found, holes=holes.get(known, ()), borders=state.borders(known), is_old=partial(_is_old, oldest)
+            found.read() if found else (),
+            holes=holes.get(known, ()),
+            borders=state.borders(known),
+            is_old=partial(_is_old, oldest),
         )
 
 
