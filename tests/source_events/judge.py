@@ -195,10 +195,16 @@ class Judge:
         if key in source.failing or key.topic in source.shut or not self._is_same(seen, source):
             return True
         known = self.known.get(seen.partition, Known())
-        if known.doubtful or self._border_is_settled(known, seen):
+        if known.doubtful or self._border_is_settled(known, seen) or self._has_no_witness(known, seen):
             return True
         now = source.topics[key.topic].logs[key.partition]
         return key.topic in source.hidden or tuple(now.truth[: seen.end]) != seen.truth[: seen.end]
+
+    def _has_no_witness(self, known: Known, seen: Seen) -> bool:
+        """Whether the source has no record any more, of before the histories part, that is held as well: then none can
+        tell that they are the same before."""
+        parted = self._parted(known, seen, settled=0)
+        return parted is not None and seen.start > 0 and not any(seen.start <= o < parted for o in known.held())
 
     def _border_is_settled(self, known: Known, seen: Seen) -> bool:
         """Whether the last record that is held before the histories part lies where nobody could tell, and differs."""

@@ -3,6 +3,7 @@ back."""
 
 from __future__ import annotations
 
+from copy import deepcopy
 from itertools import pairwise
 
 import pytest
@@ -277,3 +278,20 @@ def test_a_stream_of_the_table_brings_the_new_history_too(site: Site) -> None:
             for part in following.partitions({"commit": start}, {"commit": end}):
                 found += [row["value"] for batch in following.read(part) for row in batch.to_pylist()]
         assert found == [b"a", b"b", b"c", b"x", b"y", b"z"], bounds
+
+
+def test_where_a_hole_lies_before_the_old_end_the_new_history_is_copied_from_before_it(site: Site) -> None:
+    """What is missing may have been of a later epoch: nothing of it is held, and the new log has records there."""
+    log = begun(site, [b"a", b"b", b"c"], [b"d", b"e"])
+    replica = deepcopy(log)
+    log.elect(cut_to=3)
+    site.back_up()
+    written(site, [b"f", b"g", b"h"])
+    log.delete_before(6)
+    assert site.back_up().holes
+    site.source.topics["orders"].partitions[0] = replica
+    replica.elect()
+    replica.elect()
+    result = site.back_up()
+    assert [(each.at, each.end) for each in result.cut_back] == [(3, 6)]
+    assert restored(site) == [b"a", b"b", b"c", b"d", b"e"]

@@ -102,8 +102,8 @@ def _cut(  # noqa: PLR0913, PLR0917  # the two ends, and what is known of either
     admin: LogEvidence, store: Store, base: BackupState, bounds: PartitionBounds, known: Known, end: EpochEnd
 ) -> tuple[CutBack, LastBatch | None]:
     """Where the histories part, if it can be told, and the last batch before. Raises what speaks against it."""
-    key, (epoch, reached) = bounds.topic_partition, known
-    log = OwnLog(store=store, segments=base.segments.get(bounds.partition_id, SegmentList()), epoch=epoch, end=reached)
+    key, (epoch, _) = bounds.topic_partition, known
+    log = OwnLog(store=store, segments=base.segments.get(bounds.partition_id, SegmentList()), epoch=epoch)
     at = None if _cannot_tell(base, bounds, epoch) else agreed_end(admin, log, key, end)
     if at is None or at <= bounds.log_start != 0:
         raise _cut_back(key, known, end.end)

@@ -27,12 +27,11 @@ _BATCH_OFFSETS_MAX = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnLog:
-    """What is backed up of one partition: `segments` to offset `end`, which a leader of `epoch` told."""
+    """What is backed up of one partition: `segments`, to an offset that a leader of `epoch` told."""
 
     store: Store
     segments: SegmentList
     epoch: int
-    end: int
 
     def epoch_up_to(self, epoch: int) -> int | None:
         """The newest epoch of this log that is not above `epoch`; None where there is none."""
@@ -44,14 +43,15 @@ class OwnLog:
         return all(0 < len(segment.leader_epochs) < MAX_LEADER_EPOCHS for segment in self.segments)
 
     def end_of(self, epoch: int) -> int:
-        """Where the last batch ends before the first one of a later epoch; the end where there is none of a later one.
-        Raises `DamagedObject`, and what the store raises."""
+        """Where the last batch ends before the first one of a later epoch, or the last one of all. What is missing
+        behind it may have been of any epoch: nothing of it is held, so to go back before it loses nothing. Raises
+        `DamagedObject`, and what the store raises."""
         reached = 0
         for segment in self.segments:
             if max(segment.leader_epochs) > epoch:
                 return self._end_in(segment, epoch, reached)
             reached = segment.last_offset + 1
-        return self.end
+        return reached
 
     def parted(self, at: int) -> PartedSegment:
         """The parts of the segment that reaches over `at`, none where none does; with the last batch before it, if any.
