@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from offsite.services.demo.truth import compare
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.run import run_restore
-from offsite.spark.runner import Done, Failed, OnProgress, Runner
+from offsite.spark.runner import Done, Failed, Runner
 from offsite.stores.open_store import open_store
 from tests.conftest import StartSandbox
 from tests.inline_runner import InlineRunner
@@ -41,11 +42,11 @@ class Outages(PassingRunner):
         self._sandbox = sandbox
 
     def run_all(
-        self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
+        self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], **options: Any
     ) -> list[Done[ResultT] | Failed]:
         starting = killed_and_started_again(self._sandbox)
         try:
-            return super().run_all(tasks, function, on_progress=on_progress)
+            return super().run_all(tasks, function, **options)
         finally:
             starting.join()
 
