@@ -189,3 +189,18 @@ def test_small_segments_are_rolled_up_and_all_restore_points_stay_what_they_were
     assert orders.restore(commit=9).records == 4 * 9
     assert verify_deep(backup, InlineRunner()).ok
     assert rounds[-1].state == head
+
+
+def test_a_roll_up_does_not_hide_what_the_round_before_could_not_back_up(orders: Site) -> None:
+    orders.source.make_topic("users")
+    orders.source.write("users", [b"v"])
+
+    def write() -> None:
+        orders.source.hidden.add("users")
+        for partition in range(4):
+            orders.source.write("orders", [b"new"], partition=partition)
+
+    follow(orders, *[write] * (FAN_IN - 1))
+    rolled_up = orders.backup.state()
+    assert rolled_up.seq == FAN_IN + 1, "the newest commit is that of the roll-up"
+    assert [each.partition_id.topic for each in rolled_up.left_behind] == ["users"]
