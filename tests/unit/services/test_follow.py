@@ -11,6 +11,8 @@ import pytest
 from offsite.copy.roll_up import FAN_IN
 from offsite.model.errors import KafkaUnreachable, NoSuchTopic, StoreUnreachable
 from offsite.model.selections.selection import parse_selection
+from offsite.model.uninterrupted import interrupt
+from offsite.repository.backup import Backup
 from offsite.services.follow.follower import HEARTBEAT_S, Follow, Follower, Round
 from offsite.services.backup.run import BackupRequest
 from offsite.services.outages import Outage, Outages
@@ -40,13 +42,35 @@ class Script:
         self._steps.pop(0)()
 
 
+class Breaking(InlineRunner):
+    """Runs only the first task of each of the first `breaks` runs, for half an hour, and then `breaking` is called."""
+
+    def __init__(self, clock: Script, breaks: int, breaking: Callable[[], object]) -> None:
+        self._clock, self._breaks, self._breaking = clock, breaks, breaking
+
+    def run_all(self, tasks: Any, function: Any, **options: Any) -> Any:
+        if self._breaks:
+            self._breaks -= 1
+            super().run_all(tasks[:1], function, **options)
+            self._clock.now_s += 1800
+            self._breaking()
+        return super().run_all(tasks, function, **options)
+
+
+def raising(error: BaseException) -> Callable[[], object]:
+    def call() -> None:
+        raise error
+
+    return call
+
+
 def follow(
     site: Site, *steps: Callable[[], object], topics: str = "*", interval_s: float = 10, **parts: Any
 ) -> tuple[list[Round], list[Outage | None]]:
     """Rounds and outages of a run that ends after the steps. `parts` stand for those of the site."""
     rounds: list[Round] = []
     told: list[Outage | None] = []
-    clock = Script(*steps)
+    clock = parts.get("clock") or Script(*steps)
     following = Follow(
         repository=parts.get("repository", site.repository),
         cluster=site.source.connected,
@@ -204,3 +228,36 @@ def test_a_roll_up_does_not_hide_what_the_round_before_could_not_back_up(orders:
     rolled_up = orders.backup.state()
     assert rolled_up.seq == FAN_IN + 1, "the newest commit is that of the roll-up"
     assert [each.partition_id.topic for each in rolled_up.left_behind] == ["users"]
+
+
+def test_rounds_that_get_on_are_no_outage_however_often_they_break(orders: Site) -> None:
+    def write() -> None:
+        for partition in range(4):
+            orders.source.write("orders", [b"new"], partition=partition)
+
+    clock = Script(*[write] * 5)
+    breaking = Breaking(clock, 5, raising(KafkaUnreachable("gone", hint="")))
+    rounds, told = follow(orders, clock=clock, runner=breaking)
+    assert commits(rounds) == [6], "each round that broke has committed what it had"
+    assert [each.attempts if each else None for each in told] == [1, None] * 5, "more than two hours, never one"
+
+
+def test_who_interrupts_a_run_that_cannot_commit_any_more_ends_it(
+    orders: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Backup, "commit", lambda *_, **__: raising(StoreUnreachable("gone", hint=""))())
+    clock = Script(nothing)
+    rounds, told = follow(orders, clock=clock, runner=Breaking(clock, 1, raising(KeyboardInterrupt())))
+    assert (rounds, told) == ([], [])
+
+
+def test_an_interruption_amid_a_commit_that_fails_is_not_forgotten(
+    orders: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        interrupt()
+        raise StoreUnreachable("gone", hint="")
+
+    monkeypatch.setattr(Backup, "commit", fail)
+    rounds, told = follow(orders, nothing)
+    assert (rounds, told) == ([], [])
