@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from offsite.copy.roll_up import FAN_IN
-from offsite.model.errors import KafkaUnreachable, NoSuchTopic, StoreUnreachable
+from offsite.model.errors import CommitsGone, KafkaUnreachable, NoSuchTopic, StoreUnreachable
 from offsite.model.selections.selection import parse_selection
 from offsite.model.uninterrupted import interrupt
 from offsite.repository.backup import Backup
-from offsite.services.follow.follower import HEARTBEAT_S, Follow, Follower, Round
 from offsite.services.backup.run import BackupRequest
+from offsite.services.follow.follower import HEARTBEAT_S, Follow, Follower, Round
 from offsite.services.outages import Outage, Outages
 from offsite.services.verify.run import verify_deep
 from tests.fake_cluster.site import BACKUP, Site
@@ -261,3 +261,13 @@ def test_an_interruption_amid_a_commit_that_fails_is_not_forgotten(
     monkeypatch.setattr(Backup, "commit", fail)
     rounds, told = follow(orders, nothing)
     assert (rounds, told) == ([], [])
+
+
+def test_a_store_that_was_put_back_to_an_older_state_is_not_gone_on_with(orders: Site) -> None:
+    def put_back() -> None:
+        orders.source.write("orders", [b"new"])
+        orders.repository.store.delete(orders.backup.layout.commit_key(2))
+
+    with pytest.raises(CommitsGone, match="commit 2 of nightly was made by this run and is gone"):
+        follow(orders, lambda: orders.source.write("orders", [b"v"]), put_back)
+    assert orders.backup.state().seq == 1, "no commit 3 behind a gap"
