@@ -16,7 +16,8 @@ from offsite.repository.backup import Backup
 from offsite.services.backup.run import BackupRequest
 from offsite.services.follow.follower import HEARTBEAT_S, Follow, Follower, Round
 from offsite.services.outages import Outage, Outages
-from offsite.services.verify.run import verify_deep
+from offsite.services.verify.run import verify_deep, verify_quick
+from offsite.table.datasource import SCHEMA, OffsiteDataSource
 from tests.fake_cluster.site import BACKUP, Site
 from tests.inline_runner import InlineRunner
 from tests.tables import CountingStore
@@ -271,3 +272,34 @@ def test_a_store_that_was_put_back_to_an_older_state_is_not_gone_on_with(orders:
     with pytest.raises(CommitsGone, match="commit 2 of nightly was made by this run and is gone"):
         follow(orders, lambda: orders.source.write("orders", [b"v"]), put_back)
     assert orders.backup.state().seq == 1, "no commit 3 behind a gap"
+
+
+def rolled_up(site: Site) -> Backup:
+    """Four partitions of 16 segments each, made by as many commits, that are one now."""
+
+    def write() -> None:
+        for partition in range(4):
+            site.source.write("orders", [b"new"], partition=partition)
+
+    follow(site, *[write] * (FAN_IN - 1))
+    assert site.backup.state().seq == FAN_IN + 1
+    return site.backup
+
+
+def test_a_damaged_segment_of_a_roll_up_damages_all_restore_points_that_it_serves(orders: Site) -> None:
+    backup = rolled_up(orders)
+    segment = next(backup.state().all_segments())
+    backup.store.delete(segment.object_key)
+    damaged = verify_quick(backup).damaged
+    assert {(each.first_commit, each.last_commit) for each in damaged} == {(1, FAN_IN + 1)}
+
+
+@pytest.mark.parametrize("commit", [5, None])
+def test_a_table_tells_the_commit_that_brought_a_record_after_a_roll_up(orders: Site, commit: int | None) -> None:
+    backup = rolled_up(orders)
+    options = {} if commit is None else {"commit": str(commit)}
+    reader = OffsiteDataSource({"repo": backup.store.url, "backup": BACKUP, **options}).reader(SCHEMA)  # type: ignore[arg-type]
+    rows = [row for each in reader.partitions() for batch in reader.read(each) for row in batch.to_pylist()]
+    assert [(row["partition"], row["offset"], row["commit"]) for row in rows] == [
+        (partition, offset, offset + 1) for partition in range(4) for offset in range(commit or FAN_IN)
+    ]

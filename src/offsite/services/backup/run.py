@@ -312,7 +312,7 @@ def _save_if_possible(copying: CopyPass) -> None:
 class _Commits:
     """Makes the commits of one run."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # all by keyword but what is done, and into what
         self,
         repository: Repository,
         backup: Backup,
