@@ -24,6 +24,11 @@ def uninterrupted() -> Iterator[None]:
         yield
     finally:
         _Pending.depth -= 1
+    let_interrupt()
+
+
+def let_interrupt() -> None:
+    """Raise the `KeyboardInterrupt` of a block that ended with an error: who goes on after one would not hear of it."""
     if _Pending.is_wanted and not _Pending.depth:
         _Pending.is_wanted = False
         raise KeyboardInterrupt

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from offsite.model.check import check
-from offsite.model.errors import Bug, DamagedObject, NoSuchRestorePoint, OffsiteError
+from offsite.model.errors import Bug, CommitsGone, DamagedObject, NoSuchRestorePoint, OffsiteError
 from offsite.model.journal import decided, warned
 from offsite.model.time import format_time
 from offsite.repository.catalog import Catalog, Kept
@@ -102,13 +102,19 @@ class Backup:
         Topics, positions and settings that `base` has already are left out. `writer` must be unique to the run. Every
         segment is looked up first: one that cannot be seen from here (a folder that is not shared) must not be listed.
         Raises `CommitLost` when somebody was faster, `PutOutcomeUnknown` when nobody knows: both ask for a new run.
-        `DamagedCommit` when commits behind `base` were lost: their numbers must not be used again. A crash before the
-        commit leaves orphans (see `leftovers`), a crash after it nothing. Temporary files that killed processes left
+        `DamagedCommit` when commits behind `base` were lost: their numbers must not be used again; `CommitsGone` when
+        `base` itself was. A crash before the commit leaves orphans (see `leftovers`), a crash after it nothing. Temporary files that killed processes left
         behind are swept at the end.
         """
         if not base.is_own and (lost := self.lost_commit(base)):
             raise damaged_commit(
                 f"commit {lost} of {self.descriptor.name} is missing, its catalog is there; the log ends at {base.seq}"
+            )
+        if base.is_own and self.store.head(self.layout.commit_key(base.seq)) is None:  # a state may be held for months
+            raise CommitsGone(
+                f"commit {base.seq} of {self.descriptor.name} was made by this run and is gone: another store is in "
+                "its place, or an older state of it",
+                hint="bring the commits back, mount the right store, and run again",
             )
         self._check_stored(changes.segments)
         kept = self.catalog.write(base) if self.catalog.is_due(base) else Kept(seal="", state=base)

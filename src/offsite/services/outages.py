@@ -26,6 +26,7 @@ from offsite.model.errors import (
     UserError,
 )
 from offsite.model.journal import decided
+from offsite.model.uninterrupted import let_interrupt
 
 FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 30.0
@@ -61,9 +62,11 @@ class Outages:
         self._has_worked = False
 
     def wait(self, error: OffsiteError) -> None:
-        """Wait before the next attempt. Raises `error` when it is lasting, or the time is used up."""
+        """Wait before the next attempt. Raises `error` when it is lasting, or the time is used up, and
+        `KeyboardInterrupt` when somebody asked for it in a commit that failed."""
         if self._is_lasting(error):
             raise error
+        let_interrupt()
         now_s, before = self._clock.monotonic_s(), self.current
         self._began_s = now_s if before is None else self._began_s
         if now_s - self._began_s >= self._give_up_after_s:
@@ -79,11 +82,15 @@ class Outages:
         self._clock.sleep(wait_s)
 
     def worked(self) -> None:
-        """Tell of a round that went well."""
+        """Tell of a round that went well, or of a commit in one that has not ended."""
         self._has_worked = True
         if self.current is not None:
             self.current = None
-            decided("outage_over", failed_s=self._clock.monotonic_s() - self._began_s, why="a round went well")
+            decided(
+                "outage_over",
+                failed_s=self._clock.monotonic_s() - self._began_s,
+                why="something was committed, or a round went well",
+            )
             self._on_outage(None)
 
     def _is_lasting(self, error: OffsiteError) -> bool:

@@ -15,6 +15,7 @@ from offsite.model.selections.topic_choices import PartitionSelection
 from offsite.model.untrusted.names import PROTECTED_TOPICS
 from offsite.repository.commit import PartitionId, StoredCommit
 from offsite.repository.commit_log import listed_by
+from offsite.repository.segment_origins import Origins
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState, fold, segment_partition
 from offsite.table.row_filter import RowFilter
@@ -82,7 +83,7 @@ def _plan_run(
         if selection.read_committed:
             yield from _ended(base, partition, added[partition], end)
         new = _new(base, partition, added[partition], end=end, read_committed=selection.read_committed)
-        yield from with_commits(new, listed)
+        yield from with_commits(new, {key: Origins.of(commit) for key, commit in listed.items()})
 
 
 def _added(base: BackupState, commits: Iterable[StoredCommit]) -> dict[PartitionId, list[Segment]]:

@@ -263,6 +263,20 @@ def test_offsets_of_the_old_history_are_kept_in_a_restore_that_preserves_them(si
         assert restored(site, commit=commit, offsets="preserve") == values
 
 
+def test_damage_of_an_old_history_alone_damages_no_later_restore_point(site: Site) -> None:
+    log = begun(site, [b"a"])
+    written(site, [b"b"])
+    site.back_up()
+    log.elect(cut_to=1)
+    written(site, [b"x"])
+    site.back_up()
+    (branch,) = site.backup.state().branches
+    site.repository.store.delete(branch.segments[0].object_key)
+    (found,) = verify_quick(site.backup).damaged
+    assert (found.first_commit, found.last_commit) == (2, 2)
+    assert restored(site) == [b"a", b"x"]
+
+
 def test_a_stream_of_the_table_brings_the_new_history_too(site: Site) -> None:
     log = begun(site, [b"a"], [b"b"], [b"c"])
     site.back_up()

@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from offsite.copy.roll_up import FAN_IN
-from offsite.model.errors import KafkaUnreachable, NoSuchTopic, StoreUnreachable
+from offsite.model.errors import CommitsGone, KafkaUnreachable, NoSuchTopic, StoreUnreachable
 from offsite.model.selections.selection import parse_selection
+from offsite.model.uninterrupted import interrupt
+from offsite.repository.backup import Backup
 from offsite.services.backup.run import BackupRequest
 from offsite.services.follow.follower import HEARTBEAT_S, Follow, Follower, Round
 from offsite.services.outages import Outage, Outages
-from offsite.services.verify.run import verify_deep
+from offsite.services.verify.run import verify_deep, verify_quick
+from offsite.table.datasource import SCHEMA, OffsiteDataSource
 from tests.fake_cluster.site import BACKUP, Site
 from tests.inline_runner import InlineRunner
 from tests.tables import CountingStore
@@ -40,13 +43,35 @@ class Script:
         self._steps.pop(0)()
 
 
+class Breaking(InlineRunner):
+    """Runs only the first task of each of the first `breaks` runs, for half an hour, and then `breaking` is called."""
+
+    def __init__(self, clock: Script, breaks: int, breaking: Callable[[], object]) -> None:
+        self._clock, self._breaks, self._breaking = clock, breaks, breaking
+
+    def run_all(self, tasks: Any, function: Any, **options: Any) -> Any:
+        if self._breaks:
+            self._breaks -= 1
+            super().run_all(tasks[:1], function, **options)
+            self._clock.now_s += 1800
+            self._breaking()
+        return super().run_all(tasks, function, **options)
+
+
+def raising(error: BaseException) -> Callable[[], object]:
+    def call() -> None:
+        raise error
+
+    return call
+
+
 def follow(
     site: Site, *steps: Callable[[], object], topics: str = "*", interval_s: float = 10, **parts: Any
 ) -> tuple[list[Round], list[Outage | None]]:
     """Rounds and outages of a run that ends after the steps. `parts` stand for those of the site."""
     rounds: list[Round] = []
     told: list[Outage | None] = []
-    clock = Script(*steps)
+    clock = parts.get("clock") or Script(*steps)
     following = Follow(
         repository=parts.get("repository", site.repository),
         cluster=site.source.connected,
@@ -189,3 +214,92 @@ def test_small_segments_are_rolled_up_and_all_restore_points_stay_what_they_were
     assert orders.restore(commit=9).records == 4 * 9
     assert verify_deep(backup, InlineRunner()).ok
     assert rounds[-1].state == head
+
+
+def test_a_roll_up_does_not_hide_what_the_round_before_could_not_back_up(orders: Site) -> None:
+    orders.source.make_topic("users")
+    orders.source.write("users", [b"v"])
+
+    def write() -> None:
+        orders.source.hidden.add("users")
+        for partition in range(4):
+            orders.source.write("orders", [b"new"], partition=partition)
+
+    follow(orders, *[write] * (FAN_IN - 1))
+    rolled_up = orders.backup.state()
+    assert rolled_up.seq == FAN_IN + 1, "the newest commit is that of the roll-up"
+    assert [each.partition_id.topic for each in rolled_up.left_behind] == ["users"]
+
+
+def test_rounds_that_get_on_are_no_outage_however_often_they_break(orders: Site) -> None:
+    def write() -> None:
+        for partition in range(4):
+            orders.source.write("orders", [b"new"], partition=partition)
+
+    clock = Script(*[write] * 5)
+    breaking = Breaking(clock, 5, raising(KafkaUnreachable("gone", hint="")))
+    rounds, told = follow(orders, clock=clock, runner=breaking)
+    assert commits(rounds) == [6], "each round that broke has committed what it had"
+    assert [each.attempts if each else None for each in told] == [1, None] * 5, "more than two hours, never one"
+
+
+def test_who_interrupts_a_run_that_cannot_commit_any_more_ends_it(
+    orders: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Backup, "commit", lambda *_, **__: raising(StoreUnreachable("gone", hint=""))())
+    clock = Script(nothing)
+    rounds, told = follow(orders, clock=clock, runner=Breaking(clock, 1, raising(KeyboardInterrupt())))
+    assert (rounds, told) == ([], [])
+
+
+def test_an_interruption_amid_a_commit_that_fails_is_not_forgotten(
+    orders: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        interrupt()
+        raise StoreUnreachable("gone", hint="")
+
+    monkeypatch.setattr(Backup, "commit", fail)
+    rounds, told = follow(orders, nothing)
+    assert (rounds, told) == ([], [])
+
+
+def test_a_store_that_was_put_back_to_an_older_state_is_not_gone_on_with(orders: Site) -> None:
+    def put_back() -> None:
+        orders.source.write("orders", [b"new"])
+        orders.repository.store.delete(orders.backup.layout.commit_key(2))
+
+    with pytest.raises(CommitsGone, match="commit 2 of nightly was made by this run and is gone"):
+        follow(orders, lambda: orders.source.write("orders", [b"v"]), put_back)
+    assert orders.backup.state().seq == 1, "no commit 3 behind a gap"
+
+
+def rolled_up(site: Site) -> Backup:
+    """Four partitions of 16 segments each, made by as many commits, that are one now."""
+
+    def write() -> None:
+        for partition in range(4):
+            site.source.write("orders", [b"new"], partition=partition)
+
+    follow(site, *[write] * (FAN_IN - 1))
+    assert site.backup.state().seq == FAN_IN + 1
+    return site.backup
+
+
+def test_a_damaged_segment_of_a_roll_up_damages_all_restore_points_that_it_serves(orders: Site) -> None:
+    backup = rolled_up(orders)
+    segment = next(backup.state().all_segments())
+    backup.store.delete(segment.object_key)
+    damaged = verify_quick(backup).damaged
+    assert {(each.first_commit, each.last_commit) for each in damaged} == {(1, FAN_IN + 1)}
+
+
+@pytest.mark.parametrize("commit", [5, None])
+def test_a_table_tells_the_commit_that_brought_a_record_after_a_roll_up(orders: Site, commit: int | None) -> None:
+    backup = rolled_up(orders)
+    options = {} if commit is None else {"commit": str(commit)}
+    reader = OffsiteDataSource({"repo": backup.store.url, "backup": BACKUP, **options}).reader(SCHEMA)  # type: ignore[arg-type]
+    rows = [row for each in reader.partitions() for batch in reader.read(each) for row in batch.to_pylist()]
+    assert [(row["partition"], row["offset"], row["commit"]) for row in rows] == [
+        (partition, offset, offset + 1) for partition in range(4) for offset in range(commit or FAN_IN)
+    ]

@@ -100,8 +100,14 @@ def roll_up_step(  # noqa: PLR0913  # all by keyword but what is rolled up
     if not made:
         return None
     decided("roll_up", segments=len(removed), into=len(made), why="small neighbours")
+    changes = Changes(
+        segments=tuple(made),
+        removed=tuple(removed),
+        left_behind=state.left_behind,  # what a commit does not say of the newest run, no reader knows any more
+        incomplete=state.incomplete,
+    )
     with uninterrupted():
-        after = backup.commit(Changes(segments=tuple(made), removed=tuple(removed)), base=state, writer=random_id(16))
+        after = backup.commit(changes, base=state, writer=random_id(16))
     return RolledUp(segments=len(removed), into=len(made), bytes=sum(each.raw_bytes for each in made), state=after)
 
 

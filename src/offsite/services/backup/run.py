@@ -6,7 +6,7 @@ The state of a backup is its repository: a run continues from the committed posi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -266,12 +266,16 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
     clock: Clock | None = None,
     only_news: bool = False,
     former: FormerGroups | None = None,
+    on_commit: Callable[[], None] | None = None,
 ) -> Ended:
     """Carry out `plan` into `backup`. With `only_news`, no commit is made that would say nothing new. `former`: the
-    groups of the backup, as far as they were read before. Raises as `run_backup`."""
+    groups of the backup, as far as they were read before. `on_commit` is called after each commit. Raises as
+    `run_backup`."""
     ends = BackupEnds(kafka=kafka, store=repository.store, layout=backup.layout, compression=plan.compression)
     last = _LastProgress(on_progress)
-    commits = _Commits(repository, backup, plan, former=former or FormerGroups(), only_news=only_news)
+    commits = _Commits(
+        repository, backup, plan, former=former or FormerGroups(), only_news=only_news, on_commit=on_commit
+    )
     copying = CopyPass(
         copy=plan.copy,
         bundles=plan.bundles,
@@ -284,7 +288,10 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
     try:
         if plan.bundles:
             runner.run_all(plan.bundles, copy, on_progress=last, on_outcome=copying.take)
-    except (KeyboardInterrupt, OffsiteError):
+    except KeyboardInterrupt:
+        _save_if_possible(copying)
+        raise
+    except OffsiteError:
         copying.save()
         raise
     committable = copying.complete()
@@ -294,15 +301,31 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
     return Ended(result=result, state=copying.state, commits_s=tuple(commits.took_s), throttled_s=last.throttled_s)
 
 
+def _save_if_possible(copying: CopyPass) -> None:
+    """Whoever interrupts a run wants it to end, also where it cannot commit any more: a run that follows would take the
+    error for an outage, and wait."""
+    try:
+        copying.save()
+    except OffsiteError as error:
+        warned("not_committed", error=error.id, why=error.message)
+
+
 class _Commits:
     """Makes the commits of one run."""
 
-    def __init__(
-        self, repository: Repository, backup: Backup, plan: BackupPlan, *, former: FormerGroups, only_news: bool
+    def __init__(  # noqa: PLR0913  # all by keyword but what is done, and into what
+        self,
+        repository: Repository,
+        backup: Backup,
+        plan: BackupPlan,
+        *,
+        former: FormerGroups,
+        only_news: bool,
+        on_commit: Callable[[], None] | None,
     ) -> None:
         self.groups: GroupsSaved | None = None
         self.took_s: list[float] = []
-        self._former = former
+        self._former, self._on_commit = former, on_commit
         self._clock = SystemClock()
         self._repository, self._backup, self._plan = repository, backup, plan
         self._only_news = only_news
@@ -327,6 +350,8 @@ class _Commits:
             state = self._backup.commit(changes, base=base, writer=random_id(16))
             SeenHead(repository=self._repository, backup=self._plan.backup).remember(head_of(state))
         self.took_s.append(self._clock.monotonic_s() - began_s)
+        if self._on_commit is not None:
+            self._on_commit()
         return state
 
     def _changes(self, found: Committable, base: BackupState) -> Changes:

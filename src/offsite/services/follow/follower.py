@@ -126,6 +126,7 @@ class Follower:
             clock=self._clock,
             former=self._groups,
             only_news=began_s - self._committed_s < HEARTBEAT_S,
+            on_commit=self._outages.worked,  # a long round that gets on is no outage, however often it breaks
         )
         self._known = Known(backup=self._made, state=ended.state)
         if ended.result is not None:

@@ -99,10 +99,13 @@ class FollowWatch:
         self._set(self._with_checks(replace(view, topics=tuple(self._topics(ended)))))
 
     def outage(self, outage: FailedRounds | None) -> None:
-        """Take a round that failed, or the end of an outage."""
+        """Take a round that failed, or the end of an outage: it copies again, and has not all that there is yet."""
+        view = self._view
         if outage is None:
+            if view.outage is not None:
+                self._set(replace(view, outage=None, pass_complete=False))
             return
-        error, view = outage.error, self._view
+        error = outage.error
         view = replace(view, retries=Counter(view.retries) + Counter([error.id]))
         if outage.attempts == 1:
             view = replace(view, outages=Counter(view.outages) + Counter([error.id]))
