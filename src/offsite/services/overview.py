@@ -269,6 +269,11 @@ def _problems(state: BackupState, now_ms: int, stale_after_s: int | None) -> Ite
         )
     if stale_after_s is not None and age_s > stale_after_s:
         yield f"last backup {format_duration(age_s)} ago"
+    if state.incomplete:
+        yield (
+            f"commit {state.seq} holds only a part of what its run was to back up: that run goes on, or it died, and "
+            "the next one completes it"
+        )
     if state.left_behind:
         told = ", ".join(f"{each.partition_id} ({each.error})" for each in state.left_behind[:_NAMED_MAX])
         more = "" if len(state.left_behind) <= _NAMED_MAX else f" and {len(state.left_behind) - _NAMED_MAX} more"

@@ -11,6 +11,8 @@ import pytest
 from offsite.model.errors import KafkaUnreachable, SparkFailed, StoreUnreachable
 from offsite.services.backup.copy_pass import CommitEvery
 from offsite.services.backup.run import Ended, carry_out, make_backup
+from offsite.services.overview import read_status
+from offsite.services.restore.plan_report import report_plan
 from offsite.spark.runner import Done, Failed
 from tests.fake_cluster.site import Site
 from tests.faulty_store import FaultyStore
@@ -130,3 +132,15 @@ def test_when_nothing_could_be_copied_the_error_is_raised(three: Site) -> None:
     with pytest.raises(KafkaUnreachable):
         run(three, "orders", runner=Failing())
     assert three.backup.state().seq == 0
+
+
+def test_whoever_looks_at_a_commit_amid_a_run_is_told_so(three: Site) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(three, "orders", runner=BrokenOff(2, KeyboardInterrupt()))
+    (status,) = read_status(three.repository).backups
+    assert not status.safe
+    assert any("commit 1 holds only a part" in problem for problem in status.problems)
+    assert any("commit 1 was made amid a run" in note for note in report_plan(three.plan_restore()).notes)
+    three.back_up()
+    assert read_status(three.repository).safe
+    assert not any("amid a run" in note for note in report_plan(three.plan_restore()).notes)
