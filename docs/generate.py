@@ -20,6 +20,9 @@ from offsite.model import errors
 from offsite.model.errors import OffsiteError
 from offsite.model.option import declared
 from offsite.services.backup.options import BackupWords
+from offsite.services.monitor.declared import DURATION_SERIES, SERIES, TOPIC_SERIES, TOPICS_LEFT_OUT
+from offsite.services.monitor.exposition import TOPICS_MAX
+from offsite.services.monitor.series import TOPIC, TopicSeries
 from offsite.services.restore.options import PointWords, RestoreWords
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -70,6 +73,37 @@ def python_page() -> str:
         *(part for name in classes for part in _class(name, getattr(offsite, name))),
         *(_fields(kind) for kind in words),
     )
+
+
+def metrics_page() -> str:
+    """Every series of `--metrics-port`, as declared."""
+    introduction = (
+        "What `offsite backup run --follow --metrics-port` offers at `/metrics`, as Prometheus' text or OpenMetrics. "
+        "Every series has the label `backup`. Times are seconds since 1970 (UTC), durations seconds, sizes bytes. What "
+        f"is not known has no series. At most {TOPICS_MAX:,} topics have series of their own; the others are together "
+        'under `topic=""`, with the sum of amounts and the worst of times. '
+        "[Alerts, dashboard, health](../how-to/monitor.md)."
+    )
+    topics = ((f"`{each.name}`", "gauge", _code([TOPIC]), f"{each.help} {_worst(each)}") for each in TOPIC_SERIES)
+    plain = (
+        (f"`{each.name}`", each.kind, _code(filter(None, [each.label])), each.help)
+        for each in [*SERIES, TOPICS_LEFT_OUT]
+    )
+    durations = ((f"`{each.name}`", "histogram", "`le`", each.help) for each in DURATION_SERIES)
+    head = ("series", "type", "labels", "meaning")
+    return _page(
+        "Metrics",
+        introduction,
+        "## Topics",
+        _table(head, topics),
+        "## The backup",
+        _table(head, (*plain, *durations)),
+    )
+
+
+def _worst(series: TopicSeries) -> str:
+    told = {max: "the largest", min: "the least", sum: "the sum"}[series.rest]
+    return f'`topic=""`: {told} of the others.'
 
 
 def _class(name: str, kind: type) -> Iterator[str]:
@@ -162,7 +196,12 @@ def _page(title: str, *parts: str) -> str:
     return "\n\n".join((f"{HEAD}# {title}", *parts)) + "\n"
 
 
-PAGES: dict[str, Callable[[], str]] = {"cli.md": command_page, "errors.md": error_page, "python.md": python_page}
+PAGES: dict[str, Callable[[], str]] = {
+    "cli.md": command_page,
+    "errors.md": error_page,
+    "python.md": python_page,
+    "metrics.md": metrics_page,
+}
 
 
 def main() -> int:

@@ -28,6 +28,10 @@ class FaultyStore:
     def url(self) -> str:
         return self.inner.url
 
+    @property
+    def sends_at_close(self) -> bool:
+        return self.inner.sends_at_close
+
     def effect(self, act: Callable[[], PutResult | None]) -> PutResult | None:
         number = self.effects
         self.effects += 1

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from offsite.model.errors import OffsiteError
-from offsite.spark.runner import Done, Failed, OnProgress
+from offsite.spark.runner import Done, Failed, OnOutcome, OnProgress
 
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")
@@ -23,9 +23,19 @@ class InlineRunner:
         return [function(task) for task in tasks]
 
     def run_all(
-        self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
+        self,
+        tasks: Sequence[TaskT],
+        function: Callable[[TaskT], ResultT],
+        *,
+        on_progress: OnProgress | None = None,
+        on_outcome: OnOutcome[ResultT] | None = None,
     ) -> list[Done[ResultT] | Failed]:
-        return [_outcome(function, task) for task in tasks]
+        outcomes = []
+        for index, task in enumerate(tasks):
+            outcomes.append(_outcome(function, task))
+            if on_outcome is not None:
+                on_outcome(index, outcomes[-1])
+        return outcomes
 
     def halt(self) -> bool:
         return True

@@ -16,7 +16,11 @@ from uuid import UUID, uuid4
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config.config import Address, KafkaConfig
 from offsite.kafka.net.routing import shared_router
-from offsite.kafka.protocol.broker_errors import UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
+from offsite.kafka.protocol.broker_errors import (
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode
@@ -32,8 +36,8 @@ TOPIC_DEFAULTS = {
     "retention.bytes": "-1",
     "retention.ms": "604800000",
 }
-DENIED = 29
-"""The error code TOPIC_AUTHORIZATION_FAILED: what stops one partition at once, for good, and no other."""
+DENIED = TOPIC_AUTHORIZATION_FAILED
+"""The error code what stops one partition at once, for good, and no other."""
 BROKER_CONFIGS = {"log.retention.hours": "168", "log.retention.bytes": "-1", "log.cleanup.policy": "delete"}
 
 _numbers = itertools.count()
@@ -73,9 +77,9 @@ class FakeCluster:
     """Served by `tests.fake_cluster.server.serving`. Tests change it between calls of what they test, never during one.
 
     `failing`: API and partition → the error code it is answered with, after the first `passing` requests. `forbidden`:
-    topic → codes of operations (AclOperation) that we may not do on it. `refused_settings`: no topic is made with
-    these. `acls` is None without an authorizer; a rule is (resource type, name, pattern, principal, host, operation,
-    permission), in Kafka's codes.
+    topic → codes of operations (AclOperation) that we may not do on it. `hidden`: topics that we may not
+    describe. `refused_settings`: no topic is made with these. `acls` is None without an authorizer; a rule is (resource
+    type, name, pattern, principal, host, operation, permission), in Kafka's codes.
     """
 
     def __init__(self, cluster_id: str) -> None:
@@ -90,6 +94,7 @@ class FakeCluster:
         self.failing: dict[tuple[Api, TopicPartition], int] = {}
         self.passing: dict[tuple[Api, TopicPartition], int] = {}
         self.forbidden: dict[str, set[int]] = {}
+        self.hidden: set[str] = set()
         self.refused_settings: set[str] = set()
         self._producer_ids = itertools.count(1000)
         self._number = next(_numbers)

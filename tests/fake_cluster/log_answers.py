@@ -70,7 +70,8 @@ def list_offsets(cluster: FakeCluster, asked: Any) -> Answer:
 def epoch_ends(cluster: FakeCluster, asked: Any) -> Answer:
     def found(topic: str, each: Any) -> Answer:
         log = _led(cluster, Api.OFFSET_FOR_LEADER_EPOCH, topic, each.partition, each.current_leader_epoch)
-        return {"end_offset": log.epoch_end(each.leader_epoch), "leader_epoch": each.leader_epoch}
+        epoch, end = log.epoch_end(each.leader_epoch)
+        return {"end_offset": end, "leader_epoch": epoch}
 
     return {"topics": _by_topic(asked.topics, found, name="topic", index="partition", answered="partition")}
 

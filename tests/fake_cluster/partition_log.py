@@ -118,22 +118,33 @@ class PartitionLog:
                         return record.offset, record.timestamp_ms
         return -1, -1
 
-    def epoch_end(self, epoch: int) -> int:
-        """Where that part ends which leaders up to `epoch` wrote; -1 where nothing is known of it."""
-        if not self.epochs[0][0] <= epoch <= self.epoch:
-            return -1
-        return next((first for later, first in self.epochs if later > epoch), self.end)
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        """As Kafka's LeaderEpochFileCache says it: the last known epoch up to `epoch`, and where the next one begins;
+        the end for the last one. -1 and -1 for what comes after all; for what comes before all, where the first
+        begins."""
+        if epoch == self.epoch:
+            return epoch, self.end
+        later = [known for known in self.epochs if known[0] > epoch]
+        if not later:
+            return -1, -1
+        return max((known for known, _ in self.epochs if known <= epoch), default=epoch), later[0][1]
 
     def delete_before(self, offset: int) -> None:
+        """Epochs whose records are gone are forgotten; the one that holds the log's start begins there now."""
         self.start = max(self.start, offset)
+        gone = [known for known in self.epochs if known[1] <= self.start]
+        if gone:
+            self.epochs = [(gone[-1][0], self.start), *self.epochs[len(gone) :]]
         self._batches = [each for each in self._batches if each[0].next_offset > self.start]
 
     def elect(self, *, cut_to: int | None = None) -> None:
-        """A new leader, in a new epoch; with `cut_to` one that has lost what was there from that offset on."""
+        """A new leader, in a new epoch; with `cut_to` one that has lost what was there from that offset on. An epoch
+        without records is forgotten when the next one begins, as in Kafka."""
+        epoch = self.epoch + 1
         if cut_to is not None:
             self._batches = [each for each in self._batches if each[0].next_offset <= cut_to]
-            self.end = cut_to
-        self.epochs.append((self.epoch + 1, self.end))
+            self.end, self.start = cut_to, min(self.start, cut_to)
+        self.epochs = [*(known for known in self.epochs if known[1] < self.end), (epoch, self.end)]
 
     def damage(self, offset: int) -> None:
         """Flip a bit in the last byte of the batch that holds `offset`."""

@@ -11,6 +11,7 @@ from offsite.kafka.protocol.broker_errors import (
     NONE,
     SECURITY_DISABLED,
     TOPIC_ALREADY_EXISTS,
+    TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from tests.fake_cluster.cluster import BROKER_CONFIGS, TOPIC_DEFAULTS, FakeCluster, FakeTopic
@@ -32,7 +33,8 @@ def api_versions(_cluster: FakeCluster, _asked: Any) -> Answer:
 
 
 def metadata(cluster: FakeCluster, asked: Any) -> Answer:
-    names = list(cluster.topics) if asked.topics is None else [each.name for each in asked.topics]
+    listed = [name for name in cluster.topics if name not in cluster.hidden]
+    names = listed if asked.topics is None else [each.name for each in asked.topics]
     broker = {"node_id": NODE, "host": cluster.address.host, "port": cluster.address.port, "rack": ""}
     return {
         "brokers": [broker],
@@ -45,6 +47,9 @@ def metadata(cluster: FakeCluster, asked: Any) -> Answer:
 
 def _described(cluster: FakeCluster, name: str) -> Answer:
     topic = cluster.topics.get(name)
+    if name in cluster.hidden:  # whether it is there is not looked at
+        denied = TOPIC_AUTHORIZATION_FAILED
+        return {"name": name, "error_code": denied, "topic_id": _NO_ID, "authorized_operations": set()}
     if topic is None:
         missing = UNKNOWN_TOPIC_OR_PARTITION
         return {"name": name, "error_code": missing, "topic_id": _NO_ID, "authorized_operations": set()}

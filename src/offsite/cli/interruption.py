@@ -17,6 +17,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
+from offsite.model.uninterrupted import interrupt
+
 EXIT_INTERRUPTED = 130
 """Exit code after Ctrl-C. In general it is 128 plus the number of the signal, as in shells."""
 
@@ -64,7 +66,7 @@ class Interruption:
         if _is_amid_import(frame):
             self._raise_later()
         else:
-            raise KeyboardInterrupt
+            interrupt()
 
     def _catch_lost(self, lost: sys.UnraisableHookArgs) -> None:
         if issubclass(lost.exc_type, KeyboardInterrupt):

@@ -13,6 +13,7 @@ from offsite.cli.output import note, tell_damage
 if TYPE_CHECKING:
     from offsite.repository.repository import Repository
     from offsite.services.cluster import Cluster
+    from offsite.spark.rate_server import RateLimits
     from offsite.spark.session import SparkRunner
 
 
@@ -36,11 +37,12 @@ def connect(bootstrap: str | None, kafka_config: Path | None) -> Cluster:
 
 
 @contextmanager
-def spark(master: str | None, *, preload: str) -> Iterator[SparkRunner]:
-    """Spark, starting in the background from here on; ended with the block. Workers import `preload` as they start."""
+def spark(master: str | None, *, preload: str, limits: RateLimits | None = None) -> Iterator[SparkRunner]:
+    """Spark, starting in the background from here on; ended with the block. Workers import `preload` as they start, and
+    go by `limits`."""
     from offsite.spark.session import SparkRunner
 
-    runner = SparkRunner(master=master, preload=[preload])
+    runner = SparkRunner(master=master, preload=[preload], limits=limits)
     try:
         runner.begin()
         yield runner

@@ -8,6 +8,8 @@ from uuid import UUID
 
 from offsite.copy.plan import CopyTask
 from offsite.kafka.config.config import KafkaConfig
+from offsite.kafka.fetch_pace import Unlimited
+from offsite.kafka.fetch_size import FETCH_BYTES
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.read_task import Item, ReadTask
 from offsite.kafka.reader import PartitionReader
@@ -16,10 +18,14 @@ from offsite.log.chunk import Chunk, Gap, Hole
 from offsite.log.range import LogRange
 from offsite.model.choices import CompressionChoice
 from offsite.model.errors import SourceTruncated, TopicReplaced
+from offsite.model.size import MIB
 from offsite.repository.layout import BackupLayout
+from offsite.repository.segments.open_segment import Objects
+from offsite.repository.segments.pack import PackWriter
 from offsite.repository.segments.segment import Segment
-from offsite.repository.segments.writer import SegmentWriter
-from offsite.spark import meter
+from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES, SegmentWriter
+from offsite.spark import meter, rate_lease
+from offsite.stores.paced_writes import PacedStore, object_bytes
 from offsite.stores.store import Store
 
 
@@ -44,17 +50,31 @@ class BackupReceipt:
     last_batch: LastBatch | None = None
 
 
-def copy_range(task: CopyTask, *, ends: BackupEnds) -> BackupReceipt:
-    """Copy the task's range, and return its receipt. May run twice: every attempt writes under object names of its own.
+def copy_range(task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = None) -> BackupReceipt:
+    """Copy the task's range, into `pack` if one is given, and return its receipt. May run twice: every attempt writes
+    under object names of its own.
 
     Raises what the reader and the store raise; then nothing of the range is committed.
     """
-    reader, reading = PartitionReader(shared_router(ends.kafka), on_throttle=meter.throttle), _reading(task)
+    _, target_bytes = _destination(ends.store, pack)
+    pace = rate_lease.reads() or Unlimited(_chunk_bytes(target_bytes))
+    reader = PartitionReader(shared_router(ends.kafka), on_throttle=meter.throttle, pace=pace)
+    return copy_read(task, reader.read_task, ends=ends, pack=pack)
+
+
+Read = Callable[[ReadTask], Iterator[Item]]
+
+
+def copy_read(task: CopyTask, read: Read, *, ends: BackupEnds, pack: PackWriter | None = None) -> BackupReceipt:
+    """The same with whatever `read` makes of a task for a reader."""
+    objects, target_bytes = _destination(ends.store, pack)
+    reading = _reading(task)
     if task.border is not None:
-        check_border(reader.read_task, reading, task.border)
+        check_border(read, reading, task.border)
     last_batch: LastBatch | None = None
     writer = SegmentWriter(
-        store=ends.store,
+        store=objects,
+        target_bytes=target_bytes,
         layout=ends.layout,
         log_range=task.range,
         topic_id=task.topic_id,
@@ -63,7 +83,7 @@ def copy_range(task: CopyTask, *, ends: BackupEnds) -> BackupReceipt:
     holes: list[Hole] = []
     gaps: list[Gap] = []
     with writer:
-        for item in meter.counted(reader.read_task(reading)):
+        for item in meter.counted(read(reading)):
             match item:
                 case Hole():
                     holes.append(item)
@@ -73,9 +93,25 @@ def copy_range(task: CopyTask, *, ends: BackupEnds) -> BackupReceipt:
                 case Chunk():
                     writer.append(item)
                     last_batch = LastBatch.of(item.batches[-1])
-        segments = writer.close()
+        segments = pack.placed(writer.close()) if pack else writer.close()
     outside = tuple(_outside(gaps, segments))
     return BackupReceipt(segments=segments, holes=tuple(holes), gaps=outside, last_batch=last_batch)
+
+
+def _destination(store: Store, pack: PackWriter | None) -> tuple[Objects, int]:
+    return (pack, TARGET_SEGMENT_BYTES) if pack else paced(store)
+
+
+def paced(store: Store) -> tuple[Objects, int]:
+    """Where segments are written at the rate of the running task, and how large they become."""
+    if (pace := rate_lease.writes()) is None:
+        return store, TARGET_SEGMENT_BYTES
+    return PacedStore(store, pace), object_bytes(store, pace.bytes_per_s, most=TARGET_SEGMENT_BYTES)
+
+
+def _chunk_bytes(target_bytes: int) -> int:
+    """How much to read at once: a segment ends only between two chunks."""
+    return min(FETCH_BYTES, max(MIB, target_bytes // 4))
 
 
 def _reading(task: CopyTask) -> ReadTask:
@@ -95,9 +131,6 @@ def _outside(gaps: Sequence[Gap], segments: Sequence[Segment]) -> Iterator[Gap]:
     for gap in gaps:
         if not any(segment.first_offset <= gap.start and gap.end <= segment.last_offset for segment in segments):
             yield gap
-
-
-Read = Callable[[ReadTask], Iterator[Item]]
 
 
 def check_border(read: Read, task: ReadTask, border: LastBatch) -> None:

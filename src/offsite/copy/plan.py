@@ -8,9 +8,10 @@ from itertools import chain, pairwise, zip_longest
 
 from offsite.log.batch import LastBatch
 from offsite.log.chunk import Hole
-from offsite.log.range import LogRange
+from offsite.log.range import LogRange, TopicPartition
 from offsite.model.errors import (
     DamagedBatch,
+    KafkaNotAuthorized,
     LeaderUnavailable,
     NoEvidence,
     NoSuchTopic,
@@ -20,8 +21,17 @@ from offsite.model.errors import (
 )
 from offsite.model.journal import decided
 from offsite.model.size import MIB
+from offsite.repository.commit import PartitionId
 
-OF_ONE_PARTITION = (NoEvidence, LeaderUnavailable, SourceTruncated, TopicReplaced, NoSuchTopic, DamagedBatch)
+OF_ONE_PARTITION = (
+    NoEvidence,
+    LeaderUnavailable,
+    SourceTruncated,
+    TopicReplaced,
+    NoSuchTopic,
+    DamagedBatch,
+    KafkaNotAuthorized,
+)
 """Errors that keep one partition of a cluster from being read, and say nothing of the others."""
 
 TASK_BYTES_MAX = 96 * MIB
@@ -56,6 +66,16 @@ class PartitionBounds:
     def key(self) -> PositionKey:
         return self.topic, self.topic_id, self.partition
 
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition as Kafka names it."""
+        return TopicPartition(topic=self.topic, partition=self.partition)
+
+    @property
+    def partition_id(self) -> PartitionId:
+        """The partition as a backup names it."""
+        return PartitionId(topic=self.topic, topic_id=self.topic_id, partition=self.partition)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyTask:
@@ -69,6 +89,11 @@ class CopyTask:
     border: LastBatch | None = None
     leader_epoch: int = -1
     was_compacted: bool = False
+
+    @property
+    def partition_id(self) -> PartitionId:
+        """The partition as a backup names it."""
+        return PartitionId(topic=self.range.topic, topic_id=self.topic_id, partition=self.range.partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

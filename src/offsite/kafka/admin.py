@@ -13,7 +13,8 @@ from offsite.kafka.groups.committed_offsets import GroupClient
 from offsite.kafka.log_bounds import FoundBounds, LeaderAnswers, find_bounds
 from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.net.routing import Router
-from offsite.kafka.offsets import find_epoch_ends, find_offsets
+from offsite.kafka.offsets import EpochEnd, find_epoch_ends, find_offsets
+from offsite.kafka.presence import Presence, find_presence
 from offsite.kafka.protocol import fetch, log_offsets
 from offsite.kafka.protocol.broker_errors import (
     LEADER_NOT_AVAILABLE,
@@ -89,6 +90,10 @@ class ClusterAdmin:
             except NoSuchTopic as error:
                 absence.wait(error)
 
+    def presence(self, names: Collection[str]) -> Mapping[str, Presence]:
+        """Name → whether that topic is there, deleted, or hidden from us: every broker is asked."""
+        return find_presence(self._router, self._clock, names)
+
     def topic_configs(self, names: Iterable[str], *, with_defaults: bool = False) -> Mapping[str, Mapping[str, str]]:
         """Topic → the settings made on it, `with_defaults` also those of the cluster. Raises `NoSuchTopic`."""
         ordered, found = sorted(names), dict[str, Mapping[str, str]]()
@@ -123,11 +128,11 @@ class ClusterAdmin:
         """High watermarks, or last stable offsets with `READ_COMMITTED`."""
         return find_offsets(self._router, self._clock, partitions, LATEST, isolation=isolation)
 
-    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Partition → where that part of its log ends which leaders up to the given epoch wrote; -1: not known."""
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, EpochEnd]:
+        """Partition → where that part of its log ends which leaders up to the given epoch wrote."""
         return find_epoch_ends(self._router, self._clock, epochs)
 
-    def epoch_end_now(self, partition: TopicPartition, epoch: int) -> int:
+    def epoch_end_now(self, partition: TopicPartition, epoch: int) -> EpochEnd:
         """The end of what leaders up to `epoch` wrote into one partition, asked once: raises what its leader says
         against it."""
         leader = self._router.leader(partition)

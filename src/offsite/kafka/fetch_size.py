@@ -19,9 +19,12 @@ class FetchSize:
         self._bytes_per_offset = 0.0
         self._floor_bytes = 0
         self._ceiling_bytes = FETCH_BYTES
+        self._batch_bytes = 0
 
-    def ask_bytes(self, remaining_offsets: int) -> int:
-        return max(min(self._wanted_bytes(remaining_offsets), self._ceiling_bytes), self._floor_bytes)
+    def ask_bytes(self, remaining_offsets: int, *, most: int = FETCH_BYTES) -> int:
+        """What to ask for; more than `most` only where a batch needs it."""
+        wanted = min(self._wanted_bytes(remaining_offsets), self._ceiling_bytes, self._whole_batches(most))
+        return max(wanted, self._floor_bytes)
 
     def _wanted_bytes(self, remaining_offsets: int) -> int:
         if not self._bytes_per_offset:
@@ -34,6 +37,10 @@ class FetchSize:
             self._bytes_per_offset = size_bytes / offsets
             self._floor_bytes = 0
 
+    def learn_batches(self, largest_bytes: int) -> None:
+        """Take note of the largest batch of an answer: where fetches are made small, they should end with a batch."""
+        self._batch_bytes = largest_bytes
+
     def grow(self) -> bool:
         """A batch did not fit: ask for twice as much until it does. False when the limit is reached."""
         if self._floor_bytes >= MAX_RESPONSE_BYTES:
@@ -44,3 +51,8 @@ class FetchSize:
     def shrink(self) -> None:
         """A quota let nothing through: ask for half as much from now on."""
         self._ceiling_bytes = max(LEAST_FETCH_BYTES, self._ceiling_bytes // 2)
+
+    def _whole_batches(self, most: int) -> int:
+        """As many as fit: a torn batch at the end of an answer is sent, and paid for, once more. Of one that does not
+        fit the broker gives the whole, and nothing behind it."""
+        return most if most >= FETCH_BYTES or most < self._batch_bytes else most - most % max(1, self._batch_bytes)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from offsite.kafka.net.backoff import Backoff
 from offsite.kafka.net.connection import Connection
 from offsite.kafka.net.routing import Router
+from offsite.kafka.offsets import EpochEnd
 from offsite.kafka.protocol.broker_errors import broker_error
 from offsite.kafka.protocol.log_offsets import EARLIEST, LATEST, ListedOffset, epoch_ends_request, list_offsets_request
 from offsite.kafka.protocol.request import Request
@@ -49,21 +50,23 @@ class LeaderAnswers:
     def bounds(self) -> LogBounds:
         return LogBounds(start=self._bound(EARLIEST), end=self._bound(LATEST), leader_epoch=self.leader_epoch)
 
-    def end_of(self, epoch: int) -> int:
-        """Where that part of the log ends which leaders up to `epoch` wrote; -1: it knows nothing of the epoch."""
+    def end_of(self, epoch: int) -> EpochEnd:
+        """Where that part of the log ends which leaders up to `epoch` wrote."""
         here = {self.partition: self.leader_epoch}
-        return self._ask(epoch_ends_request({self.partition: epoch}, led_in=here))
+        listed = self._ask(epoch_ends_request({self.partition: epoch}, led_in=here))
+        return EpochEnd(epoch=listed.leader_epoch, end=listed.offset)
 
     def _bound(self, which: int) -> int:
-        return self._ask(list_offsets_request([self.partition], which, epochs={self.partition: self.leader_epoch}))
+        epochs = {self.partition: self.leader_epoch}
+        return self._ask(list_offsets_request([self.partition], which, epochs=epochs)).offset
 
-    def _ask(self, request: Request[Mapping[TopicPartition, ListedOffset]]) -> int:
+    def _ask(self, request: Request[Mapping[TopicPartition, ListedOffset]]) -> ListedOffset:
         listed = self.connection.call(request).get(self.partition)
         if listed is None:
             raise LeaderUnavailable(f"{self.connection.address} says nothing of {self.partition}")
         if listed.error_code:
             raise broker_error(listed.error_code, f"asking for the bounds of {self.partition}")
-        return listed.offset
+        return listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

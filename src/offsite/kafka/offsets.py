@@ -7,6 +7,7 @@ left them out of its answer. Of one partition: its end, which says how far a res
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import TypeAlias
 
@@ -63,18 +64,30 @@ def find_offsets(
     def request(share: list[TopicPartition]) -> Request[Mapping[TopicPartition, ListedOffset]]:
         return list_offsets_request(share, timestamp_ms, isolation=isolation)
 
-    return _find(router, clock, partitions, request)
+    return {key: each.offset for key, each in _find(router, clock, partitions, request).items()}
 
 
-def find_epoch_ends(router: Router, clock: Clock, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-    """Where that part of each partition's log ends which leaders up to the given epoch wrote; -1 where its leader does
-    not know. Waits and raises as `find_offsets` does."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochEnd:
+    """What a leader says of an epoch (KIP-101, KIP-279): `epoch` is the last one that its log knows up to the one asked
+    about, and `end` where the first later one begins, or the log's end. -1: it knows nothing."""
+
+    epoch: int
+    end: int
+
+
+def find_epoch_ends(
+    router: Router, clock: Clock, epochs: Mapping[TopicPartition, int]
+) -> Mapping[TopicPartition, EpochEnd]:
+    """Where that part of each partition's log ends which leaders up to the given epoch wrote. Waits and raises as
+    `find_offsets` does."""
 
     def request(share: list[TopicPartition]) -> Request[Mapping[TopicPartition, ListedOffset]]:
         led_in = {key: router.leader(key).epoch for key in share}
         return epoch_ends_request({key: epochs[key] for key in share}, led_in=led_in)
 
-    return _find(router, clock, epochs, request)
+    told = _find(router, clock, epochs, request)
+    return {key: EpochEnd(epoch=each.leader_epoch, end=each.offset) for key, each in told.items()}
 
 
 def not_told(partitions: Collection[TopicPartition]) -> LeaderUnavailable:
@@ -91,8 +104,8 @@ def not_told(partitions: Collection[TopicPartition]) -> LeaderUnavailable:
 
 def _find(
     router: Router, clock: Clock, partitions: Iterable[TopicPartition], request: RequestFor
-) -> Mapping[TopicPartition, int]:
-    found: dict[TopicPartition, int] = {}
+) -> Mapping[TopicPartition, ListedOffset]:
+    found: dict[TopicPartition, ListedOffset] = {}
     missing = list(partitions)
     outage, absence = Backoff(clock), Backoff(clock, limit_s=MISSING_TOPIC_MAX_S)
     while missing:
@@ -100,7 +113,7 @@ def _find(
             for key, listed in _ask(router, missing, request):
                 if listed.error_code:
                     raise broker_error(listed.error_code, f"listing offsets of {key}")
-                found[key] = listed.offset
+                found[key] = listed
             if left_out := [key for key in missing if key not in found]:
                 raise not_told(left_out)
         except (KafkaUnreachable, KafkaTimeout, LeaderUnavailable) as error:

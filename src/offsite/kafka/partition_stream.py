@@ -20,7 +20,8 @@ from contextlib import AbstractContextManager
 
 from offsite.kafka.batch_window import BatchWindow, batch_window
 from offsite.kafka.evidence import Said, said
-from offsite.kafka.fetch_size import FetchSize
+from offsite.kafka.fetch_pace import UNLIMITED, FetchPace
+from offsite.kafka.fetch_size import FETCH_BYTES, FetchSize
 from offsite.kafka.log_bounds import LeaderAnswers
 from offsite.kafka.net.backoff import Backoff
 from offsite.kafka.net.connection import Connection
@@ -48,7 +49,8 @@ _MAX_WAIT_MS = 500
 
 
 class PartitionStream:
-    """The state of one `PartitionReader.read`. `on_throttle` is told each pause that a quota asks for, in ms."""
+    """The state of one `PartitionReader.read`. `on_throttle` is told each pause that a quota asks for, in ms; `pace` is
+    asked before each fetch."""
 
     def __init__(  # noqa: PLR0913, PLR0917  # the two ends of the line, what to read, and how long to wait
         self,
@@ -58,6 +60,7 @@ class PartitionStream:
         task: ReadTask,
         patience: Backoff,
         on_throttle: Callable[[int], None],
+        pace: FetchPace = UNLIMITED,
     ) -> None:
         self.position = task.range.start
         self._task, self._range = task, task.range
@@ -65,7 +68,7 @@ class PartitionStream:
         self._clock = clock
         self._buffer = buffer
         self._silence = Silence(router, clock, task, patience)
-        self._on_throttle = on_throttle
+        self._on_throttle, self._pace = on_throttle, pace
         self._size = FetchSize()
         self._rack_id = router.config.rack_id
         self._follower = -1
@@ -115,6 +118,8 @@ class PartitionStream:
             return
         self._check_within(window, answer)
         self._size.learn(window.next_offset - self.position, len(answer.records))
+        if window.chunk and self._pace.portion_bytes < FETCH_BYTES:
+            self._size.learn_batches(max([each.size_bytes for each in window.chunk.batches]))
         if window.next_offset < self._range.end:
             self._ask(connection, window.next_offset)
         if window.chunk:
@@ -187,7 +192,7 @@ class PartitionStream:
         if self._epoch < planned:
             raise LeaderUnavailable(f"{self._range.topic_partition}: a broker still leads in epoch {self._epoch}")
         is_new = 0 <= planned < self._epoch
-        end = LeaderAnswers(connection, self._range.topic_partition, self._epoch).end_of(planned) if is_new else 0
+        end = LeaderAnswers(connection, self._range.topic_partition, self._epoch).end_of(planned).end if is_new else 0
         if end < 0:
             raise LeaderUnavailable(f"{self._range.topic_partition}: its leader knows nothing of epoch {planned}")
         if is_new and end < self._range.end:
@@ -229,9 +234,11 @@ class PartitionStream:
         return FetchFormat(key, topic_id=topic_id if by_id else None, rack_id=self._rack_id)
 
     def _ask(self, connection: Connection, position: int) -> None:
+        size_bytes = self._size.ask_bytes(self._range.end - position, most=self._pace.portion_bytes)
+        self._pace.before_fetch(size_bytes)
         query = FetchQuery(
             offset=position,
-            max_bytes=self._size.ask_bytes(self._range.end - position),
+            max_bytes=size_bytes,
             max_wait_ms=_MAX_WAIT_MS,
             min_bytes=1 if self._silence.lasts else 0,
             leader_epoch=self._epoch,
@@ -240,6 +247,7 @@ class PartitionStream:
 
     def _receive(self, connection: Connection) -> FetchAnswer:
         data = connection.receive(self._buffer)
+        self._pace.after_fetch(len(data))
         try:
             answer = self._format.decode(data)
         except UNREADABLE as error:

@@ -12,6 +12,7 @@ from contextlib import closing
 from uuid import UUID
 
 from offsite.kafka.evidence import GIVEN_UP_MAX_S, UNANSWERED_MAX_S
+from offsite.kafka.fetch_pace import UNLIMITED, FetchPace
 from offsite.kafka.net.backoff import LEADERLESS_MAX_S, MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.net.receive_buffer import ReceiveBuffer
 from offsite.kafka.net.routing import Router
@@ -39,12 +40,18 @@ class PartitionReader:
     """Reads ranges one after the other through one reused buffer. Not for several threads."""
 
     def __init__(
-        self, router: Router, *, clock: Clock | None = None, on_throttle: Callable[[int], None] = _unheard
+        self,
+        router: Router,
+        *,
+        clock: Clock | None = None,
+        on_throttle: Callable[[int], None] = _unheard,
+        pace: FetchPace = UNLIMITED,
     ) -> None:
-        """`on_throttle` is told each pause that a quota asks for, in milliseconds."""
+        """`on_throttle` is told each pause that a quota asks for, in milliseconds; `pace` is asked before each
+        fetch."""
         self._router = router
         self._clock = clock or SystemClock()
-        self._on_throttle = on_throttle
+        self._on_throttle, self._pace = on_throttle, pace
         self._buffer = ReceiveBuffer()
 
     def read(self, log_range: LogRange, *, topic_id: UUID | None = None, reach_back: bool = False) -> Iterator[Item]:
@@ -71,7 +78,7 @@ class PartitionReader:
         patience = Backoff(self._clock, limit_s=GIVEN_UP_MAX_S if is_known_sick else UNANSWERED_MAX_S)
         outage = Backoff(self._clock, limit_s=GIVEN_UP_MAX_S if is_known_sick else LEADERLESS_MAX_S)
         absence = Backoff(self._clock, limit_s=MISSING_TOPIC_MAX_S)
-        stream = PartitionStream(self._router, self._clock, self._buffer, task, patience, self._on_throttle)
+        stream = PartitionStream(self._router, self._clock, self._buffer, task, patience, self._on_throttle, self._pace)
         damaged_at = -1
         while not stream.done:
             try:

@@ -51,13 +51,17 @@ class Backup:
 
     def verify(self, *, deep: bool = False, on_progress: OnProgress | None = None) -> VerifyResult:
         """Whether all that the backup lists is there; `deep`: every byte is read and compared. Damage is a result, not
-        an error."""
+        an error. The repository remembers the check, where it may be written."""
+        from offsite.services.last_checks import remember_check
         from offsite.services.verify.run import verify_deep, verify_quick
 
-        if not deep:
-            return verify_quick(self._backup)
-        with self._engine.runner() as runner:
-            return verify_deep(self._backup, runner, on_progress=on_progress)
+        if deep:
+            with self._engine.runner() as runner:
+                result = verify_deep(self._backup, runner, on_progress=on_progress)
+        else:
+            result = verify_quick(self._backup)
+        remember_check(self._backup, result)
+        return result
 
     def plan_restore(
         self, *, bootstrap: str | None = None, kafka_config: Path | None = None, **words: Unpack[RestoreWords]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from offsite.spark.rate_server import RateLimits
     from offsite.spark.runner import Runner
 
 
@@ -29,11 +30,12 @@ class Engine:
         return slots(self.master) if self.session is None else self.session.sparkContext.defaultParallelism
 
     @contextmanager
-    def runner(self) -> Iterator[Runner]:
+    def runner(self, limits: RateLimits | None = None) -> Iterator[Runner]:
+        """A runner, ended with the block, whose tasks go by `limits`."""
         from offsite.spark.session import SparkRunner
 
         context = None if self.session is None else self.session.sparkContext
-        runner = SparkRunner(master=self.master, context=context)
+        runner = SparkRunner(master=self.master, context=context, limits=limits)
         runner.begin()
         try:
             yield runner

@@ -91,12 +91,12 @@ class Repo:
 
         Raises what `services.backup` raises: `NoSuchTopic`, `OtherCluster`, `CommitLost`, `KafkaUnreachable` …
         """
-        from offsite.services.backup.options import parse_backup
+        from offsite.services.backup.options import parse_backup, parse_limits
         from offsite.services.backup.run import plan_backup, run_backup
         from offsite.services.cluster import connect
 
         request, cluster = parse_backup(name, words), connect(bootstrap, kafka_config)
-        with self._engine.runner() as runner:
+        with self._engine.runner(parse_limits(words)) as runner:
             plan = plan_backup(self._repository, cluster.admin, request, slots=self._engine.slots)
             return run_backup(
                 plan, repository=self._repository, kafka=cluster.config, runner=runner, on_progress=on_progress

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
+from offsite.model.errors import BadOption
+
 KIB = 1024
 MIB = 1024 * KIB
+GIB = 1024 * MIB
 
 
 def format_size(size_bytes: float) -> str:
@@ -14,3 +19,21 @@ def format_size(size_bytes: float) -> str:
             break
         value, unit = value / KIB, larger
     return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+
+
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?([kmgt]?)(i?)b", re.IGNORECASE | re.ASCII)
+_POWERS = ("", "k", "m", "g", "t")
+
+
+def parse_rate(text: str, option: str) -> int:
+    """Bytes per second of `50MB`, `1.5 MiB` or `20MB/s`. Raises `BadOption`, which names `option`."""
+    found = _SIZE.fullmatch(text.strip().removesuffix("/s"))
+    rate = float(found[1]) * (KIB if found[3] else 1000) ** _POWERS.index(found[2].lower()) if found else 0
+    if rate < LEAST_RATE:
+        what = "is no size" if found is None else f"is below the least, {LEAST_RATE // 1000}kB a second"
+        raise BadOption(f"{option}: {text[:100]!r} {what}", hint=f"give bytes per second, as in {option} 50MB")
+    return int(rate)
+
+
+LEAST_RATE = 10_000
+"""The lowest limit, in bytes per second: below it a single batch would take hours."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from offsite.model.errors import Bug, DamagedObject, NoSuchRestorePoint, OffsiteError
+from offsite.model.check import check
+from offsite.model.errors import Bug, CommitsGone, DamagedObject, NoSuchRestorePoint, OffsiteError
 from offsite.model.journal import decided, warned
 from offsite.model.time import format_time
-from offsite.repository.catalog import Catalog
-from offsite.repository.commit import Changes, Commit
+from offsite.repository.catalog import Catalog, Kept
+from offsite.repository.commit import Changes, Commit, PartitionId
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.coverage import removed_since, unaccounted
@@ -77,7 +78,8 @@ class Backup:
             raise damaged_commit(f"{self.layout.commit_key(point.seq + 1)} is missing")
         if self.log.previous_named_by(seq + 1) not in {None, point.head_hash}:
             raise damaged_commit(f"commit {seq} of {point.backup} is not the one that commit {seq + 1} names")
-        return replace(point.served_by(head), holes=(*point.holes, *removed_since(point, head)))
+        served = point.served_by(head)
+        return replace(served, holes=(*point.holes, *removed_since(point, served)))
 
     def check_point(self, seq: int, *, head: BackupState) -> None:
         """Return if `seq` is a restore point of `head`. Raises `NoSuchRestorePoint`, `DamagedCommit`."""
@@ -100,16 +102,23 @@ class Backup:
         Topics, positions and settings that `base` has already are left out. `writer` must be unique to the run. Every
         segment is looked up first: one that cannot be seen from here (a folder that is not shared) must not be listed.
         Raises `CommitLost` when somebody was faster, `PutOutcomeUnknown` when nobody knows: both ask for a new run.
-        `DamagedCommit` when commits behind `base` were lost: their numbers must not be used again. A crash before the
-        commit leaves orphans (see `leftovers`), a crash after it nothing. Temporary files that killed processes left
-        behind are swept at the end.
+        `DamagedCommit` when commits behind `base` were lost: their numbers must not be used again; `CommitsGone` when
+        `base` itself was. A crash before the commit leaves orphans (see `leftovers`), a crash after it nothing.
+        Temporary files that killed processes left behind are swept at the end.
         """
-        if lost := self.lost_commit(base):
+        if not base.is_own and (lost := self.lost_commit(base)):
             raise damaged_commit(
                 f"commit {lost} of {self.descriptor.name} is missing, its catalog is there; the log ends at {base.seq}"
             )
+        if base.is_own and self.store.head(self.layout.commit_key(base.seq)) is None:  # a state may be held for months
+            raise CommitsGone(
+                f"commit {base.seq} of {self.descriptor.name} was made by this run and is gone: another store is in "
+                "its place, or an older state of it",
+                hint="bring the commits back, mount the right store, and run again",
+            )
         self._check_stored(changes.segments)
-        catalog = self.catalog.write(base) if self.catalog.is_due(base) else ""
+        kept = self.catalog.write(base) if self.catalog.is_due(base) else Kept(seal="", state=base)
+        base = kept.state
         now_ms = self.store.now_ms()
         commit = Commit(
             backup=self.descriptor.name,
@@ -118,14 +127,14 @@ class Backup:
             writer=writer,
             committed_at_ms=max(now_ms, base.committed_at_ms),
             changes=_news(changes, base),
-            catalog=catalog,
+            catalog=kept.seal,
         )
-        for left in unaccounted(commit.changes, base.reached()) if changes.accounted else ():
+        for left in unaccounted(commit.changes, base.reached(_moved(commit))) if changes.accounted else ():
             raise Bug(f"commit {commit.seq} of {commit.backup} would pass over {left} without saying what is there")
-        fold(base, [self.log.sealed(commit)])  # what a reader would refuse must not be written
-        state = fold(base, [self.log.append(commit)])
+        state = fold(base, [self.log.sealed(commit)])  # what a reader would refuse must not be written
+        check(self.log.append(commit).hash == state.head_hash, f"the hash of commit {commit.seq}")
         self._sweep(before_ms=now_ms - UNFINISHED_AFTER_MS)
-        return state
+        return replace(state, is_own=True)
 
     def lost_commit(self, head: BackupState) -> int | None:
         """The newest commit behind `head`, where the log ends, that is known to have been there: it has a sealed
@@ -144,14 +153,17 @@ class Backup:
             decided("sweep", files=swept, why="temporary files that nobody has written to for 24 h")
 
     def _check_stored(self, segments: tuple[Segment, ...]) -> None:
+        keys = {segment.object_key for segment in segments}
         with ThreadPoolExecutor(max_workers=_CHECKERS, thread_name_prefix="check-stored") as pool:
-            for segment, info in zip(segments, pool.map(lambda s: self.store.head(s.key), segments), strict=True):
-                if info is None or info.size_bytes != segment.stored_bytes:
-                    found = "is missing" if info is None else f"has {info.size_bytes} bytes"
-                    raise DamagedObject(
-                        f"{segment.key} was written with {segment.stored_bytes} bytes and {found}",
-                        hint="Spark workers and this machine must see the same repository; use shared storage or a URL",
-                    )
+            infos = dict(zip(keys, pool.map(self.store.head, keys), strict=True))
+        for segment in segments:
+            if not segment.is_all_in(infos[segment.object_key]):
+                info = infos[segment.object_key]
+                found = "is missing" if info is None else f"has {info.size_bytes} bytes"
+                raise DamagedObject(
+                    f"{segment.object_key} was written with {segment.object_end} bytes and {found}",
+                    hint="Spark workers and this machine must see the same repository; use shared storage or a URL",
+                )
 
     def _no_such(self, wanted: str, head: BackupState) -> NoSuchRestorePoint:
         known = f"{head.history[0].seq} to {head.history[-1].seq}" if head.history else "none yet"
@@ -159,6 +171,10 @@ class Backup:
             f"backup {self.descriptor.name} has no {wanted} (commits: {known})",
             hint=f"see them with: offsite show {self.descriptor.name}",
         )
+
+
+def _moved(commit: Commit) -> Iterator[PartitionId]:
+    return (position.partition_id for position in commit.changes.positions)
 
 
 def _news(changes: Changes, base: BackupState) -> Changes:

@@ -1,30 +1,57 @@
-"""Where a backup's folded state is kept, so that opening it costs one read and a few commits, however long its history.
+"""Where a backup's folded state is kept, so that opening it costs a few reads and commits, however long its history.
 
-A catalog is written for every 100th commit, sealed by the hashes of its objects, and found through a small hint.
+A catalog is written when reading the commits since the last one would take a while: after 100 of them, or as soon as
+they hold 10,000 segments and positions. It is sealed by the hashes of its objects, and found through a small hint.
 Neither is trusted: a catalog counts only when it is whole, the commit it stands for has the hash it names, and the
 commit after that, whose writer made it, names the hash of its seal. (Commits of earlier versions name none.) Without
 any the whole log is folded. `verify` folds it in any case, and compares.
+
+What a catalog holds of segments and old restore points lies in parts that later catalogs name again, so that writing
+one costs what is new. Parts are read when somebody looks at what is in them; where one is damaged, the commits tell.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
+from functools import partial
+from itertools import chain, takewhile
+from operator import ge
 
 from offsite.model.errors import Damaged, DamagedCommit, OffsiteError
 from offsite.model.journal import warned
-from offsite.repository.catalog_table import damaged_catalog, decode_history, decode_state, encode_history, encode_state
+from offsite.repository.catalogs.first_form import decode_state
+from offsite.repository.catalogs.history_lines import decode_lines
+from offsite.repository.catalogs.keeping import Keeping
+from offsite.repository.catalogs.parquet_form import damaged_catalog
+from offsite.repository.catalogs.partition_table import decode_partitions
+from offsite.repository.catalogs.parts_reader import PartsReader, SharedParts
+from offsite.repository.catalogs.seal import FirstSeal, Seal, decode_seal
 from offsite.repository.commit import StoredCommit
 from offsite.repository.commit_json import commit_hash, damaged_commit
 from offsite.repository.commit_log import CommitLog
+from offsite.repository.history import History
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.layout import parse_catalog_key
-from offsite.repository.segments.body import content_hash
+from offsite.repository.segments.segment import SegmentList
 from offsite.repository.state import FIRST_SEQ, BackupState, fold
 from offsite.stores.store import PutResult
 
 COMMITS_PER_CATALOG = 100
+ENTRIES_PER_CATALOG = 10_000
+"""Segments, positions and the like in the commits since the last catalog: a third of a second for a reader."""
+
+_FIRST_WINDOW = 1_000
+"""Numbers of commits among which an older catalog is looked for first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A catalog that was written: the hash of its `seal`, for the next commit to name, and the state that knows where
+    it lies now. Where another writer left other objects the hash is empty, and the state is as it was."""
+
+    seal: str
+    state: BackupState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,64 +89,71 @@ class Catalog:
             raise damaged_commit(f"commit {upto} of {state.backup} is not the one that commit {upto + 1} names")
         return fold(base, self.log.read(after=base.seq, upto=upto - 1))
 
-    def write(self, state: BackupState) -> str:
-        """Keep `state`; the hash of the seal, for the next commit to name. Where another writer left other objects, it
-        is left to that one, and the hash is empty; the next comes soon enough."""
-        layout, store = self.log.layout, self.log.store
-        history, segments = encode_history(state.history), encode_state(state)
-        hashes = {"history": content_hash(history), "segments": content_hash(segments)}
-        seal = encode_object({"format": FORMAT, **hashes})
-        for key, data in (
-            (layout.history_key(state.seq), history),
-            (layout.catalog_key(state.seq), segments),
-            (layout.seal_key(state.seq), seal),
-        ):
+    def write(self, state: BackupState) -> Kept:
+        """Keep `state`. Where another writer left other objects, it is left to that one; the next comes soon enough."""
+        store = self.log.store
+        keeping = self._keeping(state)
+        for key, data in keeping.objects:
             if store.put_if_absent(key, data) is PutResult.OTHER:
-                return ""
-        store.put_overwrite(layout.hint_key, encode_object({"format": FORMAT, "seq": state.seq}))
-        return commit_hash(seal)
+                return Kept(seal="", state=state)
+        store.put_overwrite(self.log.layout.hint_key, encode_object({"format": FORMAT, "seq": state.seq}))
+        return Kept(seal=commit_hash(keeping.seal), state=keeping.state)
+
+    def _keeping(self, state: BackupState) -> Keeping:
+        reader = self._reader(state.seq)
+        try:
+            return Keeping.of(state, reader)
+        except Damaged as error:  # a part of an older catalog: no reason not to back up
+            warned("catalog_unusable", backup=state.backup, commit=state.seq, why=error.message)
+            told = {known: SegmentList(tuple(found)) for known, found in state.segments.items()}
+            return Keeping.of(replace(state, segments=told), reader)
 
     def is_due(self, state: BackupState) -> bool:
-        return state.seq >= FIRST_SEQ and state.seq % COMMITS_PER_CATALOG == 0
+        """Whether whoever opens the backup would have much to read since the last catalog that counts."""
+        most = max(ENTRIES_PER_CATALOG, len(state.positions) // 2)  # a catalog itself has an entry for each partition
+        return state.loose_commits >= COMMITS_PER_CATALOG or state.loose_entries >= most
 
     def read(self, seq: int) -> BackupState:
-        """The catalog of commit `seq`. Raises `DamagedObject` when it is missing, not whole, or not of this log.
+        """The catalog of commit `seq`. Raises `DamagedObject` when it is missing, not whole, or not of this log; for
+        its parts, when they are looked at.
 
         Whether the next commit names it is not looked at: see `read_named`."""
-        return self._sealed_by(self._get(self.log.layout.seal_key(seq)), seq)
+        return self._sealed(PartsReader(log=self.log, seq=seq, is_strict=True), self._seal(seq))
 
-    def read_named(self, seq: int, following: StoredCommit | None) -> BackupState | None:
+    def read_named(
+        self,
+        seq: int,
+        following: StoredCommit | None,
+        *,
+        is_strict: bool = True,
+        shared: SharedParts | None = None,
+    ) -> BackupState | None:
         """The catalog of commit `seq`, if `following`, the next commit, whose writer made it, stands for it. None where
         that commit is not there, or its writer kept none: nothing says whose it is, a killed run leaves one. Raises
-        `DamagedObject` as `read` does, and when the next commit names another one."""
+        `DamagedObject` as `read` does, and when the next commit names another one. Not `is_strict`: where a part turns
+        out to be damaged, the commits tell what it held. `shared`: of the catalog that was read before."""
         if following is None or following.commit.catalog == "":
             return None
-        key = self.log.layout.seal_key(seq)
-        seal, named = self._get(key), following.commit.catalog
+        seal, named = self._seal(seq), following.commit.catalog
         if named is not None and named != commit_hash(seal):
-            raise damaged_catalog(f"{key} is not the one that commit {seq + 1} names")
-        return self._sealed_by(seal, seq)
+            raise damaged_catalog(f"{self.log.layout.seal_key(seq)} is not the one that commit {seq + 1} names")
+        reader = PartsReader(log=self.log, seq=seq, is_strict=is_strict, shared=shared)
+        return self._sealed(reader, seal)
 
-    def _sealed_by(self, seal: bytes, seq: int) -> BackupState:
-        layout = self.log.layout
-        hashes = parse_json_object(seal, source=layout.seal_key(seq), damaged=damaged_catalog)
-        history = self._get(layout.history_key(seq), content=hashes.text("history"))
-        segments = self._get(layout.catalog_key(seq), content=hashes.text("segments"))
-        lines = decode_history(history, key=layout.history_key(seq))
-        found = decode_state(segments, key=layout.catalog_key(seq), history=lines)
+    def _reader(self, seq: int) -> PartsReader:
+        return PartsReader(log=self.log, seq=seq, is_strict=False)
+
+    def _seal(self, seq: int) -> bytes:
+        return self._reader(seq).get(self.log.layout.seal_key(seq))
+
+    def _sealed(self, reader: PartsReader, sealed: bytes) -> BackupState:
+        layout, seq = self.log.layout, reader.seq
+        seal = decode_seal(sealed, key=layout.seal_key(seq), layout=layout)
+        found = _first_form(seal, reader) if isinstance(seal, FirstSeal) else _read(seal, reader)
         commit = self.log.get(seq)
         if commit is None or (found.backup, found.seq, found.head_hash) != (layout.backup, seq, commit.hash):
             raise damaged_catalog(f"{layout.catalog_key(seq)} does not belong to this commit log")
         return found
-
-    def _get(self, key: str, *, content: str | None = None) -> bytes:
-        """The object `key`, with the hash `content` where one is known."""
-        data = self.log.store.get(key)
-        if data is None:
-            raise damaged_catalog(f"{key} is missing")
-        if content is not None and content_hash(data) != content:
-            raise damaged_catalog(f"{key} does not have its recorded hash")
-        return data
 
     def _newest(self, upto: int | None) -> _Base:
         for seq in self._candidates(upto):
@@ -134,7 +168,7 @@ class Catalog:
         """None where nothing stands for the catalog. The first commit after it says so, and is not read twice."""
         following = self.log.read(after=seq, upto=max(upto, seq + 1) if upto is not None else None)
         first = next(following, None)
-        state = self.read_named(seq, first)
+        state = self.read_named(seq, first, is_strict=False)
         if state is None:
             return None
         return _Base(state=state, following=chain([first] if first and seq != upto else [], following))
@@ -144,13 +178,27 @@ class Catalog:
         tried = self._hinted()
         if tried is not None and (upto is None or tried <= upto):
             yield tried
-        yield from (seq for seq in reversed(self.sealed()) if seq != tried and (upto is None or seq <= upto))
+        listed = reversed(self.sealed()) if upto is None else self._sealed_upto(upto)
+        yield from (seq for seq in listed if seq != tried)
+
+    def _sealed_upto(self, upto: int) -> Iterator[int]:
+        """The numbers of catalogs up to `upto`, newest first: listed in windows, each ten times as long as the one
+        before, since there may be tens of thousands and the first will do."""
+        window = _FIRST_WINDOW
+        while upto > 0:
+            after = max(0, upto - window)
+            yield from reversed(tuple(takewhile(partial(ge, upto), self._numbers(after))))
+            upto, window = after, 10 * window
 
     def sealed(self, *, after: int = 0) -> tuple[int, ...]:
         """The numbers of all catalogs behind commit `after` that have a seal, ascending."""
+        return tuple(self._numbers(after))
+
+    def _numbers(self, after: int) -> Iterator[int]:
         layout = self.log.layout
-        listed = self.log.store.list(layout.catalog_prefix, start_after=layout.seal_key(after))
-        return tuple(seq for info in listed if (seq := parse_catalog_key(info.key)) is not None and seq > after)
+        for info in self.log.store.list(layout.catalog_prefix, start_after=layout.seal_key(after)):
+            if (seq := parse_catalog_key(info.key)) is not None and seq > after:
+                yield seq
 
     def hinted(self) -> int | None:
         """The number that the hint names. Raises `DamagedObject`, `FormatTooNew`."""
@@ -172,6 +220,28 @@ class _Base:
 
     state: BackupState
     following: Iterator[StoredCommit]
+
+
+def _first_form(seal: FirstSeal, reader: PartsReader) -> BackupState:
+    layout = reader.log.layout
+    history, segments = layout.history_key(reader.seq), layout.catalog_key(reader.seq)
+    lines = decode_lines(reader.get(history, content=seal.history), key=history)
+    found = decode_state(reader.get(segments, content=seal.segments), key=segments)
+    return replace(found, history=History(lines))
+
+
+def _read(seal: Seal, reader: PartsReader) -> BackupState:
+    """Nothing of a part is read yet."""
+    layout = reader.log.layout
+    tail, partitions = layout.history_key(reader.seq), layout.catalog_key(reader.seq)
+    lines = decode_lines(reader.get(tail, content=seal.tail), key=tail)
+    found = decode_partitions(
+        reader.get(partitions, content=seal.partitions),
+        key=partitions,
+        parts=reader.parts(seal.segments),
+        again=reader.again,
+    )
+    return replace(found, history=History(lines, chunks=reader.chunks(seal.history)))
 
 
 class _Followed:

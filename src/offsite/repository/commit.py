@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from offsite.log.batch import LastBatch
 from offsite.log.range import TopicPartition
 from offsite.model.check import check
+from offsite.repository.segments.part import SegmentPart
 from offsite.repository.segments.segment import Segment
 
 NO_PREVIOUS = ""
 NO_EPOCH = -1
+NOT_DELETED = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -51,7 +53,8 @@ class PartitionId:
 class TopicShape:
     """A topic as the source described it: `configs` are the non-default ones, sorted by name. `holds_schemas`: it is
     where a schema registry keeps what it knows. `was_compacted`: its cleanup policy was `compact` in this run or an
-    earlier one, so that records at its end may be gone."""
+    earlier one, so that records at its end may be gone. `deleted_ms`: when a run found it deleted at the source, by the
+    store's clock (epoch ms); -1 while it is there, or nobody can say."""
 
     topic: str
     topic_id: str
@@ -60,10 +63,16 @@ class TopicShape:
     configs: tuple[tuple[str, str], ...] = ()
     holds_schemas: bool = False
     was_compacted: bool = False
+    deleted_ms: int = NOT_DELETED
 
     @property
     def incarnation(self) -> TopicIncarnation:
         return TopicIncarnation(topic=self.topic, topic_id=self.topic_id)
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether it is known to be deleted at the source."""
+        return self.deleted_ms != NOT_DELETED
 
     @property
     def partition_ids(self) -> Iterator[PartitionId]:
@@ -115,6 +124,26 @@ class LeftBehind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CutBack:
+    """A log that a leader of a later epoch has cut back: from offset `at` on it is another one than what was backed up
+    of it, to `end`. The evidence: of what leaders up to `epoch` wrote, the last epoch in which the backup had read, the
+    leader of `leader_epoch` has nothing from `at` on. `below`, `above`: the parts of the segment that reaches over
+    `at`, None for a part without batches; both None where there is no such segment."""
+
+    partition_id: PartitionId
+    at: int
+    end: int
+    epoch: int
+    leader_epoch: int
+    below: SegmentPart | None = None
+    above: SegmentPart | None = None
+
+    def __post_init__(self) -> None:
+        check(0 <= self.at < self.end, f"cut of {self.partition_id}")
+        check(0 <= self.epoch < self.leader_epoch, f"epochs of the cut of {self.partition_id}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProvenGap:
     """Offsets `[start, end)` outside the segments that hold no record. `evidence` says by what that is known, `seen_at`
     where (see `offsite.log.chunk.Gap`)."""
@@ -154,7 +183,10 @@ class Changes:
     points. `groups` is the key of a group snapshot that is already stored; `metadata` names the cluster's settings,
     which are stored already too. `gaps` complete what `segments` and `holes` account for of the moved positions;
     `accounted`: together they account for every offset. Commits of earlier versions did not say so. `left_behind` are
-    partitions that this run could not copy, or not to their end.
+    partitions that this run could not copy, or not to their end. `incomplete`: the run goes on; a commit of it that is
+    complete follows, unless it is broken off.
+    `cut_back` comes before all else: what was backed up behind it becomes a closed branch, and positions go on from
+    there.
     """
 
     segments: tuple[Segment, ...] = ()
@@ -162,13 +194,20 @@ class Changes:
     holes: tuple[RecordedHole, ...] = ()
     gaps: tuple[ProvenGap, ...] = ()
     accounted: bool = False
+    cut_back: tuple[CutBack, ...] = ()
     left_behind: tuple[LeftBehind, ...] = ()
+    incomplete: bool = False
     positions: tuple[Position, ...] = ()
     topics: tuple[TopicShape, ...] = ()
     forgotten: tuple[tuple[int, int], ...] = ()
     groups: str | None = None
     metadata: SnapshotRef | None = None
     checkpoint: Checkpoint | None = None
+
+    @property
+    def entries(self) -> int:
+        """How many there are of what a commit may hold thousands of: what it costs to read them."""
+        return sum(map(len, (self.segments, self.removed, self.holes, self.gaps, self.positions)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 
 from offsite.log.batch import LastBatch
 from offsite.model.errors import DamagedCommit, OffsiteError
@@ -10,9 +11,11 @@ from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.commit import (
     NO_EPOCH,
+    NOT_DELETED,
     Changes,
     Checkpoint,
     Commit,
+    CutBack,
     LeftBehind,
     PartitionId,
     Position,
@@ -21,9 +24,10 @@ from offsite.repository.commit import (
     SnapshotRef,
     TopicShape,
 )
-from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.json_form import FORMAT, FORMAT_PACKS, encode_object, parse_json_object
 from offsite.repository.layout import BackupLayout, lies_below
-from offsite.repository.segments.segment import segment_from_json, segment_to_json
+from offsite.repository.segments.part import part_from_json, part_to_json
+from offsite.repository.segments.segment import Segment, segment_from_json, segment_to_json
 
 _HINT = (
     "run: offsite verify, to see which restore points are left; bring the object back from the store's versions or "
@@ -35,7 +39,7 @@ def encode_commit(commit: Commit) -> bytes:
     """The one byte form of `commit`. Empty lists and absent parts are left out."""
     return encode_object(
         {
-            "format": FORMAT,
+            "format": format_of(commit.changes.segments, branched=bool(commit.changes.cut_back)),
             "backup": commit.backup,
             "seq": commit.seq,
             "previous": commit.previous,
@@ -50,10 +54,15 @@ def encode_commit(commit: Commit) -> bytes:
     )
 
 
+def format_of(segments: Iterable[Segment], *, branched: bool) -> int:
+    """The oldest format that can say where `segments` are. `branched`: a log was cut back, and its old history kept."""
+    return FORMAT_PACKS if branched or any(segment.pack is not None for segment in segments) else FORMAT
+
+
 def decode_commit(data: bytes, *, key: str) -> Commit:
     """Read the commit object `key`. Raises `DamagedCommit` for anything a writer of offsite would not have written,
     `FormatTooNew`. Keys that are not known are ignored."""
-    item = parse_json_object(data, source=key, damaged=damaged_commit)
+    item = parse_json_object(data, source=key, damaged=damaged_commit, newest=FORMAT_PACKS)
     try:
         commit = _commit_from_json(item)
         _check_names(commit, key)
@@ -72,6 +81,8 @@ def _check_names(commit: Commit, key: str) -> None:
     for segment in changes.segments:  # the rest of the key was compared with what the segment says
         if not segment.key.startswith(layout.topics_prefix):
             raise damaged_commit(f"{key}: it names {segment.key!r}, which is no segment of backup {commit.backup}")
+        if segment.pack is not None and not layout.is_pack(segment.pack):
+            raise damaged_commit(f"{key}: it names {segment.pack!r}, which is no pack of backup {commit.backup}")
     named = [
         *([(changes.groups, layout.groups_prefix)] if changes.groups else []),
         *([(changes.metadata.key, layout.metadata_prefix)] if changes.metadata else []),
@@ -99,7 +110,8 @@ def topic_to_json(shape: TopicShape) -> dict[str, JsonValue]:
         "configs": dict(shape.configs),
     }
     flags = {"holds_schemas": shape.holds_schemas, "was_compacted": shape.was_compacted}
-    return known | {name: True for name, is_set in flags.items() if is_set}
+    known |= {name: True for name, is_set in flags.items() if is_set}
+    return known | ({"deleted_ms": shape.deleted_ms} if shape.is_deleted else {})
 
 
 def topic_from_json(item: JsonObject) -> TopicShape:
@@ -111,12 +123,13 @@ def topic_from_json(item: JsonObject) -> TopicShape:
         configs=item.text_map("configs"),
         holds_schemas="holds_schemas" in item.fields and item.flag("holds_schemas"),
         was_compacted="was_compacted" in item.fields and item.flag("was_compacted"),
+        deleted_ms=item.integer_or("deleted_ms", NOT_DELETED),
     )
 
 
 def position_to_json(position: Position) -> dict[str, JsonValue]:
     known: dict[str, JsonValue] = {
-        **_partition_to_json(position.partition_id),
+        **partition_to_json(position.partition_id),
         "log_start": position.log_start,
         "end": position.end,
     }
@@ -126,7 +139,7 @@ def position_to_json(position: Position) -> dict[str, JsonValue]:
 
 def position_from_json(item: JsonObject) -> Position:
     return Position(
-        partition_id=_partition_from_json(item),
+        partition_id=partition_from_json(item),
         log_start=item.count("log_start"),
         end=item.count("end"),
         leader_epoch=item.integer_or("leader_epoch", NO_EPOCH),
@@ -143,30 +156,58 @@ def _batch_from_json(item: JsonObject | None) -> LastBatch | None:
 
 
 def hole_to_json(hole: RecordedHole) -> dict[str, JsonValue]:
-    return {**_partition_to_json(hole.partition_id), "start": hole.start, "end": hole.end, "reason": hole.reason}
+    return {**partition_to_json(hole.partition_id), "start": hole.start, "end": hole.end, "reason": hole.reason}
 
 
 def hole_from_json(item: JsonObject) -> RecordedHole:
     start, end = _span(item)
     return RecordedHole(
-        partition_id=_partition_from_json(item),
+        partition_id=partition_from_json(item),
         start=start,
         end=end,
         reason=item.text("reason"),
     )
 
 
+def _cut_to_json(cut: CutBack) -> dict[str, JsonValue]:
+    known: dict[str, JsonValue] = {
+        **partition_to_json(cut.partition_id),
+        "at": cut.at,
+        "end": cut.end,
+        "epoch": cut.epoch,
+        "leader_epoch": cut.leader_epoch,
+    }
+    parts = {"below": part_to_json(cut.below), "above": part_to_json(cut.above)}
+    return known | {name: part for name, part in parts.items() if part is not None}
+
+
+def _cut_from_json(item: JsonObject) -> CutBack:
+    if item.count("at") >= item.count("end"):
+        raise item.wrong("at", "an offset before its end")
+    if item.count("epoch") >= item.count("leader_epoch"):
+        raise item.wrong("leader_epoch", "a later epoch")
+    return CutBack(
+        partition_id=partition_from_json(item),
+        at=item.count("at"),
+        end=item.count("end"),
+        epoch=item.count("epoch"),
+        leader_epoch=item.count("leader_epoch"),
+        below=part_from_json(item.optional_child("below")),
+        above=part_from_json(item.optional_child("above")),
+    )
+
+
 def left_behind_to_json(each: LeftBehind) -> dict[str, JsonValue]:
-    return {**_partition_to_json(each.partition_id), "error": each.error}
+    return {**partition_to_json(each.partition_id), "error": each.error}
 
 
 def left_behind_from_json(item: JsonObject) -> LeftBehind:
-    return LeftBehind(partition_id=_partition_from_json(item), error=item.text("error"))
+    return LeftBehind(partition_id=partition_from_json(item), error=item.text("error"))
 
 
 def _gap_to_json(gap: ProvenGap) -> dict[str, JsonValue]:
     return {
-        **_partition_to_json(gap.partition_id),
+        **partition_to_json(gap.partition_id),
         "start": gap.start,
         "end": gap.end,
         "evidence": gap.evidence,
@@ -177,7 +218,7 @@ def _gap_to_json(gap: ProvenGap) -> dict[str, JsonValue]:
 def _gap_from_json(item: JsonObject) -> ProvenGap:
     start, end = _span(item)
     return ProvenGap(
-        partition_id=_partition_from_json(item),
+        partition_id=partition_from_json(item),
         start=start,
         end=end,
         evidence=item.text("evidence"),
@@ -204,7 +245,7 @@ def checkpoint_to_json(checkpoint: Checkpoint) -> dict[str, JsonValue]:
     return {
         "id": checkpoint.id,
         "taken_at_ms": checkpoint.taken_at_ms,
-        "ends": [{**_partition_to_json(partition_id), "end": end} for partition_id, end in checkpoint.ends],
+        "ends": [{**partition_to_json(partition_id), "end": end} for partition_id, end in checkpoint.ends],
         "classes": dict(checkpoint.classes),
     }
 
@@ -213,16 +254,16 @@ def checkpoint_from_json(item: JsonObject) -> Checkpoint:
     return Checkpoint(
         id=item.integer("id"),
         taken_at_ms=item.integer("taken_at_ms"),
-        ends=tuple((_partition_from_json(end), end.count("end")) for end in item.children("ends")),
+        ends=tuple((partition_from_json(end), end.count("end")) for end in item.children("ends")),
         classes=item.text_map("classes"),
     )
 
 
-def _partition_to_json(partition_id: PartitionId) -> dict[str, JsonValue]:
+def partition_to_json(partition_id: PartitionId) -> dict[str, JsonValue]:
     return {"topic": partition_id.topic, "topic_id": partition_id.topic_id, "partition": partition_id.partition}
 
 
-def _partition_from_json(item: JsonObject) -> PartitionId:
+def partition_from_json(item: JsonObject) -> PartitionId:
     return PartitionId(topic=item.topic(), topic_id=item.text("topic_id"), partition=item.partition())
 
 
@@ -233,7 +274,9 @@ def _changes_to_json(changes: Changes) -> dict[str, JsonValue]:
         "holes": [hole_to_json(hole) for hole in changes.holes],
         "gaps": [_gap_to_json(gap) for gap in changes.gaps],
         "accounted": changes.accounted,
+        "cut_back": [_cut_to_json(cut) for cut in changes.cut_back],
         "left_behind": [left_behind_to_json(each) for each in changes.left_behind],
+        "incomplete": changes.incomplete,
         "positions": [position_to_json(position) for position in changes.positions],
         "topics": [topic_to_json(shape) for shape in changes.topics],
         "forgotten": [{"start": start, "end": end} for start, end in changes.forgotten],
@@ -269,8 +312,10 @@ def _changes_from_json(item: JsonObject) -> Changes:
         removed=item.texts("removed"),
         holes=tuple(hole_from_json(hole) for hole in item.children("holes")),
         gaps=tuple(_gap_from_json(gap) for gap in item.children("gaps")),
+        cut_back=tuple(map(_cut_from_json, item.children("cut_back"))),
         left_behind=tuple(map(left_behind_from_json, item.children("left_behind"))),
         accounted="accounted" in item.fields and item.flag("accounted"),
+        incomplete="incomplete" in item.fields and item.flag("incomplete"),
         positions=tuple(position_from_json(position) for position in item.children("positions")),
         topics=tuple(topic_from_json(shape) for shape in item.children("topics")),
         forgotten=tuple((span.count("start"), span.count("end")) for span in item.children("forgotten")),

@@ -90,6 +90,12 @@ class CommitLog:
             if (stored := self.get(seq)) is not None:
                 yield stored
 
+    def read_down(self, *, upto: int) -> Iterator[StoredCommit]:
+        """The commits from number `upto` down, many read at once; what is missing or unreadable is left out."""
+        for high in range(upto, 0, -_WINDOW):
+            found = [each for _, each in self.try_read(after=max(0, high - _WINDOW), upto=high)]
+            yield from (each for each in reversed(found) if isinstance(each, StoredCommit))
+
     def try_read(self, *, after: int, upto: int | None = None) -> Iterator[tuple[int, StoredCommit | DamagedCommit]]:
         """The commits `after` < number <= `upto` with their numbers, and an error in the place of each one that is
         missing or unreadable. Raises `FormatTooNew`."""

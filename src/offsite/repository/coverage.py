@@ -47,8 +47,10 @@ def frontier(start: int, spans: Iterable[Span]) -> int:
 
 def unaccounted(changes: Changes, before: Mapping[PartitionId, int]) -> Iterator[Unaccounted]:
     """Where `changes` move positions over offsets that nothing in them accounts for. `before`: how far partitions were
-    accounted for already (see `BackupState.reached`); a new one starts at its log start."""
+    accounted for already (see `BackupState.reached`); a new one starts at its log start, one whose log was cut back
+    there."""
     spans = _spans(changes)
+    before = {**before, **{cut.partition_id: cut.at for cut in changes.cut_back}} if changes.cut_back else before
     for position in changes.positions:
         start = before.get(position.partition_id, position.log_start)
         for low, high in uncovered(start, position.end, sorted(spans.get(position.partition_id, ()))):
@@ -65,6 +67,7 @@ class CoverageWalk:
         """What the next commit passed over, though it need not have promised not to (`Changes.accounted`)."""
         judged = changes if changes.accounted else _as_earlier_versions_meant(changes)
         yield from unaccounted(judged, self._before)
+        self._before |= {cut.partition_id: cut.at for cut in changes.cut_back}
         for segment in changes.segments:
             self._reach(segment_partition(segment), segment.last_offset + 1)
         for position in changes.positions:
@@ -78,16 +81,16 @@ class CoverageWalk:
         self._before[known] = max(self._before.get(known, 0), end)
 
 
-def removed_since(point: BackupState, head: BackupState) -> Iterator[RecordedHole]:
-    """Ranges of the segments of `point`, below its positions, that no segment of `head` covers: named, so that a reader
-    never takes them for never written."""
+def removed_since(point: BackupState, served: BackupState) -> Iterator[RecordedHole]:
+    """Ranges of the segments of `point`, below its positions, that no segment of `served`, the same point with what
+    holds its data now, covers: named, so that a reader never takes them for never written."""
     for partition, segments in point.segments.items():
         end = point.positions[partition].end
-        live = head.segments.get(partition, ())
-        keys = {segment.key for segment in live}
+        live = served.segments.get(partition, ())
+        keys = {segment.key for segment in live if segment.whole is None}
         for segment in segments:
             if segment.key not in keys:
-                covered = ((other.start, other.end) for other in live)
+                covered = ((other.start, max(other.end, other.last_offset + 1)) for other in live)
                 for low, high in uncovered(segment.start, min(segment.end, end), covered):
                     yield RecordedHole(partition_id=partition, start=low, end=high, reason=REMOVED)
 

@@ -1,18 +1,28 @@
-"""The restore points of a backup: one line per commit, in columns, because there may be millions."""
+"""The restore points of a backup: one line per commit, in columns and in chunks, because there may be millions.
+
+A full chunk never changes: states share it, catalogs name the object that holds it, and its lines are read when
+somebody asks for one of them. Only the tail behind the chunks is copied for a new state.
+"""
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import overload
+from itertools import accumulate, chain
+from typing import TypeAlias, overload
 
 from offsite.model.check import check
 from offsite.repository.commit import Commit
+from offsite.repository.part_ref import PartRef
 
 NO_CHECKPOINT = -1
 COLUMNS = ("seq", "committed_at_ms", "records", "raw_bytes", "stored_bytes", "holes", "checkpoint")
+LINES_PER_CHUNK = 16_384
+
+Columns: TypeAlias = "tuple[array[int], ...]"
+"""The columns named by `COLUMNS`, of one length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,33 +38,89 @@ class CommitSummary:
     checkpoint: int
 
 
+class HistoryChunk:
+    """Lines that never change: in memory, or read by `load` when the first of them is asked for. `first` and `last` are
+    number and time of the outer lines; `ref` is the object that holds them, when there is one."""
+
+    __slots__ = ("_columns", "_load", "first", "last", "lines", "ref")
+
+    def __init__(
+        self, load: Callable[[HistoryChunk], Columns], *, ref: PartRef, first: tuple[int, int], last: tuple[int, int]
+    ) -> None:
+        self.ref: PartRef | None = ref
+        self.lines, self.first, self.last = ref.rows, first, last
+        self._columns: Columns | None = None
+        self._load = load
+
+    @classmethod
+    def of(cls, columns: Columns) -> HistoryChunk:
+        """One in memory."""
+        first, last = ((columns[0][at], columns[1][at]) for at in (0, -1))
+        nowhere = PartRef(key="", hash="", rows=len(columns[0]))
+        made = cls(_nothing_stored, ref=nowhere, first=first, last=last)
+        made.ref, made._columns = None, columns
+        return made
+
+    @property
+    def columns(self) -> Columns:
+        """Not to be changed. Raises `DamagedObject`."""
+        if self._columns is None:
+            self._columns = self._load(self)
+        return self._columns
+
+
 class History(Sequence[CommitSummary]):
     """Commits that are restore points, ascending by number and by time."""
 
-    __slots__ = ("_columns",)
+    __slots__ = ("_starts", "chunks", "tail")
 
-    def __init__(self, columns: Sequence[array[int]] | None = None) -> None:
-        self._columns = tuple(columns) if columns else tuple(array("q") for _ in COLUMNS)
-        check(len(self._columns) == len(COLUMNS), "columns of a history")
-        check(len({len(column) for column in self._columns}) == 1, "lengths of the columns of a history")
+    def __init__(self, columns: Sequence[array[int]] | None = None, *, chunks: Sequence[HistoryChunk] = ()) -> None:
+        """`columns`: the lines behind `chunks`."""
+        tail = tuple(columns) if columns else _no_lines()
+        check(len(tail) == len(COLUMNS), "columns of a history")
+        check(len({len(column) for column in tail}) == 1, "lengths of the columns of a history")
+        full = len(tail[0]) // LINES_PER_CHUNK * LINES_PER_CHUNK
+        cut = (_cut(tail, low, low + LINES_PER_CHUNK) for low in range(0, full, LINES_PER_CHUNK))
+        self.chunks = (*chunks, *map(HistoryChunk.of, cut))
+        self.tail: Columns = _cut(tail, full, len(tail[0])) if full else tail
+        self._starts = tuple(accumulate((chunk.lines for chunk in self.chunks), initial=0))
 
     @property
-    def columns(self) -> tuple[array[int], ...]:
-        """The columns named by `COLUMNS`; not to be changed."""
-        return self._columns
+    def first_ms(self) -> int:
+        """When the oldest restore point was committed; 0 when there is none."""
+        if self.chunks:
+            return self.chunks[0].first[1]
+        return self.tail[1][0] if len(self) else 0
 
     def latest_at(self, time_ms: int) -> CommitSummary | None:
         """The newest restore point committed at or before `time_ms`."""
-        index = bisect_right(self._columns[1], time_ms)
-        return self[index - 1] if index else None
+        behind = bisect_right(self.chunks, time_ms, key=lambda chunk: chunk.first[1])
+        if not self.chunks or (behind == len(self.chunks) and self.chunks[-1].last[1] <= time_ms):
+            found = self._starts[-1] + bisect_right(self.tail[1], time_ms)
+        elif behind == 0:
+            return None
+        else:
+            found = self._starts[behind - 1] + bisect_right(self.chunks[behind - 1].columns[1], time_ms)
+        return self[found - 1] if found else None
 
     def find(self, seq: int) -> CommitSummary | None:
         """The restore point with commit number `seq`, if it is one (still)."""
-        index = bisect_left(self._columns[0], seq)
-        return self[index] if index < len(self) and self._columns[0][index] == seq else None
+        at = bisect_left(self.chunks, seq, key=lambda chunk: chunk.last[0])
+        columns = self.chunks[at].columns if at < len(self.chunks) else self.tail
+        index = bisect_left(columns[0], seq)
+        return _line(columns, index) if index < len(columns[0]) and columns[0][index] == seq else None
+
+    def between(self, first: int, last: int) -> Columns:
+        """The lines of commits `first` to `last`, both inclusive."""
+        found = _no_lines()
+        for columns in (*(chunk.columns for chunk in self.chunks if _overlaps(chunk, first, last)), self.tail):
+            low, high = bisect_left(columns[0], first), bisect_right(columns[0], last)
+            for column, lines in zip(found, columns, strict=True):
+                column.extend(lines[low:high])
+        return found
 
     def __len__(self) -> int:
-        return len(self._columns[0])
+        return self._starts[-1] + len(self.tail[0])
 
     @overload
     def __getitem__(self, index: int) -> CommitSummary: ...
@@ -63,34 +129,85 @@ class History(Sequence[CommitSummary]):
     def __getitem__(self, index: int | slice) -> CommitSummary | tuple[CommitSummary, ...]:
         if isinstance(index, slice):
             return tuple(self[i] for i in range(*index.indices(len(self))))
-        return CommitSummary(**{name: column[index] for name, column in zip(COLUMNS, self._columns, strict=True)})
+        wanted = index + len(self) if index < 0 else index
+        if not 0 <= wanted < len(self):
+            raise IndexError(index)
+        at = bisect_right(self._starts, wanted) - 1
+        return _line(self.chunks[at].columns if at < len(self.chunks) else self.tail, wanted - self._starts[at])
 
     def __iter__(self) -> Iterator[CommitSummary]:
-        return (self[index] for index in range(len(self)))
+        for columns in (*(chunk.columns for chunk in self.chunks), self.tail):
+            yield from (_line(columns, index) for index in range(len(columns[0])))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, History) and self._columns == other._columns
+        if not isinstance(other, History) or len(self) != len(other):
+            return False
+        if self._starts == other._starts:
+            pairs = zip(self.chunks, other.chunks, strict=True)
+            return self.tail == other.tail and all(a is b or a.columns == b.columns for a, b in pairs)
+        return all(mine == theirs for mine, theirs in zip(self, other, strict=True))
 
     def __hash__(self) -> int:
-        return hash(tuple(self._columns[0]))
+        return hash((len(self), tuple(self.tail[0])))
 
 
 class HistoryBuilder:
-    """A history's working copy: copied once, then extended commit by commit."""
+    """A history's working copy: its tail copied once, then extended commit by commit."""
 
     def __init__(self, history: History) -> None:
-        self._columns = tuple(array("q", column) for column in history.columns)
+        self._chunks = list(history.chunks)
+        self._tail = _cut(history.tail, 0, len(history.tail[0]))
 
     def append(self, commit: Commit) -> None:
         """Take in the next commit, and drop those it forgets."""
-        for column, value in zip(self._columns, _summary(commit), strict=True):
+        for column, value in zip(self._tail, _summary(commit), strict=True):
             column.append(value)
         for start, end in commit.changes.forgotten:
-            _forget(self._columns, start, end)
+            self._forget(start, end)
+        if len(self._tail[0]) >= LINES_PER_CHUNK:
+            self._chunks.append(HistoryChunk.of(self._tail))
+            self._tail = _no_lines()
 
     def built(self) -> History:
         """The history so far."""
-        return History([array("q", column) for column in self._columns])
+        return History(_cut(self._tail, 0, len(self._tail[0])), chunks=self._chunks)
+
+    def _forget(self, start: int, end: int) -> None:
+        self._chunks = list(chain.from_iterable(_remembered(chunk, start, end) for chunk in self._chunks))
+        self._tail = _without(self._tail, start, end)
+
+
+def _nothing_stored(_: HistoryChunk) -> Columns:
+    return _no_lines()
+
+
+def _overlaps(chunk: HistoryChunk, first: int, last: int) -> bool:
+    return chunk.first[0] <= last and first <= chunk.last[0]
+
+
+def _remembered(chunk: HistoryChunk, start: int, end: int) -> list[HistoryChunk]:
+    """What is left of a chunk: itself, where nothing of it is forgotten."""
+    if not _overlaps(chunk, start, end - 1):
+        return [chunk]
+    left = _without(chunk.columns, start, end)
+    return [HistoryChunk.of(left)] if left[0] else []
+
+
+def _without(columns: Columns, start: int, end: int) -> Columns:
+    low, high = bisect_left(columns[0], start), bisect_left(columns[0], end)
+    return tuple(column[:low] + column[high:] for column in columns)
+
+
+def _cut(columns: Columns, low: int, high: int) -> Columns:
+    return tuple(column[low:high] for column in columns)
+
+
+def _no_lines() -> Columns:
+    return tuple(array("q") for _ in COLUMNS)
+
+
+def _line(columns: Columns, index: int) -> CommitSummary:
+    return CommitSummary(**{name: column[index] for name, column in zip(COLUMNS, columns, strict=True)})
 
 
 def _summary(commit: Commit) -> tuple[int, ...]:
@@ -104,9 +221,3 @@ def _summary(commit: Commit) -> tuple[int, ...]:
         len(commit.changes.holes),
         NO_CHECKPOINT if checkpoint is None else checkpoint.id,
     )
-
-
-def _forget(columns: Sequence[array[int]], start: int, end: int) -> None:
-    low, high = bisect_left(columns[0], start), bisect_left(columns[0], end)
-    for column in columns:
-        del column[low:high]

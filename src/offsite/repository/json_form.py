@@ -15,7 +15,11 @@ from offsite.model.untrusted.digest import DigestState, check_digest, with_diges
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 
 FORMAT = 1
-"""The major format version of every JSON object of a repository. Added keys do not change it: readers ignore them."""
+"""The major format version of JSON objects of a repository. Added keys do not change it: readers ignore them."""
+
+FORMAT_PACKS = 2
+"""That of a commit or catalog with segments in packs, or with a log that was cut back: a reader of format 1 would look
+for the first elsewhere, and mix the histories of the second."""
 
 _MEMBERS_BEFORE_DIGESTS = frozenset(
     {
@@ -95,28 +99,31 @@ def encode_object(value: Mapping[str, JsonValue]) -> bytes:
     return with_digest(encode_canonical(value))
 
 
-def parse_json_object(data: bytes, *, source: str, damaged: Callable[[str], OffsiteError]) -> JsonObject:
-    """Read one versioned JSON object that `encode_object` or an earlier version made. Raises what `damaged` makes, or
-    `FormatTooNew`."""
+def parse_json_object(
+    data: bytes, *, source: str, damaged: Callable[[str], OffsiteError], newest: int = FORMAT
+) -> JsonObject:
+    """Read one versioned JSON object that `encode_object` or an earlier version made, up to format `newest`. Raises
+    what `damaged` makes, or `FormatTooNew`."""
     state = check_digest(data)
     if state is DigestState.WRONG:
         raise damaged(f"{source}: its bytes are not those its digest was made of")
-    parsed = parse_part(data, source=source, damaged=damaged)
+    parsed = parse_part(data, source=source, damaged=damaged, newest=newest)
     if state is DigestState.ABSENT and (unknown := set(parsed.fields) - _MEMBERS_BEFORE_DIGESTS):
         raise damaged(f"{source}: it has no digest, and a member {min(unknown)!r} that objects without one never had")
     return parsed
 
 
-def parse_part(data: bytes, *, source: str, damaged: Callable[[str], OffsiteError]) -> JsonObject:
-    """Read what `encode_canonical` made; `source` names the object around it. Raises what `damaged` makes, or
-    `FormatTooNew`."""
+def parse_part(data: bytes, *, source: str, damaged: Callable[[str], OffsiteError], newest: int = FORMAT) -> JsonObject:
+    """Read what `encode_canonical` made, up to format `newest`; `source` names the object around it. Raises what
+    `damaged` makes, or `FormatTooNew`."""
     try:
         fields = decode_object(data, decoder=STRICT)
     except BadJson as error:
         raise damaged(f"{source}: {error}") from error
     parsed = JsonObject(fields=fields, damaged=lambda problem: damaged(f"{source}: {problem}"))
-    if (written := parsed.integer("format")) > FORMAT:
+    if (written := parsed.integer("format")) > newest:
         raise FormatTooNew(
-            f"{source} has format {written}; this offsite reads up to {FORMAT}", hint="upgrade offsite and try again"
+            f"{source} has format {written}; this offsite reads up to {newest}",
+            hint="upgrade offsite and try again",
         )
     return parsed

@@ -5,16 +5,20 @@
     probes/create-only                                          put again and again, to see that it is refused
     backups/<backup>/backup.json                                source, selection, options: written once
     backups/<backup>/commits/<seq:020>.json                     the commit log, create-only
-    backups/<backup>/catalog/<seq:020>.parquet                  folded segments and positions (rebuildable)
-    backups/<backup>/catalog/<seq:020>.history.parquet          folded list of commits (rebuildable)
-    backups/<backup>/catalog/<seq:020>.json                     the hashes of these two: written last, makes them count
+    backups/<backup>/catalog/<seq:020>.parquet                  folded positions, and where segments are (rebuildable)
+    backups/<backup>/catalog/<seq:020>.history.parquet          the end of the list of commits (rebuildable)
+    backups/<backup>/catalog-parts/<seq:020>-<hash:8hex>.parquet    segments, or older lines of that list, for this
+                                                                catalog and later ones (rebuildable)
+    backups/<backup>/catalog/<seq:020>.json                     the hashes of all these: written last, makes them count
     backups/<backup>/catalog/hint.json                          the newest catalog, overwritten, never trusted
     backups/<backup>/topics/<topic>/partition=<nr>/<topic>+<nr>-<start:020>-<attempt:8hex>.log[.zst]
     backups/<backup>/topics/<topic>/partition=<nr>/<same without .log[.zst]>.idx
+    backups/<backup>/packs/<seq:020>-<attempt:8hex>.pack        small segments and their indexes, back to back
     backups/<backup>/groups/<seq:020>-<attempt:8hex>.parquet    group offsets as of that commit
     backups/<backup>/metadata/<seq:020>-<attempt:8hex>.json     the cluster's settings, stored when they change
     backups/<backup>/restores/<restore>/...                     records of restores
     backups/<backup>/drills/<drill>/report.json, report.html    what a drill has proven
+    backups/<backup>/verifies/<depth>/<verify>.json             that the backup was checked, and what was found
     backups/<backup>/group-changes/<change>/...                 what groups had committed before they were changed
 A file name holds at most 255 bytes on most systems, so a topic longer than 180 characters is cut there, not in its
 folder.
@@ -39,9 +43,11 @@ _SEGMENT = re.compile(
     r"backups/(?P<backup>[^/]+)/topics/(?P<topic>[^/]+)/partition=(?P<partition>\d+)/"
     r"(?P<cut>[^/+]+)\+(?P=partition)-(?P<start>\d{20})-(?P<attempt>[0-9a-f]{8})\.(?P<suffix>log|log\.zst|idx)"
 )
+_PACK = re.compile(r"backups/[^/]+/packs/(\d{20})-[0-9a-f]{8}\.pack")
 _COMMIT = re.compile(r"backups/[^/]+/commits/(\d{20})\.json")
 _GROUPS = re.compile(r"backups/[^/]+/groups/(\d{20})-[0-9a-f]{8}\.parquet")
 _METADATA = re.compile(r"backups/[^/]+/metadata/(\d{20})-[0-9a-f]{8}\.json")
+_CATALOG_PART = re.compile(r"backups/[^/]+/catalog-parts/(\d{20})-[0-9a-f]{8}\.parquet")
 _CATALOG = re.compile(r"backups/[^/]+/catalog/(\d{20})\.json")
 
 
@@ -99,8 +105,32 @@ class BackupLayout:
         return f"{self.catalog_prefix}hint.json"
 
     @property
+    def parts_prefix(self) -> str:
+        return f"{self.prefix}catalog-parts/"
+
+    def part_key(self, seq: int, digits: str) -> str:
+        """`digits`: the first 8 of the hash of its bytes, so that a crashed writer's part is the next one's too."""
+        return f"{self.parts_prefix}{_padded(seq)}-{_checked_attempt(digits)}.parquet"
+
+    def is_part(self, key: str) -> bool:
+        """Whether `key`, which somebody else wrote, is that of a part of a catalog of this backup."""
+        return parse_part_key(key) is not None and lies_below(key, self.parts_prefix)
+
+    @property
     def topics_prefix(self) -> str:
         return f"{self.prefix}topics/"
+
+    @property
+    def packs_prefix(self) -> str:
+        return f"{self.prefix}packs/"
+
+    def pack_key(self, seq: int, attempt: str) -> str:
+        """`seq`: the newest commit when the pack was begun."""
+        return f"{self.packs_prefix}{_padded(seq)}-{_checked_attempt(attempt)}.pack"
+
+    def is_pack(self, key: str) -> bool:
+        """Whether `key`, which somebody else wrote, is that of a pack of this backup."""
+        return _PACK.fullmatch(key) is not None and lies_below(key, self.packs_prefix)
 
     @property
     def groups_prefix(self) -> str:
@@ -120,9 +150,23 @@ class BackupLayout:
     def restores_prefix(self, restore: str) -> str:
         return f"{self.prefix}restores/{check_backup_name(restore)}/"
 
+    @property
+    def drills_prefix(self) -> str:
+        return f"{self.prefix}drills/"
+
     def drill_key(self, drill: str, suffix: str) -> str:
         """The key of a drill's report. `suffix`: `json` or `html`."""
-        return f"{self.prefix}drills/{check_backup_name(drill)}/report.{suffix}"
+        return f"{self.drills_prefix}{check_backup_name(drill)}/report.{suffix}"
+
+    @property
+    def verifies_prefix(self) -> str:
+        return f"{self.prefix}verifies/"
+
+    def verifies_of_prefix(self, depth: str) -> str:
+        return f"{self.verifies_prefix}{check_backup_name(depth)}/"
+
+    def verify_key(self, depth: str, verify: str) -> str:
+        return f"{self.verifies_of_prefix(depth)}{check_backup_name(verify)}.json"
 
     @property
     def group_changes_prefix(self) -> str:
@@ -133,8 +177,8 @@ class BackupLayout:
 
     @property
     def record_prefixes(self) -> tuple[str, ...]:
-        """Where restores, drills and changes to groups keep their records."""
-        return (f"{self.prefix}restores/", f"{self.prefix}drills/", self.group_changes_prefix)
+        """Where restores, drills, checks and changes to groups keep their records."""
+        return (f"{self.prefix}restores/", self.drills_prefix, self.verifies_prefix, self.group_changes_prefix)
 
     def segment_key(self, *, topic: str, partition: int, start: int, attempt: str, compressed: bool) -> str:
         check_topic_name(topic)
@@ -164,6 +208,12 @@ def parse_segment_key(key: str) -> SegmentName | None:
     )
 
 
+def parse_pack_key(key: str) -> int | None:
+    """The number of the newest commit when the pack was begun, if `key` is that of a pack, else None."""
+    match = _PACK.fullmatch(key)
+    return int(match[1]) if match else None
+
+
 def lies_below(key: str, prefix: str) -> bool:
     """Whether `key`, which somebody else wrote, is that of an object below `prefix`, and of nothing outside it."""
     parts = key.removeprefix(prefix).split("/")
@@ -179,6 +229,12 @@ def parse_commit_key(key: str) -> int | None:
 def parse_catalog_key(key: str) -> int | None:
     """The sequence number in the key of a catalog's seal, else None."""
     match = _CATALOG.fullmatch(key)
+    return int(match[1]) if match else None
+
+
+def parse_part_key(key: str) -> int | None:
+    """The number of the first catalog that names it, in the key of a part, else None."""
+    match = _CATALOG_PART.fullmatch(key)
     return int(match[1]) if match else None
 
 

@@ -23,6 +23,7 @@ from offsite.repository.layout import (
     parse_catalog_key,
     parse_groups_key,
     parse_metadata_key,
+    parse_part_key,
     parse_segment_key,
 )
 from offsite.repository.repository import Repository, backup_folders
@@ -127,6 +128,7 @@ def _below_commits(backup: Backup) -> Iterator[Orphan]:
     layout = backup.layout
     for kind, prefix in (
         ("segment", layout.topics_prefix),
+        ("segment", layout.packs_prefix),
         ("groups", layout.groups_prefix),
         ("metadata", layout.metadata_prefix),
     ):
@@ -137,7 +139,7 @@ def _below_commits(backup: Backup) -> Iterator[Orphan]:
 
 def _unlisted(backup: Backup, head: BackupState, found: Iterable[Orphan]) -> Iterator[Orphan]:
     """Those that no commit up to `head` lists. Older restore points need their snapshots too."""
-    listed = {key for segment in head.all_segments() for key in (segment.key, segment.index_key)}
+    listed = {key for segment in head.stored_segments() for key in (segment.object_key, segment.index_key)}
     snapshots = []
     for each in found:
         if each.kind in _SNAPSHOTS:
@@ -184,7 +186,9 @@ def _unsealed(backup: Backup) -> Iterator[Orphan]:
     infos = list(backup.store.list(layout.catalog_prefix))
     sealed = {seq for info in infos if (seq := parse_catalog_key(info.key)) is not None}
     read = {key for seq in sealed for key in (layout.catalog_key(seq), layout.history_key(seq), layout.seal_key(seq))}
-    return (Orphan(kind="catalog", info=info) for info in infos if info.key not in read | {layout.hint_key})
+    yield from (Orphan(kind="catalog", info=info) for info in infos if info.key not in read | {layout.hint_key})
+    parts = backup.store.list(layout.parts_prefix)  # read after the seals: the first catalog to name a part is its own
+    yield from (Orphan(kind="catalog", info=info) for info in parts if parse_part_key(info.key) not in sealed)
 
 
 def _unrecorded(backup: Backup) -> Iterator[Orphan]:
@@ -192,7 +196,7 @@ def _unrecorded(backup: Backup) -> Iterator[Orphan]:
     layout = backup.layout
     for kind, prefix, record in (
         ("restore", f"{layout.prefix}restores/", "restore.json"),
-        ("drill", f"{layout.prefix}drills/", "report.json"),
+        ("drill", layout.drills_prefix, "report.json"),
         ("group change", layout.group_changes_prefix, "change.json"),
     ):
         for folder, infos in groupby(backup.store.list(prefix), key=partial(_folder_of, prefix=prefix)):

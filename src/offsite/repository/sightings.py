@@ -43,9 +43,10 @@ def read_sightings(log: CommitLog, topics: Container[str], *, upto: int) -> Mapp
 
 
 def _seen(commit: Commit) -> set[TopicIncarnation]:
-    """Segments say nothing: old ones may be written anew when their topic is long gone."""
+    """Segments say nothing: old ones may be written anew when their topic is long gone. Nor is a deletion a sight."""
     changes = commit.changes
-    return {p.partition_id.incarnation for p in changes.positions} | {shape.incarnation for shape in changes.topics}
+    listed = {shape.incarnation for shape in changes.topics if not shape.is_deleted}
+    return {p.partition_id.incarnation for p in changes.positions} | listed
 
 
 def _seen_again(known: Sighting | None, commit: Commit, alive_ms: int) -> Sighting:

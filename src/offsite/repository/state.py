@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
-from offsite.log.range import Span
+from offsite.log.range import Span, TopicPartition
+from offsite.model.errors import DamagedCommit
+from offsite.repository.branches import Branch, borders, cut_holes, cut_segments, segments_before
 from offsite.repository.commit import (
     NO_PREVIOUS,
     Checkpoint,
     Commit,
+    CutBack,
     LeftBehind,
     PartitionId,
     Position,
@@ -21,6 +25,7 @@ from offsite.repository.commit import (
 )
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.history import History, HistoryBuilder
+from offsite.repository.layered_map import LayeredMapBuilder
 from offsite.repository.layout import parse_segment_key
 from offsite.repository.segments.segment import Segment, SegmentList
 
@@ -32,9 +37,15 @@ class BackupState:
     """A backup as of commit `seq` (0: before the first). `head_hash` is the hash of that commit's bytes.
 
     `topics` holds the latest shape of each incarnation, in order of first appearance. `segments` are live ones.
-    `left_behind` is what the run of commit `seq` could not back up. `groups` is the key of the latest group snapshot,
-    `metadata` names the cluster's latest settings. `history` lists the restore points up to `seq`. `unreadable`: what
-    is wrong with the commit after `seq`, which is there; empty where there is nothing wrong.
+    `branches` are the old histories of logs that were cut back, in the order in which that was found: their segments
+    are needed by the restore points before it, and are in no list of live ones.
+    `left_behind` is what the run of commit `seq` could not back up; `incomplete`: that run was to go on. `groups` is
+    the key of the latest group snapshot, `metadata` names the cluster's latest settings. `history` lists the restore
+    points up to `seq`. `unreadable`: what is wrong with the commit after `seq`, which is there; empty where there is
+    nothing wrong.
+
+    Not part of what a backup is: `loose_commits` and `loose_entries`, how much was committed since the newest catalog
+    that a commit names; `is_own`: the run that holds the state made its newest commit.
     """
 
     backup: str
@@ -44,13 +55,18 @@ class BackupState:
     topics: Mapping[TopicIncarnation, TopicShape] = field(default_factory=dict)
     positions: Mapping[PartitionId, Position] = field(default_factory=dict)
     segments: Mapping[PartitionId, SegmentList] = field(default_factory=dict)
+    branches: tuple[Branch, ...] = ()
     holes: tuple[RecordedHole, ...] = ()
     left_behind: tuple[LeftBehind, ...] = ()
+    incomplete: bool = False
     checkpoints: tuple[Checkpoint, ...] = ()
     groups: str | None = None
     metadata: SnapshotRef | None = None
     history: History = field(default_factory=History)
     unreadable: str = ""
+    loose_commits: int = field(default=0, compare=False)
+    loose_entries: int = field(default=0, compare=False)
+    is_own: bool = field(default=False, compare=False)
 
     def incarnation(self, topic: str) -> TopicIncarnation | None:
         """The latest incarnation of `topic`."""
@@ -65,9 +81,20 @@ class BackupState:
         for partition_id in sorted(self.segments):
             yield from self.segments[partition_id]
 
-    def reached(self) -> dict[PartitionId, int]:
-        """How far each partition is accounted for. Positions of earlier versions may lie inside the last batch."""
-        return {known: each.end if each.is_exact else self._reached(each) for known, each in self.positions.items()}
+    def stored_segments(self) -> Iterator[Segment]:
+        """Every segment whose object is needed, live or of a branch, once and whole: in the order of `all_segments`,
+        then those that only branches have."""
+        seen: set[str] = set()
+        for segment in chain(self.all_segments(), *(branch.segments for branch in self.branches)):
+            if segment.key not in seen:
+                seen.add(segment.key)
+                yield segment.as_written
+
+    def reached(self, of: Iterable[PartitionId] | None = None) -> dict[PartitionId, int]:
+        """How far each partition, or each of some that is known, is accounted for. Positions of earlier versions may
+        lie inside the last batch."""
+        known = ((each, self.positions.get(each)) for each in (self.positions if of is None else of))
+        return {each: at.end if at.is_exact else self._reached(at) for each, at in known if at is not None}
 
     def _reached(self, position: Position) -> int:
         found = self.segments.get(position.partition_id)
@@ -89,13 +116,30 @@ class BackupState:
         """This restore point with the segments that hold its data *now*: those of `head` below our positions.
 
         Later commits may have merged or removed segments; what is missing then shows as uncovered ranges. A segment may
-        reach past a position: readers stop at the position.
+        reach past a position: readers stop at the position. Where a log was cut back since, it is the old history.
         """
         segments = {
-            partition_id: SegmentList(s for s in head.segments.get(partition_id, ()) if s.start < position.end)
+            partition_id: SegmentList(s for s in head.segments_at(self.seq, partition_id) if s.start < position.end)
             for partition_id, position in self.positions.items()
         }
         return replace(self, segments={known: found for known, found in segments.items() if found})
+
+    def segments_at(self, seq: int, partition_id: PartitionId) -> SegmentList:
+        """The segments of a partition, in the history that commit `seq` knew."""
+        cut_since = [each for each in self.branches if each.partition_id == partition_id and each.commit > seq]
+        live = self.segments.get(partition_id, SegmentList())
+        return segments_before(live, cut_since) if cut_since else live
+
+    def borders(self, partition_id: PartitionId) -> frozenset[int]:
+        """The offsets of a partition that no new segment may lie over, whatever it is merged of (see `Branch`)."""
+        return borders(branch for branch in self.branches if branch.partition_id == partition_id)
+
+    def cut_back(self, cuts: Iterable[CutBack]) -> BackupState:
+        """This state as the histories that go on have it; the closed ones are left out. Raises `DamagedCommit`."""
+        folding = Folding(self)
+        for cut in cuts:
+            folding.cut_back(cut)
+        return replace(folding.state(), branches=self.branches)
 
 
 def fold(state: BackupState, commits: Iterable[StoredCommit]) -> BackupState:
@@ -111,16 +155,18 @@ def fold(state: BackupState, commits: Iterable[StoredCommit]) -> BackupState:
 
 
 class Folding:
-    """A fold's working copy: tables are copied once, not once a commit. After an error it is not to be used again."""
+    """A fold's working copy: it costs what the commits change. After an error it is not to be used again."""
 
     def __init__(self, state: BackupState) -> None:
         self._state = state
         self._history = HistoryBuilder(state.history)
-        self._topics = dict(state.topics)
-        self._positions = dict(state.positions)
-        self._segments = dict(state.segments)
-        self._holes = list(state.holes)
-        self._checkpoints = {taken.id: taken for taken in state.checkpoints}
+        self._topics = LayeredMapBuilder(state.topics)
+        self._positions = LayeredMapBuilder(state.positions)
+        self._segments = LayeredMapBuilder(state.segments)
+        self._holes: list[RecordedHole] = []
+        self._checkpoints: dict[int, Checkpoint] = {}
+        self._topic_ids: dict[str, set[str]] | None = None
+        self._branches: list[Branch] | None = None
 
     @property
     def head_hash(self) -> str:
@@ -131,15 +177,19 @@ class Folding:
         """Go on by one commit. Raises `DamagedCommit` when it does not follow."""
         commit, changes = stored.commit, stored.commit.changes
         self._check_follows(commit)
-        self._topics.update({shape.incarnation: shape for shape in changes.topics})
-        self._positions.update({position.partition_id: position for position in changes.positions})
-        for key in changes.removed:
-            self._remove(key, commit)
+        for cut in changes.cut_back:
+            self.cut_back(cut)
+        for shape in changes.topics:
+            self._topics[shape.incarnation] = shape
+        for position in changes.positions:
+            self._move(position)
+        self._remove_all(commit)
         for segment in changes.segments:
             self._add(segment, commit)
         self._holes.extend(changes.holes)
         if changes.checkpoint is not None:
             self._checkpoints[changes.checkpoint.id] = changes.checkpoint
+        is_catalogued = bool(commit.catalog)
         self._state = replace(
             self._state,
             seq=commit.seq,
@@ -148,20 +198,58 @@ class Folding:
             groups=changes.groups or self._state.groups,
             metadata=changes.metadata or self._state.metadata,
             left_behind=changes.left_behind,
+            incomplete=changes.incomplete,
+            loose_commits=1 if is_catalogued else self._state.loose_commits + 1,
+            loose_entries=changes.entries + (0 if is_catalogued else self._state.loose_entries),
+            is_own=False,
         )
         self._history.append(commit)
 
+    def cut_back(self, cut: CutBack) -> None:
+        """Close the history of a partition that the next commit found to be cut back. Raises `DamagedCommit`."""
+        known = cut.partition_id
+        position = self._positions.get(known)
+        if position is None or position.end != cut.end:
+            raise damaged_commit(f"{known} did not reach to {cut.end} before it was cut back to {cut.at}")
+        found = cut_segments(self._segments.get(known) or SegmentList(), cut)
+        if found.kept:
+            self._segments[known] = found.kept
+        elif known in self._segments:
+            self._segments.remove(known)
+        holes = cut_holes((*self._state.holes, *self._holes), cut)
+        self._state, self._holes = replace(self._state, holes=()), holes
+        self._positions[known] = replace(position, end=cut.at, leader_epoch=cut.epoch, last_batch=None)
+        branches = self._known_branches()
+        self._branches = [
+            *branches,
+            Branch(
+                partition_id=known,
+                number=1 + sum(branch.partition_id == known for branch in branches),
+                at=cut.at,
+                end=cut.end,
+                commit=self._state.seq + 1,
+                segments=found.closed,
+            ),
+        ]
+
+    def _known_branches(self) -> Sequence[Branch]:
+        return self._state.branches if self._branches is None else self._branches
+
     def state(self) -> BackupState:
         """The state now; what is applied later does not change it."""
-        return replace(
+        taken = {each.id: each for each in self._state.checkpoints} | self._checkpoints if self._checkpoints else None
+        self._state = replace(
             self._state,
-            topics=dict(self._topics),
-            positions=dict(self._positions),
-            segments={partition_id: found for partition_id, found in self._segments.items() if found},
-            holes=tuple(self._holes),
-            checkpoints=tuple(self._checkpoints.values()),
+            topics=self._topics.built(),
+            positions=self._positions.built(),
+            segments=self._segments.built(),
+            holes=(*self._state.holes, *self._holes) if self._holes else self._state.holes,
+            checkpoints=self._state.checkpoints if taken is None else tuple(taken.values()),
+            branches=self._state.branches if self._branches is None else tuple(self._branches),
             history=self._history.built(),
         )
+        self._holes, self._checkpoints = [], {}
+        return self._state
 
     def _check_follows(self, commit: Commit) -> None:
         state = self._state
@@ -172,11 +260,20 @@ class Folding:
         if commit.committed_at_ms < state.committed_at_ms:
             raise damaged_commit(f"commit {commit.seq} of {commit.backup} is dated before commit {state.seq}")
 
+    def _move(self, position: Position) -> None:
+        known = position.partition_id
+        self._positions[known] = position
+        if self._topic_ids is not None:
+            self._topic_ids.setdefault(known.topic, set()).add(known.topic_id)
+
     def _add(self, segment: Segment, commit: Commit) -> None:
         partition_id = segment_partition(segment)
         if partition_id not in self._positions:
             raise damaged_commit(f"commit {commit.seq} of {commit.backup}: no position for {segment.key}")
-        found = self._segments.get(partition_id, SegmentList())
+        for at in borders(each for each in self._known_branches() if each.partition_id == partition_id):
+            if segment.start < at < segment.end:
+                raise damaged_commit(f"commit {commit.seq} of {commit.backup}: {segment.key} lies over the cut at {at}")
+        found = self._segments.get(partition_id) or SegmentList()
         if segment.start >= found.end:
             self._segments[partition_id] = found.appended(segment)
             return
@@ -184,15 +281,44 @@ class Folding:
             raise damaged_commit(f"commit {commit.seq} of {commit.backup}: {segment.key} lies over another segment")
         self._segments[partition_id] = found.inserted(segment)
 
-    def _remove(self, key: str, commit: Commit) -> None:
-        name = parse_segment_key(key)
-        for partition_id, found in self._segments.items():
-            if name is None or (partition_id.topic, partition_id.partition) != (name.topic, name.partition):
-                continue
-            if len(left := found.without({key})) < len(found):
+    def _remove_all(self, commit: Commit) -> None:
+        """Each partition's list is gone through once, however many of its segments are removed."""
+        wanted: dict[TopicPartition, set[str]] = {}
+        for key in commit.changes.removed:
+            if (name := parse_segment_key(key)) is None:
+                raise _not_there(key, commit)
+            known = wanted.setdefault(TopicPartition(topic=name.topic, partition=name.partition), set())
+            if key in known:
+                raise _not_there(key, commit)
+            known.add(key)
+        for where, keys in wanted.items():
+            removed = [self._remove(each, keys) for each in self._incarnations_of(where)]
+            if left := keys.difference(*removed):
+                raise _not_there(min(left), commit)
+
+    def _remove(self, partition_id: PartitionId, keys: set[str]) -> set[str]:
+        """The keys that were in the list of the partition."""
+        if not (found := self._segments.get(partition_id)):
+            return set()
+        if gone := keys.intersection(segment.key for segment in found):
+            if left := found.without(gone):
                 self._segments[partition_id] = left
-                return
-        raise damaged_commit(f"commit {commit.seq} of {commit.backup} removes {key}, which is not there")
+            else:
+                self._segments.remove(partition_id)
+        return gone
+
+    def _incarnations_of(self, where: TopicPartition) -> Iterator[PartitionId]:
+        """The partitions of that topic and number: commits that only remove do not say of which topic id."""
+        if self._topic_ids is None:
+            self._topic_ids = {}
+            for known in self._positions.built():
+                self._topic_ids.setdefault(known.topic, set()).add(known.topic_id)
+        for topic_id in sorted(self._topic_ids.get(where.topic, ())):
+            yield PartitionId(topic=where.topic, topic_id=topic_id, partition=where.partition)
+
+
+def _not_there(key: str, commit: Commit) -> DamagedCommit:
+    return damaged_commit(f"commit {commit.seq} of {commit.backup} removes {key}, which is not there")
 
 
 def segment_partition(segment: Segment) -> PartitionId:

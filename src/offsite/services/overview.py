@@ -1,5 +1,5 @@
-"""An overview of a repository, and whether it is in good shape: lists, details, status. Reads commits only; needs no
-Spark."""
+"""An overview of a repository, and whether it is in good shape: lists, details, status. Reads no data, only
+commits and records; needs no Spark."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from dataclasses import dataclass, replace
 
 from offsite.model.cluster_settings import ClusterSettings
 from offsite.model.errors import Damaged, FormatTooNew, OffsiteError
-from offsite.model.time import format_duration
+from offsite.model.time import format_duration, format_time
 from offsite.repository.backup import Backup
-from offsite.repository.commit import PartitionId, TopicShape
+from offsite.repository.commit import NOT_DELETED, PartitionId, TopicShape
 from offsite.repository.history import CommitSummary
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.cluster_snapshot import get_cluster_snapshot
 from offsite.repository.state import BackupState
+from offsite.services.branch_report import BranchReport, branch_reports
 from offsite.services.heads import SeenHead, vanished
 from offsite.services.hole_report import HoleReport, hole_reports
 from offsite.services.import_origin import import_origin
+from offsite.services.last_checks import LastChecks, read_last_checks
 from offsite.services.restore.set_aside import unfinished_asides
 
 STALE_AFTER_S = 24 * 3600
@@ -70,6 +72,8 @@ class PartitionDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDetail:
+    """One incarnation of a topic. `deleted_ms`: when a run found that it is deleted at the source, -1 if none did."""
+
     topic: str
     topic_id: str
     holds_schemas: bool
@@ -79,18 +83,21 @@ class TopicDetail:
     stored_bytes: int
     newest_record_ms: int
     partitions: tuple[PartitionDetail, ...]
+    deleted_ms: int = NOT_DELETED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupDetail:
     """Details of one backup. `settings` are those of the cluster, when they were asked for and are in the backup. Of an
-    imported backup `origin` names the archive, and `fidelity` says what that did not hold of its source."""
+    imported backup `origin` names the archive, and `fidelity` says what that did not hold of its source. `branches` are
+    the old histories of logs that were cut back at the source."""
 
     summary: BackupSummary
     selection: str
     commit: int
     topics: tuple[TopicDetail, ...]
     holes: tuple[HoleReport, ...]
+    branches: tuple[BranchReport, ...]
     restore_points: tuple[CommitSummary, ...]
     settings: ClusterSettings | None = None
     origin: str = ""
@@ -114,6 +121,7 @@ class BackupStatus:
     damaged: bool = False
     head_commit: int = 0
     head_hash: str = ""
+    checks: LastChecks | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +160,7 @@ def show_backup(backup: Backup, *, commit: int | None = None, with_settings: boo
         commit=state.seq,
         topics=tuple(_topic(state, shape) for shape in state.topics.values()),
         holes=hole_reports(state.holes),
+        branches=branch_reports(state),
         restore_points=tuple(state.history),
         settings=get_cluster_snapshot(backup.store, state.metadata) if with_settings and state.metadata else None,
         origin=import_origin(backup.descriptor),
@@ -178,8 +187,12 @@ def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int) 
         return replace(unread, damaged=isinstance(error, Damaged))
     fresh_for_s = None if import_origin(backup.descriptor) else stale_after_s  # an archive may be as old as it likes
     damage = list(_damage(repository, backup, state))
-    found = _judged(name, [*damage, *_problems(state, now_ms, fresh_for_s)], state, now_ms)
-    return replace(found, notes=tuple(_notes(backup)), damaged=bool(damage))
+    checks, unchecked = _checks(backup, now_ms)
+    problems = [*damage, *_found_by(checks), *_problems(state, now_ms, fresh_for_s)]
+    found = _judged(name, problems, state, now_ms)
+    told = tuple(str(each) for each in branch_reports(state) if not _is_new(state, each, now_ms))
+    notes = (*told, *_deleted(state), *_notes(backup), *unchecked)
+    return replace(found, notes=notes, damaged=bool(damage), checks=checks)
 
 
 def _gone(seen: SeenHead, now_ms: int) -> BackupStatus:
@@ -196,6 +209,14 @@ def _damage(repository: Repository, backup: Backup, state: BackupState) -> Itera
         yield gone
 
 
+def _deleted(state: BackupState) -> Iterable[str]:
+    gone = [shape for shape in state.latest_shapes().values() if shape.is_deleted]
+    for shape in gone[:_NAMED_MAX]:
+        yield f"topic {shape.topic} is deleted at the source since {format_time(shape.deleted_ms)} or before, and kept"
+    if gone[_NAMED_MAX:]:
+        yield f"{len(gone) - _NAMED_MAX} more topics are deleted at the source, and kept"
+
+
 def _notes(backup: Backup) -> Iterable[str]:
     try:
         yield from map(str, unfinished_asides(backup))
@@ -203,12 +224,26 @@ def _notes(backup: Backup) -> Iterable[str]:
         yield f"unfinished restores cannot be read: {error.message}"
 
 
+def _checks(backup: Backup, now_ms: int) -> tuple[LastChecks | None, tuple[str, ...]]:
+    try:
+        found = read_last_checks(backup, now_ms=now_ms)
+    except OffsiteError as error:
+        return None, (f"the last checks cannot be read: {error.message}",)
+    return found, found.problems
+
+
+def _found_by(checks: LastChecks | None) -> Iterable[str]:
+    for each in checks.damage if checks is not None else ():
+        found = f"{each.damaged} {'object' if each.damaged == 1 else 'objects'} damaged or gone"
+        yield f"the {each.depth} check of {format_time(each.verified_at_ms)} found {found}"
+
+
 def _judged(name: str, problems: list[str], state: BackupState, now_ms: int) -> BackupStatus:
     return BackupStatus(
         backup=name,
         safe=not problems,
         problems=tuple(problems),
-        restorable_from_ms=state.history[0].committed_at_ms if state.history else 0,
+        restorable_from_ms=state.history.first_ms,
         restorable_to_ms=state.committed_at_ms,
         age_s=_age_s(state, now_ms),
         head_commit=state.seq,
@@ -234,13 +269,25 @@ def _problems(state: BackupState, now_ms: int, stale_after_s: int | None) -> Ite
         )
     if stale_after_s is not None and age_s > stale_after_s:
         yield f"last backup {format_duration(age_s)} ago"
+    if state.incomplete:
+        yield (
+            f"commit {state.seq} holds only a part of what its run was to back up: that run goes on, or it died, and "
+            "the next one completes it"
+        )
     if state.left_behind:
         told = ", ".join(f"{each.partition_id} ({each.error})" for each in state.left_behind[:_NAMED_MAX])
         more = "" if len(state.left_behind) <= _NAMED_MAX else f" and {len(state.left_behind) - _NAMED_MAX} more"
         yield f"the newest run could not back up {told}{more}"
+    yield from (str(each) for each in branch_reports(state) if _is_new(state, each, now_ms))
     if state.holes:
         lost = sum(hole.end - hole.start for hole in state.holes)
         yield f"{len(state.holes)} holes: {lost:,} offsets were gone before they were backed up"
+
+
+def _is_new(state: BackupState, branch: BranchReport, now_ms: int) -> bool:
+    """Found so lately that a person may not have heard of it: nothing is lost, so it is no problem for ever."""
+    found = state.history.find(branch.found_by)
+    return found is not None and now_ms - found.committed_at_ms < STALE_AFTER_S * 1000
 
 
 def _summary(cluster_id: str, state: BackupState) -> BackupSummary:
@@ -250,7 +297,7 @@ def _summary(cluster_id: str, state: BackupState) -> BackupSummary:
         cluster_id=cluster_id,
         topics=len(state.topics),
         restore_points=len(state.history),
-        first_commit_ms=state.history[0].committed_at_ms if state.history else 0,
+        first_commit_ms=state.history.first_ms,
         last_commit_ms=state.committed_at_ms,
         records=sum(segment.records for segment in segments),
         bytes=sum(segment.raw_bytes for segment in segments),
@@ -273,6 +320,7 @@ def _topic(state: BackupState, shape: TopicShape) -> TopicDetail:
         stored_bytes=sum(segment.stored_bytes for segment in segments),
         newest_record_ms=max((segment.timestamp_max_ms for segment in segments), default=-1),
         partitions=tuple(_partition(state, partition_id) for partition_id in ids),
+        deleted_ms=shape.deleted_ms,
     )
 
 

@@ -51,6 +51,11 @@ def incarnations_of(point: PointInTime, topics: Collection[str]) -> tuple[KnownI
 
 def point_notes(point: PointInTime, plan: RestorePlan) -> Iterator[str]:
     """Sentences on what a person should know of the point, and of partitions that mix."""
+    if point.commit.incomplete:
+        yield (
+            f"commit {point.commit.seq} was made amid a run: each partition ends where the run was then, some may hold "
+            "nothing yet, and groups are those of the run before"
+        )
     if point.until_ms is not None:
         yield (
             f"only records dated {format_time(point.until_ms)} or before, by their own time: a transaction may come "

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
 from offsite.model.journal import JOURNAL
-from offsite.spark import meter
+from offsite.spark import meter, rate_lease
 from offsite.spark.progress_datagram import ProgressAddress, ProgressDatagram, ProgressReceiver, ProgressSender
+from offsite.spark.rate_server import RateAddress, RateLimits, RateServer
 from offsite.spark.runner import ResultT, TaskT
 from offsite.spark.settings import LOOPBACK
 from offsite.spark.task_attempt import Envelope, NoteAddress, NoteReceiver, NoteSender, attempt, interrupted_by_hangup
@@ -40,8 +41,9 @@ class Mailbox:
 
     def __init__(self, context: SparkContext) -> None:
         self.accumulator: Accumulator[Any] = context.accumulator((), _Gathering(self._deliver))  # type: ignore[arg-type]
-        host = context.getConf().get("spark.driver.host") or LOOPBACK
-        self.datagrams, self.notes = ProgressReceiver(host), NoteReceiver(host)
+        self._host = context.getConf().get("spark.driver.host") or LOOPBACK
+        self.datagrams, self.notes = ProgressReceiver(self._host), NoteReceiver(self._host)
+        self._rates: RateServer | None = None
         self._job = 0
         self._inbox: queue.SimpleQueue[Envelope[Any] | _End] = queue.SimpleQueue()
 
@@ -50,9 +52,17 @@ class Mailbox:
         self._job, self._inbox = self._job + 1, queue.SimpleQueue()
         return self._job, self._inbox
 
+    def rates(self, limits: RateLimits) -> RateAddress | None:
+        """Where workers take what `limits` let through, one job after the other out of the same; None without any."""
+        if self._rates is None and limits.by_direction():
+            self._rates = RateServer(self._host, limits)
+        return None if self._rates is None else self._rates.address
+
     def close(self) -> None:
         self.datagrams.close()
         self.notes.close()
+        if self._rates is not None:
+            self._rates.close()
 
     def _deliver(self, job: int, envelope: Envelope[Any]) -> None:
         if job == self._job:
@@ -60,7 +70,7 @@ class Mailbox:
 
 
 class SparkJob(Generic[TaskT, ResultT]):
-    def __init__(
+    def __init__(  # noqa: PLR0913  # Spark's two ends, and the four things that make a job
         self,
         context: SparkContext,
         mailbox: Mailbox,
@@ -68,6 +78,7 @@ class SparkJob(Generic[TaskT, ResultT]):
         function: Callable[[TaskT], ResultT],
         *,
         max_attempts: int,
+        limits: RateLimits,
     ) -> None:
         self._job, self._inbox = mailbox.open()
         self._datagrams, self._notes = mailbox.datagrams, mailbox.notes
@@ -82,6 +93,7 @@ class SparkJob(Generic[TaskT, ResultT]):
             notes=mailbox.notes.address,
             journal_level=JOURNAL.getEffectiveLevel(),
             max_attempts=max_attempts,
+            rates=mailbox.rates(limits),
         )
         self._thread = threading.Thread(target=self._submit, name=self._group, daemon=True)
 
@@ -157,6 +169,7 @@ class _Work(Generic[TaskT, ResultT]):
     notes: NoteAddress
     journal_level: int
     max_attempts: int
+    rates: RateAddress | None
 
     def __call__(self, tasks: Iterable[tuple[int, TaskT]]) -> Iterator[None]:
         from pyspark import TaskContext
@@ -171,6 +184,7 @@ class _Work(Generic[TaskT, ResultT]):
         for index, task in tasks:
             with closing(ProgressSender(self.datagrams, job=self.job, index=index)) as sender:
                 meter.start(sender)
+                rate_lease.start(self.rates)
                 envelope = attempt(
                     index,
                     task,

@@ -16,7 +16,7 @@ from offsite.model.journal import decided, failed
 from offsite.spark.job import SparkJob
 from offsite.spark.meter import Reading
 from offsite.spark.progress_datagram import ProgressDatagram
-from offsite.spark.runner import Done, Failed, OnProgress, ResultT, RunProgress, TaskT
+from offsite.spark.runner import Done, Failed, OnOutcome, OnProgress, ResultT, RunProgress, TaskT
 from offsite.spark.task_attempt import Envelope
 from offsite.spark.task_journal import write_lines
 
@@ -33,12 +33,14 @@ class TaskOutcomes(Generic[ResultT]):
         self._tasks_failed = 0
         self._worker_peak_rss_bytes = 0
 
-    def take(self, envelope: Envelope[ResultT]) -> None:
+    def take(self, envelope: Envelope[ResultT]) -> bool:
+        """Whether this was the first envelope of its task."""
         if self._outcomes[envelope.index] is not None:
-            return
+            return False
         self._settle(envelope.index, envelope.outcome)
         self._reading = self._reading + envelope.reading
         self._worker_peak_rss_bytes = max(self._worker_peak_rss_bytes, envelope.peak_rss_bytes)
+        return True
 
     def feel(self, datagram: ProgressDatagram) -> None:
         """Take what a running task has moved: it is shown until the task's envelope brings the final figures."""
@@ -71,6 +73,7 @@ class TaskOutcomes(Generic[ResultT]):
             moved_bytes=reading.moved_bytes,
             records=reading.records,
             throttled_s=reading.throttled_ms / 1000,
+            limited_s=reading.limited_ms / 1000,
             elapsed_s=elapsed_s,
             worker_peak_rss_bytes=self._worker_peak_rss_bytes,
         )
@@ -93,18 +96,20 @@ OpenJob = Callable[[Sequence[tuple[int, TaskT]]], SparkJob[TaskT, ResultT]]
 class TaskJobs(Generic[TaskT, ResultT]):
     """Runs `tasks` until each has an outcome, or, unless `keep_going`, until one has failed for good."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # all by keyword but the work itself
         self,
         tasks: Sequence[TaskT],
         open_job: OpenJob[TaskT, ResultT],
         *,
         on_progress: OnProgress | None,
+        on_outcome: OnOutcome[ResultT] | None = None,
         keep_going: bool,
         clock: Clock,
     ) -> None:
         self._tasks = tasks
         self._open_job = open_job
         self._on_progress = on_progress
+        self._on_outcome = on_outcome
         self._keep_going = keep_going
         self._clock = clock
         self._started_s = clock.monotonic_s()
@@ -134,7 +139,8 @@ class TaskJobs(Generic[TaskT, ResultT]):
         for event in job.events():
             if isinstance(event, Envelope):
                 _tell(event)
-                self._outcomes.take(event)
+                if self._outcomes.take(event) and self._on_outcome is not None:
+                    self._on_outcome(event.index, event.outcome)
             elif isinstance(event, ProgressDatagram):
                 self._outcomes.feel(event)
                 continue
@@ -153,6 +159,8 @@ class TaskJobs(Generic[TaskT, ResultT]):
             raise failure
         index = tasks[int(poisoned.group(1))][0]
         self._outcomes.give_up(index, failure)
+        if self._on_outcome is not None:
+            self._on_outcome(index, Failed(error=failure, trace=""))
         failed("task_failed", task=index, error=failure.id, why=f"it ended its worker every time: {failure.message}")
         if left := self._outcomes.open_tasks():
             decided("job_repeated", tasks=len(left), why=f"Spark gave them up together with task {index}")

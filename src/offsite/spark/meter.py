@@ -16,18 +16,20 @@ ItemT = TypeVar("ItemT", bound=Chunk | Hole | Gap)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Figures of a task: `moved_bytes` and `records` that it moved, and `throttled_ms`, the time that quotas of the
-    cluster asked it to pause."""
+    """Figures of a task: `moved_bytes` and `records` that it moved, `throttled_ms`, the time that quotas of the cluster
+    asked it to pause, and `limited_ms`, the time that limits of our own did."""
 
     moved_bytes: int = 0
     records: int = 0
     throttled_ms: int = 0
+    limited_ms: int = 0
 
     def __add__(self, other: Reading) -> Reading:
         return Reading(
             moved_bytes=self.moved_bytes + other.moved_bytes,
             records=self.records + other.records,
             throttled_ms=self.throttled_ms + other.throttled_ms,
+            limited_ms=self.limited_ms + other.limited_ms,
         )
 
 
@@ -59,6 +61,10 @@ class Meter:
         """Add a pause of `pause_ms` that a quota asks for, before it is taken."""
         self._add(Reading(throttled_ms=pause_ms))
 
+    def limit(self, pause_ms: int) -> None:
+        """Add a pause of `pause_ms` that a limit of our own asks for, before it is made."""
+        self._add(Reading(limited_ms=pause_ms))
+
     def _add(self, more: Reading) -> None:
         self._reading += more
         if self._listener is not None:
@@ -70,10 +76,11 @@ class Meter:
 
 
 _process_meter = Meter()
-start, count, counted, read, throttle = (
+start, count, counted, read, throttle, limit = (
     _process_meter.start,
     _process_meter.count,
     _process_meter.counted,
     _process_meter.read,
     _process_meter.throttle,
+    _process_meter.limit,
 )

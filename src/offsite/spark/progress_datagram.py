@@ -21,7 +21,7 @@ SEND_EVERY_S = 0.25
 MAX_DATAGRAMS_AT_ONCE = 1000
 """What the driver takes in between two envelopes; the rest waits in the socket or is dropped by the kernel."""
 
-_DATAGRAM = struct.Struct(">16sQQQQQ")
+_DATAGRAM = struct.Struct(">16sQQQQQQ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +60,9 @@ class ProgressReceiver:
                 return
             if len(datagram) != _DATAGRAM.size:
                 continue
-            token, of_job, index, moved_bytes, records, throttled_ms = _DATAGRAM.unpack(datagram)
+            token, of_job, index, *figures = _DATAGRAM.unpack(datagram)
             if token == self.address.token and of_job == job:
-                yield ProgressDatagram(
-                    index=index, reading=Reading(moved_bytes=moved_bytes, records=records, throttled_ms=throttled_ms)
-                )
+                yield ProgressDatagram(index=index, reading=_reading(*figures))
 
     def close(self) -> None:
         self._socket.close()
@@ -78,22 +76,30 @@ class ProgressSender:
         self._clock = clock or SystemClock()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._sent_s = self._clock.monotonic_s()
-        self._throttled_ms = 0
+        self._sent = Reading()
 
     def __call__(self, reading: Reading) -> None:
         now_s = self._clock.monotonic_s()
-        is_held_back = reading.throttled_ms != self._throttled_ms  # said at once: nothing follows while it lasts
-        if is_held_back or now_s - self._sent_s >= SEND_EVERY_S:
-            self._sent_s, self._throttled_ms = now_s, reading.throttled_ms
+        if self._is_held_back(reading) or now_s - self._sent_s >= SEND_EVERY_S:
+            self._sent_s, self._sent = now_s, reading
             self._send(reading)
 
     def close(self) -> None:
         self._socket.close()
 
+    def _is_held_back(self, reading: Reading) -> bool:
+        """Said at once: nothing follows while it lasts. Limits of our own pause often, and mostly shortly."""
+        limited_ms = reading.limited_ms - self._sent.limited_ms
+        return reading.throttled_ms != self._sent.throttled_ms or limited_ms >= SEND_EVERY_S * 1000
+
     def _send(self, reading: Reading) -> None:
-        figures = (reading.moved_bytes, reading.records, reading.throttled_ms)
+        figures = (reading.moved_bytes, reading.records, reading.throttled_ms, reading.limited_ms)
         datagram = _DATAGRAM.pack(self._address.token, self._job, self._index, *figures)
         try:
             self._socket.sendto(datagram, (self._address.host, self._address.port))
         except OSError:
             return  # a display without it is still right in the end; a copy must not fail for it
+
+
+def _reading(moved_bytes: int, records: int, throttled_ms: int, limited_ms: int) -> Reading:
+    return Reading(moved_bytes=moved_bytes, records=records, throttled_ms=throttled_ms, limited_ms=limited_ms)

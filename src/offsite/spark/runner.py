@@ -34,7 +34,8 @@ class Failed:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunProgress:
     """The state of a run. `moved_bytes` and `records` are what tasks counted (`meter.count`), running ones included.
-    `throttled_s`: seconds for which the cluster's quotas held tasks back, added up over all tasks."""
+    `throttled_s`: seconds for which the cluster's quotas held tasks back, added up over all tasks; `limited_s`: those
+    for which limits of our own did."""
 
     tasks_total: int
     tasks_done: int
@@ -44,9 +45,13 @@ class RunProgress:
     elapsed_s: float
     worker_peak_rss_bytes: int
     throttled_s: float = 0.0
+    limited_s: float = 0.0
 
 
 OnProgress = Callable[[RunProgress], None]
+
+OnOutcome = Callable[[int, Done[ResultT] | Failed], None]
+"""Told of the outcome of a task, by its index, as soon as it is known."""
 
 
 class Runner(Protocol):
@@ -54,7 +59,8 @@ class Runner(Protocol):
 
     `function` must be importable by name in another process (a module-level function, or a `functools.partial` of one),
     and tasks and results must be small picklable values without secrets. A task may run more than once, even twice at
-    the same time: functions must write under names of their own. `on_progress` is called on the caller's thread.
+    the same time: functions must write under names of their own. `on_progress` and `on_outcome` are called on
+    the caller's thread; what they raise cancels the run, and is raised.
     """
 
     def begin(self) -> None:
@@ -75,6 +81,7 @@ class Runner(Protocol):
         function: Callable[[TaskT], ResultT],
         *,
         on_progress: OnProgress | None = None,
+        on_outcome: OnOutcome[ResultT] | None = None,
     ) -> list[Done[ResultT] | Failed]:
         """Outcomes in the order of `tasks`. A task that fails for good leaves the others running."""
 

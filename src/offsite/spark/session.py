@@ -27,7 +27,8 @@ from offsite.spark.local.jvm import LocalJvm, java_binary, last_words
 from offsite.spark.local.worker_lock import WorkerLock
 from offsite.spark.local.worker_template import WorkerTemplate
 from offsite.spark.master import check_reachable, runs_in_one_jvm, task_attempts
-from offsite.spark.runner import Done, Failed, OnProgress, ResultT, TaskT
+from offsite.spark.rate_server import RateLimits
+from offsite.spark.runner import Done, Failed, OnOutcome, OnProgress, ResultT, TaskT
 from offsite.spark.scratch import Scratch
 from offsite.spark.settings import (
     FIRM_SETTINGS,
@@ -51,7 +52,8 @@ class SparkRunner:
 
     With `context`: that running one, whose Python workers must be able to import offsite; it is left running. Else one
     is started: `conf` is laid over offsite's own Spark settings and must hold no secret, `preload` names modules that
-    workers import before their first task; modules that start threads when imported must stay out of it.
+    workers import before their first task; modules that start threads when imported must stay out of it. `limits`: what
+    the tasks of all its runs may move together, those that go by them (see `rate_lease`).
     """
 
     def __init__(  # noqa: PLR0913  # keyword-only settings, each with a default
@@ -63,6 +65,7 @@ class SparkRunner:
         driver_memory_mib: int = 512,
         conf: Mapping[str, str] | None = None,
         preload: Sequence[str] = (),
+        limits: RateLimits | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._master = master or f"local[{os.cpu_count() or 1},{MAX_ATTEMPTS}]"
@@ -70,6 +73,7 @@ class SparkRunner:
         self._settings = {**own, **(conf or {}), **FIRM_SETTINGS}
         self._borrowed = context
         self._preload = preload
+        self._limits = limits or RateLimits()
         self._clock = clock or SystemClock()
         self._session: _Session | None = None
         self._may_be_running = False  # tasks of a run that was broken off
@@ -81,15 +85,20 @@ class SparkRunner:
     def run(
         self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
     ) -> list[ResultT]:
-        results = self._run(tasks, function, on_progress, keep_going=False)
+        results = self._run(tasks, function, on_progress, None, keep_going=False)
         if (error := results.first_error()) is not None:
             raise error
         return [outcome.value for outcome in results.outcomes() if isinstance(outcome, Done)]
 
     def run_all(
-        self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
+        self,
+        tasks: Sequence[TaskT],
+        function: Callable[[TaskT], ResultT],
+        *,
+        on_progress: OnProgress | None = None,
+        on_outcome: OnOutcome[ResultT] | None = None,
     ) -> list[Done[ResultT] | Failed]:
-        return list(self._run(tasks, function, on_progress, keep_going=True).outcomes())
+        return list(self._run(tasks, function, on_progress, on_outcome, keep_going=True).outcomes())
 
     def halt(self) -> bool:
         if self._may_be_running:
@@ -114,17 +123,26 @@ class SparkRunner:
         tasks: Sequence[TaskT],
         function: Callable[[TaskT], ResultT],
         on_progress: OnProgress | None,
+        on_outcome: OnOutcome[ResultT] | None,
         *,
         keep_going: bool,
     ) -> TaskOutcomes[ResultT]:
         def open_job(numbered: Sequence[tuple[int, TaskT]]) -> SparkJob[TaskT, ResultT]:
             self._session = self._session or self._open_session()
             context, mailbox = self._session.ready()
-            return SparkJob(context, mailbox, numbered, function, max_attempts=self._session.max_attempts)
+            attempts = self._session.max_attempts
+            return SparkJob(context, mailbox, numbered, function, max_attempts=attempts, limits=self._limits)
 
         before, self._may_be_running = self._may_be_running, True
         try:
-            results = TaskJobs(tasks, open_job, on_progress=on_progress, keep_going=keep_going, clock=self._clock).run()
+            results = TaskJobs(
+                tasks,
+                open_job,
+                on_progress=on_progress,
+                on_outcome=on_outcome,
+                keep_going=keep_going,
+                clock=self._clock,
+            ).run()
         except SparkFailed:  # not about a task: this Spark is of no use any more, and the next run starts another
             self.close()
             raise

@@ -54,6 +54,10 @@ class CloudStore:
     max_retries: int = _MAX_RETRIES
     retry_timeout_s: float = _RETRY_TIMEOUT_S
 
+    @property
+    def sends_at_close(self) -> bool:
+        return True
+
     def prepare(self) -> None:
         """Does nothing: buckets are their owner's to make."""
 

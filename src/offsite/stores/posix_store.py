@@ -42,6 +42,10 @@ class PosixStore:
     def url(self) -> str:
         return str(self.root)
 
+    @property
+    def sends_at_close(self) -> bool:
+        return False
+
     def prepare(self) -> None:
         with wrapped("make the folder", self.url):
             make_private_root(self.root)
@@ -178,14 +182,15 @@ def _read_fully(fd: int, start: int, length: int) -> bytes:
 def _walk(folder: Path, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
     """Files below `folder` whose key is above `start_after`, ascending by key: a folder sorts with its `/`. A pipe that
     took the place of an object is listed: whoever reads it is told."""
+    entries: dict[str, os.DirEntry[str]] = {}
     try:
-        entries = {
-            prefix + (f"{e.name}/" if e.is_dir(follow_symlinks=False) else e.name): e for e in os.scandir(folder)
-        }
+        for entry in os.scandir(folder):
+            key = prefix + entry.name
+            if key > start_after or start_after.startswith(key):  # a folder of commits has millions, and few are new
+                entries[f"{key}/" if entry.is_dir(follow_symlinks=False) else key] = entry
     except FileNotFoundError:
         return
-    wanted = (key for key in entries if key > start_after or start_after.startswith(key))
-    for key in sorted(key for key in wanted if "~" not in key):
+    for key in sorted(key for key in entries if "~" not in key):
         entry = entries[key]
         if key.endswith("/"):
             yield from _walk(Path(entry.path), key, start_after)

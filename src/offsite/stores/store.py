@@ -50,6 +50,10 @@ class ObjectWriter(Protocol):
 
 
 class Store(Protocol):
+    @property
+    def sends_at_close(self) -> bool:
+        """Whether an object leaves this machine as a whole when its writer is closed; else it does as it is written."""
+
     def prepare(self) -> None:
         """Make the place itself where a store needs one (a folder). Only `init` calls it: a folder that is missing on
         some machine must never come into being by a write."""

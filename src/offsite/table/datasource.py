@@ -20,8 +20,8 @@ from offsite.model.time import parse_time
 from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.repository.backup import Backup
 from offsite.repository.commit_json import damaged_commit
-from offsite.repository.commit_log import listed_by
 from offsite.repository.repository import Repository
+from offsite.repository.segment_origins import find_origins
 from offsite.repository.state import BackupState
 from offsite.stores.open_store import open_store
 from offsite.stores.store import Store
@@ -121,8 +121,8 @@ class TableReader(DataSourceReader):
         tasks = plan_scan(selected, self._rows, read_committed=self._options.read_committed)
         if self._options.with_commit:
             keys = [scan.segment.key for task in tasks for scan in task.segments]
-            commits = self._backup.log.read(after=0, upto=point.state.seq)
-            tasks = with_commits(tasks, listed_by(commits, keys))
+            commits = self._backup.log.read_down(upto=self._backup.sound_state().seq)  # one since may have rolled up
+            tasks = with_commits(tasks, find_origins(commits, keys))
         return [ScanPartition(task, self._backup.store) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

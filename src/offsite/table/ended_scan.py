@@ -17,7 +17,8 @@ from offsite.log.batch import BatchHeader
 from offsite.log.markers import Marker
 from offsite.log.records.record_arrow import ArrowColumns
 from offsite.model.untrusted.bounds import MAX_OFFSET
-from offsite.repository.commit_log import CommitLog, listed_by
+from offsite.repository.commit_log import CommitLog
+from offsite.repository.segment_origins import find_origins
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
 from offsite.spark.meter import counted
@@ -37,12 +38,15 @@ def scan_ended(task: EndedTask, log: CommitLog, *, with_commit: bool) -> Iterato
         if not floors or scan.segment.last_offset < min(floors.values()):
             continue
         # Backwards: the newest of those before most likely listed it.
-        listed = listed_by(log.read_back(upto=task.before), [scan.segment.key]) if with_commit else {}
-        commit = listed.get(scan.segment.key)
+        found = find_origins(log.read_back(upto=task.before), [scan.segment.key]) if with_commit else {}
+        origins = found.get(scan.segment.key)
         record_bounds = RecordBounds(scan.start, scan.end)
         for data, header in _batches(scan.segment, log, start=min(floors.values())):
             if header.is_transactional and header.base_offset >= floors.get(header.producer_id, header.next_offset):
-                columns.add_records(VisibleBatch(data, header, record_bounds).records(), commit=commit)
+                columns.add_records(
+                    VisibleBatch(data, header, record_bounds).records(),
+                    commit=None if origins is None else origins.at(header.base_offset),
+                )
                 if columns.is_full and (full := columns.take()) is not None:
                     yield full
     if (rest := columns.take()) is not None:

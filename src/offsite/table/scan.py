@@ -102,10 +102,11 @@ def scan_arrow(task: ScanTask, store: Store) -> Iterator[pa.RecordBatch]:
     """
     columns = ArrowColumns(topic=task.partition.topic, partition=task.partition.partition)
     for scan, batch in scan_batches(task, store):
+        commit = scan.commit_of(batch.header.base_offset)
         if batch.record_bounds.takes_all(batch.header):
-            columns.add_batch(batch.header.view(batch.data), batch.header, commit=scan.commit)
+            columns.add_batch(batch.header.view(batch.data), batch.header, commit=commit)
         else:
-            columns.add_records(batch.records(), commit=scan.commit)
+            columns.add_records(batch.records(), commit=commit)
         if columns.is_full and (full := columns.take()) is not None:
             yield _wanted(full, task.rows)
     if (rest := columns.take()) is not None:

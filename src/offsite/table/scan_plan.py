@@ -14,6 +14,7 @@ from offsite.log.records.record import LOG_APPEND_TIME
 from offsite.model.journal import warned
 from offsite.model.size import MIB
 from offsite.repository.commit import PartitionId, RecordedHole
+from offsite.repository.segment_origins import Origins
 from offsite.repository.segments.segment import Segment
 from offsite.table.row_filter import RowFilter
 
@@ -24,12 +25,17 @@ start."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentScan:
-    """The records of `segment` at offsets `[start, end)`. `commit` listed the segment; None: nobody asked."""
+    """The records of `segment` at offsets `[start, end)`. `origins` are the commits that brought them; None: nobody
+    asked."""
 
     segment: Segment
     start: int
     end: int
-    commit: int | None = None
+    origins: Origins | None = None
+
+    def commit_of(self, offset: int) -> int | None:
+        """The commit that brought the batch at `offset`."""
+        return None if self.origins is None else self.origins.at(offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +93,10 @@ def _tell(hole: RecordedHole, rows: RowFilter) -> None:
         warned("hole", why=hole.reason, topic=known.topic, partition=known.partition, start=hole.start, end=hole.end)
 
 
-def with_commits(tasks: Iterable[ScanTask], commits: Mapping[str, int]) -> tuple[ScanTask, ...]:
-    """The same tasks, each segment with the commit that listed it, by key."""
+def with_commits(tasks: Iterable[ScanTask], origins: Mapping[str, Origins]) -> tuple[ScanTask, ...]:
+    """The same tasks, each segment with the commits that brought it, by key."""
     return tuple(
-        replace(task, segments=tuple(replace(each, commit=commits.get(each.segment.key)) for each in task.segments))
+        replace(task, segments=tuple(replace(each, origins=origins.get(each.segment.key)) for each in task.segments))
         for task in tasks
     )
 
@@ -117,9 +123,9 @@ def partition_tasks(  # noqa: PLR0913  # what to read, and how
     task_bytes: int = TASK_BYTES,
 ) -> Iterator[ScanTask]:
     """Tasks for `scans`, which are of some of `segments`, those of a partition that ends at `end`."""
-    numbers = {segment.key: number for number, segment in enumerate(segments)}
+    numbers = {(segment.key, segment.start): number for number, segment in enumerate(segments)}  # parts share a key
     for group in _groups((scan for scan in scans if _may_hold(scan, rows)), task_bytes):
-        following = segments[numbers[group[-1].segment.key] + 1 :]
+        following = segments[numbers[group[-1].segment.key, group[-1].segment.start] + 1 :]
         transactional = read_committed and any(scan.segment.has_transactions for scan in group)
         yield ScanTask(
             partition=partition,

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from offsite.model.selections.selection import TopicSelection
 from offsite.model.selections.topic_choices import PartitionSelection
 from offsite.model.untrusted.names import PROTECTED_TOPICS
 from offsite.repository.commit import PartitionId, StoredCommit
 from offsite.repository.commit_log import listed_by
+from offsite.repository.segment_origins import Origins
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState, fold, segment_partition
 from offsite.table.row_filter import RowFilter
@@ -55,18 +57,33 @@ class StreamSelection:
 def plan_micro_batch(
     base: BackupState, commits: Sequence[StoredCommit], selection: StreamSelection
 ) -> tuple[StreamTask, ...]:
-    """Tasks for what `commits` add to `base`, partition by partition, in the order of offsets."""
-    state = fold(base, commits)
+    """Tasks for what `commits` add to `base`, partition by partition, in the order of offsets. Where a log was cut
+    back, what comes behind the cut is new, though offsets of before come again."""
+    tasks: list[StreamTask] = []
+    for run in _between_cuts(commits):
+        tasks += _plan_run(base.cut_back(run[0].commit.changes.cut_back), fold(base, run), run, selection)
+        base = fold(base, run)
+    return tuple(tasks)
+
+
+def _between_cuts(commits: Sequence[StoredCommit]) -> Iterator[Sequence[StoredCommit]]:
+    """`commits` in runs: only the first of each may say that a log was cut back."""
+    starts = [n for n, stored in enumerate(commits) if n == 0 or stored.commit.changes.cut_back]
+    for start, end in pairwise([*starts, len(commits)]):
+        yield commits[start:end]
+
+
+def _plan_run(
+    base: BackupState, state: BackupState, commits: Sequence[StoredCommit], selection: StreamSelection
+) -> Iterator[StreamTask]:
     added = _added(base, commits)
     listed = listed_by(commits, {segment.key for found in added.values() for segment in found})
-    tasks: list[StreamTask] = []
     for partition in selection.partitions_of(state, added):
         end = state.positions[partition].end
         if selection.read_committed:
-            tasks += _ended(base, partition, added[partition], end)
+            yield from _ended(base, partition, added[partition], end)
         new = _new(base, partition, added[partition], end=end, read_committed=selection.read_committed)
-        tasks += with_commits(new, listed)
-    return tuple(tasks)
+        yield from with_commits(new, {key: Origins.of(commit) for key, commit in listed.items()})
 
 
 def _added(base: BackupState, commits: Iterable[StoredCommit]) -> dict[PartitionId, list[Segment]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from offsite.services.demo.truth import compare
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.run import run_restore
-from offsite.spark.runner import Done, Failed, OnProgress, Runner
+from offsite.spark.runner import Done, Failed, Runner
 from offsite.stores.open_store import open_store
 from tests.conftest import StartSandbox
 from tests.inline_runner import InlineRunner
@@ -41,11 +42,11 @@ class Outages(PassingRunner):
         self._sandbox = sandbox
 
     def run_all(
-        self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
+        self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], **options: Any
     ) -> list[Done[ResultT] | Failed]:
         starting = killed_and_started_again(self._sandbox)
         try:
-            return super().run_all(tasks, function, on_progress=on_progress)
+            return super().run_all(tasks, function, **options)
         finally:
             starting.join()
 
@@ -98,8 +99,8 @@ def test_a_run_that_found_records_gone_says_so_by_its_exit_code(site: Site) -> N
 def test_a_log_that_was_cut_back_and_written_anew_is_never_mixed_with_what_it_was(
     start_sandbox: StartSandbox, tmp_path: Path, spark: Runner
 ) -> None:
-    """As after an unclean leader election: the log is longer than at the last run, and is another one. The other topic
-    is backed up all the same."""
+    """As after an unclean leader election: the log is longer than at the last run, and is another one from some offset
+    on. Both histories are kept, and the other topic is backed up all the same."""
     sandbox, info = start_sandbox()
     site = own_site(info.bootstrap, tmp_path, spark)
     topic, other = site.make_topic(), site.make_topic()
@@ -107,23 +108,26 @@ def test_a_log_that_was_cut_back_and_written_anew_is_never_mixed_with_what_it_wa
         site.produce(topic, numbered(first, first + 100), linger_ms=200)
     site.produce(other, numbered(0, 100))
     site.back_up(topic, other)
+    before = site.read(topic)
     sandbox.kill()
     log = info.dir / "data" / f"{topic}-0" / "00000000000000000000.log"
     with log.open("r+b") as file:
         file.truncate(log.stat().st_size // 2)
     sandbox.start(owned=True)
     site.produce(other, numbered(100, 200))
-    assert site.cluster.end(topic) < 500
+    at = site.cluster.end(topic)
+    assert 0 < at < 500
     site.produce(topic, numbered(9000, 9900))
     result = site.back_up()
-    assert (result.records, result.complete) == (100, False)
-    ((failed,), hint) = result.failed, result.failed[0].hint
-    assert (failed.topic, failed.partition, failed.error) == (topic, 0, SourceTruncated.id)
-    assert "--backup NEW" in hint
+    assert (result.records, result.failed, result.complete) == (100 + 900, (), False)
+    (cut,) = result.cut_back
+    assert (cut.topic, cut.at, cut.end, cut.last_commit) == (topic, at, 500, 1)
     site.assert_comes_back(other)
-    assert site.back_up().failed == result.failed, "and it stays so"
+    site.assert_comes_back(topic)
+    assert site.back_up().complete, "it goes on"
     target = new_name(topic)
-    assert site.restore(topic, target).records == 500
+    assert site.restore(topic, target, commit=1).records == 500
+    site.assert_same(before, site.read(target))
 
 
 def test_a_log_that_starts_earlier_again_after_a_crash_is_gone_on_with_and_is_the_same(

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import BadOption, DamagedBatch, SparkFailed
-from offsite.spark.runner import Done, Runner
+from offsite.spark.rate_server import RateLimits
+from offsite.spark.runner import Done, Runner, RunProgress
 from offsite.spark.session import SparkRunner
+from offsite.spark.token_bucket import BURST_S
 from tests import spark_tasks
 from tests.processes import processes_with
 from tests.shared_spark import end_shared_spark
@@ -22,6 +24,7 @@ from tests.spark_tasks import Attempted
 
 ROOT = Path(__file__).parents[3]
 MARK = "OFFSITE_TEST_MARK"
+READ_BYTES_PER_S = 1_000_000
 
 pytestmark = pytest.mark.xdist_group("spark-cluster")
 
@@ -40,7 +43,8 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def runner(master: str) -> Iterator[Runner]:
     end_shared_spark()
-    spark = SparkRunner(master=master, conf={"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"})
+    settings = {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
+    spark = SparkRunner(master=master, conf=settings, limits=RateLimits(read_bytes_per_s=READ_BYTES_PER_S))
     try:
         yield spark
     finally:
@@ -78,6 +82,17 @@ def test_what_workers_decide_and_why_attempts_failed_reaches_the_log_from_a_clus
         'task_repeated task=0 attempts=2 why="an attempt before it failed or lost its worker"',
     ]
     assert "decide_and_be_unreachable_at_first" in (caplog.records[1].exc_text or "")
+
+
+def test_executors_share_one_rate_and_a_killed_worker_holds_nobody_up(runner: Runner, tmp_path: Path) -> None:
+    runner.run([1, 2], spark_tasks.double)  # workers are there
+    seen: list[RunProgress] = []
+    tasks = [Attempted(log=tmp_path / str(number), bad_attempts=number % 2) for number in range(4)]
+    results = runner.run(tasks, spark_tasks.pay_and_be_killed_at_first, on_progress=seen.append)
+    assert results == [spark_tasks.PAID_BYTES] * 4
+    paid_bytes = 6 * spark_tasks.PAID_BYTES  # two attempts were killed after they had paid
+    assert seen[-1].elapsed_s >= paid_bytes / READ_BYTES_PER_S - BURST_S
+    assert seen[-1].limited_s > 0
 
 
 def test_a_task_that_kills_each_worker_fails_alone_on_a_cluster_too(runner: Runner, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def copied(  # a log, and what is known of it
     router, writer = ScriptedRouter(leader), backup_copy.SegmentWriter
     small = len(make_batch(0)) * BATCHES_A_SEGMENT
     monkeypatch.setattr(backup_copy, "shared_router", lambda _: router)
-    monkeypatch.setattr(backup_copy, "SegmentWriter", lambda **more: writer(**more, target_bytes=small))
+    monkeypatch.setattr(backup_copy, "SegmentWriter", lambda **more: writer(**more | {"target_bytes": small}))
     bounds = PartitionBounds(
         topic=TOPIC.topic, topic_id="", partition=TOPIC.partition, log_start=0, end=end, size_bytes=1
     )

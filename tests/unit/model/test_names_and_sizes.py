@@ -5,8 +5,8 @@ import pickle
 import pytest
 
 from offsite.model.check import check
-from offsite.model.errors import BadName, Bug, NoSuchTopic
-from offsite.model.size import format_size
+from offsite.model.errors import BadName, BadOption, Bug, NoSuchTopic
+from offsite.model.size import format_size, parse_rate
 from offsite.model.untrusted.names import check_backup_name
 
 
@@ -26,6 +26,28 @@ def test_a_name_that_could_leave_its_folder_is_refused(name: str) -> None:
 @pytest.mark.parametrize(("size_bytes", "text"), [(0, "0 B"), (1536, "1.5 KiB"), (220 * 1024**2, "220 MiB")])
 def test_sizes_are_shown_short(size_bytes: int, text: str) -> None:
     assert format_size(size_bytes) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        ("50MB", 50_000_000),
+        ("20 mb/s", 20_000_000),
+        ("1.5MiB", 1536 * 1024),
+        ("64kB", 64_000),
+        ("1GiB/s", 1024**3),
+        ("10000B", 10_000),
+    ],
+)
+def test_a_rate_is_read_as_people_write_it(text: str, rate: int) -> None:
+    assert parse_rate(text, "--read-limit") == rate
+
+
+@pytest.mark.parametrize("text", ["", "50", "50M", "-1MB", "0MB", "9kB", "1e9MB", "fast", "MB", "1MB/min", "5\u0663MB"])
+def test_what_is_no_rate_is_refused_by_the_name_of_its_option(text: str) -> None:
+    with pytest.raises(BadOption, match="--read-limit") as refused:
+        parse_rate(text, "--read-limit")
+    assert "50MB" in refused.value.hint
 
 
 def test_an_error_keeps_its_hint_across_processes() -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from offsite.repository.commit import (
     Changes,
     Checkpoint,
     Commit,
+    CutBack,
     PartitionId,
     Position,
     RecordedHole,
@@ -24,6 +25,7 @@ from offsite.repository.commit import (
 from offsite.repository.commit_json import commit_hash, decode_commit, encode_commit
 from offsite.repository.json_form import encode_canonical, encode_object
 from offsite.repository.layout import BackupLayout, index_key
+from offsite.repository.segments.part import SegmentPart
 from offsite.repository.segments.segment import Compression, Segment
 
 KEY = "backups/b/commits/1.json"
@@ -84,8 +86,18 @@ def segments(draw: st.DrawFn) -> Segment:
         "hash": draw(texts),
         "index_key": index_key(key) if indexed else None,
         "index_hash": draw(texts) if indexed else None,
+        "pack": LAYOUT.pack_key(draw(counts), draw(attempts)) if draw(st.booleans()) else None,
+        "whole": None,
     }
+    if made["pack"] is None:
+        made |= {"position": 0, "index_position": 0, "index_bytes": 0}
     return Segment(**made)
+
+
+@st.composite
+def parts(draw: st.DrawFn) -> SegmentPart:
+    segment = draw(segments())
+    return SegmentPart(**{field.name: getattr(segment, field.name) for field in fields(SegmentPart)})
 
 
 spans = st.tuples(offsets, st.integers(1, 2**30)).map(lambda each: (each[0], each[0] + each[1]))
@@ -107,6 +119,19 @@ commits = st.builds(
                 span=spans,
                 partition_id=partitions,
                 reason=texts,
+            ),
+            max_size=2,
+        ).map(tuple),
+        cut_back=st.lists(
+            st.builds(
+                lambda span, epochs, **rest: CutBack(
+                    at=span[0], end=span[1], epoch=epochs[0], leader_epoch=sum(epochs), **rest
+                ),
+                span=spans,
+                epochs=st.tuples(st.integers(0, 2**30), st.integers(1, 2**30)),
+                partition_id=partitions,
+                below=st.none() | parts(),
+                above=st.none() | parts(),
             ),
             max_size=2,
         ).map(tuple),
@@ -159,14 +184,15 @@ def test_a_commit_reads_back_as_written_and_always_as_the_same_bytes(commit: Com
 
 @given(commits)
 def test_keys_of_a_later_minor_version_are_ignored(commit: Commit) -> None:
-    fields = undigested(commit) | {"shiny": {"new": 1}}
-    assert decode_commit(encode_object(fields), key=KEY) == commit
+    found = undigested(commit) | {"shiny": {"new": 1}}
+    assert decode_commit(encode_object(found), key=KEY) == commit
 
 
 @given(commits)
 def test_a_commit_of_an_earlier_version_has_no_digest_and_says_nothing_of_catalogs(commit: Commit) -> None:
-    fields = undigested(replace(commit, catalog=None))
-    assert decode_commit(encode_canonical(fields), key=KEY) == replace(commit, catalog=None)
+    found = undigested(replace(commit, catalog=None, changes=replace(commit.changes, cut_back=())))
+    commit = replace(commit, changes=replace(commit.changes, cut_back=()))
+    assert decode_commit(encode_canonical(found), key=KEY) == replace(commit, catalog=None)
 
 
 def test_no_flipped_bit_in_a_commit_goes_unseen() -> None:
@@ -180,16 +206,16 @@ def test_no_flipped_bit_in_a_commit_goes_unseen() -> None:
 def test_a_later_major_version_is_refused() -> None:
     commit = Commit(backup="b", seq=1, previous="", writer="w", committed_at_ms=1)
     with pytest.raises(FormatTooNew):
-        decode_commit(encode_object(undigested(commit) | {"format": 2}), key=KEY)
+        decode_commit(encode_object(undigested(commit) | {"format": 3}), key=KEY)
 
 
 @given(commits, st.data())
 def test_a_field_of_another_type_is_named(commit: Commit, data: st.DataObject) -> None:
-    fields = undigested(commit)
-    name = data.draw(st.sampled_from(sorted(fields)))
-    fields[name] = {"records": "1"}.get(name, [None])
+    found = undigested(commit)
+    name = data.draw(st.sampled_from(sorted(found)))
+    found[name] = {"records": "1"}.get(name, [None])
     with pytest.raises(DamagedCommit) as caught:
-        decode_commit(encode_object(fields), key=KEY)
+        decode_commit(encode_object(found), key=KEY)
     assert name in caught.value.message
     assert KEY in caught.value.message
 
@@ -197,13 +223,21 @@ def test_a_field_of_another_type_is_named(commit: Commit, data: st.DataObject) -
 @given(segments(), st.sampled_from(["topic", "partition", "start", "end", "first_offset", "compression", "records"]))
 def test_a_segment_that_contradicts_itself_is_damage(segment: Segment, name: str) -> None:
     commit = Commit(backup="b", seq=1, previous="", writer="w", committed_at_ms=1, changes=Changes(segments=(segment,)))
-    fields = undigested(commit)
+    found = undigested(commit)
     broken = {"topic": segment.topic + "x", "compression": "rar", "end": segment.start, "first_offset": -1}
-    fields["segments"][0][name] = broken.get(name, getattr(segment, name) if name in broken else 10**15)
+    found["segments"][0][name] = broken.get(name, getattr(segment, name) if name in broken else 10**15)
     with pytest.raises(DamagedCommit):
-        decode_commit(encode_object(fields), key=KEY)
+        decode_commit(encode_object(found), key=KEY)
 
 
+PART = {field.name: 1 for field in fields(SegmentPart)} | {
+    "key": "k",
+    "start": 0,
+    "timestamp_types": [],
+    "leader_epochs": [],
+    "has_transactions": False,
+}
+CUT = {**PLACE, "at": 1, "end": 2, "epoch": 0, "leader_epoch": 1}
 HOSTILE: dict[str, tuple[str, Any]] = {
     "a number beyond 64 bits": ("seq", 10**30),
     "a partition beyond Kafka": ("positions", [{**PLACE, "partition": 10**9, "log_start": 0, "end": 1}]),
@@ -214,6 +248,9 @@ HOSTILE: dict[str, tuple[str, Any]] = {
     "half a surrogate pair": ("writer", "\ud800"),
     "a time that no clock shows": ("committed_at_ms", 10**18),
     "a hole that ends before it begins": ("holes", [{**PLACE, "start": 2, "end": 1, "reason": "retention"}]),
+    "a log that was cut back to behind its end": ("cut_back", [{**CUT, "at": 3}]),
+    "a log that was cut back by no later leader": ("cut_back", [{**CUT, "leader_epoch": 0}]),
+    "a part of a segment that ends before it begins": ("cut_back", [{**CUT, "below": {**PART, "end": 0}}]),
     "a snapshot elsewhere": ("groups", "../../../etc/passwd"),
     "a snapshot of another backup": ("groups", "backups/other/groups/00000000000000000001-0123abcd.parquet"),
     "settings elsewhere": ("metadata", {"key": "/etc/passwd", "hash": "x"}),
@@ -245,3 +282,30 @@ def test_what_is_no_commit_is_damage(data: bytes) -> None:
 def test_equal_commits_of_two_writers_differ() -> None:
     commit = Commit(backup="b", seq=1, previous="", writer="one", committed_at_ms=1)
     assert encode_commit(commit) != encode_commit(replace(commit, writer="two"))
+
+
+def commit_of(segment: Segment) -> Commit:
+    return Commit(backup="b", seq=1, previous="", writer="w", committed_at_ms=1, changes=Changes(segments=(segment,)))
+
+
+@given(segments())
+def test_only_a_commit_with_a_packed_segment_needs_the_newer_format(segment: Segment) -> None:
+    assert undigested(commit_of(segment))["format"] == (1 if segment.pack is None else 2)
+
+
+ELSEWHERE = ("offsite.json", f"backups/other/packs/{0:020}-00000000.pack", "backups/b/packs/../packs/x.pack", "")
+
+
+@given(segments(), st.sampled_from(ELSEWHERE))
+def test_a_pack_of_another_place_is_damage(segment: Segment, pack: str) -> None:
+    fields = undigested(commit_of(segment))
+    fields["segments"][0] |= {"pack": pack, "position": 0, "index_position": 0, "index_bytes": 0}
+    with pytest.raises(DamagedCommit, match="pack"):
+        decode_commit(encode_object(fields), key=KEY)
+
+
+def test_a_commit_of_a_log_that_was_cut_back_is_refused_by_versions_that_would_mix_its_histories() -> None:
+    known = PartitionId(topic="t", topic_id="i", partition=0)
+    cut = CutBack(partition_id=known, at=5, end=9, epoch=0, leader_epoch=1)
+    commit = Commit(backup="b", seq=1, previous="", writer="w", committed_at_ms=1, changes=Changes(cut_back=(cut,)))
+    assert undigested(commit)["format"] == 2

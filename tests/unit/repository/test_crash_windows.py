@@ -10,10 +10,10 @@ import pytest
 from offsite.model.errors import PutOutcomeUnknown, RepositoryExists, StoreFull, StoreUnreachable
 from offsite.repository import catalog
 from offsite.repository.repository import Repository
-from offsite.repository.state import BackupState
+from offsite.repository.state import BackupState, fold
 from offsite.stores.posix_store import open_folder
 from offsite.stores.store import Store
-from tests.backups import PARTITIONS, SELECTION, STEP, content, run_once
+from tests.backups import PARTITIONS, SELECTION, STEP, commit_next, content, run_once
 from tests.batches import make_log
 from tests.faulty_store import Crash, FaultyStore
 
@@ -37,6 +37,15 @@ def whole_life(store: Store, *, runs: int) -> BackupState:
     backup = open_or_init(store).create_backup("b", cluster_id="c", selection=SELECTION)
     while (state := backup.state()).seq < runs:
         run_once(backup)
+    return state
+
+
+def follow(store: Store, *, runs: int) -> BackupState:
+    """The same by one process that goes on from its own state."""
+    backup = open_or_init(store).create_backup("b", cluster_id="c", selection=SELECTION)
+    state = backup.state()
+    while state.seq < runs:
+        state = commit_next(backup, state)
     return state
 
 
@@ -75,15 +84,19 @@ def test_after_a_failure_at_any_effect_history_is_unchanged_and_the_next_run_res
             assert content(plain, point) == dict.fromkeys(PARTITIONS, make_log(0, seq * STEP))
 
 
-def test_nothing_a_commit_lists_is_ever_missing(tmp_path: Path) -> None:
-    effects = count_effects(tmp_path / "counted")
-    for number in range(effects):
+def test_nothing_a_commit_lists_is_ever_missing_and_a_process_that_goes_on_says_what_is_stored(tmp_path: Path) -> None:
+    counted = FaultyStore(open_folder(tmp_path / "counted"))
+    assert follow(counted, runs=RUNS) == Repository.open(counted.inner).backup("b").state()
+    for number in range(counted.effects):
         plain = open_folder(tmp_path / f"{number}")
         with pytest.raises(Crash):
-            whole_life(FaultyStore(plain, fails_at=number), runs=RUNS)
+            follow(FaultyStore(plain, fails_at=number), runs=RUNS)
         if not list(plain.list("backups/b/commits/")):
             continue
         for segment in Repository.open(plain).backup("b").state().all_segments():
             found = plain.head(segment.key)
             assert found is not None
             assert found.size_bytes == segment.stored_bytes
+        end = follow(plain, runs=RUNS + 2)
+        backup = Repository.open(plain).backup("b")
+        assert backup.state() == end == fold(BackupState(backup="b"), backup.log.read(after=0))

@@ -52,6 +52,9 @@ def test_keys_are_those_of_the_format_page() -> None:
     assert LAYOUT.descriptor_key == "backups/b/backup.json"
     assert LAYOUT.commit_key(7) == "backups/b/commits/00000000000000000007.json"
     assert LAYOUT.groups_key(7, "0123abcd") == "backups/b/groups/00000000000000000007-0123abcd.parquet"
+    assert (
+        LAYOUT.verify_key("deep", "20260101-000000-0123abcd") == "backups/b/verifies/deep/20260101-000000-0123abcd.json"
+    )
     assert LAYOUT.metadata_key(7, "0123abcd") == "backups/b/metadata/00000000000000000007-0123abcd.json"
     assert (
         LAYOUT.segment_key(topic="t", partition=3, start=99, attempt="0123abcd", compressed=True)

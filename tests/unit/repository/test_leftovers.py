@@ -10,7 +10,7 @@ from offsite.model.errors import StoreDenied
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, SnapshotRef
-from offsite.repository.layout import index_key
+from offsite.repository.layout import index_key, parse_part_key
 from offsite.repository.leftovers import LEFT_AFTER_MS, find_orphans, find_quiet_restores, find_unnamed_folders
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
@@ -134,7 +134,9 @@ def test_a_catalog_without_a_seal_is_found_and_sealed_ones_stay(
         run_once(backup)
     store.delete(backup.layout.seal_key(4))
     days_pass(store)
+    (part,) = (info.key for info in store.list(backup.layout.parts_prefix) if parse_part_key(info.key) == 4)
     assert orphans(backup) == [
+        ("catalog", part),
         ("catalog", backup.layout.history_key(4)),
         ("catalog", backup.layout.catalog_key(4)),
     ]

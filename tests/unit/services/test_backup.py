@@ -153,22 +153,6 @@ def test_where_nothing_can_be_read_the_reason_is_the_error(site: Site) -> None:
         site.back_up("orders")
 
 
-def test_a_log_that_was_cut_back_and_written_anew_is_not_continued(site: Site) -> None:
-    topic = site.source.make_topic("orders", partitions=2)
-    site.source.write("orders", [b"a"])
-    site.source.write("orders", [b"b"], partition=1)
-    site.source.write("orders", [b"c"], partition=1)
-    site.back_up("orders")
-    topic.partitions[1].elect(cut_to=1)
-    site.source.write("orders", [b"other 1", b"other 2"], partition=1)
-    site.source.write("orders", [b"d"])
-    result = site.back_up()
-    (failure,) = result.failed
-    assert failure.partition == 1
-    assert "was cut back and written anew" in failure.message
-    assert result.records == 1
-
-
 def test_a_new_leader_with_the_same_log_is_continued(site: Site) -> None:
     topic = site.source.make_topic("orders")
     site.source.write("orders", [b"a"])

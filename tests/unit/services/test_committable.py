@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,7 @@ from offsite.copy.plan import CopyPlan, CopyTask, PartitionBounds, SickPartition
 from offsite.log.chunk import Evidence, Gap, Hole
 from offsite.model.errors import LeaderUnavailable, StoreUnreachable, TopicReplaced
 from offsite.repository.segments.segment import Segment
-from offsite.services.backup.committable import Committable, find_committable
+from offsite.services.backup.committable import NOT_JOINED, Committable, find_committable
 from offsite.spark.runner import Done, Failed
 from tests.unit.copy.test_restore_plan import partition, segment
 
@@ -163,3 +164,17 @@ def test_where_every_partition_is_sick_the_error_itself_is_raised() -> None:
         find_committable(
             without(plan, [SickPartition(topic="a", partition=0, error=LeaderUnavailable("no leader"))]), []
         )
+
+
+def test_ranges_that_two_leaders_served_from_different_logs_are_not_joined() -> None:
+    """Epochs only rise in one log: the second range was read from a replica that never had the first one's."""
+    plan = plan_copy([bounds("a")], {}, slots=2)
+    assert len(plan.tasks) >= 2
+    of_epochs = [5, 3, *[3] * (len(plan.tasks) - 2)]
+    outcomes = [
+        Done(value=replace(done.value, segments=(replace(done.value.segments[0], leader_epochs=(epoch,)),)))
+        for done, epoch in zip(map(copied, plan.tasks), of_epochs, strict=True)
+    ]
+    found = find_committable(plan, outcomes)
+    assert [each.leader_epochs for each in found.segments] == [(5,)]
+    assert [each.error for each in found.failed] == [NOT_JOINED]

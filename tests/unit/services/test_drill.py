@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
+from offsite.cli.output import plain
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.model.clock import SystemClock
 from offsite.model.errors import KafkaNotAuthorized
 from offsite.model.selections.selection import parse_selection
-from offsite.services.drill.report import DrillReport
+from offsite.model.time import format_time
+from offsite.model.untrusted.json_object import JsonValue
+from offsite.repository.snapshots.drill_record import put_drill_report
+from offsite.services.drill.report import DrillReport, drill_page
 from offsite.services.drill.run import PREFIX, Drill, DrillRequest
+from offsite.services.last_checks import read_last_checks
 from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import Site
 
@@ -47,6 +54,17 @@ def test_everything_is_proven_and_taken_away_again(site: Site) -> None:
     assert [each.partition(":")[0] for each in topic.digests] == ["0"]
     assert report.removed == (topic.target,)
     assert site.target.topics.keys() == {"theirs"}
+
+
+def test_the_repository_remembers_when_a_drill_proved_it(site: Site) -> None:
+    backed_up(site)
+    store, layout = site.backup.store, site.backup.layout
+    report = drill(site, []).run()
+    put_drill_report(store, layout, report.drill, cast("dict[str, JsonValue]", plain(report)), drill_page(report))
+    found = read_last_checks(site.backup, now_ms=store.now_ms())
+    assert found.drill is not None
+    assert (found.drill.drill, found.drill.proven, found.problems) == (report.drill, True, ())
+    assert format_time(found.proven_ms) == report.ended
 
 
 def test_in_a_cluster_of_its_own_topics_keep_their_names(site: Site) -> None:

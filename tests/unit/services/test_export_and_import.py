@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from offsite.archives.formats import ReadOptions, WriteOptions
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
-from offsite.model.errors import BadOption, KafkaNotAuthorized, SourceTruncated, TopicReplaced
+from offsite.model.clock import SystemClock
+from offsite.model.errors import BadOption, KafkaNotAuthorized, KafkaUnreachable, SourceTruncated, TopicReplaced
 from offsite.services.archives.export_job import (
     ExportJob,
     export_of_backup,
@@ -19,11 +22,12 @@ from offsite.services.archives.export_job import (
     open_target,
     report_export,
 )
-from offsite.services.archives.export_plan import ExportRequest
+from offsite.services.archives.export_plan import ExportPlan, ExportRequest
 from offsite.services.archives.inspection import inspect, open_source
 from offsite.services.archives.run_export import ExportResult, Postponed
 from offsite.services.archives.run_import import ImportRequest, ImportResult, plan_import, run_import
 from offsite.services.hole_report import HoleReport
+from offsite.services.outages import Outage, Outages
 from offsite.services.restore.options import RestoreWords, parse_restore
 from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import Site
@@ -192,8 +196,29 @@ def test_an_export_can_follow_its_source(site: Site, tmp_path: Path) -> None:
         else:
             stop.set()
 
-    of_cluster(site, tmp_path / "archive").follow(site.runner, interval_s=0.01, stop=stop, on_result=on_result)
+    outages = Outages(give_up_after_s=1, clock=SystemClock(), on_outage=lambda _: None)
+    job = of_cluster(site, tmp_path / "archive")
+    job.follow(site.runner, interval_s=0.01, stop=stop, on_result=on_result, outages=outages)
     assert told == [3, 1]
+
+
+def test_an_export_that_follows_waits_out_an_outage(site: Site, tmp_path: Path) -> None:
+    written(site)
+    stop, told = Event(), list[Outage | None]()
+    job = of_cluster(site, tmp_path / "archive")
+    failures = iter([KafkaUnreachable("gone", hint=""), KafkaUnreachable("gone", hint="")])
+
+    def plan() -> ExportPlan:
+        for failure in failures:
+            raise failure
+        return job.plan()
+
+    clock = mock.Mock(wraps=SystemClock(), sleep=lambda _: None)
+    outages = Outages(give_up_after_s=60, clock=clock, on_outage=told.append)
+    replace(job, plan=plan).follow(
+        site.runner, interval_s=0, stop=stop, on_result=lambda _: stop.set(), outages=outages
+    )
+    assert [each.attempts if each else None for each in told] == [1, 2, None]
 
 
 def test_an_archive_can_be_looked_into(site: Site, tmp_path: Path) -> None:

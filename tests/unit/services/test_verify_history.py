@@ -2,21 +2,26 @@ from __future__ import annotations
 
 import io
 import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
 from offsite.model.errors import DamagedCommit, DamagedObject, NoSuchRestorePoint
-from offsite.repository import catalog
+from offsite.repository import catalog, history
 from offsite.repository.backup import Backup
-from offsite.repository.catalog_table import encode_history, encode_state
+from offsite.repository.catalogs.keeping import Keeping
+from offsite.repository.catalogs.parts_reader import PartsReader
 from offsite.repository.json_form import encode_object
+from offsite.repository.layout import parse_part_key
 from offsite.repository.repository import Repository
 from offsite.repository.segments.body import content_hash
 from offsite.repository.segments.segment import SegmentList
 from offsite.repository.snapshots.parquet_object import read_parquet
+from offsite.repository.state import BackupState, fold
 from offsite.services.verify.history import check_history
 from offsite.services.verify.run import verify_quick
 from offsite.stores.posix_store import PosixStore, open_folder
@@ -50,22 +55,34 @@ def damage(store: PosixStore, key: str, data: bytes | None = b"garbage") -> None
 def forge_catalog(store: PosixStore, backup: Backup, seq: int) -> None:
     """Replace the catalog of commit `seq` by a whole one that lacks a segment."""
     state = backup.catalog.state(upto=seq)
-    segments = {**state.segments, PARTITIONS[0]: SegmentList(tuple(state.segments[PARTITIONS[0]])[1:])}
-    object.__setattr__(state, "segments", segments)
-    history, table = encode_history(state.history), encode_state(state)
-    seal = encode_object({"format": 1, "history": content_hash(history), "segments": content_hash(table)})
-    layout = backup.layout
-    for key, data in (
-        (layout.history_key(seq), history),
-        (layout.catalog_key(seq), table),
-        (layout.seal_key(seq), seal),
-    ):
-        damage(store, key, data)
+    lacking = SegmentList(tuple(state.segments[PARTITIONS[0]])[1:])
+    forged = replace(state, segments={**state.segments, PARTITIONS[0]: lacking})
+    for key, data in Keeping.of(forged, PartsReader(log=backup.log, seq=seq, is_strict=True)).objects:
+        if store.head(key) is not None:
+            damage(store, key, data)
+        else:
+            store.put_if_absent(key, data)
 
 
 def test_a_whole_history_is_whole(backup: Backup) -> None:
     found = check_history(backup)
     assert (found.head, found.commits, found.catalogs) == (backup.state(), (), ())
+
+
+def test_each_part_is_read_once_however_many_catalogs_name_it(
+    store: PosixStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog, "COMMITS_PER_CATALOG", 2)
+    monkeypatch.setattr(history, "LINES_PER_CHUNK", 4)
+    backup = new_backup(store)
+    for _ in range(COMMITS):
+        run_once(backup)
+    read: list[str] = []
+    get = PosixStore.get
+    monkeypatch.setattr(PosixStore, "get", lambda self, key: (read.append(key), get(self, key))[1])
+    assert check_history(backup).catalogs == ()
+    parts = [key for key in read if parse_part_key(key) is not None]
+    assert len(parts) == len(set(parts)) == len(list(store.list(backup.layout.parts_prefix)))
 
 
 @pytest.mark.parametrize("data", [None, b"garbage", b""])
@@ -134,7 +151,9 @@ def test_a_forged_catalog_whose_rows_are_no_segments_is_damage(
     store: PosixStore, backup: Backup, column: str, value: object
 ) -> None:
     """Its seal and the commit that names it are as good as any."""
-    key = backup.layout.catalog_key(20)
+    seal = _fields((store.root / backup.layout.seal_key(20)).read_bytes())
+    named = seal["segments"][-1]
+    key = named["key"]
     table = read_parquet((store.root / key).read_bytes())
     at = table.schema.get_field_index(column)
     cells = pa.array([value] * table.num_rows, type=pa.binary() if isinstance(value, bytes) else table.field(at).type)
@@ -142,8 +161,8 @@ def test_a_forged_catalog_whose_rows_are_no_segments_is_damage(
     sink = io.BytesIO()
     parquet.write_table(forged, sink)
     damage(store, key, sink.getvalue())
-    seal = _fields((store.root / backup.layout.seal_key(20)).read_bytes())
-    sealed = encode_object(seal | {"segments": content_hash(sink.getvalue())})
+    named["hash"] = content_hash(sink.getvalue())
+    sealed = encode_object(seal)
     damage(store, backup.layout.seal_key(20), sealed)
     renamed = _fields((store.root / backup.layout.commit_key(21)).read_bytes())
     damage(store, backup.layout.commit_key(21), encode_object(renamed | {"catalog": catalog.commit_hash(sealed)}))
@@ -151,7 +170,8 @@ def test_a_forged_catalog_whose_rows_are_no_segments_is_damage(
         damage(store, backup.layout.commit_key(seq), None)
     assert [each.key for each in check_history(backup).catalogs] == [backup.layout.seal_key(20)]
     with pytest.raises(DamagedObject):
-        tuple(backup.state().all_segments())
+        tuple(backup.catalog.read(20).all_segments())
+    assert backup.state() == fold(BackupState(backup="b"), backup.log.read(after=0)), "the commits tell"
 
 
 def test_damage_to_the_newest_commit_leaves_those_before_it(store: PosixStore, backup: Backup) -> None:
@@ -249,9 +269,9 @@ def test_without_a_sound_commit_nothing_can_be_opened(store: PosixStore, backup:
     assert [(each.first_commit, each.last_commit) for each in check_history(backup).commits] == [(1, COMMITS)]
 
 
-def _fields(data: bytes) -> dict[str, object]:
+def _fields(data: bytes) -> dict[str, Any]:
     import json
 
-    fields: dict[str, object] = json.loads(data)
+    fields: dict[str, Any] = json.loads(data)
     fields.pop("digest", None)
     return fields

@@ -36,7 +36,7 @@ def sent(address: ProgressAddress, *, job: int = JOB) -> None:
     clock = StillClock()
     sender = ProgressSender(address, job=job, index=1, clock=clock)
     clock.sleep(SEND_EVERY_S)
-    sender(Reading(moved_bytes=10, records=2))
+    sender(Reading(moved_bytes=10, records=2, limited_ms=4))
     sender(Reading(moved_bytes=11, records=3))  # too soon
     sender.close()
 
@@ -55,8 +55,20 @@ def taken(receiver: ProgressReceiver) -> list[ProgressDatagram]:
 def test_a_pulse_arrives_and_the_next_waits_its_time() -> None:
     receiver = ProgressReceiver("127.0.0.1")
     sent(receiver.address)
-    assert taken(receiver) == [ProgressDatagram(index=1, reading=Reading(moved_bytes=10, records=2))]
+    assert taken(receiver) == [ProgressDatagram(index=1, reading=Reading(moved_bytes=10, records=2, limited_ms=4))]
     assert list(receiver.take(JOB)) == []
+    receiver.close()
+
+
+def test_a_long_pause_is_told_at_once_since_nothing_follows_while_it_lasts() -> None:
+    receiver = ProgressReceiver("127.0.0.1")
+    sender = ProgressSender(receiver.address, job=JOB, index=1, clock=StillClock())
+    for paused in (Reading(limited_ms=100), Reading(limited_ms=800), Reading(limited_ms=900)):
+        sender(paused)
+    sender(Reading(limited_ms=900, throttled_ms=1))
+    sender.close()
+    told = taken(receiver) + list(receiver.take(JOB))
+    assert [datagram.reading.limited_ms for datagram in told] == [800, 900]
     receiver.close()
 
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, SparkMaster
-from offsite.cli.options.option_group import Taken, takes
+from offsite.cli.options.backup import BackupOptions, BackupRunOptions
+from offsite.cli.options.common import (
+    GIVE_UP_AFTER,
+    GiveUpAfter,
+    Output,
+    SparkMaster,
+)
+from offsite.cli.options.option_group import takes
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note
 from offsite.cli.wiring import connect, open_repository, spark
+from offsite.model.errors import BadOption
 from offsite.model.head import Head
 from offsite.model.size import format_size
 from offsite.model.time import format_time
-from offsite.services.backup.options import BackupWords, parse_backup
+from offsite.services.backup.options import parse_backup, parse_limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,42 +32,57 @@ if TYPE_CHECKING:
     from offsite.services.groups.snapshots import GroupsSaved
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackupOptions:
-    """Options of `backup plan`, as typed. A plan stores nothing, and need not know how."""
-
-    repo: Repo
-    backup: BackupName
-    words: Annotated[BackupWords, Taken(but=("compression",))] = field(default_factory=BackupWords)
-    bootstrap: Bootstrap = None
-    kafka_config: KafkaConfigFile = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackupRunOptions(BackupOptions):
-    words: BackupWords = field(default_factory=BackupWords)
-
-
 _NAMED_MAX = 5
 """Topics named in one line."""
 
 app = typer.Typer(help="Back up topics into the repository.", no_args_is_help=True)
 
 
+Follow = Annotated[
+    bool, typer.Option("--follow", help="Go on with what is new, round after round, until SIGINT or SIGTERM.")
+]
+MetricsPort = Annotated[
+    str | None,
+    typer.Option("--metrics-port", help="With --follow: where to show metrics, as 9464 or 0.0.0.0:9464."),
+]
+Interval = Annotated[str, typer.Option("--interval", help="With --follow: how long from one round to the next.")]
+
+
 @app.command()
 @takes(BackupRunOptions)
-def run(options: BackupRunOptions, spark_master: SparkMaster = None, output: Output = OutputFormat.TABLE) -> None:
+def run(  # options of the command line
+    options: BackupRunOptions,
+    follow: Follow = False,
+    interval: Interval = "10s",
+    give_up_after: GiveUpAfter = GIVE_UP_AFTER,
+    metrics_port: MetricsPort = None,
+    spark_master: SparkMaster = None,
+    output: Output = OutputFormat.TABLE,
+) -> None:
     """Copy what is new since the last run, and commit it as one restore point.
 
-    Exit code 3: committed, but the source had lost records (holes), or some partitions or groups could not be read.
+    A run of many hours commits every 5 minutes or 10 GiB what it has. With --follow it goes on until it is told to
+    stop: what is copied then is committed, and the exit code is 0.
+
+    Exit code 3: committed, but the source had lost records (holes, logs that were cut back), or some partitions or
+    groups could not be read.
     """
+    if follow:
+        from offsite.cli.commands.backup_follow import follow_backup
+        from offsite.services.follow.options import parse_follow
+
+        given = parse_follow(interval, give_up_after, metrics_port)
+        follow_backup(options, given, spark_master=spark_master, output=output)
+        return
+    if metrics_port is not None:
+        raise BadOption("--metrics-port shows a run that goes on", hint="add --follow")
     from offsite.cli.progress import progress
     from offsite.services.backup.run import plan_backup, run_backup
     from offsite.spark.master import slots
 
-    request = parse_backup(options.backup, options.words)
+    request, limits = parse_backup(options.backup, options.words), parse_limits(options.words)
     cluster, repository = connect(options.bootstrap, options.kafka_config), open_repository(options.repo)
-    with spark(spark_master, preload="offsite.copy.backup") as runner:
+    with spark(spark_master, preload="offsite.copy.bundle", limits=limits) as runner:
         plan = plan_backup(repository, cluster.admin, request, slots=slots(spark_master))
         with progress(f"backup {options.backup}", total_bytes=plan.copy.estimated_bytes) as on_progress:
             result = run_backup(
@@ -68,7 +90,7 @@ def run(options: BackupRunOptions, spark_master: SparkMaster = None, output: Out
             )
     for topic in result.missing_topics:
         note(f"warning: topic {topic} does not exist")
-    _note_vanished(result.vanished_topics)
+    _note_gone(result.vanished_topics, result.deleted_topics, result.denied_topics)
     for problem in result.not_read:
         note(f"note: {problem}")
     emit(result, output=output, render=_render_result)
@@ -86,19 +108,23 @@ def plan(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
     request = parse_backup(options.backup, options.words)
     cluster = connect(options.bootstrap, options.kafka_config)
     planned = plan_backup(open_repository(options.repo), cluster.admin, request, slots=slots(None))
-    _note_vanished(planned.vanished)
+    deleted = tuple(sorted({each.topic for each in planned.gone.deleted}))
+    _note_gone(planned.gone.vanished, deleted, planned.gone.denied)
     emit(_plan_report(planned), output=output, render=_render_plan)
 
 
-def _note_vanished(topics: Sequence[str]) -> None:
+def _note_gone(vanished: Sequence[str], deleted: Sequence[str], denied: Sequence[str]) -> None:
     """Name the topics on stderr: in most backups somebody deleted a topic at some time, which is no fault."""
-    if not topics:
-        return
-    named = ", ".join(topics[:_NAMED_MAX]) + (f" and {len(topics) - _NAMED_MAX} more" if topics[_NAMED_MAX:] else "")
-    note(
-        f"note: the cluster does not show {named} any more, which earlier commits hold: deleted, or the right to "
-        "describe was lost"
-    )
+    if deleted:
+        note(f"note: {_named(deleted)} was deleted at the source; what was backed up of it is kept")
+    if denied:
+        note(f"warning: the right to describe {_named(denied)} was lost, which earlier commits hold")
+    if others := sorted({*vanished} - {*deleted} - {*denied}):
+        note(f"note: the cluster does not show {_named(others)} any more, which earlier commits hold")
+
+
+def _named(topics: Sequence[str]) -> str:
+    return ", ".join(topics[:_NAMED_MAX]) + (f" and {len(topics) - _NAMED_MAX} more" if topics[_NAMED_MAX:] else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +150,7 @@ class PlanReport:
     vanished_topics: tuple[str, ...]
     groups: int
     sick: tuple[str, ...]
+    cut_back: tuple[str, ...]
 
 
 def _plan_report(planned: BackupPlan) -> PlanReport:
@@ -143,9 +170,10 @@ def _plan_report(planned: BackupPlan) -> PlanReport:
         partitions=partitions,
         holes=len(planned.copy.holes),
         missing_topics=planned.source.missing,
-        vanished_topics=planned.vanished,
+        vanished_topics=planned.gone.vanished,
         groups=len(planned.groups.groups) if planned.groups else 0,
         sick=tuple(f"{each.topic}/{each.partition}: {each.error.message}" for each in planned.copy.sick),
+        cut_back=tuple(f"{cut.partition_id} from offset {cut.at} to {cut.end}" for cut in planned.cuts),
     )
 
 
@@ -158,6 +186,8 @@ def _render_plan(console: Console, report: PlanReport) -> None:
     console.print(table)
     for each in report.sick:
         console.print(f"  would be left out: {each}")
+    for each in report.cut_back:
+        console.print(f"  was cut back at the source; its old history would be kept as a branch: {each}")
     after = f"after commit {report.continues_from_commit}" if report.continues_from_commit else "first run"
     console.print(
         f"backup {report.backup} of cluster {report.cluster_id}, {after}: about {format_size(report.estimated_bytes)} "
@@ -176,6 +206,13 @@ def _render_result(console: Console, result: BackupResult) -> None:
         _render_groups(console, result.groups)
     for hole in result.holes:
         console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
+    for branch in result.cut_back:
+        console.print(f"  ALARM: {branch}")
+        if branch.last_commit:
+            console.print(
+                f"    hint: offsite restore run --backup {result.backup} --commit {branch.last_commit} --topics "
+                f"{branch.topic} brings the {branch.records:,} records back that the source has lost"
+            )
     for failure in result.failed:
         since = f" from {failure.start}" if failure.start >= 0 else ""
         console.print(f"  failed: {failure.topic}/{failure.partition}{since}: [{failure.error}] {failure.message}")

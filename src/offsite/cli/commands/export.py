@@ -14,11 +14,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.options.archive import ArchivePlace, FormatToWrite
-from offsite.cli.options.common import Bootstrap, KafkaConfigFile, OptionalBackup, OptionalRepo, Output, SparkMaster
+from offsite.cli.options.common import (
+    GIVE_UP_AFTER,
+    Bootstrap,
+    GiveUpAfter,
+    KafkaConfigFile,
+    OptionalBackup,
+    OptionalRepo,
+    Output,
+    SparkMaster,
+)
 from offsite.cli.options.option_group import Taken, takes
 from offsite.cli.options.restore import named_backup
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit
+from offsite.cli.views.outage_view import OutageLines
 from offsite.cli.wiring import connect, spark
+from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption
 from offsite.model.size import format_size
 from offsite.model.time import parse_duration_s
@@ -148,6 +159,7 @@ def export(
     options: ExportOptions,
     follow: Follow = False,
     interval: Interval = "10s",
+    give_up_after: GiveUpAfter = GIVE_UP_AFTER,
     dry_run: DryRun = False,
     spark_master: SparkMaster = None,
     output: Output = OutputFormat.TABLE,
@@ -158,7 +170,7 @@ def export(
     hold is refused by name (exit code 14), unless --lossy. Exit code 3: all is written that was there, but the source
     had lost records (holes).
     """
-    interval_s = parse_duration_s(interval)
+    interval_s, give_up_after_s = parse_duration_s(interval), parse_duration_s(give_up_after)
     if follow and (options.point_is_fixed or dry_run):
         raise BadOption("--follow goes on with what is new", hint="leave out the restore point and --dry-run")
     job = export_job(options, spark_master)
@@ -167,7 +179,7 @@ def export(
         return
     with spark(spark_master, preload="offsite.copy.export") as runner:
         if follow:
-            _follow(job, runner, interval_s, output)
+            _follow(job, runner, interval_s, give_up_after_s, output)
             return
         result = _run(job, runner, options.backup or "")
     emit(result, output=output, render=_render_result)
@@ -192,14 +204,28 @@ def _run(job: ExportJob, runner: Runner, label: str) -> ExportResult:
             return job.run(plan, runner, on_progress=on_progress)
 
 
-def _follow(job: ExportJob, runner: Runner, interval_s: float, output: OutputFormat) -> None:
+def _follow(job: ExportJob, runner: Runner, interval_s: float, give_up_after_s: float, output: OutputFormat) -> None:
+    from offsite.services.outages import Outages
+
     with _told_to_stop() as stop:
+        clock = _StoppableClock(stop)
         job.follow(
             runner,
             interval_s=interval_s,
             stop=stop,
             on_result=lambda result: emit(result, output=output, render=_render_result),
+            outages=Outages(give_up_after_s=give_up_after_s, clock=clock, on_outage=OutageLines(clock)),
         )
+
+
+class _StoppableClock(SystemClock):
+    """Its sleep ends when the run is told to stop."""
+
+    def __init__(self, stop: Event) -> None:
+        self._stop = stop
+
+    def sleep(self, duration_s: float) -> None:
+        self._stop.wait(duration_s)
 
 
 @contextmanager

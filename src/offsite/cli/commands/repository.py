@@ -10,16 +10,16 @@ import typer
 from offsite.cli.options.common import Output, Repo
 from offsite.cli.output import OutputFormat, emit
 from offsite.cli.views.settings_view import render_cluster_settings, render_topic_settings
+from offsite.cli.views.status_view import render_status
 from offsite.cli.wiring import open_repository
 from offsite.model.errors import Damaged
-from offsite.model.head import Head
 from offsite.model.size import format_size
-from offsite.model.time import format_duration, format_time
+from offsite.model.time import format_time
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.services.overview import BackupDetail, BackupList, BackupStatus, Status
+    from offsite.services.overview import BackupDetail, BackupList
 
 EXIT_ATTENTION = 3
 RESTORE_POINTS_SHOWN = 10
@@ -76,7 +76,7 @@ def status(repo: Repo, output: Output = OutputFormat.TABLE) -> None:
     from offsite.services.overview import read_status
 
     report = read_status(open_repository(repo))
-    emit(report, output=output, render=_render_status)
+    emit(report, output=output, render=render_status)
     if not report.safe:
         raise typer.Exit(Damaged.exit_code if any(each.damaged for each in report.backups) else EXIT_ATTENTION)
 
@@ -132,8 +132,16 @@ def _render_detail(console: Console, detail: BackupDetail) -> None:
                 newest if part.partition == 0 else "",
             )
     console.print(table)
+    for topic in detail.topics:
+        if topic.deleted_ms >= 0:
+            named = f"{topic.topic} ({topic.topic_id[:8]})" if topic.topic_id else topic.topic
+            console.print(f"deleted at the source since {format_time(topic.deleted_ms)} or before, and kept: {named}")
     for hole in detail.holes:
         console.print(f"hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
+    for branch in detail.branches:
+        console.print(
+            f"branch {branch.branch} of {branch.topic}/{branch.partition}, {branch.records:,} records: {branch}"
+        )
     points = Table("commit", "time", "records", "size", "holes")
     for point in detail.restore_points[-RESTORE_POINTS_SHOWN:]:
         points.add_row(
@@ -151,27 +159,3 @@ def _render_detail_and_settings(console: Console, detail: BackupDetail) -> None:
     _render_detail(console, detail)
     render_topic_settings(console, detail.topics)
     render_cluster_settings(console, detail.settings)
-
-
-def _render_status(console: Console, report: Status) -> None:
-    console.print(f"{'SAFE' if report.safe else 'ATTENTION'}  {report.repository}")
-    if not report.backups:
-        console.print("  no backup yet", "next: offsite backup run --backup NAME --topics '*'", sep="\n")
-    for backup in report.backups:
-        console.print(_status_line(backup))
-        if backup.head_commit:
-            console.print(f"      head {Head(commit=backup.head_commit, hash=backup.head_hash).short}")
-        for problem in backup.problems:
-            console.print(f"      {problem}")
-        for each in backup.notes:
-            console.print(f"      note: {each}")
-
-
-def _status_line(backup: BackupStatus) -> str:
-    if not backup.restorable_to_ms:
-        return f"  !!  {backup.backup}"
-    age = "dated in the future" if backup.age_s < 0 else f"{format_duration(backup.age_s)} old"
-    return (
-        f"  {'ok' if backup.safe else '!!'}  {backup.backup}: restorable from {format_time(backup.restorable_from_ms)} "
-        f"to {format_time(backup.restorable_to_ms)}, {age}"
-    )

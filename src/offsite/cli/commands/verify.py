@@ -91,12 +91,15 @@ def verify(options: VerifyOptions, spark_master: SparkMaster = None, output: Out
     What is different is named by topic, partition and offset. Exit code 3: nothing is known to be different, but there
     was nothing to compare, or partitions could not be read.
     """
+    from offsite.services.last_checks import remember_check
+
     repository, request = open_repository(options.repo), _request(options)
     opened, expected = repository.backup(options.backup), _expected_head(options)
     result = _check(opened, request, options, spark_master)
     if result.head_commit or not result.damaged_commits:
         result = result.and_missing(_missing_heads(repository, opened, expected, accept=options.accept_head))
     result = replace(result, leftovers=_leftovers(repository, opened, result, listed=options.leftovers))
+    remember_check(opened, result)
     emit(result, output=output, render=partial(render_verification, listed=options.leftovers))
     if result.damaged_commits:
         raise DamagedCommit(result.damaged_commits[0].problem, hint=_what_is_left(result))
@@ -178,7 +181,7 @@ def _deep(opened: Backup, runner: Runner) -> VerifyResult:
 
 def _raw_bytes(opened: Backup) -> int:
     try:
-        return sum(segment.raw_bytes for segment in opened.sound_state().all_segments())
+        return sum(segment.raw_bytes for segment in opened.sound_state().stored_segments())
     except DamagedCommit:  # nothing is left to read; the check tells
         return 0
 

@@ -85,7 +85,7 @@ def epoch_ends_request(
     epochs: Mapping[TopicPartition, int], *, led_in: Mapping[TopicPartition, int] | None = None
 ) -> Request[Mapping[TopicPartition, ListedOffset]]:
     """Partition → leader epoch. All must be led by the broker asked, in the epochs `led_in`, if given. Offset -1: it
-    knows nothing of the epoch."""
+    knows nothing of the epoch. The answer's `leader_epoch` is the last one that it knows up to the one asked about."""
     known = led_in or {}
 
     def put_partition(out: Encoder, item: tuple[TopicPartition, int]) -> None:

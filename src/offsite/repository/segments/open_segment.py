@@ -5,10 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from crc32c import crc32c
 
 from offsite.log.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
+from offsite.log.buffer import Buffer
 from offsite.log.chunk import Chunk
 from offsite.log.range import LogRange
 from offsite.log.stats import LogStats
@@ -20,16 +22,24 @@ from offsite.repository.layout import index_key
 from offsite.repository.segments.body import content_hash, open_body
 from offsite.repository.segments.index import Frame, SegmentIndex, encode_index
 from offsite.repository.segments.segment import NO_TIMESTAMP_MS, Compression, Segment
-from offsite.stores.store import PutResult, Store
+from offsite.stores.store import ObjectWriter, PutResult
 
 FRAME_BYTES = 4 * MIB
 """Where readers can begin: small enough to seek, large enough for zstd and for one ranged read."""
 
 
+class Objects(Protocol):
+    """Where segments are written: a store, or a pack in one."""
+
+    def open_write(self, key: str) -> ObjectWriter: ...
+
+    def put_if_absent(self, key: str, data: Buffer | Sequence[Buffer]) -> PutResult: ...
+
+
 class OpenSegment:
     """Takes chunks until `finish` makes object and index durable. Nothing is visible before."""
 
-    def __init__(self, *, store: Store, key: str, compression: Compression) -> None:
+    def __init__(self, *, store: Objects, key: str, compression: Compression) -> None:
         self.key = key
         self.raw_bytes = 0
         self._store = store

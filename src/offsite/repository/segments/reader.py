@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offsite.log.chunk import Chunk
 from offsite.log.markers import Markers
+from offsite.log.transactions import OpenTransaction
 from offsite.model.errors import DamagedObject
 from offsite.model.journal import warned
 from offsite.model.size import MIB
@@ -49,18 +50,20 @@ class SegmentReader:
         if segment.index_key is None:
             return SegmentIndex(segment_key=segment.key, frames=())
         index = decode_index(self._index_data(), key=segment.index_key, with_markers=with_markers)
+        body = segment.as_written
         if index.segment_key != segment.key:
             raise damaged_segment(segment, f"its index belongs to {index.segment_key}")
         last = index.frames[-1]
-        if last.stored_position >= segment.stored_bytes or last.raw_position >= segment.raw_bytes:
+        if last.stored_position >= body.stored_bytes or last.raw_position >= body.raw_bytes:
             raise damaged_segment(segment, "its index tells of more bytes than it has")
-        return index
+        return index if segment.whole is None else _index_of_part(segment, index)
 
     def markers(self) -> Iterator[Markers]:
         """The index's markers alone, a part after the other, so that memory does not grow with them. Raises as
         `index`."""
         if self.segment.index_key is not None:
-            yield from decode_markers(self._index_data(), key=self.segment.index_key)
+            for markers in decode_markers(self._index_data(), key=self.segment.index_key):
+                yield markers if self.segment.whole is None else _markers_of_part(self.segment, markers)
 
     def chunks(self, *, start: int | None = None, end: int | None = None) -> Iterator[Chunk]:
         """The batches with a base offset in `[start, end)`, all by default, in order.
@@ -72,9 +75,12 @@ class SegmentReader:
         segment = self.segment
         low = segment.lowest_offset if start is None else start
         high = segment.end if end is None else end
-        pieces = _plan(segment, self._frames(), low, high)
+        if segment.whole is not None:  # its object holds batches on both sides that are another history's
+            low, high = max(low, segment.lowest_offset), min(high, segment.end)
+        body = segment.as_written
+        pieces = _plan(body, self._frames(), low, high)
         whole = bool(pieces) and pieces[0].start == 0 and pieces[-1].end == segment.stored_bytes
-        assembler = Assembler(segment, whole=whole)
+        assembler = Assembler(body, whole=whole)
         for piece, stored in _fetched(self.store, segment, pieces):
             for chunk in assembler.take(stored, piece):
                 if (clipped := _clipped(chunk, low, high)).batches:
@@ -82,7 +88,10 @@ class SegmentReader:
 
     def _index_data(self) -> bytes:
         segment = self.segment
-        data = self.store.get(str(segment.index_key))
+        if segment.pack is None:
+            data = self.store.get(str(segment.index_key))
+        else:
+            data = self.store.get_range(segment.pack, segment.index_position, segment.index_bytes)
         if data is None or content_hash(data) != segment.index_hash:
             problem = "is missing" if data is None else "does not have its recorded hash"
             raise damaged_segment(segment, f"its index {segment.index_key} {problem}")
@@ -95,6 +104,24 @@ class SegmentReader:
             warned("index_unusable", key=self.segment.index_key, why=error.message)
             return None
         return index if index.frames else None
+
+
+def _markers_of_part(segment: Segment, markers: Markers) -> Markers:
+    return Markers(marker for marker in markers if segment.start <= marker.offset < segment.end)
+
+
+def _index_of_part(segment: Segment, index: SegmentIndex) -> SegmentIndex:
+    """Frames stay those of the object. What was decided behind the part is open at its end."""
+    opened = {each.producer_id: each for each in index.open or () if each.first_offset < segment.end}
+    for marker in index.markers:
+        if marker.offset >= segment.end > marker.first_offset >= 0:
+            opened.setdefault(
+                marker.producer_id,
+                OpenTransaction(
+                    producer_id=marker.producer_id, first_offset=marker.first_offset, last_offset=segment.end - 1
+                ),
+            )
+    return replace(index, markers=_markers_of_part(segment, index.markers), open=tuple(opened.values()))
 
 
 def stored_markers(segments: Iterable[Segment], store: Store) -> Iterator[Markers]:
@@ -145,7 +172,7 @@ def _fetched(store: Store, segment: Segment, pieces: Sequence[StoredBytes]) -> I
     """The pieces with their bytes, a few of them read ahead."""
 
     def fetch(piece: StoredBytes) -> bytes:
-        data = store.get_range(segment.key, piece.start, piece.end - piece.start)
+        data = store.get_range(segment.object_key, segment.position + piece.start, piece.end - piece.start)
         if data is None:
             raise damaged_segment(segment, "the object is missing")
         if len(data) != piece.end - piece.start:

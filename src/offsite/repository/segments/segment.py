@@ -13,6 +13,7 @@ from offsite.model.check import check
 from offsite.model.errors import OffsiteError
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.layout import index_key, parse_segment_key
+from offsite.stores.store import ObjectInfo
 
 NO_TIMESTAMP_MS = -1
 _INTEGERS = (
@@ -30,6 +31,7 @@ _INTEGERS = (
     "base_timestamp_min_ms",
     "timestamp_max_ms",
 )
+_PLACES = ("position", "index_position", "index_bytes")
 _SIGNED = frozenset({"base_timestamp_min_ms", "timestamp_max_ms"})
 """Times of records: producers may write any."""
 _PLAIN = ("key", "topic", "topic_id", "timestamp_types", "leader_epochs", "has_transactions", "hash", *_INTEGERS)
@@ -53,6 +55,13 @@ class Segment:
     `timestamp_max_ms` is exact (-1 when no record has one); `base_timestamp_min_ms` is the least *base* timestamp of
     the batches, which is no lower bound for records whose timestamps decrease inside a batch.
     `index_key`, `index_hash`: the sidecar, absent for a segment of one frame without transactions.
+
+    `pack`: the key of the object that holds the segment among others, from byte `position` on, and its sidecar at
+    `index_position`, `index_bytes` long. None: segment and sidecar are objects of their own, `key` and `index_key`.
+
+    `whole`: the segment as it was written, where only a part of it counts here, because the log was cut back inside it
+    (see `SegmentPart`). Then offsets, counts, times and `raw_bytes` are those of the part; all that says where the
+    bytes are and what they must be is that of the whole.
     """
 
     key: str
@@ -78,16 +87,44 @@ class Segment:
     hash: str
     index_key: str | None = None
     index_hash: str | None = None
+    pack: str | None = None
+    position: int = 0
+    index_position: int = 0
+    index_bytes: int = 0
+    whole: Segment | None = None
 
     def __post_init__(self) -> None:
         check(0 <= self.start < self.end, f"range of segment {self.key}")
         check(self.first_offset < self.end and self.start <= self.last_offset, f"offsets of segment {self.key}")
         check(0 <= self.first_offset <= self.last_offset, f"order of the offsets of segment {self.key}")
         check((self.index_key is None) == (self.index_hash is None), f"index of segment {self.key}")
+        packed = (self.position, self.index_position, self.index_bytes)
+        check(min(packed) >= 0 and (self.pack is not None or packed == (0, 0, 0)), f"place of segment {self.key}")
 
     @property
     def log_range(self) -> LogRange:
         return LogRange(topic=self.topic, partition=self.partition, start=self.start, end=self.end)
+
+    @property
+    def object_key(self) -> str:
+        """The object that holds its bytes."""
+        return self.pack or self.key
+
+    @property
+    def object_end(self) -> int:
+        """Bytes that this object has at least."""
+        return max(self.position + self.stored_bytes, self.index_position + self.index_bytes)
+
+    def is_all_in(self, found: ObjectInfo | None) -> bool:
+        """Whether `found`, what the store says of its object, is as long as it must be."""
+        if found is None:
+            return False
+        return found.size_bytes == self.object_end if self.pack is None else found.size_bytes >= self.object_end
+
+    @property
+    def as_written(self) -> Segment:
+        """All of it: what its object must be."""
+        return self.whole or self
 
     @property
     def lowest_offset(self) -> int:
@@ -96,11 +133,14 @@ class Segment:
 
 
 def segment_to_json(segment: Segment) -> dict[str, JsonValue]:
-    """The fields of `segment` under their own names; an absent index is left out."""
+    """The fields of `segment`, which must be whole, under their own names; an absent index is left out."""
+    check(segment.whole is None, f"a part of segment {segment.key} is no segment of a commit")
     fields: dict[str, JsonValue] = {name: getattr(segment, name) for name in _PLAIN}
     fields["compression"] = segment.compression.value
     if segment.index_key is not None:
         fields |= {"index_key": segment.index_key, "index_hash": segment.index_hash}
+    if segment.pack is not None:
+        fields |= {name: getattr(segment, name) for name in ("pack", *_PLACES)}
     return fields
 
 
@@ -124,7 +164,9 @@ def segment_from_json(item: JsonObject) -> Segment:
 
 
 def _from_fields(item: JsonObject) -> Segment:
-    integers = {name: item.integer(name) if name in _SIGNED else item.count(name) for name in _INTEGERS}
+    pack = item.optional_text("pack")
+    counts = (*_INTEGERS, *_PLACES) if pack is not None else _INTEGERS
+    integers = {name: item.integer(name) if name in _SIGNED else item.count(name) for name in counts}
     return Segment(
         key=item.text("key"),
         topic=item.topic(),
@@ -136,6 +178,8 @@ def _from_fields(item: JsonObject) -> Segment:
         hash=item.text("hash"),
         index_key=item.optional_text("index_key"),
         index_hash=item.optional_text("index_hash"),
+        pack=pack,
+        whole=None,
         **integers,
     )
 
@@ -160,38 +204,44 @@ class SegmentList(Sequence[Segment]):
     """The live segments of one partition in ascending, non-overlapping ranges: immutable, and cheap to extend.
 
     A stored part, which is loaded on demand, then `tail`: a catalog can hold a million segments while a backup run
-    needs no more than where each partition ends.
+    needs no more than where each partition ends. Lists that were made of one another share one growing list, of which
+    each sees its own length; only the longest goes on with it.
     """
 
-    __slots__ = ("_everything", "_tail", "stored")
+    __slots__ = ("_everything", "_fresh", "_shared", "stored")
 
     def __init__(self, tail: Iterable[Segment] = (), *, stored: StoredSegments | None = None) -> None:
         self.stored = stored
-        self._tail = tuple(tail)
-        self._everything: tuple[Segment, ...] | None = None if stored else self._tail
+        self._shared = list(tail)
+        self._fresh = len(self._shared)
+        self._everything: tuple[Segment, ...] | None = None
 
     @property
     def tail(self) -> tuple[Segment, ...]:
         """The segments after the stored part."""
-        return self._tail
+        return tuple(self._shared[: self._fresh])
 
     @property
     def end(self) -> int:
         """Where the last segment ends; 0 when there is none."""
-        if self._tail:
-            return self._tail[-1].end
+        if self._fresh:
+            return self._shared[self._fresh - 1].end
         return self.stored.end if self.stored else 0
 
     @property
     def last(self) -> Segment | None:
         """The last segment, read without the others."""
-        if self._tail:
-            return self._tail[-1]
+        if self._fresh:
+            return self._shared[self._fresh - 1]
         return self.stored.last() if self.stored else None
 
     def appended(self, segment: Segment) -> SegmentList:
         """With one more segment, which must begin at or after `end`."""
-        return SegmentList((*self._tail, segment), stored=self.stored)
+        made = SegmentList(stored=self.stored)
+        made._shared = self._shared if len(self._shared) == self._fresh else self._shared[: self._fresh]
+        made._shared.append(segment)
+        made._fresh = self._fresh + 1
+        return made
 
     def inserted(self, segment: Segment) -> SegmentList:
         """With one more segment anywhere."""
@@ -200,8 +250,14 @@ class SegmentList(Sequence[Segment]):
     def without(self, keys: Collection[str]) -> SegmentList:
         return SegmentList(segment for segment in self._all() if segment.key not in keys)
 
+    def read(self) -> tuple[Segment, ...]:
+        """All of them; what has to be loaded for it is not kept: for who goes through many lists once."""
+        if self._everything is not None:
+            return self._everything
+        return (self.stored.load() if self.stored else ()) + self.tail
+
     def __len__(self) -> int:
-        return (len(self.stored) if self.stored else 0) + len(self._tail)
+        return (len(self.stored) if self.stored else 0) + self._fresh
 
     @overload
     def __getitem__(self, index: int) -> Segment: ...
@@ -224,5 +280,5 @@ class SegmentList(Sequence[Segment]):
 
     def _all(self) -> tuple[Segment, ...]:
         if self._everything is None:
-            self._everything = (self.stored.load() if self.stored else ()) + self._tail
+            self._everything = self.read()
         return self._everything

@@ -18,9 +18,8 @@ from offsite.model.ids import random_id
 from offsite.model.size import MIB
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.body import pays_off
-from offsite.repository.segments.open_segment import OpenSegment
+from offsite.repository.segments.open_segment import Objects, OpenSegment
 from offsite.repository.segments.segment import Compression, Segment
-from offsite.stores.store import Store
 
 TARGET_SEGMENT_BYTES = 128 * MIB
 
@@ -36,7 +35,7 @@ class SegmentWriter:
     def __init__(  # noqa: PLR0913  # all by keyword, most with a default
         self,
         *,
-        store: Store,
+        store: Objects,
         layout: BackupLayout,
         log_range: LogRange,
         topic_id: str,

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 
+from offsite.model.errors import BadOption, DamagedObject
+from offsite.model.time import parse_time
+from offsite.model.untrusted.bounded_json import STRICT, BadJson, decode_object
 from offsite.model.untrusted.digest import with_digest
-from offsite.model.untrusted.json_object import JsonValue
-from offsite.repository.json_form import FORMAT
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.repository.json_form import FORMAT, parse_json_object
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.body import content_hash
 from offsite.stores.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillRecord:
+    """What a report says first: when the drill ended (the store's clock), and whether the backup was proven, or None
+    where nothing was."""
+
+    drill: str
+    ended_ms: int
+    proven: bool | None
 
 
 def put_drill_report(
@@ -23,3 +37,34 @@ def put_drill_report(
     for suffix, data in kept.items():
         store.put_if_absent(layout.drill_key(drill, suffix), data)
     return kept
+
+
+def drill_keys(store: Store, layout: BackupLayout) -> list[str]:
+    """The keys of the reports, of the newest drill first: drills are named by the time they began."""
+    keys = [info.key for info in store.list(layout.drills_prefix) if info.key.endswith("/report.json")]
+    return sorted(keys, reverse=True)
+
+
+def get_drill_record(store: Store, key: str) -> DrillRecord:
+    """What the report at `key` says first. Raises `DamagedObject`, `FormatTooNew`."""
+    data = store.get(key)
+    if data is None:
+        raise DamagedObject(f"{key} was listed and cannot be read")
+    item = _fields(data, key)
+    try:
+        ended_ms = parse_time(item.text("ended"), now_ms=0)
+    except BadOption as error:
+        raise DamagedObject(f"{key}: {error.message}") from error
+    proven = None if item.fields.get("proven") is None else item.flag("proven")
+    return DrillRecord(drill=key.split("/")[-2], ended_ms=ended_ms, proven=proven)
+
+
+def _fields(data: bytes, key: str) -> JsonObject:
+    """Earlier versions wrote reports as scripts see them: without format and digest."""
+    try:
+        fields = decode_object(data, decoder=STRICT)
+    except BadJson as error:
+        raise DamagedObject(f"{key}: {error}") from error
+    if fields.keys() & {"format", "digest"}:
+        return parse_json_object(data, source=key, damaged=DamagedObject)
+    return JsonObject(fields=fields, damaged=lambda problem: DamagedObject(f"{key}: {problem}"))

@@ -6,19 +6,53 @@ finished command would then die with SIGABRT. `ParquetFile` starts no thread. py
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
+    from pyarrow import parquet
 
 
 def read_parquet(data: bytes) -> pa.Table:
     """The whole table, page checksums verified where it has them. Raises `pa.ArrowException`, `OSError`."""
     import pyarrow as pa
-    from pyarrow import parquet
 
     try:
-        with parquet.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, pre_buffer=False) as file:
+        with closing(_opened(data)) as file:
             return file.read(use_threads=False)
     except UnicodeError as error:  # names of columns that are no text
         raise pa.ArrowInvalid(str(error)) from error
+
+
+class ParquetGroups:
+    """A Parquet object that is read one group of rows at a time. `rows`: how many each has; `columns`: their names.
+    Raises what `damaged` makes."""
+
+    def __init__(self, data: bytes, *, damaged: Callable[[str], Exception]) -> None:
+        self._data = data
+        self._damaged = damaged
+        self.rows: tuple[int, ...] = self._with(
+            lambda file: tuple(file.metadata.row_group(number).num_rows for number in range(file.num_row_groups))
+        )
+        self.columns: frozenset[str] = self._with(lambda file: frozenset(file.schema_arrow.names))
+
+    def read(self, number: int) -> pa.Table:
+        return self._with(lambda file: file.read_row_group(number, use_threads=False))
+
+    def _with(self, read: Callable[[parquet.ParquetFile], pa.Table]) -> pa.Table:
+        import pyarrow as pa
+
+        try:
+            with closing(_opened(self._data)) as file:
+                return read(file)
+        except (pa.ArrowException, OSError, UnicodeError) as error:
+            raise self._damaged(str(error)) from error
+
+
+def _opened(data: bytes) -> parquet.ParquetFile:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    return parquet.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, pre_buffer=False)

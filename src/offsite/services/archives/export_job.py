@@ -10,13 +10,14 @@ from threading import Event
 from offsite.archives.formats import WriteOptions, open_writer
 from offsite.copy.export import BackupRecords, ClusterRecords, RecordSource
 from offsite.log.range import TopicPartition
-from offsite.model.errors import BadOption
+from offsite.model.errors import BadOption, OffsiteError
 from offsite.repository.backup import Backup
 from offsite.services.archives.cluster_export import plan_cluster_export
 from offsite.services.archives.export_plan import ExportPlan, ExportRequest, plan_export
 from offsite.services.archives.run_export import ExportResult, ExportTarget, run_export
 from offsite.services.cluster import Cluster
 from offsite.services.hole_report import HoleReport
+from offsite.services.outages import Outages
 from offsite.spark.runner import OnProgress, Runner
 from offsite.stores.open_store import open_archive_files
 
@@ -40,14 +41,20 @@ class ExportJob:
         """A block for `plan` and `run` in which no other process writes into the archive. Raises `ArchiveBusy`."""
         return self.target.files.exclusive()
 
-    def follow(self, runner: Runner, *, interval_s: float, stop: Event, on_result: OnResult) -> None:
+    def follow(self, runner: Runner, *, interval_s: float, stop: Event, on_result: OnResult, outages: Outages) -> None:
         """Export what is new, every `interval_s` seconds, until `stop` is set; what has begun is finished first.
-        `on_result` is told of each run that found something, and of the first."""
+        `on_result` is told of each run that found something, and of the first. Raises what `outages` does not wait
+        out."""
         is_first = True
         while not stop.is_set():
-            with self.alone():
-                plan = self.plan()
-                result = self.run(plan, runner) if plan.tasks or is_first else None
+            try:
+                with self.alone():
+                    plan = self.plan()
+                    result = self.run(plan, runner) if plan.tasks or is_first else None
+            except OffsiteError as error:
+                outages.wait(error)
+                continue
+            outages.worked()
             if result is not None:
                 on_result(result)
             is_first = False

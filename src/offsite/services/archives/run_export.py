@@ -213,4 +213,5 @@ def _sum(before: RunProgress, now: RunProgress) -> RunProgress:
         elapsed_s=before.elapsed_s + now.elapsed_s,
         worker_peak_rss_bytes=max(before.worker_peak_rss_bytes, now.worker_peak_rss_bytes),
         throttled_s=before.throttled_s + now.throttled_s,
+        limited_s=before.limited_s + now.limited_s,
     )

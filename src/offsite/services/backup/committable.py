@@ -18,12 +18,13 @@ from offsite.log.chunk import Gap, Hole
 from offsite.log.range import Span
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
-from offsite.repository.commit import PartitionId, Position, ProvenGap, RecordedHole
+from offsite.repository.commit import NO_EPOCH, PartitionId, Position, ProvenGap, RecordedHole
 from offsite.repository.coverage import frontier, segment_span
 from offsite.repository.segments.segment import Segment
 from offsite.spark.runner import Done, Failed
 
-Outcome = Done[BackupReceipt] | Failed
+Outcome = Done[BackupReceipt] | Failed | None
+"""None: the task has not ended yet."""
 
 NOT_JOINED = "OFF-1408"
 """Error id for a break between two ranges: the log changed while they were read."""
@@ -52,12 +53,13 @@ class Committable:
 
 
 def find_committable(plan: CopyPlan, outcomes: Sequence[Outcome]) -> Committable:
-    """What may be committed of `outcomes` (in the order of `plan.tasks`), and the partitions that failed.
+    """What may be committed of `outcomes` (in the order of `plan.tasks`), and the partitions that failed; those that
+    only have not ended yet have not failed.
 
     Raises the first failure when nothing could be copied at all: there is nothing to report but the error.
     """
     failures = [outcome.error for outcome in outcomes if isinstance(outcome, Failed)]
-    if len(failures) == len(outcomes):
+    if len(failures) == len(plan.tasks):
         _check_some_are_sound(plan, failures)
     parts = [_committable(bounds, plan, own) for bounds, own in _by_partition(plan, outcomes)]
     return Committable(
@@ -141,9 +143,16 @@ def _last_batch(receipts: Sequence[BackupReceipt], end: int, *, before: LastBatc
 
 
 def _before_failure(outcomes: Iterable[tuple[CopyTask, Outcome]]) -> Iterator[BackupReceipt]:
+    """Also before a range whose batches are of an older leader epoch than those before it: in one log epochs only rise,
+    so between the two another replica was elected, and its log may be another one from further back."""
+    newest = NO_EPOCH
     for _, outcome in outcomes:
-        if isinstance(outcome, Failed):
+        if not isinstance(outcome, Done):
             return
+        epochs = [epoch for segment in outcome.value.segments for epoch in segment.leader_epochs]
+        if min(epochs, default=newest) < newest:
+            return
+        newest = max([newest, *epochs])
         yield outcome.value
 
 
@@ -151,9 +160,10 @@ def _failure(
     bounds: PartitionBounds, outcomes: Sequence[tuple[CopyTask, Outcome]], end: int
 ) -> PartitionFailure | None:
     """Why the position does not stand at the end that was planned, if so."""
-    if end >= bounds.end:
+    stopped_by = next((outcome for _, outcome in outcomes if not isinstance(outcome, Done)), False)
+    if end >= bounds.end or stopped_by is None:
         return None
-    failed = next((outcome for _, outcome in outcomes if isinstance(outcome, Failed)), None)
+    failed = stopped_by if isinstance(stopped_by, Failed) else None
     if failed is not None:
         error, message, hint = failed.error.id, failed.error.message, failed.error.hint
     else:

@@ -2,7 +2,9 @@
 
 After an unclean leader election a log is cut back and written anew, and soon it is as long as before. Its leader epochs
 give it away (KIP-101), and nothing else does: what leaders up to the one that we read from wrote no longer reaches as
-far as what we have of it. What happens while a range is read, its reader sees in the same way.
+far as what we have of it. Where they also tell up to where both logs are the same, the old history is closed there and
+the new one goes on (decision 0020); where not, the partition is sick. What happens while a range is read, its reader
+sees in the same way.
 
 Brokers before 2.8 give topics no ids, and a topic made anew begins in leader epoch 0 again: its records alone tell it
 from the one before. Positions of today know their last batch, and workers compare it (`copy.backup.check_border`); for
@@ -13,9 +15,11 @@ cannot be told so, because compaction rewrites batches.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from offsite.copy.plan import PartitionBounds, SickPartition
+from offsite.kafka.offsets import EpochEnd
 from offsite.log.batch import BatchHeader, LastBatch
 from offsite.log.range import TopicPartition
 from offsite.log.stats import MAX_LEADER_EPOCHS
@@ -26,53 +30,118 @@ from offsite.model.errors import (
     NoSuchTopic,
     OffsiteError,
     SourceTruncated,
+    StoreUnavailable,
     TopicReplaced,
 )
-from offsite.repository.commit import NO_EPOCH, PartitionId
-from offsite.repository.segments.reader import SegmentReader
-from offsite.repository.segments.segment import Segment
+from offsite.repository.commit import NO_EPOCH, CutBack, PartitionId
+from offsite.repository.segments.segment import Segment, SegmentList
 from offsite.repository.state import BackupState
+from offsite.services.backup.own_log import OwnLog, agreed_end, last_batch
 from offsite.stores.store import Store
 
 Known = tuple[int, int]
 """A leader epoch, and the offset up to which the backup has what leaders up to it wrote."""
 
 
-class EpochEnds(Protocol):
-    """The ends of the parts of logs that leaders up to an epoch wrote."""
+class LogEvidence(Protocol):
+    """The ends of the parts of logs that leaders up to an epoch wrote, and batches of logs, each by an offset in it."""
 
-    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]: ...
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, EpochEnd]: ...
 
-    def epoch_end_now(self, partition: TopicPartition, epoch: int) -> int: ...
+    def epoch_end_now(self, partition: TopicPartition, epoch: int) -> EpochEnd: ...
 
-
-def cut_back(admin: EpochEnds, base: BackupState, bounds: Sequence[PartitionBounds]) -> list[SickPartition]:
-    """The partitions of `bounds` whose log no longer is the one that `base` has. Asks one request per broker."""
-    known = {TopicPartition(topic=b.topic, partition=b.partition): found for b in bounds if (found := _known(base, b))}
-    ends = _epoch_ends(admin, known)
-    return list(_judged(known, ends))
+    def batch_at(self, partition: TopicPartition, offset: int) -> BatchHeader | None: ...
 
 
-def _judged(
-    known: Mapping[TopicPartition, Known], ends: Mapping[TopicPartition, int | OffsiteError]
-) -> Iterator[SickPartition]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truncations:
+    """The partitions whose log no longer is the one that was backed up. `cuts`: where both are the same up to an
+    offset, and the old history can be closed there; `borders` are the last batches before. `sick`: where nothing tells,
+    or it cannot be asked."""
+
+    cuts: tuple[CutBack, ...] = ()
+    borders: Mapping[PartitionId, LastBatch | None] = field(default_factory=dict)
+    sick: tuple[SickPartition, ...] = ()
+
+
+def find_truncations(
+    admin: LogEvidence, store: Store, base: BackupState, bounds: Sequence[PartitionBounds]
+) -> Truncations:
+    """The partitions of `bounds` whose log no longer is the one that `base` has. Asks one request per broker, and of
+    what was cut back a few more. Raises what the store raises."""
+    known = {each.topic_partition: (each, found) for each in bounds if (found := _known(base, each))}
+    ends = _epoch_ends(admin, {key: epoch for key, (_, (epoch, _)) in known.items()})
+    cuts: list[CutBack] = []
+    borders: dict[PartitionId, LastBatch | None] = {}
+    sick: list[SickPartition] = []
     for key, end in sorted(ends.items()):
-        if isinstance(end, OffsiteError):
-            yield SickPartition(topic=key.topic, partition=key.partition, error=end)
-        elif end < known[key][1]:
-            yield SickPartition(topic=key.topic, partition=key.partition, error=_cut_back(key, known[key], end))
+        each, reached = known[key]
+        try:
+            if isinstance(end, OffsiteError):
+                raise end
+            if _has_diverged(base, each, reached, end):
+                cut, borders[each.partition_id] = _cut(admin, store, base, each, reached, end)
+                cuts.append(cut)
+        except OffsiteError as error:
+            if isinstance(error, StoreUnavailable):
+                raise
+            sick.append(SickPartition(topic=key.topic, partition=key.partition, error=error))
+    return Truncations(cuts=tuple(cuts), borders=borders, sick=tuple(sick))
 
 
-def _epoch_ends(admin: EpochEnds, known: Mapping[TopicPartition, Known]) -> Mapping[TopicPartition, int | OffsiteError]:
+def _has_diverged(base: BackupState, bounds: PartitionBounds, known: Known, end: EpochEnd) -> bool:
+    """Whether the leader's log ends an epoch of ours before we do; or does not know the last epoch that we have records
+    of, though it may have as many (KIP-279)."""
+    epoch, reached = known
+    last = base.segments.get(bounds.partition_id, SegmentList()).last
+    newest = max(last.leader_epochs, default=NO_EPOCH) if last and end.epoch < epoch else NO_EPOCH
+    return end.end < reached or newest > end.epoch
+
+
+def _cut(  # noqa: PLR0913, PLR0917  # the two ends, and what is known of either
+    admin: LogEvidence, store: Store, base: BackupState, bounds: PartitionBounds, known: Known, end: EpochEnd
+) -> tuple[CutBack, LastBatch | None]:
+    """Where the histories part, if it can be told, and the last batch before. Raises what speaks against it."""
+    key, (epoch, _) = bounds.topic_partition, known
+    log = OwnLog(store=store, segments=base.segments.get(bounds.partition_id, SegmentList()), epoch=epoch)
+    at = None if _cannot_tell(base, bounds, epoch) else agreed_end(admin, log, key, end)
+    if at is None or at <= bounds.log_start != 0:
+        raise _cut_back(key, known, end.end)
+    parted = log.parted(at)
+    if (border := parted.border) is not None:
+        held = admin.batch_at(key, border.last_offset)
+        if held is None or LastBatch.of(held) != border:
+            raise _cut_back(key, known, end.end)
+    cut = CutBack(
+        partition_id=bounds.partition_id,
+        at=at,
+        end=base.positions[bounds.partition_id].end,
+        epoch=epoch,
+        leader_epoch=bounds.leader_epoch,
+        below=parted.below,
+        above=parted.above,
+    )
+    return cut, parted.border
+
+
+def _cannot_tell(base: BackupState, bounds: PartitionBounds, epoch: int) -> bool:
+    """Without an id it may be another topic; compaction rewrites batches, which are then no witnesses; within one epoch
+    nothing tells what was written twice; earlier versions did not keep what tells."""
+    is_exact = base.positions[bounds.partition_id].is_exact
+    return not bounds.topic_id or bounds.was_compacted or bounds.leader_epoch <= epoch or not is_exact
+
+
+def _epoch_ends(
+    admin: LogEvidence, epochs: Mapping[TopicPartition, int]
+) -> Mapping[TopicPartition, EpochEnd | OffsiteError]:
     """Of all at once; each on its own where one of them keeps the others from an answer."""
-    epochs = {key: epoch for key, (epoch, _) in known.items()}
     try:
         return admin.epoch_ends(epochs) if epochs else {}
     except (KafkaUnavailable, NoSuchTopic, Denied):
         return {key: _epoch_end(admin, key, epoch) for key, epoch in epochs.items()}
 
 
-def _epoch_end(admin: EpochEnds, key: TopicPartition, epoch: int) -> int | OffsiteError:
+def _epoch_end(admin: LogEvidence, key: TopicPartition, epoch: int) -> EpochEnd | OffsiteError:
     try:
         return admin.epoch_end_now(key, epoch)
     except (KafkaUnavailable, NoSuchTopic, Denied) as error:
@@ -90,7 +159,7 @@ def _cut_back(key: TopicPartition, known: Known, end: int) -> SourceTruncated:
 
 def _known(base: BackupState, bounds: PartitionBounds) -> Known | None:
     """What to ask about a partition: nothing when it is new, or when the log has deleted all that we have of it."""
-    known = PartitionId(topic=bounds.topic, topic_id=bounds.topic_id, partition=bounds.partition)
+    known = bounds.partition_id
     position = base.positions.get(known)
     if position is None or position.end <= bounds.log_start:
         return None
@@ -108,18 +177,8 @@ def _of_segment(segment: Segment) -> Known | None:
     return max(segment.leader_epochs), segment.last_offset + 1
 
 
-_BATCH_OFFSETS_MAX = 100_000
-"""More offsets than a batch spans that was never compacted."""
-
-
-class LogBatches(Protocol):
-    """Batches of logs, each by an offset in it."""
-
-    def batch_at(self, partition: TopicPartition, offset: int) -> BatchHeader | None: ...
-
-
 def made_anew(
-    admin: LogBatches, store: Store, base: BackupState, bounds: Sequence[PartitionBounds]
+    admin: LogEvidence, store: Store, base: BackupState, bounds: Sequence[PartitionBounds]
 ) -> Iterator[SickPartition]:
     """The partitions of `bounds`, of topics without ids, that go on where another log ended.
 
@@ -137,11 +196,11 @@ def made_anew(
                 yield SickPartition(topic=each.topic, partition=each.partition, error=problem)
 
 
-def _identity_problem(admin: LogBatches, store: Store, segment: Segment) -> OffsiteError | None:
+def _identity_problem(admin: LogEvidence, store: Store, segment: Segment) -> OffsiteError | None:
     partition = TopicPartition(topic=segment.topic, partition=segment.partition)
     try:
-        stored, held = _last_batch(store, segment), admin.batch_at(partition, segment.last_offset)
-    except (KafkaUnavailable, Damaged) as error:
+        stored, held = last_batch(store, segment), admin.batch_at(partition, segment.last_offset)
+    except (KafkaUnavailable, Damaged, Denied) as error:
         return error
     if held is not None and LastBatch.of(held) == LastBatch.of(stored):
         return None
@@ -150,10 +209,3 @@ def _identity_problem(admin: LogBatches, store: Store, segment: Segment) -> Offs
         "made anew, or its log was cut back",
         hint=f"keep this backup, and go on in another: offsite backup run --backup NEW --topics {segment.topic}",
     )
-
-
-def _last_batch(store: Store, segment: Segment) -> BatchHeader:
-    reader = SegmentReader(store=store, segment=segment)
-    near_end = max(segment.lowest_offset, segment.last_offset - _BATCH_OFFSETS_MAX)
-    last = [chunk.batches[-1] for chunk in reader.chunks(start=near_end)]
-    return (last or [chunk.batches[-1] for chunk in reader.chunks()])[-1]

@@ -13,6 +13,7 @@ from offsite.model.option import Option, filled
 
 if TYPE_CHECKING:
     from offsite.services.backup.run import BackupRequest
+    from offsite.spark.rate_server import RateLimits
 
 
 class BackupWords(TypedDict, total=False):
@@ -54,6 +55,21 @@ class BackupWords(TypedDict, total=False):
             default=False,
         ),
     ]
+    read_limit: Annotated[
+        str | None,
+        Option(
+            "Fetch at most so many bytes per second from brokers, all workers together: 50MB, 1.5MiB. The cluster's "
+            "own quotas apply as well.",
+            shown_default="no limit",
+        ),
+    ]
+    write_limit: Annotated[
+        str | None,
+        Option(
+            "Write at most so many bytes per second into the repository, all workers together.",
+            shown_default="no limit",
+        ),
+    ]
 
 
 def parse_backup(backup: str, given: BackupWords) -> BackupRequest:
@@ -71,4 +87,16 @@ def parse_backup(backup: str, given: BackupWords) -> BackupRequest:
         groups=parse_groups(words["groups"] or ()),
         group_history=words["group_history"],
         compression=chosen(CompressionChoice, words["compression"]),
+    )
+
+
+def parse_limits(given: BackupWords) -> RateLimits:
+    """The limits for the runner of a backup that the options mean. Raises `BadOption` for what cannot be read."""
+    from offsite.model.size import parse_rate
+    from offsite.spark.rate_server import RateLimits
+
+    read, write = given.get("read_limit"), given.get("write_limit")
+    return RateLimits(
+        read_bytes_per_s=None if read is None else parse_rate(read, "--read-limit"),
+        write_bytes_per_s=None if write is None else parse_rate(write, "--write-limit"),
     )

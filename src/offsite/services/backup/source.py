@@ -14,6 +14,7 @@ from offsite.model.choices import MissingTopics
 from offsite.model.cleanup_policy import is_compacted
 from offsite.model.errors import NoSuchTopic
 from offsite.model.selections.selection import TopicSelection, no_topics
+from offsite.model.untrusted.names import PROTECTED_TOPICS
 from offsite.repository.commit import TopicIncarnation, TopicShape
 from offsite.services.groups.history import with_history
 from offsite.services.records.schemas_topic import with_schemas
@@ -41,8 +42,8 @@ def read_source(  # noqa: PLR0913  # all by keyword, most with a default
     known: Iterable[TopicShape] = (),
 ) -> Source:
     """The topics of the cluster that are selected, with their bounds. Raises `NoSuchTopic` when nothing matches, and
-    for a missing topic unless that is to warn; `KafkaTooOld`; and what the first partition suffers from when all are
-    sick.
+    for a missing topic unless that is to warn, but not when a topic meant was known earlier: that one is gone, and not
+    misspelt. Raises `KafkaTooOld`; and what the first partition suffers from when all are sick.
 
     `schemas_topic` is taken along where it exists, with `group_history` the topic that groups live in as well. `known`:
     shapes that topics had earlier.
@@ -50,14 +51,16 @@ def read_source(  # noqa: PLR0913  # all by keyword, most with a default
     cluster_id = admin.cluster().cluster_id
     admin.check_readable()
     there = admin.topics()
-    missing = selection.missing(there)
+    known = tuple(known)
+    earlier = {shape.topic for shape in known}
+    missing = selection.missing({*there, *earlier})
     if missing and missing_topics is MissingTopics.FAIL:
         raise NoSuchTopic(
             f"topic {', '.join(missing)} does not exist on cluster {cluster_id}",
             hint="check the name, or go on without it: --missing-topics warn",
         )
     names = selection.select(there, internal=frozenset(name for name, topic in there.items() if topic.internal))
-    if not names:
+    if not names and not selection.select(earlier, internal=PROTECTED_TOPICS):
         raise no_topics(selection)
     names = with_schemas(names, schemas_topic, known=there, selection=selection)
     names = with_history(names, wanted=group_history, known=there)

@@ -31,6 +31,28 @@ class GroupsSaved:
     note: str = ""
 
 
+class FormerGroups:
+    """The groups of the snapshot that a commit has, read once and kept for the rounds of a run that follows."""
+
+    def __init__(self) -> None:
+        self._key: str | None = None
+        self._groups: GroupTable = {}
+
+    def get(self, backup: Backup, base: BackupState) -> tuple[GroupTable, str]:
+        """The groups as of `base`, and what is wrong with their snapshot, if so."""
+        if base.groups is None:
+            return {}, ""
+        if base.groups != self._key:
+            try:
+                self.keep(base.groups, get_group_snapshot(backup.store, base.groups))
+            except DamagedObject as error:
+                return {}, f"the former snapshot cannot be read ({error.message})"
+        return self._groups, ""
+
+    def keep(self, key: str, groups: GroupTable) -> None:
+        self._key, self._groups = key, groups
+
+
 def read_groups(client: GroupClient, patterns: GroupPatterns) -> FetchedGroups | None:
     """All chosen groups with all they have committed; None when none are chosen. To be called *before* the end offsets
     are asked for: a group commits offsets below the end of the log, so that no commit lies beyond what is backed up."""
@@ -41,13 +63,19 @@ def read_groups(client: GroupClient, patterns: GroupPatterns) -> FetchedGroups |
 
 
 def save_groups(
-    backup: Backup, base: BackupState, fetched: FetchedGroups | None, topics: Iterable[TopicShape]
+    backup: Backup,
+    base: BackupState,
+    fetched: FetchedGroups | None,
+    topics: Iterable[TopicShape],
+    *,
+    before: FormerGroups | None = None,
 ) -> tuple[str | None, GroupsSaved | None]:
     """Store what of `fetched` lies on `topics` for the commit after `base`: the key that it has to name (None: the
     former snapshot still holds), and what there is to say."""
     if fetched is None:
         return None, None
-    former, problem = _former(backup, base)
+    before = before or FormerGroups()
+    former, problem = before.get(backup, base)
     note = problem
     found = on_topics(fetched.groups, {shape.topic: shape.topic_id for shape in topics})
     groups = _with_former(found, former, fetched.failed)
@@ -56,18 +84,11 @@ def save_groups(
         groups = former
     holds = base.groups is not None and not problem and groups == former
     key = None if holds else put_group_snapshot(backup.store, backup.layout, base.seq + 1, groups)
+    if key is not None:
+        before.keep(key, groups)
     return key, GroupsSaved(
         groups=len(groups), offsets=offset_count(groups), changed=key is not None, failed=fetched.failed, note=note
     )
-
-
-def _former(backup: Backup, base: BackupState) -> tuple[GroupTable, str]:
-    if base.groups is None:
-        return {}, ""
-    try:
-        return get_group_snapshot(backup.store, base.groups), ""
-    except DamagedObject as error:
-        return {}, f"the former snapshot cannot be read ({error.message})"
 
 
 def _with_former(groups: dict[str, GroupOffsets], former: GroupTable, failed: Iterable[GroupFailure]) -> GroupTable:

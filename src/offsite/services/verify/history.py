@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from offsite.model.errors import Damaged, DamagedCommit
 from offsite.repository.backup import Backup
+from offsite.repository.catalogs.parts_reader import SharedParts
 from offsite.repository.commit import Commit, SnapshotRef, StoredCommit
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.coverage import CoverageWalk
@@ -83,6 +84,7 @@ class _Walk:
     commits: list[CommitDamage] = field(default_factory=list)
     catalogs: list[ObjectDamage] = field(default_factory=list)
     sealed: frozenset[int] = field(init=False)
+    parts: SharedParts = field(default_factory=SharedParts)
     groups: dict[str, int] = field(default_factory=dict)
     settings: dict[SnapshotRef, int] = field(default_factory=dict)
 
@@ -189,10 +191,11 @@ class _Walk:
             self.catalogs.append(ObjectDamage(key=self.backup.layout.catalog_key(seq), problem=_told(problem)))
 
     def _read_whole(self, seq: int, following: StoredCommit) -> BackupState | None:
-        """The catalog with all its rows, which others read when they need them."""
-        state = self.backup.catalog.read_named(seq, following)
+        """The catalog with all its parts, which others read when they need them."""
+        state = self.backup.catalog.read_named(seq, following, shared=self.parts)
         if state is not None:
-            deque(state.all_segments(), maxlen=0)
+            deque(state.stored_segments(), maxlen=0)
+            deque((chunk.columns for chunk in state.history.chunks), maxlen=0)
         return state
 
     def _hint(self) -> Iterator[ObjectDamage]:

@@ -1,5 +1,5 @@
-"""The check of the objects beside the data: records (of restores, drills and changes to groups) and snapshots (of
-groups and settings of the cluster) are there, and are what was written. Reads only.
+"""The check of the objects beside the data: records (of restores, drills, checks and changes to groups) and snapshots
+(of groups and settings of the cluster) are there, and are what was written. Reads only.
 
 No record is needed to restore. A restore that did not end needs its own to go on, a changed group to be put back.
 Objects of earlier versions have no digest: of those is told that nothing vouches for them.
@@ -8,7 +8,9 @@ Objects of earlier versions have no digest: of those is told that nothing vouche
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from offsite.log.offset_map import OffsetMap
 from offsite.model.errors import DamagedObject, OffsiteError
@@ -27,6 +29,9 @@ from offsite.stores.store import Store
 
 _HASHED_BY = {"report.html": ("report.json", "page_hash"), "before.parquet": ("change.json", "before_hash")}
 """Objects that a record beside them names the hash of, and in which member."""
+
+_READS_AT_ONCE = 16
+"""Records read in parallel: checks of years are many small objects."""
 
 _MAP_WITHOUT_DIGEST = b"OFMP\x01"
 
@@ -52,14 +57,20 @@ def check_records(backup: Backup) -> CheckedRecords:
     layout, store = backup.layout, backup.store
     keys = [info.key for prefix in layout.record_prefixes for info in store.list(prefix)]
     keys += [PROBE_KEY] if store.head(PROBE_KEY) is not None else []
-    damaged: list[ObjectDamage] = []
-    unvouched: list[str] = []
-    for key in keys:
-        try:
-            unvouched += [] if _is_vouched_for(store, key) else [key]
-        except OffsiteError as error:
-            damaged.append(ObjectDamage(key=key, problem=error.message))
-    return CheckedRecords(damaged=tuple(damaged), unvouched=tuple(unvouched))
+    with ThreadPoolExecutor(max_workers=_READS_AT_ONCE, thread_name_prefix="verify") as pool:
+        checked = tuple(zip(keys, pool.map(partial(_check_record, store), keys), strict=True))
+    return CheckedRecords(
+        damaged=tuple(found for _, found in checked if isinstance(found, ObjectDamage)),
+        unvouched=tuple(key for key, found in checked if found is False),
+    )
+
+
+def _check_record(store: Store, key: str) -> ObjectDamage | bool:
+    """What is wrong with the object, or else whether something says what it is."""
+    try:
+        return _is_vouched_for(store, key)
+    except OffsiteError as error:
+        return ObjectDamage(key=key, problem=error.message)
 
 
 def _is_vouched_for(store: Store, key: str) -> bool:

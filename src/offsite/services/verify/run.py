@@ -15,8 +15,7 @@ from functools import partial
 from offsite.copy.verify import SegmentFinding, verify_segment
 from offsite.model.errors import Damaged
 from offsite.repository.backup import Backup
-from offsite.repository.commit import StoredCommit
-from offsite.repository.commit_log import listed_by
+from offsite.repository.segment_origins import find_origins
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.services.compare.run import CompareResult
@@ -135,7 +134,7 @@ def verify_quick(backup: Backup) -> VerifyResult:
     """Look every listed object up. Raises `FormatTooNew`."""
     history = check_history(backup)
     head = history.head
-    segments = tuple(head.all_segments())
+    segments = tuple(head.stored_segments())
     with ThreadPoolExecutor(max_workers=HEADS_AT_ONCE, thread_name_prefix="verify") as pool:
         problems = tuple(pool.map(partial(_look_up, backup.store), segments))
     findings = (SegmentFinding(segment=s, problem=p) for s, p in zip(segments, problems, strict=True))
@@ -147,7 +146,7 @@ def verify_deep(backup: Backup, runner: Runner, *, on_progress: OnProgress | Non
     """Read every listed byte. Raises `FormatTooNew`."""
     history = check_history(backup)
     head = history.head
-    segments = tuple(head.all_segments())
+    segments = tuple(head.stored_segments())
     findings: Sequence[SegmentFinding] = ()
     if segments:
         findings = runner.run(segments, partial(verify_segment, store=backup.store), on_progress=on_progress)
@@ -173,12 +172,12 @@ def _look_up(store: Store, segment: Segment) -> str:
 
 
 def _missing(store: Store, segment: Segment) -> str:
-    info = store.head(segment.key)
+    info = store.head(segment.object_key)
     if info is None:
-        return "the object is missing"
-    if info.size_bytes != segment.stored_bytes:
-        return f"the object has {info.size_bytes} bytes instead of {segment.stored_bytes}"
-    if segment.index_key is not None and store.head(segment.index_key) is None:
+        return "the object is missing" if segment.pack is None else f"the pack {segment.pack} is missing"
+    if not segment.is_all_in(info):
+        return f"the object has {info.size_bytes} bytes instead of {segment.object_end}"
+    if segment.pack is None and segment.index_key is not None and store.head(segment.index_key) is None:
         return f"its index {segment.index_key} is missing"
     return ""
 
@@ -203,10 +202,11 @@ def _result(
 
 
 def _damages(backup: Backup, head: BackupState, damaged: Sequence[SegmentFinding]) -> Iterator[DamagedSegment]:
-    readable = (stored for _, stored in backup.log.try_read(after=0) if isinstance(stored, StoredCommit))
-    first_commits = listed_by(readable, {finding.segment.key for finding in damaged})
+    origins = find_origins(backup.log.read_down(upto=head.seq), {finding.segment.key for finding in damaged})
+    last_commits = _last_points(head)
     for finding in damaged:
         segment = finding.segment
+        found = origins.get(segment.key)
         yield DamagedSegment(
             key=segment.key,
             topic=segment.topic,
@@ -214,6 +214,17 @@ def _damages(backup: Backup, head: BackupState, damaged: Sequence[SegmentFinding
             start=segment.start,
             end=segment.end,
             problem=finding.problem,
-            first_commit=first_commits.get(segment.key, head.seq),
-            last_commit=head.seq,
+            first_commit=head.seq if found is None else found.oldest,
+            last_commit=last_commits.get(segment.key, head.seq),
         )
+
+
+def _last_points(head: BackupState) -> dict[str, int]:
+    """The newest restore points that need the segments which only branches have, by key."""
+    found: dict[str, int] = {}
+    for branch in head.branches:
+        for segment in branch.segments:
+            live = head.segments.get(branch.partition_id, ())
+            if all(each.key != segment.key for each in live):
+                found[segment.key] = max(branch.last_commit, found.get(segment.key, 0))
+    return found

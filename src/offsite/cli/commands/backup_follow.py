@@ -1,0 +1,123 @@
+"""`offsite backup run --follow`: a line for each commit, a word when something is out, and an orderly end."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from offsite.cli.output import OutputFormat, emit, note
+from offsite.cli.views.outage_view import OutageLines
+from offsite.cli.wiring import connect, open_repository, spark
+from offsite.model.size import format_size
+from offsite.model.time import format_time
+from offsite.services.backup.options import parse_backup, parse_limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+
+    from offsite.cli.options.backup import BackupRunOptions
+    from offsite.services.backup.run import BackupResult
+    from offsite.services.follow.follower import Round
+    from offsite.services.follow.options import FollowTimes
+
+T = TypeVar("T")
+
+GRACE_S = 30.0
+"""Seconds from the first signal to the end: a commit is ended in them, a store that does not answer is not waited
+for."""
+
+
+def follow_backup(
+    options: BackupRunOptions, times: FollowTimes, *, spark_master: str | None, output: OutputFormat
+) -> None:
+    """Follow until a signal comes. Raises the error that ended it before."""
+    from offsite.model.clock import SystemClock
+    from offsite.model.uninterrupted import told_of_interruption
+    from offsite.services.follow.follower import Follow, Follower
+    from offsite.services.follow.watch import FollowWatch
+    from offsite.services.monitor.server import MonitorServer
+    from offsite.services.monitor.view import FollowView
+    from offsite.services.outages import Outages
+    from offsite.spark.master import slots
+
+    request = parse_backup(options.backup, options.words)
+    cluster, repository = connect(options.bootstrap, options.kafka_config), open_repository(options.repo)
+    shown, lines, clock = _Shown(output), OutageLines(SystemClock()), SystemClock()
+    view = FollowView(backup=request.backup, interval_s=times.interval_s, started_ms=clock.now_ms())
+    with ExitStack() as opened:
+        opened.enter_context(told_of_interruption(_leave_in_time))
+        server = None
+        if times.metrics is not None:
+            server = opened.enter_context(MonitorServer(view, listen=times.metrics, clock=clock))
+            note(f"metrics on http://{server.address}/metrics")
+        watch = FollowWatch(
+            view,
+            backup=partial(repository.backup, request.backup),
+            settings=cluster.admin,
+            clock=clock,
+            show=server.show if server is not None else lambda _: None,
+        )
+        limits = parse_limits(options.words)
+        runner = opened.enter_context(spark(spark_master, preload="offsite.copy.bundle", limits=limits))
+        follow = Follow(
+            repository=repository,
+            cluster=cluster,
+            runner=runner,
+            request=request,
+            slots=slots(spark_master),
+            interval_s=times.interval_s,
+        )
+        following = Follower(
+            follow,
+            outages=Outages(give_up_after_s=times.give_up_after_s, clock=clock, on_outage=_both(lines, watch.outage)),
+            clock=clock,
+            on_round=_both(shown.round, watch.round) if server is not None else shown.round,
+            on_progress=watch.progress,
+        )
+        try:
+            following.run()
+        except KeyboardInterrupt:
+            note(f"stopped: {shown.commits} commits")
+
+
+def _both(first: Callable[[T], None], second: Callable[[T], None]) -> Callable[[T], None]:
+    def told(what: T) -> None:
+        first(what)
+        second(what)
+
+    return told
+
+
+def _leave_in_time() -> None:
+    timer = threading.Timer(GRACE_S, os._exit, [1])
+    timer.daemon = True
+    timer.start()
+
+
+class _Shown:
+    """What people and scripts see of the rounds."""
+
+    def __init__(self, output: OutputFormat) -> None:
+        self.commits = 0
+        self._output = OutputFormat.TABLE if output is OutputFormat.TABLE else OutputFormat.JSONL
+
+    def round(self, ended: Round) -> None:
+        if ended.result is not None:
+            self.commits += ended.result.commits
+            emit(ended.result, output=self._output, render=_render)
+
+
+def _render(console: Console, result: BackupResult) -> None:
+    console.print(
+        f"commit {result.commit} at {format_time(result.committed_at_ms)}: {result.records:,} records, "
+        f"{format_size(result.bytes)} in {result.segments} segments of {result.partitions} partitions"
+    )
+    for hole in result.holes:
+        console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
+    for failure in result.failed:
+        console.print(f"  failed: {failure.topic}/{failure.partition}: [{failure.error}] {failure.message}")

@@ -1,0 +1,28 @@
+"""Options of `offsite backup`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Repo
+from offsite.cli.options.option_group import Taken
+from offsite.services.backup.options import BackupWords
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupOptions:
+    """Options of `backup plan`, as typed. A plan stores nothing, and need not know how."""
+
+    repo: Repo
+    backup: BackupName
+    words: Annotated[BackupWords, Taken(but=("compression", "read_limit", "write_limit"))] = field(
+        default_factory=BackupWords
+    )
+    bootstrap: Bootstrap = None
+    kafka_config: KafkaConfigFile = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupRunOptions(BackupOptions):
+    words: BackupWords = field(default_factory=BackupWords)

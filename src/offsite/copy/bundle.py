@@ -1,0 +1,99 @@
+"""Many small ranges as one task: a thousand tasks of a few records each would cost a thousand times what a task costs,
+and a thousand small objects.
+
+Ranges that are large enough to be worth it stay tasks of their own, with segments that are objects. The small ones are
+dealt out into bundles; the segments of a bundle share one object (see `segments.pack`) where there are many small ones.
+In a bundle a range that cannot be copied spares the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from offsite.copy.backup import BackupEnds, BackupReceipt, copy_range, paced
+from offsite.copy.plan import OF_ONE_PARTITION, CopyTask
+from offsite.model.errors import Denied
+from offsite.model.ids import random_id
+from offsite.model.journal import safe_trace
+from offsite.model.size import MIB
+from offsite.repository.segments.pack import PackWriter
+from offsite.spark.runner import Done, Failed
+
+SMALL_BYTES = 4 * MIB
+"""A range of fewer bytes is small: its put costs about as much as its bytes."""
+SMALL_OFFSETS = 10_000
+"""A range of so many offsets is small where sizes are not known."""
+BUNDLE_BYTES_MAX = 32 * MIB
+BUNDLE_RANGES_MAX = 500
+"""Ranges of a bundle at most: each takes a few milliseconds, and a bundle that fails is tried again as a whole."""
+BUNDLES_PER_SLOT = 1
+
+Copied = Done[BackupReceipt] | Failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyBundle:
+    """Ranges that one worker copies, one after the other; their places in the plan; and whether their segments share
+    an object."""
+
+    numbers: tuple[int, ...]
+    tasks: tuple[CopyTask, ...]
+    packed: bool
+
+    @property
+    def estimated_bytes(self) -> int:
+        return sum(task.estimated_bytes for task in self.tasks)
+
+
+def bundled(tasks: Sequence[CopyTask], *, slots: int, packed_from: int) -> tuple[CopyBundle, ...]:
+    """`tasks` as bundles, the large ones first and in their order. `slots`: how many bundles can run at once;
+    `packed_from`: as many small ranges share objects."""
+    small = [number for number, task in enumerate(tasks) if is_small(task)]
+    if len(small) < packed_from:
+        return tuple(CopyBundle(numbers=(n,), tasks=(task,), packed=False) for n, task in enumerate(tasks))
+    is_dealt = set(small)
+    alone = [CopyBundle(numbers=(n,), tasks=(task,), packed=False) for n, task in enumerate(tasks) if n not in is_dealt]
+    return (*alone, *_dealt(tasks, small, slots))
+
+
+def is_small(task: CopyTask) -> bool:
+    if task.estimated_bytes == 0:
+        return len(task.range) < SMALL_OFFSETS
+    return task.estimated_bytes < SMALL_BYTES
+
+
+def _dealt(tasks: Sequence[CopyTask], small: Sequence[int], slots: int) -> Iterator[CopyBundle]:
+    """In turn, as cards are: tasks of a plan go round the partitions, so each bundle asks all leaders."""
+    total_bytes = sum(tasks[number].estimated_bytes for number in small)
+    needed = max(slots * BUNDLES_PER_SLOT, -(-total_bytes // BUNDLE_BYTES_MAX), -(-len(small) // BUNDLE_RANGES_MAX))
+    count = max(1, min(needed, len(small) // 2))
+    for first in range(count):
+        numbers = tuple(small[first::count])
+        packed = len(numbers) > 1  # of one range alone, a pack would be an object that nothing else reads
+        yield CopyBundle(numbers=numbers, tasks=tuple(tasks[n] for n in numbers), packed=packed)
+
+
+class CopyOne(Protocol):
+    """The copy of one range, such as `copy_range`."""
+
+    def __call__(self, task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = None) -> BackupReceipt: ...
+
+
+def copy_bundle(bundle: CopyBundle, *, ends: BackupEnds, base: int, copy: CopyOne = copy_range) -> tuple[Copied, ...]:
+    """Copy the ranges, and return the outcome of each. `base`: the newest commit when the run began. Raises what is not
+    about one range: then nothing of the bundle counts."""
+    if not bundle.packed:
+        return tuple(Done(value=copy(task, ends=ends)) for task in bundle.tasks)
+    with PackWriter(paced(ends.store)[0], ends.layout.pack_key(base, random_id())) as pack:
+        outcomes = tuple(_copied(task, ends, pack, copy) for task in bundle.tasks)
+        pack.close()
+    return outcomes
+
+
+def _copied(task: CopyTask, ends: BackupEnds, pack: PackWriter, copy: CopyOne) -> Copied:
+    try:
+        return Done(value=copy(task, ends=ends, pack=pack))
+    except (*OF_ONE_PARTITION, Denied) as error:
+        return Failed(error=error, trace=safe_trace(error))

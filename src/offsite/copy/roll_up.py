@@ -1,0 +1,200 @@
+"""Small segments that follow each other become one large one: decided here from what a state lists, done in a worker.
+
+A backup that follows its topics adds a small segment to each busy partition with every round. They are rolled up by
+size classes, as log-structured stores do: `FAN_IN` neighbours of one class become one of the next, so each byte is
+written a few times in all, however long the backup runs, and a partition never has more than a few dozen small
+segments. What lies in a pack for long is taken out of it sooner: a pack can go only when nothing in it is needed.
+
+The batches are copied as they are, checked on the way; only the object's own frames are new, since frames of a few
+kilobytes neither compress nor seek well. Holes stay holes: segments on two sides of one are never joined.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from offsite.copy.backup import BackupEnds, paced
+from offsite.copy.bundle import SMALL_BYTES
+from offsite.log.range import LogRange, Span
+from offsite.model.choices import CompressionChoice
+from offsite.model.errors import Damaged, DamagedObject
+from offsite.model.ids import random_id
+from offsite.model.journal import warned
+from offsite.model.size import KIB, MIB
+from offsite.repository.segments.open_segment import Objects
+from offsite.repository.segments.pack import PackWriter
+from offsite.repository.segments.reader import SegmentReader
+from offsite.repository.segments.segment import Segment
+from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES, SegmentWriter
+from offsite.spark import meter
+
+FAN_IN = 16
+CLASSES = (256 * KIB, 4 * MIB, 64 * MIB)
+"""Raw bytes at which one size class ends and the next begins; what is larger is never rolled up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollUp:
+    """Neighbours that become one segment, in an object of its own or, not `alone`, in a pack."""
+
+    segments: tuple[Segment, ...]
+    alone: bool
+
+    @property
+    def log_range(self) -> LogRange:
+        first = self.segments[0]
+        return LogRange(topic=first.topic, partition=first.partition, start=first.start, end=self.segments[-1].end)
+
+    @property
+    def raw_bytes(self) -> int:
+        return sum(segment.raw_bytes for segment in self.segments)
+
+
+def find_roll_ups(
+    segments: Sequence[Segment],
+    *,
+    holes: Iterable[Span] = (),
+    borders: Collection[int] = (),
+    is_old: Callable[[Segment], bool] = lambda _: False,
+) -> Iterator[RollUp]:
+    """The roll-ups that one partition's segments, in order, are due for. `holes`: the partition's; `borders`: offsets
+    that no segment may lie over; `is_old`: whether a segment has lain in its pack for too long."""
+    for run in _neighbours(segments, sorted(holes), borders):
+        if found := next(filter(None, (_of_class(run, number) for number in range(len(CLASSES)))), None):
+            yield RollUp(segments=found, alone=sum(each.raw_bytes for each in found) >= SMALL_BYTES)
+        else:
+            yield from _out_of_packs(run, is_old)
+
+
+def _of_class(run: Sequence[Segment], number: int) -> tuple[Segment, ...]:
+    """The first stretch of `run` without a segment above class `number` and with enough of that class; small ones
+    between them go along."""
+    stretch: list[Segment] = []
+    for segment in run:
+        of_class, size = _class(segment), sum(each.raw_bytes for each in stretch)
+        if of_class > number or size + segment.raw_bytes > TARGET_SEGMENT_BYTES:
+            if _is_enough(stretch, number):
+                break
+            stretch = []
+        if of_class <= number:
+            stretch.append(segment)
+    return tuple(stretch) if _is_enough(stretch, number) else ()
+
+
+def _is_enough(stretch: Sequence[Segment], number: int) -> bool:
+    return sum(_class(segment) == number for segment in stretch) >= FAN_IN
+
+
+def _class(segment: Segment) -> int:
+    return bisect_right(CLASSES, segment.raw_bytes)
+
+
+def _out_of_packs(run: Sequence[Segment], is_old: Callable[[Segment], bool]) -> Iterator[RollUp]:
+    """From the first to the last old one: what lies between goes along, or it would be left behind among them."""
+    old = [
+        number
+        for number, segment in enumerate(run)
+        if segment.pack is not None and segment.whole is None and is_old(segment)
+    ]
+    if old:
+        chosen = run[old[0] : old[-1] + 1]
+        if sum(segment.raw_bytes for segment in chosen) <= TARGET_SEGMENT_BYTES:
+            yield RollUp(segments=tuple(chosen), alone=True)
+        else:
+            yield from (RollUp(segments=(run[number],), alone=True) for number in old)
+
+
+def _neighbours(
+    segments: Sequence[Segment], holes: Sequence[Span], borders: Collection[int]
+) -> Iterator[Sequence[Segment]]:
+    """Stretches of segments that may become one: of one form, end to end, with no hole between or inside."""
+    first = 0
+    for number, (one, other) in enumerate(pairwise(segments), 1):
+        if one.end in borders or not _may_join(one, other, holes):
+            yield segments[first:number]
+            first = number
+    if segments:
+        yield segments[first:]
+
+
+def _may_join(one: Segment, other: Segment, holes: Sequence[Span]) -> bool:
+    if one.whole is not None or other.whole is not None:
+        return False  # of a log that was cut back inside it: an older history needs it as well
+    if one.compression is not other.compression or one.end != other.start or one.last_offset >= other.first_offset:
+        return False
+    if other.first_offset < other.start or one.last_offset >= one.end:
+        return False  # only a part of its batch counts
+    return not any(low < other.first_offset and one.last_offset < high for low, high in holes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollUps:
+    """Roll-ups that one worker does, one after the other; `packed`: their segments share an object."""
+
+    roll_ups: tuple[RollUp, ...]
+    packed: bool
+
+
+def dealt(roll_ups: Sequence[RollUp], *, slots: int) -> tuple[RollUps, ...]:
+    """`roll_ups` as tasks: those that stand alone, and the others dealt out to `slots` workers."""
+    small = [each for each in roll_ups if not each.alone]
+    alone = [RollUps(roll_ups=(each,), packed=False) for each in roll_ups if each.alone]
+    shares = [tuple(small[first::slots]) for first in range(slots)]
+    return (*alone, *(RollUps(roll_ups=share, packed=True) for share in shares if share))
+
+
+def roll_up_all(task: RollUps, *, ends: BackupEnds, base: int) -> tuple[Segment | None, ...]:
+    """Store the segments of each roll-up as one; these count when a commit lists them instead. None for a roll-up whose
+    segments are damaged: it spares the others. `base`: the newest commit. Raises what the store raises."""
+    store, _ = paced(ends.store)
+    if not task.packed:
+        return tuple(_if_sound(each, ends, store) for each in task.roll_ups)
+    with PackWriter(store, ends.layout.pack_key(base, random_id())) as pack:
+        made = [_if_sound(each, ends, pack) for each in task.roll_ups]
+        pack.close()
+        return tuple(each and pack.placed([each])[0] for each in made)
+
+
+def _if_sound(roll_up: RollUp, ends: BackupEnds, into: Objects) -> Segment | None:
+    try:
+        return _rolled_up(roll_up, ends, into)
+    except Damaged as error:
+        warned("roll_up_failed", why=error.message, error=error.id)
+        return None
+
+
+def _rolled_up(roll_up: RollUp, ends: BackupEnds, into: Objects) -> Segment:
+    first = roll_up.segments[0]
+    writer = SegmentWriter(
+        store=into,
+        layout=ends.layout,
+        log_range=roll_up.log_range,
+        topic_id=first.topic_id,
+        compression=CompressionChoice(first.compression.value),
+        target_bytes=2 * TARGET_SEGMENT_BYTES,
+    )
+    with writer:
+        for segment in roll_up.segments:
+            for chunk in meter.counted(SegmentReader(store=ends.store, segment=segment).chunks()):
+                writer.append(chunk)
+        (made,) = writer.close()
+    _check_same(roll_up, made)
+    return made
+
+
+def _check_same(roll_up: RollUp, made: Segment) -> None:
+    """The sums of what went in: nothing may be left out that readers found no fault with."""
+    given = roll_up.segments
+    expected = [sum(getattr(segment, name) for segment in given) for name in _SUMS]
+    found = [getattr(made, name) for name in _SUMS]
+    if expected != found or (made.first_offset, made.last_offset) != (given[0].first_offset, given[-1].last_offset):
+        raise DamagedObject(
+            f"{made.key} would hold {found} of {', '.join(_SUMS)} where its parts have {expected}",
+            hint="run: offsite verify --deep",
+        )
+
+
+_SUMS = ("records", "control_batches", "batches", "raw_bytes")

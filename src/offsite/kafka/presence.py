@@ -1,0 +1,84 @@
+"""Is a topic that a cluster no longer lists deleted, or hidden from us? Told by positive answers only.
+
+A list of all topics leaves out those that we may not describe as well as those that are not there. Asked for by name,
+brokers tell them apart: they check the right first and do not look further without it (TOPIC_AUTHORIZATION_FAILED), and
+say UNKNOWN_TOPIC_OR_PARTITION of what their metadata does not have. A broker that has just started may have none yet.
+So all brokers are asked, and those that answer must all say so, twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import Enum
+
+from offsite.kafka.net.routing import Router
+from offsite.kafka.protocol.broker_errors import (
+    LEADER_NOT_AVAILABLE,
+    NONE,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from offsite.kafka.protocol.metadata import HIGHEST_VERSION, LOWEST_VERSION, metadata_request
+from offsite.kafka.protocol.request import Api
+from offsite.model.clock import Clock
+from offsite.model.errors import KafkaUnavailable
+from offsite.model.journal import decided
+
+ASKED_AGAIN_AFTER_S = 2.0
+"""A broker that starts has its cluster's metadata before, or well within, that time."""
+
+
+class Presence(Enum):
+    """What all brokers together say of a topic. `UNCLEAR`: they do not agree, or say something else."""
+
+    THERE = "there"
+    DELETED = "deleted"
+    DENIED = "denied"
+    UNCLEAR = "unclear"
+
+
+def find_presence(router: Router, clock: Clock, names: Collection[str]) -> Mapping[str, Presence]:
+    """Name → what is known of that topic. Raises `KafkaUnavailable` when no broker answers."""
+    if not names:
+        return {}
+    found = _ask_all(router, names)
+    absent = sorted(name for name, presence in found.items() if presence is Presence.DELETED)
+    if absent:
+        clock.sleep(ASKED_AGAIN_AFTER_S)
+        again = _ask_all(router, absent)
+        found |= {name: again[name] for name in absent}
+    return found
+
+
+def _ask_all(router: Router, names: Collection[str]) -> dict[str, Presence]:
+    codes: dict[str, set[int]] = {name: set() for name in names}
+    error: KafkaUnavailable | None = None
+    answered = False
+    for node_id in sorted(router.metadata([]).brokers):
+        try:
+            told = _ask(router, node_id, names)
+        except KafkaUnavailable as failure:
+            error = failure
+            decided("not_asked", why=failure.message, broker=node_id, what="topics that are not listed any more")
+            continue
+        answered = True
+        for name, code in told.items():
+            codes[name].add(code)
+    if not answered and error is not None:
+        raise error
+    return {name: _presence(found) for name, found in codes.items()}
+
+
+def _ask(router: Router, node_id: int, names: Collection[str]) -> Mapping[str, int]:
+    with router.lease_broker(node_id) as connection:
+        version = connection.highest_version(Api.METADATA, LOWEST_VERSION, HIGHEST_VERSION)
+        topics = connection.call(metadata_request(sorted(names), version=version)).topics
+    return {name: topic.error_code for name, topic in topics.items() if name in names}
+
+
+def _presence(codes: set[int]) -> Presence:
+    if codes & {NONE, LEADER_NOT_AVAILABLE}:
+        return Presence.THERE
+    if TOPIC_AUTHORIZATION_FAILED in codes:
+        return Presence.DENIED
+    return Presence.DELETED if codes == {UNKNOWN_TOPIC_OR_PARTITION} else Presence.UNCLEAR

@@ -1,0 +1,55 @@
+"""Blocks that a signal does not break: a commit that has begun is ended, then the interruption is raised.
+
+Signal handlers call `interrupt` instead of raising by themselves. The exception would otherwise come amid a create-only
+put, and nobody would know whether it had arrived. Only the main thread handles signals, so one counter is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+class _Pending:
+    depth = 0
+    is_wanted = False
+    tell: Callable[[], None] | None = None
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """A block at the end of which `KeyboardInterrupt` is raised if `interrupt` was called in it."""
+    _Pending.depth += 1
+    try:
+        yield
+    finally:
+        _Pending.depth -= 1
+    let_interrupt()
+
+
+def let_interrupt() -> None:
+    """Raise the `KeyboardInterrupt` of a block that ended with an error: who goes on after one would not hear of it."""
+    if _Pending.is_wanted and not _Pending.depth:
+        _Pending.is_wanted = False
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def told_of_interruption(tell: Callable[[], None]) -> Iterator[None]:
+    """A block in which `tell` is called, in the signal handler, as soon as somebody wants to interrupt."""
+    before, _Pending.tell = _Pending.tell, tell
+    try:
+        yield
+    finally:
+        _Pending.tell = before
+
+
+def interrupt() -> None:
+    """Raise `KeyboardInterrupt` now, or at the end of the block that is not to be broken. Asked for again inside such a
+    block, it breaks that as well: somebody does not want to wait."""
+    if _Pending.tell is not None:
+        _Pending.tell()
+    if not _Pending.depth or _Pending.is_wanted:
+        _Pending.is_wanted = False
+        raise KeyboardInterrupt
+    _Pending.is_wanted = True

@@ -1,0 +1,106 @@
+"""The histories of a partition: what becomes of its segments when its log was cut back, and how earlier points find
+them.
+
+After an unclean leader election a log is another one from some offset on. The old history from there on is closed as a
+branch, the new one goes on in its place; below that offset both share the segments. A restore point of before the cut
+is served by the branch, through all cuts that came after it, newest first. Pure. See decision 0020.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from offsite.repository.commit import CutBack, PartitionId, RecordedHole
+from offsite.repository.commit_json import damaged_commit
+from offsite.repository.segments.part import SegmentPart
+from offsite.repository.segments.segment import Segment, SegmentList
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """A closed history of a partition: what was backed up of `[at, end)` before commit `commit` found that the source's
+    log is another one from `at` on. `number` counts the branches of the partition from 1."""
+
+    partition_id: PartitionId
+    number: int
+    at: int
+    end: int
+    commit: int
+    segments: SegmentList
+
+    @property
+    def last_commit(self) -> int:
+        """The newest restore point that this history belongs to."""
+        return self.commit - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Histories:
+    """The segments of a partition on both sides of a cut: `kept` by the history that goes on, `closed` by the old."""
+
+    kept: SegmentList
+    closed: SegmentList
+
+
+def cut_segments(found: Iterable[Segment], cut: CutBack) -> Histories:
+    """The segments of the partition parted at the cut. Raises `DamagedCommit` where the cut does not fit them."""
+    kept: list[Segment] = []
+    closed: list[Segment] = []
+    parted = False
+    for segment in found:
+        if segment.start >= cut.at:
+            closed.append(segment)
+        elif segment.end <= cut.at:
+            kept.append(segment)
+        else:
+            parted = True
+            kept += _part(segment, cut.below, cut)
+            closed += _part(segment, cut.above, cut)
+    if not parted and (cut.below or cut.above):
+        raise _unfit(cut, "it parts a segment, and none reaches over that offset")
+    if kept and kept[-1].last_offset >= cut.at:
+        raise _unfit(cut, f"a batch of {kept[-1].key} reaches over that offset")
+    return Histories(kept=SegmentList(kept), closed=SegmentList(closed))
+
+
+def _part(segment: Segment, part: SegmentPart | None, cut: CutBack) -> Iterator[Segment]:
+    if cut.below is None and cut.above is None:
+        raise _unfit(cut, f"it does not say what becomes of {segment.key}")
+    if part is None:
+        return
+    if part.key != segment.key or not segment.start <= part.start < part.end <= segment.end:
+        raise _unfit(cut, f"it parts {part.key} and not {segment.key}")
+    yield part.of(segment)
+
+
+def _unfit(cut: CutBack, why: str) -> Exception:
+    return damaged_commit(f"the log of {cut.partition_id} cannot have been cut back to {cut.at}: {why}")
+
+
+def cut_holes(holes: Iterable[RecordedHole], cut: CutBack) -> list[RecordedHole]:
+    """The holes of the history that goes on: what lies behind the cut was missing in the old one."""
+    return [hole for hole in holes if hole.partition_id != cut.partition_id or hole.end <= cut.at] + [
+        RecordedHole(partition_id=hole.partition_id, start=hole.start, end=cut.at, reason=hole.reason)
+        for hole in holes
+        if hole.partition_id == cut.partition_id and hole.start < cut.at < hole.end
+    ]
+
+
+def borders(branches: Iterable[Branch]) -> frozenset[int]:
+    """The offsets of one partition that no live segment may lie over: below them it is shared with older histories. A
+    cut behind a later one's offset is none, because what is live there came after both."""
+    found: set[int] = set()
+    for branch in sorted(branches, key=lambda each: each.number, reverse=True):
+        if not found or branch.at < min(found):
+            found.add(branch.at)
+    return frozenset(found)
+
+
+def segments_before(live: SegmentList, branches: Iterable[Branch]) -> SegmentList:
+    """The segments of a partition as they were before all of `branches` were cut off; `live` are those of today."""
+    found = live
+    for branch in sorted(branches, key=lambda each: each.number, reverse=True):
+        below = (segment for segment in found if segment.start < branch.at)
+        found = SegmentList((*below, *branch.segments))
+    return found

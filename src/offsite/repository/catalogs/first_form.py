@@ -1,0 +1,55 @@
+"""Catalogs as versions before parts wrote them: all segments and the JSON of the state in one Parquet object. They
+are read, and not written any more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from offsite.model.untrusted.json_object import JsonObject
+from offsite.repository.catalogs.parquet_form import damaged_catalog, from_parquet
+from offsite.repository.catalogs.partition_table import state_from_json
+from offsite.repository.catalogs.segment_parts import CatalogPart, Extent, StoredRows
+from offsite.repository.catalogs.segment_rows import whole_rows
+from offsite.repository.commit import PartitionId
+from offsite.repository.commit_json import position_from_json
+from offsite.repository.json_form import FORMAT_PACKS, parse_part
+from offsite.repository.layered_map import LayeredMap
+from offsite.repository.segments.segment import SegmentList
+from offsite.repository.state import BackupState
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+_STATE = b"offsite.state"
+
+
+def decode_state(data: bytes, *, key: str) -> BackupState:
+    """Read the catalog object `key`, of everything but the history; segments stay in columns until they are looked at,
+    and raise then if they are none. Raises `DamagedObject`."""
+    read = from_parquet(data, key)
+    described = (read.schema.metadata or {}).get(_STATE, b"")
+    table = whole_rows(read.replace_schema_metadata(None), key)
+    item = parse_part(described, source=key, damaged=damaged_catalog, newest=FORMAT_PACKS)
+    positions = map(position_from_json, item.children("positions"))
+    return replace(
+        state_from_json(item),
+        positions=LayeredMap({found.partition_id: found for found in positions}),
+        segments=LayeredMap(_segment_lists(item, table)),
+    )
+
+
+def _segment_lists(item: JsonObject, table: pa.Table) -> dict[PartitionId, SegmentList]:
+    lists: dict[PartitionId, SegmentList] = {}
+    whole = CatalogPart.of(table)
+    low = 0
+    for part in item.children("partitions"):
+        known = PartitionId(
+            topic=part.text("topic"), topic_id=part.text("topic_id"), partition=part.integer("partition")
+        )
+        high = low + part.count("rows")
+        lists[known] = SegmentList(stored=StoredRows([Extent(whole, low, high)], end=part.integer("end")))
+        low = high
+    if low != table.num_rows:
+        raise item.damaged(f"{table.num_rows} rows for {low} segments")
+    return {known: found for known, found in lists.items() if found}

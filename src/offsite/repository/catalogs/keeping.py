@@ -1,0 +1,94 @@
+"""All objects of a new catalog, in the order in which they are put: the seal comes last and makes the others count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from offsite.repository.catalogs.history_lines import encode_lines
+from offsite.repository.catalogs.partition_table import encode_partitions
+from offsite.repository.catalogs.parts_reader import PartsReader
+from offsite.repository.catalogs.seal import HistoryRef, Seal, encode_seal
+from offsite.repository.catalogs.segment_merge import Merged, merge
+from offsite.repository.catalogs.segment_parts import CatalogPart, Extent, StoredRows
+from offsite.repository.commit import PartitionId
+from offsite.repository.history import History, HistoryChunk
+from offsite.repository.layered_map import LayeredMapBuilder
+from offsite.repository.layout import BackupLayout
+from offsite.repository.part_ref import PartRef
+from offsite.repository.segments.body import HASH_NAME, content_hash
+from offsite.repository.segments.segment import SegmentList
+from offsite.repository.state import BackupState
+
+_NAME_DIGITS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """Keys and bytes of the `objects`, the seal last, and the `state`, which knows that it lies in them."""
+
+    objects: Sequence[tuple[str, bytes]]
+    state: BackupState
+
+    @classmethod
+    def of(cls, state: BackupState, reader: PartsReader) -> Keeping:
+        """The catalog of `state`. Raises `DamagedObject` when a part that must be merged cannot be read."""
+        layout, objects = reader.log.layout, dict[str, bytes]()
+        merged = merge(state.segments)
+        parts = list(merged.kept)
+        if merged.moved:
+            parts.append(reader.part(_put(objects, merged.data, merged.rows, state.seq, layout)))
+        history = tuple(_history_ref(chunk, objects, state.seq, layout) for chunk in state.history.chunks)
+        stored = replace(
+            state,
+            segments=_moved(state.segments, merged, parts[-1], reader) if merged.moved else state.segments,
+            history=History(state.history.tail, chunks=_chunks(state.history, history, reader)),
+        )
+        partitions, tail = encode_partitions(stored, parts), encode_lines(state.history.tail)
+        seal = Seal(
+            partitions=content_hash(partitions),
+            tail=content_hash(tail),
+            segments=tuple(part.ref for part in parts if part.ref is not None),
+            history=history,
+        )
+        objects |= {layout.history_key(state.seq): tail, layout.catalog_key(state.seq): partitions}
+        objects[layout.seal_key(state.seq)] = encode_seal(seal)
+        return cls(objects=tuple(objects.items()), state=stored)
+
+    @property
+    def seal(self) -> bytes:
+        return self.objects[-1][1]
+
+
+def _put(objects: dict[str, bytes], data: bytes, rows: int, seq: int, layout: BackupLayout) -> PartRef:
+    found = content_hash(data)
+    key = layout.part_key(seq, found.removeprefix(f"{HASH_NAME}:")[:_NAME_DIGITS])
+    objects[key] = data
+    return PartRef(key=key, hash=found, rows=rows)
+
+
+def _history_ref(chunk: HistoryChunk, objects: dict[str, bytes], seq: int, layout: BackupLayout) -> HistoryRef:
+    ref = chunk.ref or _put(objects, encode_lines(chunk.columns), chunk.lines, seq, layout)
+    return HistoryRef(ref=ref, first=chunk.first, last=chunk.last)
+
+
+def _chunks(history: History, named: Sequence[HistoryRef], reader: PartsReader) -> Sequence[HistoryChunk]:
+    """Those that were in memory alone are read again when they are asked for."""
+    pairs = zip(history.chunks, named, strict=True)
+    return [chunk if chunk.ref is not None else reader.chunk(each) for chunk, each in pairs]
+
+
+def _moved(
+    segments: Mapping[PartitionId, SegmentList], merged: Merged, part: CatalogPart, reader: PartsReader
+) -> Mapping[PartitionId, SegmentList]:
+    """`segments`, with those that are in the new part there."""
+    building = LayeredMapBuilder(segments)
+    low = 0
+    for each in merged.moved:
+        extents = (*each.kept, Extent(part, low, low + len(each)))
+        end = segments[each.partition_id].end
+        building[each.partition_id] = SegmentList(
+            stored=StoredRows(extents, end=end, again=reader.again(each.partition_id))
+        )
+        low += len(each)
+    return building.built()

@@ -1,0 +1,228 @@
+"""The state of a backup as a table with a row for each partition: its position, and where its segments are.
+
+What is left of the state is JSON in the metadata: topics, holes and the like, none of which grows with partitions times
+time. pyarrow is imported where it is used.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from offsite.log.batch import LastBatch
+from offsite.model.check import check
+from offsite.model.errors import OffsiteError
+from offsite.model.untrusted.bounds import MAX_PARTITIONS
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.model.untrusted.names import is_topic_name
+from offsite.repository.branches import Branch
+from offsite.repository.catalogs.parquet_form import damaged_catalog, from_parquet, integers_of
+from offsite.repository.catalogs.segment_parts import Again, CatalogPart, Extent, StoredRows
+from offsite.repository.commit import PartitionId, Position
+from offsite.repository.commit_json import (
+    checkpoint_from_json,
+    checkpoint_to_json,
+    hole_from_json,
+    hole_to_json,
+    left_behind_from_json,
+    left_behind_to_json,
+    partition_from_json,
+    partition_to_json,
+    ref_from_json,
+    ref_to_json,
+    topic_from_json,
+    topic_to_json,
+)
+from offsite.repository.json_form import FORMAT, FORMAT_PACKS, encode_canonical, parse_part
+from offsite.repository.layered_map import LayeredMap
+from offsite.repository.segments.part import part_from_json, part_of, part_to_json
+from offsite.repository.segments.segment import Segment, SegmentList, segment_from_json, segment_to_json
+from offsite.repository.state import BackupState
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+_STATE = b"offsite.state"
+_TEXTS = ("topic", "topic_id")
+_NUMBERS = ("partition", "log_start", "end", "leader_epoch", "last_offset", "crc", "segments_end")
+_NO_BATCH = -1
+"""Last offset and CRC where no batch is known."""
+
+_LISTS = ("parts", "lows", "highs")
+
+
+def encode_partitions(state: BackupState, parts: Sequence[CatalogPart]) -> bytes:
+    """All of `state` but its history and the segments themselves, which are in `parts`."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    check(not state.segments.keys() - state.positions.keys(), "a partition has segments and no position")
+    columns = zip(*_rows(state, parts), strict=True) if state.positions else ([] for _ in _schema().names)
+    table = pa.table(dict(zip(_schema().names, map(list, columns), strict=True)), schema=_schema())
+    described = encode_canonical(state_to_json(state))
+    sink = io.BytesIO()
+    parquet.write_table(
+        table.replace_schema_metadata({_STATE: described}), sink, compression="zstd", write_statistics=False
+    )
+    return sink.getvalue()
+
+
+def decode_partitions(
+    data: bytes, *, key: str, parts: Sequence[CatalogPart], again: Callable[[PartitionId], Again | None]
+) -> BackupState:
+    """Read the object `key`, of a state whose segments are in `parts`; `again` is asked for what tells those of a
+    partition where a part is damaged. Raises `DamagedObject`."""
+    table = from_parquet(data, key)
+    if not table.schema.equals(_schema()):
+        raise damaged_catalog(f"{key}: its columns are not those of partitions")
+    described = (table.schema.metadata or {}).get(_STATE, b"")
+    item = parse_part(described, source=key, damaged=damaged_catalog, newest=FORMAT_PACKS)
+    try:
+        texts = [table.column(name).to_pylist() for name in _TEXTS]
+        *numbers, ends = (integers_of(table.column(name), key) for name in _NUMBERS)
+        positions = [_position(row) for row in zip(*texts, *numbers, strict=True)]
+        found = zip(positions, ends, _extents(table, key, parts), strict=True)
+        segments = {
+            at.partition_id: SegmentList(stored=StoredRows(extents, end=end, again=again(at.partition_id)))
+            for at, end, extents in found
+            if extents
+        }
+    except (ValueError, TypeError, IndexError, OffsiteError) as error:
+        raise damaged_catalog(f"{key}: a row is no partition: {error}") from error
+    return replace(
+        state_from_json(item),
+        positions=LayeredMap({each.partition_id: each for each in positions}),
+        segments=LayeredMap(segments),
+    )
+
+
+def state_to_json(state: BackupState) -> dict[str, JsonValue]:
+    """What has no columns."""
+    known: dict[str, JsonValue] = {
+        "format": FORMAT_PACKS if state.branches else FORMAT,
+        "backup": state.backup,
+        "seq": state.seq,
+        "head_hash": state.head_hash,
+        "committed_at_ms": state.committed_at_ms,
+        "topics": [topic_to_json(shape) for shape in state.topics.values()],
+        "holes": [hole_to_json(hole) for hole in state.holes],
+        "left_behind": [left_behind_to_json(each) for each in state.left_behind],
+        **({"incomplete": True} if state.incomplete else {}),
+        "checkpoints": [checkpoint_to_json(taken) for taken in state.checkpoints],
+        "groups": state.groups,
+        "metadata": ref_to_json(state.metadata),
+    }
+    return known | ({"branches": list(map(_branch_to_json, state.branches))} if state.branches else {})
+
+
+def state_from_json(item: JsonObject) -> BackupState:
+    """Without what has columns."""
+    return BackupState(
+        backup=item.text("backup"),
+        seq=item.integer("seq"),
+        head_hash=item.text("head_hash"),
+        committed_at_ms=item.integer("committed_at_ms"),
+        topics=LayeredMap({shape.incarnation: shape for shape in map(topic_from_json, item.children("topics"))}),
+        holes=tuple(map(hole_from_json, item.children("holes"))),
+        left_behind=tuple(map(left_behind_from_json, item.children("left_behind"))),
+        incomplete="incomplete" in item.fields and item.flag("incomplete"),
+        checkpoints=tuple(map(checkpoint_from_json, item.children("checkpoints"))),
+        groups=item.optional_text("groups"),
+        metadata=ref_from_json(item.optional_child("metadata")),
+        branches=tuple(map(_branch_from_json, item.children("branches"))),
+    )
+
+
+def _branch_to_json(branch: Branch) -> dict[str, JsonValue]:
+    """Logs are cut back rarely: the segments of all branches are few."""
+    return {
+        **partition_to_json(branch.partition_id),
+        "number": branch.number,
+        "at": branch.at,
+        "end": branch.end,
+        "commit": branch.commit,
+        "segments": [
+            {**segment_to_json(each.as_written), "part": part_to_json(part_of(each))} for each in branch.segments
+        ],
+    }
+
+
+def _branch_from_json(item: JsonObject) -> Branch:
+    return Branch(
+        partition_id=partition_from_json(item),
+        number=item.count("number"),
+        at=item.count("at"),
+        end=item.count("end"),
+        commit=item.count("commit"),
+        segments=SegmentList(map(_closed_segment, item.children("segments"))),
+    )
+
+
+def _closed_segment(item: JsonObject) -> Segment:
+    segment, part = segment_from_json(item), part_from_json(item.optional_child("part"))
+    return segment if part is None else part.of(segment)
+
+
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    texts = [pa.field(name, pa.string(), nullable=False) for name in _TEXTS]
+    numbers = [pa.field(name, pa.int64(), nullable=False) for name in _NUMBERS]
+    return pa.schema([*texts, *numbers, *(pa.field(name, pa.list_(pa.int64()), nullable=False) for name in _LISTS)])
+
+
+def _rows(state: BackupState, parts: Sequence[CatalogPart]) -> Iterator[tuple[object, ...]]:
+    numbers = {part: number for number, part in enumerate(parts)}
+    segments = dict(state.segments)
+    for known, position in state.positions.items():
+        last, found = position.last_batch, segments.get(known)
+        extents = found.stored.extents if found is not None and isinstance(found.stored, StoredRows) else ()
+        yield (
+            known.topic,
+            known.topic_id,
+            known.partition,
+            position.log_start,
+            position.end,
+            position.leader_epoch,
+            _NO_BATCH if last is None else last.last_offset,
+            _NO_BATCH if last is None else last.crc,
+            0 if found is None else found.end,
+            [numbers[each.part] for each in extents],
+            [each.low for each in extents],
+            [each.high for each in extents],
+        )
+
+
+def _position(row: Sequence[Any]) -> Position:
+    topic, topic_id, partition, log_start, end, leader_epoch, last_offset, crc = row
+    if not is_topic_name(topic) or not 0 <= partition < MAX_PARTITIONS:
+        raise ValueError(f"{topic!r}/{partition}")
+    return Position(
+        partition_id=PartitionId(topic=topic, topic_id=topic_id, partition=partition),
+        log_start=log_start,
+        end=end,
+        leader_epoch=leader_epoch,
+        last_batch=None if last_offset == _NO_BATCH else LastBatch(last_offset=last_offset, crc=crc),
+    )
+
+
+def _extents(table: pa.Table, key: str, parts: Sequence[CatalogPart]) -> Iterator[list[Extent]]:
+    """Those of each row."""
+    import pyarrow as pa
+
+    lists = [table.column(name).combine_chunks() for name in _LISTS]
+    counts, *others = (each.value_lengths() for each in lists)
+    if not all(counts.equals(other) for other in others):
+        raise damaged_catalog(f"{key}: its slices lack a part or a border")
+    flat = zip(*(integers_of(pa.chunked_array([each.flatten()]), key) for each in lists), strict=True)
+    for count in counts.to_pylist():
+        yield [_extent(parts, *row) for row in islice(flat, count)]
+
+
+def _extent(parts: Sequence[CatalogPart], number: int, low: int, high: int) -> Extent:
+    if not (0 <= number < len(parts) and 0 <= low < high <= len(parts[number])):
+        raise ValueError(f"rows {low} to {high} of part {number}")
+    return Extent(parts[number], low, high)

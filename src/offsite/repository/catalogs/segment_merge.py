@@ -1,0 +1,183 @@
+"""Which parts a new catalog takes over as they are, and the one part in which it writes the rest.
+
+What is new goes into a part of its own, together with the newest parts that are not much larger than all behind them,
+and with every part of which more than half is gone. So there are few parts, and a segment is written again only when
+what is behind it has grown to half of its part: a handful of times in years, not once a catalog.
+"""
+
+from __future__ import annotations
+
+import io
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from offsite.model.check import check
+from offsite.repository.catalogs.segment_parts import CatalogPart, Extent, StoredRows
+from offsite.repository.catalogs.segment_rows import (
+    COUNTED,
+    REPEATED,
+    SORTED,
+    schema_with,
+    table_of,
+)
+from offsite.repository.commit import PartitionId
+from offsite.repository.segments.segment import Segment, SegmentList
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+_ROWS_PER_GROUP = 8_192
+MAX_PART_ROWS = 4_000_000
+"""Parts are not merged beyond this: so large a one is a gigabyte to whoever reads all of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """What the new part holds of one partition: `old` slices of parts that are not kept, then `fresh` segments. Before
+    them come the slices in `kept` parts."""
+
+    partition_id: PartitionId
+    kept: tuple[Extent, ...]
+    old: tuple[Extent, ...]
+    fresh: tuple[Segment, ...]
+
+    @classmethod
+    def of(cls, known: PartitionId, segments: SegmentList, kept: frozenset[CatalogPart]) -> Moved:
+        stored = _extents(segments)
+        is_kept = [each.part in kept for each in stored]
+        check(is_kept == sorted(is_kept, reverse=True), f"the order of the parts of {known}")
+        return cls(
+            partition_id=known,
+            kept=tuple(each for each in stored if each.part in kept),
+            old=tuple(each for each in stored if each.part not in kept),
+            fresh=segments.tail if stored or not segments.stored else tuple(segments),
+        )
+
+    def __len__(self) -> int:
+        return sum(map(len, self.old)) + len(self.fresh)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """`kept` parts, and the object with all that they do not hold: `rows` rows, those of each of `moved` after those of
+    the one before. Without such partitions it is empty."""
+
+    kept: tuple[CatalogPart, ...]
+    moved: tuple[Moved, ...]
+    rows: int
+    data: bytes
+
+
+def merge(segments: Mapping[PartitionId, SegmentList]) -> Merged:
+    """The parts for a catalog of `segments`. Raises `DamagedObject`."""
+    live = Counter[CatalogPart]()
+    fresh = 0
+    for found in segments.values():
+        fresh += len(found)
+        for extent in _extents(found):
+            live[extent.part] += len(extent)
+    fresh -= live.total()
+    parts = sorted(live, key=lambda part: part.ref.key if part.ref is not None else "")
+    kept = frozenset(parts[: _kept(parts, live, fresh)])
+    changed = sorted(known for known, found in segments.items() if not _is_kept(found, kept))
+    moved = tuple(Moved.of(known, segments[known], kept) for known in changed)
+    return Merged(
+        kept=tuple(part for part in parts if part in kept),
+        moved=moved,
+        rows=sum(map(len, moved)),
+        data=_encoded(moved) if moved else b"",
+    )
+
+
+def _is_kept(segments: SegmentList, kept: frozenset[CatalogPart]) -> bool:
+    """Whether all of them lie in parts that are kept."""
+    stored = segments.stored
+    in_parts = isinstance(stored, StoredRows) and all(each.part in kept for each in stored.extents)
+    return in_parts and stored is not None and len(stored) == len(segments)
+
+
+def _kept(parts: Sequence[CatalogPart], live: Mapping[CatalogPart, int], fresh: int) -> int:
+    """How many of the first parts stay as they are."""
+    for number, part in enumerate(parts):
+        behind = fresh + sum(live[each] for each in parts[number + 1 :])
+        is_near = live[part] <= 2 * behind and live[part] + behind <= MAX_PART_ROWS
+        if part.ref is None or is_near or 2 * live[part] < len(part):
+            return number
+    return len(parts)
+
+
+def _extents(segments: SegmentList) -> tuple[Extent, ...]:
+    return segments.stored.extents if isinstance(segments.stored, StoredRows) else ()
+
+
+def _encoded(lists: Sequence[Moved]) -> bytes:
+    """Batch by batch: the parts may be larger than memory."""
+    from pyarrow import parquet
+
+    written = schema_with(packs=any(map(_may_be_packed, lists)), parts=any(map(_may_be_parted, lists)))
+    names = set(written.names)
+    encodings = dict.fromkeys(SORTED, "DELTA_BYTE_ARRAY") | dict.fromkeys(COUNTED, "DELTA_BINARY_PACKED")
+    sink = io.BytesIO()
+    with parquet.ParquetWriter(
+        sink,
+        written,
+        compression="zstd",
+        use_dictionary=[name for name in REPEATED if name in names],
+        column_encoding={name: each for name, each in encodings.items() if name in names},
+        write_statistics=False,
+        write_page_checksum=True,
+    ) as writer:
+        for batch in _batches(lists):
+            writer.write_table(_gathered(batch).select(written.names), row_group_size=_ROWS_PER_GROUP)
+    return sink.getvalue()
+
+
+def _may_be_packed(moved: Moved) -> bool:
+    return any(each.pack is not None for each in moved.fresh) or any(each.part.has("pack") for each in moved.old)
+
+
+def _may_be_parted(moved: Moved) -> bool:
+    return any(each.whole is not None for each in moved.fresh) or any(each.part.has("whole") for each in moved.old)
+
+
+def _batches(lists: Sequence[Moved]) -> Iterator[Sequence[Moved]]:
+    """Partitions in order, with about as many rows together as a group holds."""
+    batch: list[Moved] = []
+    rows = 0
+    for each in lists:
+        batch.append(each)
+        rows += len(each)
+        if rows >= _ROWS_PER_GROUP:
+            yield batch
+            batch, rows = [], 0
+    if rows:
+        yield batch
+
+
+def _gathered(batch: Sequence[Moved]) -> pa.Table:
+    """The rows of a batch, partition by partition. Of each part one stretch is read, from the first slice to the last:
+    parts are in the same order."""
+    import pyarrow as pa
+
+    stretches: dict[CatalogPart, tuple[int, int]] = {}
+    for extent in chain.from_iterable(each.old for each in batch):
+        low, high = stretches.get(extent.part, (extent.low, extent.high))
+        stretches[extent.part] = min(low, extent.low), max(high, extent.high)
+    begins: dict[CatalogPart, int] = {}
+    rows = 0
+    for part, (low, high) in stretches.items():
+        begins[part] = rows - low
+        rows += high - low
+    fresh = table_of(tuple(chain.from_iterable(each.fresh for each in batch)))
+    wanted = array("q")
+    for each in batch:
+        for extent in each.old:
+            wanted.extend(range(begins[extent.part] + extent.low, begins[extent.part] + extent.high))
+        wanted.extend(range(rows, rows + len(each.fresh)))
+        rows += len(each.fresh)
+    tables = [part.rows(low, high) for part, (low, high) in stretches.items()]
+    return pa.concat_tables([*tables, fresh]).take(pa.array(memoryview(wanted), type=pa.int64()))

@@ -1,0 +1,149 @@
+"""The segments that catalogs hold: rows of immutable objects, sorted by partition, that later catalogs name again.
+
+A partition's segments are slices of a few parts, in the order in which the parts were made. Nothing of a part is read
+before a segment is looked at, and then only the groups of rows around it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, TypeAlias
+
+from offsite.model.errors import Damaged
+from offsite.repository.catalogs.parquet_form import damaged_catalog
+from offsite.repository.catalogs.segment_rows import schema, segments_of, whole_rows
+from offsite.repository.part_ref import PartRef
+from offsite.repository.segments.segment import Segment
+from offsite.repository.snapshots.parquet_object import ParquetGroups
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+Again: TypeAlias = "Callable[[Damaged], tuple[Segment, ...]]"
+"""Tells the segments of a partition in another way, because of an error."""
+
+_GROUPS_KEPT = 16
+"""Groups of rows that are kept of a part, about 4 MB each: whoever goes through the partitions in order reads each
+once."""
+
+
+class CatalogPart:
+    """Segments as rows. `ref` names the object that holds them; a part of a catalog of the first form has none, because
+    later ones do not know how to name it."""
+
+    def __init__(self, *, ref: PartRef | None, load: Callable[[], bytes] = bytes, remembers: bool = False) -> None:
+        """`remembers`: slices stay in memory as segments, for whoever reads many catalogs that name the part."""
+        self.ref = ref
+        self._decoded: dict[tuple[int, int], tuple[Segment, ...]] | None = {} if remembers else None
+        self._load = load
+        self._whole: pa.Table | None = None
+        self._file: ParquetGroups | None = None
+        self._starts: tuple[int, ...] = ()
+        self._groups: OrderedDict[int, pa.Table] = OrderedDict()
+
+    @classmethod
+    def of(cls, table: pa.Table) -> CatalogPart:
+        """One in memory."""
+        made = cls(ref=None)
+        made._whole = table
+        return made
+
+    def __len__(self) -> int:
+        return self.ref.rows if self.ref is not None else self._whole.num_rows if self._whole is not None else 0
+
+    def rows(self, low: int, high: int) -> pa.Table:
+        """Rows `[low, high)`. Raises `DamagedObject`."""
+        import pyarrow as pa
+
+        if self._whole is not None:
+            return self._whole.slice(low, high - low)
+        if low == high:
+            return schema().empty_table()
+        self._open()
+        first, last = bisect_right(self._starts, low) - 1, bisect_left(self._starts, high)
+        found = pa.concat_tables([self._group(number) for number in range(first, last)])
+        return found.slice(low - self._starts[first], high - low)
+
+    def segments(self, low: int, high: int) -> tuple[Segment, ...]:
+        """Those in rows `[low, high)`. Raises `DamagedObject`."""
+        if self._decoded is None:
+            return segments_of(self.rows(low, high))
+        if (low, high) not in self._decoded:
+            self._decoded[low, high] = segments_of(self.rows(low, high))
+        return self._decoded[low, high]
+
+    def has(self, column: str) -> bool:
+        """Whether its rows may say something in a column that can be left out. Raises `DamagedObject`."""
+        if self._whole is not None:
+            return bool(self._whole.column(column).null_count < self._whole.num_rows)
+        self._open()
+        return self._file is not None and column in self._file.columns
+
+    def _open(self) -> None:
+        if self._file is None and self.ref is not None:
+            file = ParquetGroups(self._load(), damaged=self._damaged)
+            self._starts = tuple(accumulate(file.rows, initial=0))
+            if self._starts[-1] != self.ref.rows:
+                raise self._damaged(f"it has {self._starts[-1]} rows, not {self.ref.rows}")
+            self._file = file
+
+    def _group(self, number: int) -> pa.Table:
+        if number not in self._groups and self._file is not None:
+            while len(self._groups) >= _GROUPS_KEPT:
+                self._groups.popitem(last=False)
+            self._groups[number] = whole_rows(self._file.read(number), self.ref.key if self.ref else "")
+        self._groups.move_to_end(number)
+        return self._groups[number]
+
+    def _damaged(self, problem: str) -> Damaged:
+        return damaged_catalog(f"{self.ref.key if self.ref else 'a catalog'}: {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Rows `[low, high)` of a part."""
+
+    part: CatalogPart
+    low: int
+    high: int
+
+    def __len__(self) -> int:
+        return self.high - self.low
+
+
+class StoredRows:
+    """The segments of one partition in a catalog. `again` tells them from the commits, when a part turns out to be
+    damaged; without it that is an error."""
+
+    __slots__ = ("_again", "_rows", "end", "extents")
+
+    def __init__(self, extents: Sequence[Extent], *, end: int, again: Again | None = None) -> None:
+        self.extents = tuple(extents)
+        self._rows = sum([each.high - each.low for each in self.extents])
+        self.end = end
+        self._again = again
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def last(self) -> Segment:
+        """Raises `DamagedObject`."""
+        *_, found = self._read(self.extents[-1:], slice(-1, None))
+        return found
+
+    def load(self) -> tuple[Segment, ...]:
+        """Raises `DamagedObject`."""
+        return self._read(self.extents, slice(None))
+
+    def _read(self, extents: Sequence[Extent], wanted: slice) -> tuple[Segment, ...]:
+        try:
+            cut = (each.part.segments(each.high - 1 if wanted.start else each.low, each.high) for each in extents)
+            return tuple(chain.from_iterable(cut))
+        except Damaged as error:
+            if self._again is None:
+                raise
+            return self._again(error)[wanted]

@@ -1,0 +1,105 @@
+"""Segments as rows of a table. pyarrow is imported where it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from offsite.model.errors import OffsiteError
+from offsite.repository.catalogs.parquet_form import damaged_catalog
+from offsite.repository.json_form import FORMAT_PACKS, encode_canonical, parse_part
+from offsite.repository.segments.segment import Compression, Segment, segment_from_json, segment_to_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+_FIELDS = tuple(field.name for field in fields(Segment))
+_CELLS = attrgetter(*(f"{name}.value" if name == "compression" else name for name in _FIELDS if name != "whole"))
+_LISTS = frozenset({"timestamp_types", "leader_epochs"})
+_TEXTS = frozenset({"key", "topic", "topic_id", "compression", "hash", "index_key", "index_hash", "pack", "whole"})
+_PACKED = {"pack": None, "position": 0, "index_position": 0, "index_bytes": 0}
+_PARTED = {"whole": None}
+"""The columns that are left out where no segment is in a pack, or none is a part of another, with what stands for them.
+`whole` is the JSON of the segment that one is a part of."""
+
+REPEATED = ("topic", "topic_id", "compression", "pack")
+"""Columns of texts that many rows have in common."""
+
+SORTED = ("key", "index_key")
+"""Columns of texts that begin as those before them do."""
+
+COUNTED = ("partition", "start", "end", "first_offset", "last_offset", "base_timestamp_min_ms", "timestamp_max_ms")
+"""Columns of numbers that lie near those before them."""
+
+
+def schema() -> pa.Schema:
+    import pyarrow as pa
+
+    kinds = {"has_transactions": pa.bool_()}
+    kinds |= dict.fromkeys(_LISTS, pa.list_(pa.int64())) | dict.fromkeys(_TEXTS, pa.string())
+    return pa.schema([(name, kinds.get(name, pa.int64())) for name in _FIELDS])
+
+
+def schema_with(*, packs: bool, parts: bool) -> pa.Schema:
+    """Without the columns of packs, or of parts of segments, where there are none."""
+    import pyarrow as pa
+
+    unused = {*(() if packs else _PACKED), *(() if parts else _PARTED)}
+    return pa.schema([field for field in schema() if field.name not in unused])
+
+
+def table_of(segments: Sequence[Segment]) -> pa.Table:
+    import pyarrow as pa
+
+    columns = (
+        zip(*((*_CELLS(each), _whole(each)) for each in segments), strict=True) if segments else ([],) * len(_FIELDS)
+    )
+    return pa.table(dict(zip(_FIELDS, map(list, columns), strict=True)), schema=schema())
+
+
+def _whole(segment: Segment) -> str | None:
+    if segment.whole is None:
+        return None
+    return encode_canonical({"format": FORMAT_PACKS, **segment_to_json(segment.whole)}).decode("ascii")
+
+
+def whole_rows(table: pa.Table, key: str) -> pa.Table:
+    """A table that was read from the object `key`, with the columns that were left out. Raises `DamagedObject`."""
+    import pyarrow as pa
+
+    wanted = schema()
+    for columns in (_PACKED, _PARTED):
+        if not set(columns).isdisjoint(table.column_names):
+            continue
+        for name, nothing in columns.items():
+            kind, rows = wanted.field(name).type, table.num_rows
+            column = pa.nulls(rows, kind) if nothing is None else pa.repeat(pa.scalar(nothing, kind), rows)
+            table = table.append_column(wanted.field(name), column)
+    if set(table.column_names) == set(wanted.names):
+        table = table.select(wanted.names)
+    if not table.schema.equals(wanted):
+        raise damaged_catalog(f"{key}: its columns are not those of segments")
+    return table
+
+
+def segments_of(rows: pa.Table) -> tuple[Segment, ...]:
+    """Raises `DamagedObject` for rows that are no segments: whoever forges a catalog can seal it, too."""
+    try:
+        columns = rows.to_pydict()
+        return tuple(_segment(values) for values in zip(*(columns[name] for name in _FIELDS), strict=True))
+    except (ValueError, TypeError, OffsiteError) as error:
+        raise damaged_catalog(f"a row of the catalog is no segment: {error}") from error
+
+
+def _segment(values: Sequence[Any]) -> Segment:
+    cells = dict(zip(_FIELDS, values, strict=True))
+    cells["compression"] = Compression(cells["compression"])
+    for name in _LISTS:
+        cells[name] = tuple(cells[name])
+    if (whole := cells["whole"]) is not None:
+        source = f"a part of {cells['key']}"
+        item = parse_part(whole.encode(), source=source, damaged=damaged_catalog, newest=FORMAT_PACKS)
+        cells["whole"] = segment_from_json(item)
+    return Segment(**cells)

@@ -1,0 +1,124 @@
+"""Mappings that never change, and of which a changed one is made at the cost of what changed.
+
+A state of a backup has tens of thousands of partitions, and a round moves a few: states share what they have in common.
+A mapping is a few dicts, each laid over those before it and none of them ever written to again. The newest is merged
+into the one below as soon as that is not more than twice as large, so that there are few, and each entry is copied a
+few times only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+from typing import Generic, TypeVar, cast
+
+K = TypeVar("K")
+V = TypeVar("V")
+D = TypeVar("D")
+
+_GONE = object()
+"""What stands in a layer for a key that is in the ones below and counts no more."""
+
+
+class LayeredMap(Mapping[K, V]):
+    """Immutable. In order of first appearance, as a dict."""
+
+    __slots__ = ("_layers", "_length")
+
+    def __init__(self, entries: Mapping[K, V] | None = None) -> None:
+        self._layers: tuple[dict[K, object], ...] = (dict(entries or {}),)
+        self._length = len(self._layers[0])
+
+    def changed(self, changes: Mapping[K, object]) -> LayeredMap[K, V]:
+        """With other values, `_GONE` for the keys that go."""
+        made: LayeredMap[K, V] = LayeredMap()
+        made._length = self._length + sum((value is not _GONE) - (key in self) for key, value in changes.items())
+        made._layers = _merged((*self._layers, dict(changes)))
+        return made
+
+    def __getitem__(self, key: K) -> V:
+        for layer in reversed(self._layers):
+            if (found := layer.get(key, self)) is not self:
+                if found is _GONE:
+                    break
+                return cast("V", found)
+        raise KeyError(key)
+
+    def __contains__(self, key: object) -> bool:
+        for layer in reversed(self._layers):
+            if (found := layer.get(cast("K", key), self)) is not self:
+                return found is not _GONE
+        return False
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._plain())
+
+    def keys(self) -> KeysView[K]:
+        return self._plain().keys()
+
+    def values(self) -> ValuesView[V]:
+        return self._plain().values()
+
+    def items(self) -> ItemsView[K, V]:
+        return self._plain().items()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return LayeredMap, (self._plain(),)
+
+    def __repr__(self) -> str:
+        return f"LayeredMap({self._plain()})"
+
+    def _plain(self) -> dict[K, V]:
+        """All in one layer, which is kept: it says the same."""
+        if len(self._layers) > 1:
+            self._layers = (_laid_over(self._layers),)
+        return cast("dict[K, V]", self._layers[0])
+
+
+class LayeredMapBuilder(Generic[K, V]):
+    """A mapping's working copy: only what changes is copied."""
+
+    def __init__(self, base: Mapping[K, V]) -> None:
+        self._base: LayeredMap[K, V] = base if isinstance(base, LayeredMap) else LayeredMap(base)
+        self._changes: dict[K, object] = {}
+
+    def get(self, key: K) -> V | None:
+        found = self._changes.get(key, self)
+        if found is self:
+            return self._base.get(key)
+        return None if found is _GONE else cast("V", found)
+
+    def __contains__(self, key: K) -> bool:
+        return self.get(key) is not None
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self._changes[key] = value
+
+    def remove(self, key: K) -> None:
+        self._changes[key] = _GONE
+
+    def built(self) -> LayeredMap[K, V]:
+        """The mapping so far; what is changed later does not change it."""
+        if self._changes:
+            self._base, self._changes = self._base.changed(self._changes), {}
+        return self._base
+
+
+def _merged(layers: tuple[dict[K, object], ...]) -> tuple[dict[K, object], ...]:
+    kept = [layer for layer in layers if layer] or [{}]
+    while len(kept) > 1 and len(kept[-2]) <= 2 * len(kept[-1]):
+        newest = kept.pop()
+        below = kept.pop()
+        kept.append({**below, **newest})
+    return tuple(kept) if len(kept) > 1 else (_laid_over(tuple(kept)),)
+
+
+def _laid_over(layers: tuple[dict[K, object], ...]) -> dict[K, object]:
+    whole: dict[K, object] = {}
+    for layer in layers:
+        whole.update(layer)
+    if any(value is _GONE for value in whole.values()):
+        return {key: value for key, value in whole.items() if value is not _GONE}
+    return whole

@@ -1,0 +1,14 @@
+"""How a catalog names an object that it shares with later ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartRef:
+    """One immutable Parquet object of `rows` rows: its key, and the hash of its bytes."""
+
+    key: str
+    hash: str
+    rows: int

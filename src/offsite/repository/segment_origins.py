@@ -1,0 +1,78 @@
+"""Which commits brought what segments hold: a segment of a roll-up has it from those that it was made of.
+
+Found from the newest commit down, because a roll-up says which segments it has replaced, and not the other way round.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from offsite.log.range import TopicPartition
+from offsite.repository.commit import PartitionId, StoredCommit
+from offsite.repository.layout import parse_segment_key
+from offsite.repository.segments.segment import Segment
+from offsite.repository.state import segment_partition
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """The `commits` that brought the offsets of one segment, each from the one of `starts` on at the same place."""
+
+    starts: tuple[int, ...]
+    commits: tuple[int, ...]
+
+    @classmethod
+    def of(cls, commit: int) -> Origins:
+        """All from one commit."""
+        return cls((0,), (commit,))
+
+    @property
+    def oldest(self) -> int:
+        """The first commit that some of it belongs to."""
+        return min(self.commits)
+
+    def at(self, offset: int) -> int:
+        """The number of the commit that brought the batch that begins at `offset`."""
+        return self.commits[max(0, bisect_right(self.starts, offset) - 1)]
+
+
+def find_origins(commits: Iterable[StoredCommit], keys: Iterable[str]) -> dict[str, Origins]:
+    """The origins of segments by key. `commits` come newest first, and are read until all is found; what none of them
+    listed is left out."""
+    wanted: dict[str, list[str]] = {key: [key] for key in keys}
+    where: dict[str, PartitionId] = {}
+    found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    reading = iter(commits)
+    while wanted and (stored := next(reading, None)) is not None:
+        replaced = _by_partition(stored.commit.changes.removed)
+        for segment in stored.commit.changes.segments:
+            for root in wanted.pop(segment.key, ()):
+                if where.setdefault(root, segment_partition(segment)) != segment_partition(segment):
+                    continue  # keys do not tell incarnations of a topic apart
+                if parts := list(_made_of(segment, replaced)):
+                    for key in parts:
+                        wanted.setdefault(key, []).append(root)
+                else:
+                    found[root].append((segment.start, stored.commit.seq))
+    return {root: Origins(*map(tuple, zip(*sorted(each), strict=True))) for root, each in found.items()}
+
+
+_Replaced = dict[TopicPartition, list[tuple[int, str]]]
+
+
+def _by_partition(keys: Sequence[str]) -> _Replaced:
+    found: _Replaced = {}
+    for key in keys:
+        if (name := parse_segment_key(key)) is not None:
+            found.setdefault(TopicPartition(topic=name.topic, partition=name.partition), []).append((name.start, key))
+    return found
+
+
+def _made_of(segment: Segment, replaced: _Replaced) -> Iterator[str]:
+    """The keys of the segments that it was made of; none for one that a backup wrote."""
+    for start, key in replaced.get(TopicPartition(topic=segment.topic, partition=segment.partition), ()):
+        if segment.start <= start < segment.end:
+            yield key

@@ -1,0 +1,132 @@
+"""Many small segments in one object: a round of a continuous backup brings a little of each of thousands of partitions,
+and an object for each would cost more than its bytes.
+
+Segments and their sidecars lie in a pack back to back, each whole, hashed and compressed as it would be on its own;
+commits say where. A later roll-up writes them together as segments that are objects, which Kafka's own tools read. A
+pack is durable and visible as a whole when it is closed, and like any segment it counts only when a commit lists it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Self
+
+from offsite.log.buffer import Buffer
+from offsite.model.check import check
+from offsite.model.errors import ObjectTaken
+from offsite.repository.segments.open_segment import Objects
+from offsite.repository.segments.segment import Segment
+from offsite.stores.store import ObjectWriter, PutResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    position: int
+    size_bytes: int
+
+
+class PackWriter:
+    """Stands where a `SegmentWriter` has a store to write to: its objects go into the pack `key`, one after the other.
+
+    An object that was given up leaves its bytes behind, which nothing names. Use as a context manager: leaving by an
+    exception gives up the pack.
+    """
+
+    def __init__(self, store: Objects, key: str) -> None:
+        self.key = key
+        self._store = store
+        self._object: ObjectWriter | None = None
+        self._size_bytes = 0
+        self._places: dict[str, _Place] = {}
+        self._is_open = False
+
+    def open_write(self, key: str) -> ObjectWriter:
+        """Begin the next object of the pack. Only one is written at a time."""
+        check(not self._is_open, f"two objects at once in {self.key}")
+        self._is_open = True
+        return _PackedObject(self, key, self._size_bytes)
+
+    def put_if_absent(self, key: str, data: Buffer | Sequence[Buffer]) -> PutResult:
+        """Add a whole object; behind all bytes of the one that is being written, which may not grow any more."""
+        start = self._size_bytes
+        for part in [data] if isinstance(data, Buffer) else data:
+            self.append(part)
+        self._places[key] = _Place(position=start, size_bytes=self._size_bytes - start)
+        return PutResult.CREATED
+
+    def placed(self, segments: Sequence[Segment]) -> tuple[Segment, ...]:
+        """`segments`, which were written into the pack, with their places."""
+        return tuple(map(self._placed, segments))
+
+    def close(self) -> None:
+        """Make the pack durable and visible; nothing where nothing was written. Raises `ObjectTaken`, and what the
+        store raises."""
+        if self._object is not None and self._object.close() is PutResult.OTHER:
+            raise ObjectTaken(
+                f"{self.key} exists with other content", hint="run the command again: it takes a new name"
+            )
+        self._object = None
+
+    def abort(self) -> None:
+        if self._object is not None:
+            self._object.abort()
+            self._object = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.abort()
+
+    def append(self, data: Buffer) -> None:
+        if self._object is None:
+            self._object = self._store.open_write(self.key)
+        self._object.write(data)
+        self._size_bytes += memoryview(data).nbytes
+
+    def ended(self, key: str, start: int, size_bytes: int) -> None:
+        """The object `key` is written, or (`size_bytes` 0) given up."""
+        self._is_open = False
+        if size_bytes:
+            self._places[key] = _Place(position=start, size_bytes=size_bytes)
+
+    def _placed(self, segment: Segment) -> Segment:
+        body = self._places[segment.key]
+        check(body.size_bytes == segment.stored_bytes, f"bytes of {segment.key} in {self.key}")
+        sidecar = self._places[segment.index_key] if segment.index_key else _Place(position=0, size_bytes=0)
+        return replace(
+            segment,
+            pack=self.key,
+            position=body.position,
+            index_position=sidecar.position,
+            index_bytes=sidecar.size_bytes,
+        )
+
+
+class _PackedObject:
+    """One object on its way into a pack."""
+
+    def __init__(self, pack: PackWriter, key: str, start: int) -> None:
+        self._pack, self._key, self._start = pack, key, start
+        self._size_bytes = 0
+        self._has_ended = False
+
+    def write(self, data: Buffer) -> None:
+        self._pack.append(data)
+        self._size_bytes += memoryview(data).nbytes
+
+    def close(self) -> PutResult:
+        self._end(self._size_bytes)
+        return PutResult.CREATED
+
+    def abort(self) -> None:
+        self._end(0)
+
+    def _end(self, size_bytes: int) -> None:
+        if not self._has_ended:
+            self._has_ended = True
+            self._pack.ended(self._key, self._start, size_bytes)

@@ -1,0 +1,127 @@
+"""The part of a segment on one side of an offset: of a log that was cut back inside of it, each history keeps one.
+
+The object stays as it is, and is shared. The figures of both parts are exact, because the segment is read once when it
+is parted: what a restore decides by counts (are there gaps, are there transactions) must not be guessed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+from offsite.log.batch import LastBatch
+from offsite.log.stats import LogStats, LogSummary
+from offsite.model.errors import SourceTruncated
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.repository.segments.reader import SegmentReader
+from offsite.repository.segments.segment import Segment
+from offsite.stores.store import Store
+
+_SIGNED = frozenset({"base_timestamp_min_ms", "timestamp_max_ms"})
+_LISTS = frozenset({"timestamp_types", "leader_epochs"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentPart:
+    """The figures of a part of the segment `key`: each means what it does in `Segment`."""
+
+    key: str
+    start: int
+    end: int
+    first_offset: int
+    last_offset: int
+    records: int
+    control_batches: int
+    batches: int
+    largest_batch_bytes: int
+    raw_bytes: int
+    base_timestamp_min_ms: int
+    timestamp_max_ms: int
+    timestamp_types: tuple[int, ...]
+    leader_epochs: tuple[int, ...]
+    has_transactions: bool
+
+    def of(self, segment: Segment) -> Segment:
+        """The part as a segment, of which `segment` is all, or a larger part."""
+        figures = {name: getattr(self, name) for name in _NAMES if name != "key"}
+        return replace(segment, **figures, whole=segment.as_written)
+
+
+_NAMES = tuple(field.name for field in fields(SegmentPart))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartedSegment:
+    """A segment read and parted at an offset; None where a part has no batch. `border`: the last batch before it."""
+
+    below: SegmentPart | None
+    above: SegmentPart | None
+    border: LastBatch | None
+
+
+def part_segment(segment: Segment, at: int, store: Store) -> PartedSegment:
+    """The two parts of `segment`, below offset `at` and from there on. Reads it. Raises `SourceTruncated` when `at`
+    lies inside a batch, `DamagedObject`, and what the store raises."""
+    below, above, border = LogStats(), LogStats(), None
+    for chunk in SegmentReader(store=store, segment=segment).chunks():
+        headers = [header for header in chunk.batches if header.base_offset < at]
+        below.add(headers)
+        above.add(chunk.batches[len(headers) :])
+        border = LastBatch.of(headers[-1]) if headers else border
+    if border is not None and border.last_offset >= at:
+        raise SourceTruncated(
+            f"{segment.key} holds a batch that reaches over offset {at}, where its log is said to have been cut back"
+        )
+    return PartedSegment(
+        below=_part(segment.key, below.summary(), segment.start, at),
+        above=_part(segment.key, above.summary(), at, segment.end),
+        border=border,
+    )
+
+
+def _part(key: str, found: LogSummary, start: int, end: int) -> SegmentPart | None:
+    if not found.batches:
+        return None
+    return SegmentPart(
+        key=key,
+        start=start,
+        end=max(start + 1, end),
+        first_offset=found.first_base_offset,
+        last_offset=found.last_offset,
+        records=found.records,
+        control_batches=found.control_batches,
+        batches=found.batches,
+        largest_batch_bytes=found.largest_batch_bytes,
+        raw_bytes=found.size_bytes,
+        base_timestamp_min_ms=found.base_timestamp_min_ms,
+        timestamp_max_ms=found.timestamp_max_ms,
+        timestamp_types=found.timestamp_types,
+        leader_epochs=found.leader_epochs,
+        has_transactions=found.has_transactions,
+    )
+
+
+def part_of(segment: Segment) -> SegmentPart | None:
+    """The figures of `segment` if it is a part of another."""
+    return None if segment.whole is None else SegmentPart(**{name: getattr(segment, name) for name in _NAMES})
+
+
+def part_to_json(part: SegmentPart | None) -> dict[str, JsonValue] | None:
+    """The figures of `part` under their own names."""
+    return None if part is None else {name: getattr(part, name) for name in _NAMES}
+
+
+def part_from_json(item: JsonObject | None) -> SegmentPart | None:
+    """Read what `part_to_json` made; its figures must agree with each other."""
+    if item is None:
+        return None
+    integers = set(_NAMES) - _LISTS - {"key", "has_transactions"}
+    part = SegmentPart(
+        key=item.text("key"),
+        has_transactions=item.flag("has_transactions"),
+        timestamp_types=item.integers("timestamp_types"),
+        leader_epochs=item.integers("leader_epochs"),
+        **{name: item.integer(name) if name in _SIGNED else item.count(name) for name in sorted(integers)},
+    )
+    if not part.start <= part.last_offset or not part.first_offset <= part.last_offset or part.start >= part.end:
+        raise item.wrong("last_offset", "an offset of its range")
+    return part

@@ -1,0 +1,50 @@
+"""Logs that were cut back, and what is kept of their old histories, as results show them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offsite.repository.state import BackupState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchReport:
+    """A closed history of a partition: offsets `[at, end)` as they were before the source cut its log back to `at`,
+    which commit `found_by` found. `last_commit` is the newest restore point that still has it; 0 where that was
+    forgotten. `branch` counts those of the partition from 1."""
+
+    topic: str
+    partition: int
+    branch: int
+    at: int
+    end: int
+    records: int
+    found_by: int
+    last_commit: int
+
+    def __str__(self) -> str:
+        kept = (
+            f"restore it with --commit {self.last_commit}" if self.last_commit else "no restore point has it any more"
+        )
+        return (
+            f"the log of {self.topic}/{self.partition} was cut back to offset {self.at} and written anew (an unclean "
+            f"leader election?), found by commit {self.found_by}; its old history to offset {self.end} is kept: {kept}"
+        )
+
+
+def branch_reports(state: BackupState, *, since: int = 0) -> tuple[BranchReport, ...]:
+    """One report for each branch that was found by commit `since` or later, in the order of finding."""
+    return tuple(
+        BranchReport(
+            topic=branch.partition_id.topic,
+            partition=branch.partition_id.partition,
+            branch=branch.number,
+            at=branch.at,
+            end=branch.end,
+            records=sum(segment.records for segment in branch.segments),
+            found_by=branch.commit,
+            last_commit=0 if state.history.find(branch.last_commit) is None else branch.last_commit,
+        )
+        for branch in state.branches
+        if branch.commit >= since
+    )

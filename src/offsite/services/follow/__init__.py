@@ -1,0 +1,1 @@
+"""A backup that runs with its topics."""

@@ -1,0 +1,161 @@
+"""A backup that runs with its topics: round after round, each one a pass that ends in at most one commit.
+
+A round costs what is new. The state that a commit leaves is the base of the next round, and nothing is read back from
+the repository; only after an error, when nobody knows what was committed last, it is opened anew. A round without news
+makes no commit, but once in a while one says that the source was seen: else a backup of quiet topics could not be told
+from one that has died.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from offsite.copy.backup import BackupEnds
+from offsite.model.clock import Clock
+from offsite.model.errors import OffsiteError
+from offsite.repository.backup import Backup
+from offsite.repository.repository import Repository
+from offsite.repository.state import BackupState
+from offsite.services.backup.roll_up import RollUpWatch, roll_up_step
+from offsite.services.backup.run import (
+    BackupPlan,
+    BackupRequest,
+    BackupResult,
+    Known,
+    carry_out,
+    make_backup,
+    plan_backup,
+)
+from offsite.services.cluster import Cluster
+from offsite.services.groups.snapshots import FormerGroups
+from offsite.services.outages import Outages
+from offsite.spark.runner import OnProgress, Runner
+
+HEARTBEAT_S = 300.0
+"""Seconds after which a commit is made though nothing is new."""
+PACKED_FROM = 2
+"""Small ranges from which on a round puts them into one object: it will write such objects for ever."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """A round that has ended: what it planned, the result of what it committed, None where nothing was new, and the
+    state of the backup. Times: epoch ms when it began, seconds that it took, that its commits took, and for which
+    limits held back its tasks, added up."""
+
+    plan: BackupPlan
+    result: BackupResult | None
+    state: BackupState
+    began_ms: int
+    took_s: float
+    commits_s: tuple[float, ...] = ()
+    throttled_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Follow:
+    """What to follow, from where to where. A round begins `interval_s` seconds after the one before began, at once when
+    that took longer."""
+
+    repository: Repository
+    cluster: Cluster
+    runner: Runner
+    request: BackupRequest
+    slots: int
+    interval_s: float
+
+
+class Follower:
+    """Follows until it is interrupted (`KeyboardInterrupt`) or must give up. `on_round` is told of every round."""
+
+    def __init__(
+        self,
+        follow: Follow,
+        *,
+        outages: Outages,
+        clock: Clock,
+        on_round: Callable[[Round], None],
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        self._follow, self._outages, self._clock = follow, outages, clock
+        self._on_round, self._on_progress = on_round, on_progress
+        self._known: Known | None = None
+        self._made: Backup | None = None
+        self._groups = FormerGroups()
+        self._watch = RollUpWatch(clock)
+        self._committed_s = clock.monotonic_s()
+
+    def run(self) -> None:
+        """Go round and round. Raises the error that cannot be waited out, or was for too long."""
+        while True:
+            began_s = self._clock.monotonic_s()
+            try:
+                ended = self.round()
+                self._on_round(ended)
+                self._roll_up(ended)
+            except OffsiteError as error:
+                self._known = None
+                self._outages.wait(error)
+                continue
+            self._outages.worked()
+            left_s = self._follow.interval_s - (self._clock.monotonic_s() - began_s)
+            if left_s > 0:
+                self._clock.sleep(left_s)
+
+    def round(self) -> Round:
+        """One round. Raises what planning and carrying out raise."""
+        began_ms, began_s = self._clock.now_ms(), self._clock.monotonic_s()
+        follow = self._follow
+        plan = plan_backup(
+            follow.repository,
+            follow.cluster.admin,
+            follow.request,
+            slots=follow.slots,
+            known=self._known,
+            packed_from=PACKED_FROM,
+        )
+        self._made = self._made or make_backup(follow.repository, plan)
+        ended = carry_out(
+            plan,
+            self._made,
+            repository=follow.repository,
+            kafka=follow.cluster.config,
+            runner=follow.runner,
+            on_progress=self._on_progress,
+            clock=self._clock,
+            former=self._groups,
+            only_news=began_s - self._committed_s < HEARTBEAT_S,
+            on_commit=self._outages.worked,  # a long round that gets on is no outage, however often it breaks
+        )
+        self._known = Known(backup=self._made, state=ended.state)
+        if ended.result is not None:
+            self._committed_s = began_s
+        took_s = self._clock.monotonic_s() - began_s
+        return Round(
+            plan=plan,
+            result=ended.result,
+            state=ended.state,
+            began_ms=began_ms,
+            took_s=took_s,
+            commits_s=ended.commits_s,
+            throttled_s=ended.throttled_s,
+        )
+
+    def _roll_up(self, ended: Round) -> None:
+        """A step of the roll-up, if one is due. Raises `CommitLost`, and what the store raises."""
+        backup, follow, plan = self._made, self._follow, ended.plan
+        if ended.result is None or backup is None:
+            return
+        for task in plan.copy.tasks:
+            self._watch.note(task.partition_id)
+        ends = BackupEnds(
+            kafka=follow.cluster.config,
+            store=follow.repository.store,
+            layout=backup.layout,
+            compression=plan.compression,
+        )
+        chosen = self._watch.chosen(ended.state)
+        done = roll_up_step(backup, ended.state, chosen, runner=follow.runner, ends=ends, slots=follow.slots)
+        if done is not None:
+            self._known = Known(backup=backup, state=done.state)

@@ -1,0 +1,34 @@
+"""The address that a monitor listens on, as a person writes it: a port, or a host and a port."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from offsite.model.errors import BadOption
+from offsite.model.untrusted.whole_number import whole_number
+
+LOOPBACK = "127.0.0.1"
+_PORT_MAX = 65535
+_ADDRESS = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:\[\]/@]+)):(?P<port>\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Host and TCP port. Port 0 means one that is free."""
+
+    host: str = LOOPBACK
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """`9090` (this machine only), `0.0.0.0:9090` or `[::]:9090` → the address. Raises `BadOption`."""
+    found = _ADDRESS.fullmatch(text)
+    host, digits = ((found["six"] or found["host"]), found["port"]) if found else (LOOPBACK, text)
+    port = whole_number(digits, most=_PORT_MAX)
+    if port is None:
+        raise BadOption(f"{text[:100]!r} is no port and no host:port", hint="write it as 9464 or 0.0.0.0:9464")
+    return Address(host=host, port=port)

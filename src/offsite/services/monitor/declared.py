@@ -1,0 +1,237 @@
+"""The series that a continuous backup offers: every name, help and label, in the order of the reference page."""
+
+from __future__ import annotations
+
+from offsite.model.version import __version__
+from offsite.services.monitor.health import silence_limit_s
+from offsite.services.monitor.series import DurationSeries, Kind, Series, TopicSeries, flag, seconds
+from offsite.services.monitor.view import FollowState, FollowView, TopicView
+
+HOLE_REASONS = ("retention", "truncation")
+"""Reasons that have a series from the start, so that the first hole is seen as an increase."""
+
+
+def _rpo_s(view: FollowView, topic: TopicView, now_ms: int) -> float | None:
+    point_ms = view.recovery_point_ms(topic)
+    return None if point_ms < 0 else max(0.0, (now_ms - point_ms) / 1000)
+
+
+TOPIC_SERIES = (
+    TopicSeries(
+        name="offsite_rpo_seconds",
+        help="Recovery point: how much time would be lost if the source were gone now. The time since the newest "
+        "restorable record, or since all that the source held was last seen to be in a commit.",
+        read=_rpo_s,
+        rest=max,
+    ),
+    TopicSeries(
+        name="offsite_restorable_from_timestamp_seconds",
+        help="Time of the oldest restorable record.",
+        read=lambda _, topic, __: seconds(topic.restorable_from_ms),
+        rest=max,
+    ),
+    TopicSeries(
+        name="offsite_restorable_to_timestamp_seconds",
+        help="Time up to which the topic is known to be restorable; the recovery point as a time.",
+        read=lambda view, topic, _: seconds(view.recovery_point_ms(topic)),
+        rest=min,
+    ),
+    TopicSeries(
+        name="offsite_source_lag_records",
+        help="Offsets that the source holds and no commit covers, as of the newest round.",
+        read=lambda _, topic, __: None if topic.lag_records < 0 else topic.lag_records,
+        rest=sum,
+    ),
+    TopicSeries(
+        name="offsite_source_retention_headroom_seconds",
+        help="How long until the source may delete what is not copied yet, by retention.ms and retention.bytes; 0 when "
+        "it may already. Absent where nothing is uncopied, nothing is ever deleted, or it cannot be told.",
+        read=lambda _, topic, __: topic.headroom_s,
+        rest=min,
+    ),
+)
+
+DURATION_SERIES = (
+    DurationSeries(
+        name="offsite_round_duration_seconds",
+        help="How long rounds took, from looking at the source to the end of the commit.",
+        read=lambda view: view.round_durations,
+    ),
+    DurationSeries(
+        name="offsite_commit_duration_seconds",
+        help="How long commits took, from the last copied byte to the commit.",
+        read=lambda view: view.commit_durations,
+    ),
+)
+
+SERIES = (
+    Series(
+        name="offsite_build_info",
+        kind=Kind.GAUGE,
+        help="Always 1; the version of offsite that runs.",
+        read=lambda _, __: {__version__: 1.0},
+        label="version",
+    ),
+    Series(
+        name="offsite_job_info",
+        kind=Kind.GAUGE,
+        help="Always 1 while the process runs; what it does.",
+        read=lambda _, __: {"follow": 1.0},
+        label="kind",
+    ),
+    Series(
+        name="offsite_job_state",
+        kind=Kind.GAUGE,
+        help="1 for what it is doing now, 0 for the other states: starting, catching_up, following, outage.",
+        read=lambda view, _: {state: flag(value=view.state is state) for state in FollowState},
+        label="state",
+    ),
+    Series(
+        name="offsite_start_timestamp_seconds",
+        kind=Kind.GAUGE,
+        help="When the process began.",
+        read=lambda view, _: seconds(view.started_ms),
+    ),
+    Series(
+        name="offsite_interval_seconds",
+        kind=Kind.GAUGE,
+        help="How often a round is meant to begin (--interval).",
+        read=lambda view, _: view.interval_s,
+    ),
+    Series(
+        name="offsite_round_limit_seconds",
+        kind=Kind.GAUGE,
+        help="How long a round may take before /healthz calls the process stuck.",
+        read=lambda view, _: silence_limit_s(view),
+    ),
+    Series(
+        name="offsite_last_round_timestamp_seconds",
+        kind=Kind.GAUGE,
+        help="When the newest round ended.",
+        read=lambda view, _: seconds(view.round_ended_ms),
+    ),
+    Series(
+        name="offsite_rounds_total",
+        kind=Kind.COUNTER,
+        help="Rounds that ended.",
+        read=lambda view, _: view.rounds,
+    ),
+    Series(
+        name="offsite_passes_total",
+        kind=Kind.COUNTER,
+        help="Rounds that were complete: all that the source held was copied, or is named as a hole.",
+        read=lambda view, _: view.passes,
+    ),
+    Series(
+        name="offsite_pass_complete",
+        kind=Kind.GAUGE,
+        help="1 when the newest round was complete, else 0.",
+        read=lambda view, _: flag(value=view.pass_complete),
+    ),
+    Series(
+        name="offsite_commits_total",
+        kind=Kind.COUNTER,
+        help="Commits that this process made.",
+        read=lambda view, _: view.commits,
+    ),
+    Series(
+        name="offsite_head_commit",
+        kind=Kind.GAUGE,
+        help="Number of the backup's newest commit.",
+        read=lambda view, _: view.head_commit,
+    ),
+    Series(
+        name="offsite_last_commit_timestamp_seconds",
+        kind=Kind.GAUGE,
+        help="When the newest commit was made, by the store's clock.",
+        read=lambda view, _: seconds(view.last_commit_ms),
+    ),
+    Series(
+        name="offsite_records_total",
+        kind=Kind.COUNTER,
+        help="Records that this process put into commits.",
+        read=lambda view, _: view.records,
+    ),
+    Series(
+        name="offsite_bytes_total",
+        kind=Kind.COUNTER,
+        help="Bytes of log that were read from the brokers, and bytes that were written to the store.",
+        read=lambda view, _: {"read": view.bytes_read, "written": view.bytes_written},
+        label="kind",
+    ),
+    Series(
+        name="offsite_repository_bytes",
+        kind=Kind.GAUGE,
+        help="What the segments take in the store that the newest restore point needs.",
+        read=lambda view, _: {"live": view.live_bytes} if view.live_bytes >= 0 else None,
+        label="state",
+    ),
+    Series(
+        name="offsite_holes_total",
+        kind=Kind.COUNTER,
+        help="Holes of the backup: ranges that the source lost before they were copied.",
+        read=lambda view, _: dict.fromkeys(HOLE_REASONS, 0) | dict(view.holes),
+        label="reason",
+    ),
+    Series(
+        name="offsite_failed_partitions",
+        kind=Kind.GAUGE,
+        help="Partitions that the newest round could not copy, by error id. The next round tries again.",
+        read=lambda view, _: view.failed,
+        label="reason",
+    ),
+    Series(
+        name="offsite_outage_start_timestamp_seconds",
+        kind=Kind.GAUGE,
+        help="When the outage began that is being waited out, by error id. Absent without one.",
+        read=lambda view, _: {view.outage.error_id: view.outage.since_ms / 1000} if view.outage else None,
+        label="reason",
+    ),
+    Series(
+        name="offsite_outages_total",
+        kind=Kind.COUNTER,
+        help="Outages that were waited out, by error id.",
+        read=lambda view, _: view.outages,
+        label="reason",
+    ),
+    Series(
+        name="offsite_retries_total",
+        kind=Kind.COUNTER,
+        help="Attempts that failed and were made again, by error id.",
+        read=lambda view, _: view.retries,
+        label="reason",
+    ),
+    Series(
+        name="offsite_throttled_seconds_total",
+        kind=Kind.COUNTER,
+        help="Time that rate limits held the copying back.",
+        read=lambda view, _: view.throttled_ms / 1000,
+    ),
+    Series(
+        name="offsite_last_verify_timestamp_seconds",
+        kind=Kind.GAUGE,
+        help="When the backup was last checked, by depth (quick, deep). Absent for a depth it was never checked in.",
+        read=lambda view, _: {depth: at / 1000 for depth, at in view.repository.verified_ms.items()},
+        label="depth",
+    ),
+    Series(
+        name="offsite_verify_damaged_objects",
+        kind=Kind.GAUGE,
+        help="How many things the last check found damaged or gone, unless a deep one found none later. Absent where "
+        "there was no check.",
+        read=lambda view, _: view.repository.damaged,
+    ),
+    Series(
+        name="offsite_restore_test_last_success_timestamp_seconds",
+        kind=Kind.GAUGE,
+        help="When a drill last proved that the backup can be restored. Absent when none did.",
+        read=lambda view, _: seconds(view.repository.drilled_ms),
+    ),
+)
+
+TOPICS_LEFT_OUT = Series(
+    name="offsite_topics_without_series",
+    kind=Kind.GAUGE,
+    help='Topics that have no series of their own, because there are too many: they are together under topic="".',
+    read=lambda _, __: None,
+)

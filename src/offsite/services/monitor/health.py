@@ -1,0 +1,71 @@
+"""The health of a continuous backup: whether it lives, and whether it is up to date, each with a reason in one line.
+
+A process lives while its loop says something: the end of a round, or that it waits out an outage and tries again. How
+long it may be silent follows from its interval and from the longest time that a round copies before it commits. An
+outage of brokers or store is no reason to restart the process, but one not to be ready.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offsite.model.time import format_duration, format_time
+from offsite.model.untrusted.printable import printable
+from offsite.services.monitor.view import FollowState, FollowView, Outage
+
+_INTERVALS = 3
+_ROUND_S = 900.0
+"""Seconds: three times the five minutes after which a long pass commits, so that a slow store is not called dead."""
+_MESSAGE_MAX = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """An answer with its reason, in one line."""
+
+    ok: bool
+    reason: str
+
+
+def silence_limit_s(view: FollowView) -> float:
+    """Seconds for which the loop may say nothing before it counts as stuck."""
+    return _INTERVALS * view.interval_s + _ROUND_S
+
+
+def liveness(view: FollowView, *, silent_s: float) -> Health:
+    """Whether the process is alive; `silent_s` is the time since it last handed over a view."""
+    limit_s = silence_limit_s(view)
+    if silent_s > limit_s:
+        longest = f"no round takes longer than {format_duration(limit_s)}"
+        return Health(ok=False, reason=f"stuck: nothing was heard for {format_duration(silent_s)}, {longest}")
+    return Health(ok=True, reason=f"alive: {view.state.value.replace('_', ' ')}")
+
+
+def readiness(view: FollowView, *, silent_s: float, now_ms: int) -> Health:
+    """Whether all that the source held at the newest round is in a commit, or is named as a hole."""
+    alive = liveness(view, silent_s=silent_s)
+    if not alive.ok:
+        return alive
+    if view.outage is not None:
+        return Health(ok=False, reason=_outage(view.outage, now_ms))
+    if not view.passes:
+        return Health(ok=False, reason=f"no complete round yet{_behind(view)}")
+    if view.state is not FollowState.FOLLOWING:
+        return Health(ok=False, reason=f"the newest round is not complete{_failed(view)}{_behind(view)}")
+    return Health(ok=True, reason=f"up to date: {view.head_commit} is the newest commit")
+
+
+def _outage(outage: Outage, now_ms: int) -> str:
+    lasted_s = max(0, now_ms - outage.since_ms) / 1000
+    since = f"since {format_time(outage.since_ms)} ({format_duration(lasted_s)})"
+    return f"outage {since}: {outage.error_id} {printable(outage.message)[:_MESSAGE_MAX]}"
+
+
+def _failed(view: FollowView) -> str:
+    told = ", ".join(f"{error_id}: {count:,}" for error_id, count in sorted(view.failed.items()))
+    return f", partitions failed ({told})" if told else ""
+
+
+def _behind(view: FollowView) -> str:
+    lag = sum(max(0, topic.lag_records) for topic in view.topics)
+    return f", {lag:,} records behind" if lag else ""

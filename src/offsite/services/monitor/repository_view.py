@@ -1,0 +1,23 @@
+"""The view of a repository's checks, as it remembers them itself."""
+
+from __future__ import annotations
+
+from offsite.repository.backup import Backup
+from offsite.services.last_checks import LastChecks, read_last_checks
+from offsite.services.monitor.view import RepositoryView
+
+
+def read_repository_view(backup: Backup, *, now_ms: int) -> RepositoryView:
+    """The last checks of `backup`: a few requests to the store. `now_ms` is its clock, roughly. Raises
+    `StoreUnavailable`, `StoreDenied`."""
+    return repository_view(read_last_checks(backup, now_ms=now_ms))
+
+
+def repository_view(checks: LastChecks) -> RepositoryView:
+    """The same of checks that were read. `damaged` is the worst that a check found that no later one outdoes."""
+    damaged = max((each.damaged for each in checks.damage), default=0)
+    return RepositoryView(
+        verified_ms={each.depth: each.verified_at_ms for each in checks.verified},
+        damaged=damaged if checks.verified else None,
+        drilled_ms=checks.proven_ms,
+    )

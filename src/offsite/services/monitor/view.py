@@ -1,0 +1,135 @@
+"""The view of a continuous backup that is shown to whoever watches it: plain data, and what follows from it.
+
+The loop makes a new view after each round, and while it waits out an outage, and hands it over as a whole; readers in
+other threads see the old one or the new one, never half of each. Times are epoch ms, -1 where they are not known.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+"""Upper bounds of the buckets of durations, inclusive: from an idle round to one that copies until it must commit."""
+
+UNKNOWN_MS = -1
+
+
+class FollowState(StrEnum):
+    """What the loop is doing: it has not ended a round yet, it copies what is old, it has all that there was at the end
+    of a round, or it waits for brokers or the store to come back."""
+
+    STARTING = "starting"
+    CATCHING_UP = "catching_up"
+    FOLLOWING = "following"
+    OUTAGE = "outage"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Durations:
+    """Histogram of durations. `counts` has a number for each of `BUCKETS_S`, not cumulative, and one for all that took
+    longer."""
+
+    counts: tuple[int, ...] = (0,) * (len(BUCKETS_S) + 1)
+    sum_s: float = 0.0
+
+    def with_one(self, duration_s: float) -> Durations:
+        """The histogram with one duration more."""
+        at = bisect_left(BUCKETS_S, duration_s)
+        counts = (*self.counts[:at], self.counts[at] + 1, *self.counts[at + 1 :])
+        return Durations(counts=counts, sum_s=self.sum_s + duration_s)
+
+    def cumulative(self) -> list[tuple[str, float]]:
+        """The upper bound of each bucket as Prometheus writes it, and the number of durations up to it."""
+        bounds = [*map(str, BUCKETS_S), "+Inf"]
+        return [(bound, sum(self.counts[: at + 1])) for at, bound in enumerate(bounds)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """An outage that is being waited out: the id and the message of its error, and when it began."""
+
+    error_id: str
+    message: str
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicView:
+    """One topic, its latest incarnation, as of the newest commit. `caught_up_ms`: when all that the source held was
+    last seen to be in a commit; it was asked for the end before. `lag_records`: offsets that the source had and no
+    commit covers, -1 not known. `headroom_s`: see `retention_headroom`."""
+
+    topic: str
+    restorable_from_ms: int = UNKNOWN_MS
+    newest_record_ms: int = UNKNOWN_MS
+    caught_up_ms: int = UNKNOWN_MS
+    lag_records: int = -1
+    headroom_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepositoryView:
+    """What is remembered in the repository of its checks. `verified_ms`: the last check of each depth; `damaged`: what
+    the newest of them found damaged, None without one; `drilled_ms`: the last drill that proved the backup."""
+
+    verified_ms: Mapping[str, int] = field(default_factory=dict)
+    damaged: int | None = None
+    drilled_ms: int = UNKNOWN_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowView:
+    """A continuous backup as of its newest round.
+
+    Since the process began: `rounds`, `passes` (the complete ones: all that the source held was copied or is named as a
+    hole), `commits`, `records`, `bytes_read` (in the log), `bytes_written` (to the store), `outages` and `retries` by
+    error id, `throttled_ms` (time that rate limits of ours or of the brokers took), and the durations. As of now:
+    `holes`, all that the backup has, by reason; `failed`, partitions that the newest round could not copy, by error id;
+    `outage`; `pass_complete`, whether the newest round was such a pass; `live_bytes`, what the segments of the backup
+    take in the store, -1 not known.
+    """
+
+    backup: str
+    interval_s: float
+    started_ms: int
+    round_ended_ms: int = UNKNOWN_MS
+    rounds: int = 0
+    passes: int = 0
+    pass_complete: bool = False
+    commits: int = 0
+    head_commit: int = 0
+    last_commit_ms: int = UNKNOWN_MS
+    records: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    live_bytes: int = -1
+    holes: Mapping[str, int] = field(default_factory=dict)
+    failed: Mapping[str, int] = field(default_factory=dict)
+    outage: Outage | None = None
+    outages: Mapping[str, int] = field(default_factory=dict)
+    retries: Mapping[str, int] = field(default_factory=dict)
+    throttled_ms: int = 0
+    round_durations: Durations = field(default_factory=Durations)
+    commit_durations: Durations = field(default_factory=Durations)
+    topics: tuple[TopicView, ...] = ()
+    repository: RepositoryView = field(default_factory=RepositoryView)
+
+    @property
+    def state(self) -> FollowState:
+        if self.outage is not None:
+            return FollowState.OUTAGE
+        if not self.rounds:
+            return FollowState.STARTING
+        return FollowState.FOLLOWING if self.pass_complete else FollowState.CATCHING_UP
+
+    def recovery_point_ms(self, topic: TopicView) -> int:
+        """The time up to which `topic` is known to be restorable, -1 where nothing is known.
+
+        That of its newest record, or later, when all there was had been copied. Producers set the times of records, and
+        a wrong clock may set them in the future: a record is no evidence for a time after the commit that holds it.
+        """
+        newest_ms = min(topic.newest_record_ms, self.last_commit_ms)
+        return max(newest_ms, topic.caught_up_ms, UNKNOWN_MS)

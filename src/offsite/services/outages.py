@@ -1,0 +1,99 @@
+"""Outages of what a following run needs, waited out: brokers, stores, names, tokens, Spark itself.
+
+A run that follows is left alone for months. What may come back is waited for, with growing pauses and shown, until
+`give_up_after_s`. What will not mend itself ends the run at once: a wrong option, another cluster, a damaged
+repository. Rights and topics lie between: at the beginning their lack is a mistake to be told, later it is an outage (a
+token expired, a topic is made anew).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from offsite.copy.plan import OF_ONE_PARTITION
+from offsite.model.clock import Clock
+from offsite.model.errors import (
+    ArchiveBusy,
+    Bug,
+    Damaged,
+    Denied,
+    NoRepository,
+    NoSuchTopic,
+    OffsiteError,
+    Refused,
+    UserError,
+)
+from offsite.model.journal import decided
+from offsite.model.uninterrupted import let_interrupt
+
+FIRST_WAIT_S = 1.0
+LONGEST_WAIT_S = 30.0
+
+_LASTING = (UserError, NoRepository, Refused, Damaged, Bug)
+_LASTING_AT_FIRST = (Denied, NoSuchTopic, ArchiveBusy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """An outage that lasts: the newest error, its `attempts` in a row, and since when (epoch ms). `wait_s`: seconds
+    until the next attempt."""
+
+    error: OffsiteError
+    attempts: int
+    since_ms: int
+    wait_s: float
+
+
+OnOutage = Callable[[Outage | None], None]
+"""Told of each attempt that failed, and with None of the end of an outage."""
+
+
+class Outages:
+    """Waits between the rounds of a run that follows, for as long as they fail."""
+
+    def __init__(self, *, give_up_after_s: float, clock: Clock, on_outage: OnOutage) -> None:
+        self.current: Outage | None = None
+        self._give_up_after_s = give_up_after_s
+        self._clock = clock
+        self._on_outage = on_outage
+        self._began_s = 0.0
+        self._has_worked = False
+
+    def wait(self, error: OffsiteError) -> None:
+        """Wait before the next attempt. Raises `error` when it is lasting, or the time is used up, and
+        `KeyboardInterrupt` when somebody asked for it in a commit that failed."""
+        if self._is_lasting(error):
+            raise error
+        let_interrupt()
+        now_s, before = self._clock.monotonic_s(), self.current
+        self._began_s = now_s if before is None else self._began_s
+        if now_s - self._began_s >= self._give_up_after_s:
+            decided("gave_up", failing_s=now_s - self._began_s, error=error.id, why=error.message)
+            raise error
+        attempts = 1 if before is None else before.attempts + 1
+        longest_s = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** min(attempts - 1, 10))
+        wait_s = random.uniform(longest_s / 2, longest_s)  # noqa: S311  # jitter, not cryptography
+        since_ms = self._clock.now_ms() if before is None else before.since_ms
+        self.current = Outage(error=error, attempts=attempts, since_ms=since_ms, wait_s=wait_s)
+        decided("waiting", attempt=attempts, wait_s=wait_s, error=error.id, why=error.message)
+        self._on_outage(self.current)
+        self._clock.sleep(wait_s)
+
+    def worked(self) -> None:
+        """Tell of a round that went well, or of a commit in one that has not ended."""
+        self._has_worked = True
+        if self.current is not None:
+            self.current = None
+            decided(
+                "outage_over",
+                failed_s=self._clock.monotonic_s() - self._began_s,
+                why="something was committed, or a round went well",
+            )
+            self._on_outage(None)
+
+    def _is_lasting(self, error: OffsiteError) -> bool:
+        if isinstance(error, _LASTING_AT_FIRST):
+            return not self._has_worked
+        return isinstance(error, _LASTING) and not isinstance(error, OF_ONE_PARTITION)

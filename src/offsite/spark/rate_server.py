@@ -1,0 +1,178 @@
+"""The driver's end of the rate limits: all workers of a run share what the driver gives out, over TCP.
+
+A worker connects once per process, says the token that came with its task, hears the driver's in return, and asks
+whenever it needs more. The driver answers at once (see `token_bucket`), so silence means that it is gone. The tokens
+keep strangers from eating what is shared out, and whoever has got the port of a driver that ended from sharing out
+anything; they protect nothing else. Nothing is opened where no limit was asked for.
+"""
+
+from __future__ import annotations
+
+import secrets
+import selectors
+import socket
+import struct
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import IntEnum
+from hmac import compare_digest
+
+from offsite.model.clock import Clock, SystemClock
+from offsite.spark.token_bucket import TokenBucket
+
+TOKEN_BYTES = 16
+QUESTION = struct.Struct(">BQ")
+"""Which limit, and the bytes taken; none of them only asks for the portion."""
+ANSWER = struct.Struct(">dQ")
+"""Seconds to wait until they are paid for, and the portion in bytes to take next time."""
+
+MAX_STRANGERS = 64
+"""Connections that have not said the token yet; one more, and the oldest of them is closed."""
+
+
+class Direction(IntEnum):
+    """What is limited: `READ`, bytes fetched from brokers; `WRITE`, bytes put into the store."""
+
+    READ = 0
+    WRITE = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateLimits:
+    """Bytes per second that all workers together may move; None: as fast as it goes."""
+
+    read_bytes_per_s: int | None = None
+    write_bytes_per_s: int | None = None
+
+    def by_direction(self) -> Mapping[Direction, int]:
+        """Those that are given."""
+        both = {Direction.READ: self.read_bytes_per_s, Direction.WRITE: self.write_bytes_per_s}
+        return {direction: rate for direction, rate in both.items() if rate is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateAddress:
+    """The driver's address for those who move bytes, with both tokens, and what is limited at all: bytes per second."""
+
+    host: str
+    port: int
+    token: bytes = field(repr=False)
+    welcome: bytes = field(repr=False)
+    limits: RateLimits
+
+
+class RateServer:
+    """Shares out `limits` on `host` until `close`, in a thread of its own."""
+
+    def __init__(self, host: str, limits: RateLimits, *, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._listener = socket.create_server((host, 0), backlog=1024)
+        self._listener.setblocking(False)
+        self.address = RateAddress(
+            host=host,
+            port=self._listener.getsockname()[1],
+            token=secrets.token_bytes(TOKEN_BYTES),
+            welcome=secrets.token_bytes(TOKEN_BYTES),
+            limits=limits,
+        )
+        now_s = self._clock.monotonic_s()
+        self._buckets = {which: TokenBucket(rate, now_s) for which, rate in limits.by_direction().items()}
+        self._peers: dict[socket.socket, _Peer] = {}
+        self._strangers: dict[socket.socket, None] = {}
+        self._selector = selectors.DefaultSelector()
+        self._ended, self._end = socket.socketpair()
+        self._thread = threading.Thread(target=self._serve, name="offsite-rate-limits", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop at once; who asks afterwards finds nobody. May be called twice."""
+        self._end.close()
+        self._thread.join()
+
+    def _serve(self) -> None:
+        for each in (self._listener, self._ended):
+            self._selector.register(each, selectors.EVENT_READ)
+        with self._selector, self._listener, self._ended:
+            while self._turn():
+                pass
+            for sock in self._peers:
+                sock.close()
+
+    def _turn(self) -> bool:
+        for key, _ in self._selector.select():
+            if key.fileobj is self._ended:
+                return False
+            if key.fileobj is self._listener:
+                self._accept()
+            elif (peer := self._peers.get(key.fileobj)) is not None:  # type: ignore[call-overload]  # a socket
+                self._hear(peer)
+        return True
+
+    def _accept(self) -> None:
+        try:
+            sock, _ = self._listener.accept()
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        except OSError:  # it has gone again
+            return
+        self._peers[sock], self._strangers[sock] = _Peer(sock), None
+        self._selector.register(sock, selectors.EVENT_READ)
+        if len(self._strangers) > MAX_STRANGERS:
+            self._drop(next(iter(self._strangers)))
+
+    def _hear(self, peer: _Peer) -> None:
+        try:
+            heard = peer.sock.recv(QUESTION.size if peer.is_known else TOKEN_BYTES)
+            is_ours = bool(heard) and self._answered(peer, heard)
+        except OSError:  # gone; or it asks and asks, and takes no answer
+            is_ours = False
+        if not is_ours:
+            self._drop(peer.sock)
+
+    def _answered(self, peer: _Peer, heard: bytes) -> bool:
+        """Take what was heard and answer what is whole; false for one who is none of ours."""
+        peer.heard += heard
+        if not peer.is_known:
+            return len(peer.heard) < TOKEN_BYTES or self._welcomed(peer)
+        while len(peer.heard) >= QUESTION.size:
+            which, size_bytes = QUESTION.unpack_from(peer.heard)
+            del peer.heard[: QUESTION.size]
+            if which not in self._buckets:
+                return False
+            peer.sock.sendall(self._shared_out(Direction(which), size_bytes))
+        return True
+
+    def _welcomed(self, peer: _Peer) -> bool:
+        if not compare_digest(bytes(peer.heard), self.address.token):
+            return False
+        peer.heard.clear()
+        peer.is_known = True
+        del self._strangers[peer.sock]
+        peer.sock.sendall(self.address.welcome)
+        return True
+
+    def _shared_out(self, which: Direction, size_bytes: int) -> bytes:
+        bucket = self._buckets[which]
+        wait_s = bucket.take(size_bytes, self._clock.monotonic_s()) if size_bytes else 0.0
+        return ANSWER.pack(wait_s, bucket.portion_bytes(len(self._peers) - len(self._strangers)))
+
+    def _drop(self, sock: socket.socket) -> None:
+        del self._peers[sock]
+        self._strangers.pop(sock, None)
+        with suppress(OSError, KeyError):
+            self._selector.unregister(sock)
+        sock.close()
+
+
+class _Peer:
+    """A connection, and what came over it that is not a whole message yet."""
+
+    __slots__ = ("heard", "is_known", "sock")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.heard = bytearray()
+        self.is_known = False

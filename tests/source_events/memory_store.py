@@ -1,0 +1,76 @@
+"""A store in memory: thousands of repositories in a second. What real stores do is asked in tests/contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from offsite.log.buffer import Buffer
+from offsite.stores.store import ObjectInfo, PutResult, joined
+
+
+class MemoryStore:
+    """Its clock goes on by a second whenever it is asked."""
+
+    url = "memory:"
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self._times: dict[str, int] = {}
+        self._now_ms = 1_700_000_000_000
+
+    def prepare(self) -> None: ...
+
+    def put_if_absent(self, key: str, data: Buffer | Sequence[Buffer]) -> PutResult:
+        new = bytes(joined(data))
+        if key in self.objects:
+            return PutResult.SAME if self.objects[key] == new else PutResult.OTHER
+        self.put_overwrite(key, new)
+        return PutResult.CREATED
+
+    def put_overwrite(self, key: str, data: Buffer) -> None:
+        self.objects[key] = bytes(data)
+        self._times[key] = self._now_ms
+
+    def open_write(self, key: str) -> _Writer:
+        return _Writer(self, key)
+
+    def get(self, key: str) -> bytes | None:
+        return self.objects.get(key)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes | None:
+        data = self.objects.get(key)
+        return None if data is None else data[start : start + length]
+
+    def head(self, key: str) -> ObjectInfo | None:
+        data = self.objects.get(key)
+        return None if data is None else ObjectInfo(key=key, size_bytes=len(data), modified_ms=self._times[key])
+
+    def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
+        for key in sorted(key for key in self.objects if key.startswith(prefix) and key > start_after):
+            found = self.head(key)
+            assert found is not None
+            yield found
+
+    def delete(self, key: str) -> None:
+        self.objects.pop(key, None)
+
+    def now_ms(self) -> int:
+        self._now_ms += 1000
+        return self._now_ms
+
+    def sweep_unfinished(self, *, before_ms: int) -> int:
+        return 0
+
+
+class _Writer:
+    def __init__(self, store: MemoryStore, key: str) -> None:
+        self._store, self._key = store, key
+        self._data = bytearray()
+
+    def write(self, data: Buffer) -> None:
+        self._data += data
+
+    def close(self) -> PutResult:
+        return self._store.put_if_absent(self._key, self._data)
+
+    def abort(self) -> None: ...

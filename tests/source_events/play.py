@@ -1,0 +1,306 @@
+"""One random schedule of what happens to a source, played against backups, and judged.
+
+A schedule is made of its number alone: what failed can be played again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Self
+from unittest import mock
+
+from offsite.copy import plan as copy_plan
+from offsite.copy import roll_up as copy_roll_up
+from offsite.copy.backup import BackupEnds, BackupReceipt, copy_read
+from offsite.copy.bundle import CopyBundle
+from offsite.copy.plan import CopyTask
+from offsite.kafka.config.config import Address, KafkaConfig
+from offsite.log.range import TopicPartition
+from offsite.model.choices import CompressionChoice
+from offsite.model.errors import OffsiteError
+from offsite.model.selections.selection import NO_GROUPS, parse_selection
+from offsite.repository import backup as stored_backup
+from offsite.repository import catalog, commit_log
+from offsite.repository.repository import Repository
+from offsite.repository.segments.pack import PackWriter
+from offsite.services.backup import run as backup_run
+from offsite.services.backup.roll_up import roll_up_step
+from offsite.services.backup.run import BackupPlan, BackupRequest, plan_backup, run_backup
+from offsite.services.verify.history import check_history
+from offsite.spark.runner import Done, Failed, OnProgress
+from tests.inline_runner import InlineRunner
+from tests.source_events.judge import Judge, Planned
+from tests.source_events.memory_store import MemoryStore
+from tests.source_events.source import SimAdmin, SimLog, SimSource
+
+NAMES = ("a", "b", "c")
+ACTIONS = 26
+_KAFKA = KafkaConfig(bootstrap=(Address(host="sim", port=1),))
+
+
+class SimRunner:
+    """Copies as workers do, out of the simulated source."""
+
+    def __init__(self, source: SimSource) -> None:
+        self._source = source
+
+    def run_all(
+        self,
+        tasks: Sequence[Any],
+        function: Callable[..., Any],
+        *,
+        on_progress: OnProgress | None = None,
+        on_outcome: Callable[[int, Done[Any] | Failed], None],
+    ) -> list[Done[Any] | Failed]:
+        assert isinstance(function, partial)
+        outcomes = [self._copy(task, function) for task in tasks]
+        for index, outcome in enumerate(outcomes):
+            on_outcome(index, outcome)
+        return outcomes
+
+    def _copy(self, bundle: CopyBundle, function: partial[Any]) -> Done[Any] | Failed:
+        try:
+            return Done(value=function(bundle, copy=self._read))
+        except OffsiteError as error:
+            return Failed(error=error, trace="")
+
+    def _read(self, task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = None) -> BackupReceipt:
+        return copy_read(task, self._source.read, ends=ends, pack=pack)
+
+
+@dataclass
+class Play:
+    """A schedule under way. `told` is what happened, for who has to understand it."""
+
+    number: int
+    source: SimSource = field(default_factory=SimSource)
+    judge: Judge = field(default_factory=Judge)
+    told: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.number)
+        self.repository = Repository.init(MemoryStore())  # type: ignore[arg-type]
+        self.replicas: dict[TopicPartition, list[SimLog]] = {}
+        self.values = 0
+
+    def play(self) -> None:
+        self.source.make("a", 1)
+        with _small(commits_per_catalog=2 if self.number % 4 == 0 else 100):
+            for _ in range(self.random.randint(6, ACTIONS)):
+                self._happen()
+                if self.random.random() < 0.3:
+                    self._back_up()
+            self.source.hidden.clear()
+            self.source.shut.clear()
+            self._back_up(quiet=True)
+            if self.judge.points:
+                self._check_all()
+
+    def _check_all(self) -> None:
+        backup = self.repository.backup("sim")
+        self.judge.compare_all(backup)
+        history = check_history(backup)
+        assert (history.commits, history.catalogs, history.passed_over) == ((), (), ())
+        missing = {each.object_key for each in backup.state().stored_segments()} - set(backup.store.objects)  # type: ignore[attr-defined]
+        assert not missing
+
+    def _back_up(self, *, quiet: bool = False) -> None:
+        """A run; between its plan and its copy things may happen, and workers may fail."""
+        planned, plan = Planned.of(self.source), None
+        try:
+            plan = self._plan()
+            self._tell("plan")
+            if not quiet and self.random.random() < 0.3:
+                for _ in range(self.random.randint(1, 2)):
+                    self._happen()
+            if not quiet and self.random.random() < 0.2:
+                self.source.failing = {key for key in planned.partitions if self.random.random() < 0.5}
+            result = run_backup(
+                plan,
+                repository=self.repository,
+                kafka=_KAFKA,
+                runner=SimRunner(self.source),  # type: ignore[arg-type]
+            )
+        except OffsiteError as error:
+            self._tell(f"run: {error.id} {error.message}")
+            if not self.judge.may_fail_whole(planned, self.source):
+                raise AssertionError(f"the run failed: {error.message}") from error
+        else:
+            self._tell(f"run: commit {result.commit}, cut {result.cut_back}, failed {result.failed}")
+            self.judge.after(planned, self.source, result, self.repository.backup("sim").state())
+            if self.random.random() < 0.5:
+                self._roll_up()
+        finally:
+            self.source.failing = set()
+
+    def _roll_up(self) -> None:
+        backup = self.repository.backup("sim")
+        state = backup.state()
+        ends = BackupEnds(
+            kafka=_KAFKA, store=self.repository.store, layout=backup.layout, compression=CompressionChoice.NONE
+        )
+        chosen = sorted(state.segments)
+        done = roll_up_step(backup, state, chosen, runner=InlineRunner(), ends=ends, slots=2)
+        if done is not None:
+            self._tell(f"roll up {done.segments} into {done.into}")
+
+    def _plan(self) -> BackupPlan:
+        request = BackupRequest(
+            backup="sim",
+            selection=parse_selection(["*"]),
+            groups=NO_GROUPS,
+            compression=CompressionChoice.NONE,
+        )
+        packed_from = self.random.choice((2, 100))
+        return plan_backup(self.repository, SimAdmin(self.source), request, slots=2, packed_from=packed_from)  # type: ignore[arg-type]
+
+    def _happen(self) -> None:
+        """One thing, drawn by weight."""
+        things: tuple[tuple[int, Callable[[], object]], ...] = (
+            (10, self._write),
+            (6, self._cut),
+            (2, self._elect),
+            (3, self._fall_back),
+            (3, self._trim),
+            (2, self._make),
+            (1, self._delete),
+            (1, self._make_anew),
+            (1, self._add_partition),
+            (1, self._hide),
+            (1, self._shut),
+        )
+        self.random.choices([thing for _, thing in things], [weight for weight, _ in things])[0]()
+
+    def _log(self) -> tuple[TopicPartition, SimLog] | None:
+        if not self.source.topics:
+            return None
+        name = self.random.choice(sorted(self.source.topics))
+        number = self.random.randrange(len(self.source.topics[name].logs))
+        return TopicPartition(topic=name, partition=number), self.source.topics[name].logs[number]
+
+    def _write(self) -> None:
+        if (found := self._log()) is not None:
+            for _ in range(self.random.randint(1, 3)):
+                count = self.random.randint(1, 3)
+                gap = self.random.choice((0, 0, 0, 0, 2))
+                found[1].write(list(range(self.values, self.values + count)), gap=gap)
+                self.values += count
+            self._tell(f"write {found[0]} to {found[1].log.end}")
+            if self.random.random() < 0.3:
+                self.replicas.setdefault(found[0], []).append(deepcopy(found[1]))
+
+    def _cut(self) -> None:
+        if (found := self._log()) is not None:
+            at = self.random.choice(found[1].borders())
+            found[1].elect(at)
+            self._tell(f"cut {found[0]} to {at}, epochs {found[1].log.epochs}")
+
+    def _elect(self) -> None:
+        if (found := self._log()) is not None:
+            found[1].elect(None)
+            self._tell(f"elect for {found[0]}, epochs {found[1].log.epochs}")
+
+    def _fall_back(self) -> None:
+        """A replica is elected that had fallen behind, maybe long ago, with what it had then."""
+        if (found := self._log()) is not None and (replicas := self.replicas.get(found[0])):
+            found[1].elect_replica(self.random.choice(replicas))
+            self._tell(f"fall {found[0]} back to {found[1].log.end}, epochs {found[1].log.epochs}")
+
+    def _trim(self) -> None:
+        if (found := self._log()) is not None:
+            log = found[1].log
+            log.delete_before(self.random.randint(log.start, log.end))
+            self._tell(f"trim {found[0]} before {log.start}")
+
+    def _make(self) -> None:
+        if free := [name for name in NAMES if name not in self.source.topics]:
+            name = self.random.choice(free)
+            self.source.make(name, self.random.randint(1, 2))
+            self._tell(f"make {name}")
+
+    def _delete(self) -> None:
+        if self.source.topics:
+            name = self.random.choice(sorted(self.source.topics))
+            del self.source.topics[name]
+            self._forget_replicas(name)
+            self._tell(f"delete {name}")
+
+    def _make_anew(self) -> None:
+        if self.source.topics:
+            name = self.random.choice(sorted(self.source.topics))
+            self.source.make(name, len(self.source.topics[name].logs))
+            self._forget_replicas(name)
+            self._tell(f"make {name} anew")
+
+    def _forget_replicas(self, name: str) -> None:
+        self.replicas = {key: found for key, found in self.replicas.items() if key.topic != name}
+
+    def _add_partition(self) -> None:
+        if (found := self._log()) is not None:
+            self.source.topics[found[0].topic].logs.append(SimLog())
+            self._tell(f"add a partition to {found[0].topic}")
+
+    def _hide(self) -> None:
+        self._toggle(self.source.hidden, "hide")
+
+    def _shut(self) -> None:
+        self._toggle(self.source.shut, "shut")
+
+    def _toggle(self, chosen: set[str], what: str) -> None:
+        name = self.random.choice(NAMES)
+        chosen ^= {name}
+        self._tell(f"{what} {name}: {name in chosen}")
+
+    def _tell(self, what: str) -> None:
+        self.told.append(what)
+
+
+class _InlinePool:
+    """Threads that hide the latency of a store take longer than all else where there is none."""
+
+    def __init__(self, **_: object) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def map(self, function: Callable[..., Any], *values: Iterable[Any]) -> Iterator[Any]:
+        return map(function, *values)
+
+    def submit(self, function: Callable[..., Any], *values: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(function(*values))
+        return done
+
+    def shutdown(self, **_: object) -> None: ...
+
+
+@contextmanager
+def _small(*, commits_per_catalog: int) -> Iterator[None]:
+    """Tasks of few offsets, roll-ups of few segments, and no memory of heads in files."""
+    with (
+        mock.patch.object(copy_roll_up, "FAN_IN", 2),
+        mock.patch.object(copy_plan, "TASK_OFFSETS_MAX", 4),
+        mock.patch.object(catalog, "COMMITS_PER_CATALOG", commits_per_catalog),
+        mock.patch.object(backup_run, "SeenHead", mock.MagicMock()),
+        mock.patch.object(commit_log, "ThreadPoolExecutor", _InlinePool),
+        mock.patch.object(stored_backup, "ThreadPoolExecutor", _InlinePool),
+    ):
+        yield
+
+
+def problem_of(number: int) -> str:
+    """What is wrong with schedule `number`, with all that happened; empty when nothing is."""
+    play = Play(number)
+    try:
+        play.play()
+    except AssertionError as error:
+        return f"schedule {number}: {error}\n  " + "\n  ".join(play.told)
+    return ""

@@ -1,0 +1,60 @@
+"""How the ranges of a plan are dealt out to workers."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offsite.copy.bundle import BUNDLE_BYTES_MAX, BUNDLE_RANGES_MAX, SMALL_BYTES, SMALL_OFFSETS, bundled
+from offsite.copy.plan import CopyTask
+from offsite.log.range import LogRange
+
+
+def task(number: int, size_bytes: int, *, offsets: int = 100) -> CopyTask:
+    log_range = LogRange(topic="t", partition=number, start=0, end=offsets)
+    return CopyTask(topic_id="id", range=log_range, estimated_bytes=size_bytes)
+
+
+def test_a_few_small_ranges_are_tasks_of_their_own() -> None:
+    tasks = [task(n, 1000) for n in range(3)]
+    bundles = bundled(tasks, slots=2, packed_from=4)
+    assert [(each.tasks, each.packed) for each in bundles] == [((each,), False) for each in tasks]
+
+
+def test_many_small_ranges_share_objects_and_large_ones_come_first() -> None:
+    tasks = [task(0, 1000), task(1, SMALL_BYTES), *(task(n, 1000) for n in range(2, 10))]
+    bundles = bundled(tasks, slots=2, packed_from=4)
+    assert [(each.numbers, each.packed) for each in bundles] == [
+        ((1,), False),
+        ((0, 3, 5, 7, 9), True),
+        ((2, 4, 6, 8), True),
+    ]
+
+
+def test_where_sizes_are_not_known_offsets_tell() -> None:
+    tasks = [task(0, 0, offsets=SMALL_OFFSETS), *(task(n, 0) for n in range(1, 4))]
+    assert [each.packed for each in bundled(tasks, slots=1, packed_from=2)] == [False, True]
+
+
+def test_one_small_range_is_never_packed_alone() -> None:
+    (bundle,) = bundled([task(0, 1000)], slots=4, packed_from=1)
+    assert len(bundle.tasks) == 1
+    assert all(len(each.tasks) > 1 for each in bundled([task(n, 9) for n in range(5)], slots=8, packed_from=2))
+
+
+sizes = st.lists(st.integers(0, 2 * SMALL_BYTES), max_size=300)
+
+
+@given(sizes, st.integers(1, 8), st.integers(1, 100))
+def test_each_range_is_in_one_bundle_at_its_number(given_sizes: list[int], slots: int, packed_from: int) -> None:
+    tasks = [task(number, size) for number, size in enumerate(given_sizes)]
+    bundles = bundled(tasks, slots=slots, packed_from=packed_from)
+    assert sorted(number for each in bundles for number in each.numbers) == list(range(len(tasks)))
+    assert all(tasks[n] is found for each in bundles for n, found in zip(each.numbers, each.tasks, strict=True))
+
+
+@given(st.integers(1, 4), st.integers(2, 4000))
+def test_no_bundle_is_too_large(slots: int, count: int) -> None:
+    for bundle in bundled([task(n, SMALL_BYTES // 2) for n in range(count)], slots=slots, packed_from=2):
+        assert len(bundle.tasks) <= BUNDLE_RANGES_MAX
+        assert bundle.estimated_bytes <= BUNDLE_BYTES_MAX + SMALL_BYTES

@@ -1,0 +1,54 @@
+"""Does the process live, is the backup up to date, and why not?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from offsite.services.monitor.health import liveness, readiness, silence_limit_s
+from offsite.services.monitor.view import FollowView
+from tests.unit.services.monitor.views import FINE, FULL, NEW, NOW_MS, ORDERS, OUTAGE
+
+
+def ready(view: FollowView) -> tuple[bool, str]:
+    found = readiness(view, silent_s=1, now_ms=NOW_MS)
+    return found.ok, found.reason
+
+
+@pytest.mark.parametrize("view", [NEW, FULL, FINE])
+def test_who_was_heard_lives_and_who_was_not_is_stuck(view: FollowView) -> None:
+    limit_s = silence_limit_s(view)
+    assert liveness(view, silent_s=limit_s).ok
+    dead = liveness(view, silent_s=limit_s + 1)
+    assert not dead.ok
+    assert dead.reason == "stuck: nothing was heard for 15 min 31 s, no round takes longer than 15 min 30 s"
+    assert not readiness(view, silent_s=limit_s + 1, now_ms=NOW_MS).ok
+
+
+def test_the_limit_follows_the_interval() -> None:
+    assert silence_limit_s(replace(NEW, interval_s=3600)) == 3 * 3600 + 900
+
+
+def test_an_outage_is_alive_and_not_ready() -> None:
+    assert liveness(FULL, silent_s=1).ok
+    assert ready(FULL) == (False, "outage since 2027-01-15T07:55:00.000Z (5 min 00 s): OFF-1501 no broker answers")
+
+
+def test_an_error_cannot_write_lines_of_its_own() -> None:
+    ok, reason = ready(replace(FULL, outage=replace(OUTAGE, message="x\r\nSet-Cookie: a\x1b[2J" + "y" * 9999)))
+    assert not ok
+    assert reason.isprintable()
+    assert len(reason) < 500
+
+
+def test_ready_means_that_all_was_copied() -> None:
+    behind = (replace(ORDERS, lag_records=1234),)
+    assert ready(NEW) == (False, "no complete round yet")
+    assert ready(replace(FINE, passes=0, pass_complete=False, topics=behind)) == (
+        False,
+        "no complete round yet, 1,234 records behind",
+    )
+    failing = replace(FINE, pass_complete=False, failed={"OFF-1503": 2, "OFF-1301": 1})
+    assert ready(failing) == (False, "the newest round is not complete, partitions failed (OFF-1301: 1, OFF-1503: 2)")
+    assert ready(FINE) == (True, "up to date: 4711 is the newest commit")

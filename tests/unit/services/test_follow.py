@@ -1,0 +1,305 @@
+"""Round after round: what a round costs, what it takes along, and what it goes on over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from offsite.copy.roll_up import FAN_IN
+from offsite.model.errors import CommitsGone, KafkaUnreachable, NoSuchTopic, StoreUnreachable
+from offsite.model.selections.selection import parse_selection
+from offsite.model.uninterrupted import interrupt
+from offsite.repository.backup import Backup
+from offsite.services.backup.run import BackupRequest
+from offsite.services.follow.follower import HEARTBEAT_S, Follow, Follower, Round
+from offsite.services.outages import Outage, Outages
+from offsite.services.verify.run import verify_deep, verify_quick
+from offsite.table.datasource import SCHEMA, OffsiteDataSource
+from tests.fake_cluster.site import BACKUP, Site
+from tests.inline_runner import InlineRunner
+from tests.tables import CountingStore
+
+
+class Script:
+    """A clock that ends the run when the steps are used up, one at each sleep. A step may change the source."""
+
+    def __init__(self, *steps: Callable[[], object]) -> None:
+        self.now_s = 1000.0
+        self._steps = list(steps)
+
+    def now_ms(self) -> int:
+        return int(self.now_s * 1000)
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    def sleep(self, duration_s: float) -> None:
+        self.now_s += duration_s
+        if not self._steps:
+            raise KeyboardInterrupt
+        self._steps.pop(0)()
+
+
+class Breaking(InlineRunner):
+    """Runs only the first task of each of the first `breaks` runs, for half an hour, and then `breaking` is called."""
+
+    def __init__(self, clock: Script, breaks: int, breaking: Callable[[], object]) -> None:
+        self._clock, self._breaks, self._breaking = clock, breaks, breaking
+
+    def run_all(self, tasks: Any, function: Any, **options: Any) -> Any:
+        if self._breaks:
+            self._breaks -= 1
+            super().run_all(tasks[:1], function, **options)
+            self._clock.now_s += 1800
+            self._breaking()
+        return super().run_all(tasks, function, **options)
+
+
+def raising(error: BaseException) -> Callable[[], object]:
+    def call() -> None:
+        raise error
+
+    return call
+
+
+def follow(
+    site: Site, *steps: Callable[[], object], topics: str = "*", interval_s: float = 10, **parts: Any
+) -> tuple[list[Round], list[Outage | None]]:
+    """Rounds and outages of a run that ends after the steps. `parts` stand for those of the site."""
+    rounds: list[Round] = []
+    told: list[Outage | None] = []
+    clock = parts.get("clock") or Script(*steps)
+    following = Follow(
+        repository=parts.get("repository", site.repository),
+        cluster=site.source.connected,
+        runner=parts.get("runner", InlineRunner()),
+        request=BackupRequest(backup=BACKUP, selection=parse_selection([topics])),
+        slots=2,
+        interval_s=interval_s,
+    )
+    outages = Outages(give_up_after_s=3600, clock=clock, on_outage=told.append)
+    with pytest.raises(KeyboardInterrupt):
+        Follower(following, outages=outages, clock=clock, on_round=rounds.append).run()
+    return rounds, told
+
+
+def commits(rounds: list[Round]) -> list[int | None]:
+    return [None if each.result is None else each.result.commit for each in rounds]
+
+
+def nothing() -> None:
+    pass
+
+
+@pytest.fixture
+def orders(site: Site) -> Site:
+    site.source.make_topic("orders", partitions=4)
+    for partition in range(4):
+        site.source.write("orders", [b"v"], partition=partition)
+    return site
+
+
+def test_a_round_with_news_makes_a_commit_and_one_without_makes_none(orders: Site) -> None:
+    rounds, told = follow(orders, lambda: orders.source.write("orders", [b"new"]), nothing)
+    assert commits(rounds) == [1, 2, None]
+    assert [each.result.records for each in rounds if each.result] == [4, 1]
+    assert told == []
+
+
+def test_small_ranges_of_a_round_share_objects(orders: Site) -> None:
+    follow(orders)
+    segments = [each for found in orders.backup.state().segments.values() for each in found]
+    assert len(segments) == 4
+    assert len({each.object_key for each in segments}) == 2, "one for each slot"
+    assert orders.restore().verified
+
+
+def test_new_topics_and_partitions_join_at_the_next_round(orders: Site) -> None:
+    def grow() -> None:
+        orders.source.make_topic("users")
+        orders.source.write("users", [b"v"])
+        log = orders.source.topics["orders"].partitions
+        log.append(type(log[0])())
+
+    rounds, _ = follow(orders, grow)
+    assert commits(rounds) == [1, 2]
+    assert {(each.topic, each.partitions) for each in rounds[-1].state.topics.values()} == {("orders", 5), ("users", 1)}
+
+
+def test_a_round_reads_nothing_of_the_repository_again(orders: Site) -> None:
+    orders.back_up("*")
+    store = CountingStore(inner=orders.repository.store)
+    read: list[int] = []
+
+    def write() -> None:
+        read.append(sum(store.read_bytes.values()))
+        store.read_bytes.clear()
+        orders.source.write("orders", [b"new"])
+
+    follow(orders, write, write, write, repository=replace(orders.repository, store=store))
+    first, *later = read
+    assert first > 500
+    assert later == [0, 0]
+
+
+def test_once_in_a_while_a_commit_says_that_the_source_was_seen(orders: Site) -> None:
+    rounds, _ = follow(orders, nothing, nothing, interval_s=HEARTBEAT_S - 1)
+    assert commits(rounds) == [1, None, 2]
+
+
+def test_a_commit_of_another_writer_is_gone_on_from(orders: Site) -> None:
+    def commit_elsewhere() -> None:
+        orders.source.write("orders", [b"theirs"])
+        orders.back_up()
+        orders.source.write("orders", [b"ours"])
+
+    rounds, told = follow(orders, commit_elsewhere, nothing)
+    assert commits(rounds) == [1, 3]
+    assert [each.error.id if each else None for each in told] == ["OFF-1101", None]
+    assert [each.end for each in orders.backup.state().positions.values()] == [3, 1, 1, 1]
+
+
+@pytest.mark.parametrize("error", [KafkaUnreachable("gone", hint=""), StoreUnreachable("gone", hint="")])
+def test_an_outage_is_waited_out(orders: Site, error: Exception) -> None:
+    class Ailing(InlineRunner):
+        failures = 2
+
+        def run_all(self, *arguments: Any, **options: Any) -> Any:
+            if self.failures:
+                self.failures -= 1
+                raise error
+            return super().run_all(*arguments, **options)
+
+    rounds, told = follow(orders, nothing, nothing, runner=Ailing())
+    assert commits(rounds) == [1]
+    assert [each.attempts if each else None for each in told] == [1, 2, None]
+
+
+def test_a_name_that_matches_nothing_is_a_mistake_at_first(site: Site) -> None:
+    with pytest.raises(NoSuchTopic):
+        follow(site, topics="orders*")
+
+
+def test_when_the_last_topic_is_gone_it_goes_on_to_the_next(orders: Site) -> None:
+    topics = orders.source.topics
+
+    def make_again() -> None:
+        orders.source.make_topic("orders")
+        orders.source.write("orders", [b"anew"])
+
+    rounds, told = follow(orders, lambda: topics.pop("orders"), make_again, topics="orders")
+    assert [each.result.records for each in rounds if each.result] == [4, 0, 1], "one says that it was deleted"
+    assert told == []
+    assert len(rounds[-1].state.topics) == 2, "two incarnations"
+
+
+def test_small_segments_are_rolled_up_and_all_restore_points_stay_what_they_were(orders: Site) -> None:
+    def write() -> None:
+        for partition in range(4):
+            orders.source.write("orders", [b"new"], partition=partition)
+
+    rounds, told = follow(orders, *[write] * 20)
+    assert told == []
+    backup = orders.backup
+    head = backup.state()
+    assert [len(head.segments[known]) for known in sorted(head.segments)] == [21 - FAN_IN + 1] * 4
+    assert head.seq == 21 + 1, "a commit more, for the roll-up"
+    for seq in (1, 9, 16, 22):
+        point = backup.state_at(seq)
+        assert point.holes == ()
+        assert {each.end for each in point.positions.values()} == {min(seq, 21) if seq < 17 else 21}
+    assert orders.restore(commit=9).records == 4 * 9
+    assert verify_deep(backup, InlineRunner()).ok
+    assert rounds[-1].state == head
+
+
+def test_a_roll_up_does_not_hide_what_the_round_before_could_not_back_up(orders: Site) -> None:
+    orders.source.make_topic("users")
+    orders.source.write("users", [b"v"])
+
+    def write() -> None:
+        orders.source.hidden.add("users")
+        for partition in range(4):
+            orders.source.write("orders", [b"new"], partition=partition)
+
+    follow(orders, *[write] * (FAN_IN - 1))
+    rolled_up = orders.backup.state()
+    assert rolled_up.seq == FAN_IN + 1, "the newest commit is that of the roll-up"
+    assert [each.partition_id.topic for each in rolled_up.left_behind] == ["users"]
+
+
+def test_rounds_that_get_on_are_no_outage_however_often_they_break(orders: Site) -> None:
+    def write() -> None:
+        for partition in range(4):
+            orders.source.write("orders", [b"new"], partition=partition)
+
+    clock = Script(*[write] * 5)
+    breaking = Breaking(clock, 5, raising(KafkaUnreachable("gone", hint="")))
+    rounds, told = follow(orders, clock=clock, runner=breaking)
+    assert commits(rounds) == [6], "each round that broke has committed what it had"
+    assert [each.attempts if each else None for each in told] == [1, None] * 5, "more than two hours, never one"
+
+
+def test_who_interrupts_a_run_that_cannot_commit_any_more_ends_it(
+    orders: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Backup, "commit", lambda *_, **__: raising(StoreUnreachable("gone", hint=""))())
+    clock = Script(nothing)
+    rounds, told = follow(orders, clock=clock, runner=Breaking(clock, 1, raising(KeyboardInterrupt())))
+    assert (rounds, told) == ([], [])
+
+
+def test_an_interruption_amid_a_commit_that_fails_is_not_forgotten(
+    orders: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        interrupt()
+        raise StoreUnreachable("gone", hint="")
+
+    monkeypatch.setattr(Backup, "commit", fail)
+    rounds, told = follow(orders, nothing)
+    assert (rounds, told) == ([], [])
+
+
+def test_a_store_that_was_put_back_to_an_older_state_is_not_gone_on_with(orders: Site) -> None:
+    def put_back() -> None:
+        orders.source.write("orders", [b"new"])
+        orders.repository.store.delete(orders.backup.layout.commit_key(2))
+
+    with pytest.raises(CommitsGone, match="commit 2 of nightly was made by this run and is gone"):
+        follow(orders, lambda: orders.source.write("orders", [b"v"]), put_back)
+    assert orders.backup.state().seq == 1, "no commit 3 behind a gap"
+
+
+def rolled_up(site: Site) -> Backup:
+    """Four partitions of 16 segments each, made by as many commits, that are one now."""
+
+    def write() -> None:
+        for partition in range(4):
+            site.source.write("orders", [b"new"], partition=partition)
+
+    follow(site, *[write] * (FAN_IN - 1))
+    assert site.backup.state().seq == FAN_IN + 1
+    return site.backup
+
+
+def test_a_damaged_segment_of_a_roll_up_damages_all_restore_points_that_it_serves(orders: Site) -> None:
+    backup = rolled_up(orders)
+    segment = next(backup.state().all_segments())
+    backup.store.delete(segment.object_key)
+    damaged = verify_quick(backup).damaged
+    assert {(each.first_commit, each.last_commit) for each in damaged} == {(1, FAN_IN + 1)}
+
+
+@pytest.mark.parametrize("commit", [5, None])
+def test_a_table_tells_the_commit_that_brought_a_record_after_a_roll_up(orders: Site, commit: int | None) -> None:
+    backup = rolled_up(orders)
+    options = {} if commit is None else {"commit": str(commit)}
+    reader = OffsiteDataSource({"repo": backup.store.url, "backup": BACKUP, **options}).reader(SCHEMA)  # type: ignore[arg-type]
+    rows = [row for each in reader.partitions() for batch in reader.read(each) for row in batch.to_pylist()]
+    assert [(row["partition"], row["offset"], row["commit"]) for row in rows] == [
+        (partition, offset, offset + 1) for partition in range(4) for offset in range(commit or FAN_IN)
+    ]

@@ -1,0 +1,220 @@
+"""What a repository remembers of its checks, and what `status` makes of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from offsite.cli.app import app
+from offsite.model.errors import StoreDenied
+from offsite.model.time import format_time
+from offsite.repository.backup import Backup
+from offsite.repository.repository import Repository
+from offsite.repository.snapshots.drill_record import put_drill_report
+from offsite.repository.snapshots.verify_record import VerifyRecord, put_verify_record
+from offsite.services.last_checks import LastChecks, read_last_checks, remember_check
+from offsite.services.monitor.repository_view import read_repository_view
+from offsite.services.overview import BackupStatus, read_status
+from offsite.services.verify.run import verify_quick
+from offsite.stores.posix_store import PosixStore, open_folder
+from tests.backups import new_backup, run_once
+from tests.faulty_store import FaultyStore
+
+H, DAY = 3_600_000, 86_400_000
+ATTENTION, DAMAGED = 3, 13
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> PosixStore:
+    return open_folder(tmp_path / "repository")
+
+
+@pytest.fixture
+def backup(store: PosixStore) -> Backup:
+    made = new_backup(store)
+    run_once(made)
+    return made
+
+
+def records(backup: Backup) -> list[str]:
+    return [info.key for info in backup.store.list(backup.layout.verifies_prefix)]
+
+
+def remember(backup: Backup, *, depth: str = "quick", ago_ms: int = 0, damaged: int = 0) -> VerifyRecord:
+    record = VerifyRecord(
+        depth=depth,
+        verified_at_ms=backup.store.now_ms() - ago_ms,
+        ok=not damaged,
+        damaged=damaged,
+        commit=1,
+        head_hash="0" * 64,
+    )
+    put_verify_record(backup.store, backup.layout, record)
+    return record
+
+
+def drill(backup: Backup, name: str, *, ended: str, proven: bool | None) -> None:
+    put_drill_report(backup.store, backup.layout, name, {"ended": ended, "proven": proven}, "<p>")
+
+
+def last(backup: Backup) -> LastChecks:
+    return read_last_checks(backup, now_ms=backup.store.now_ms())
+
+
+def status(backup: Backup) -> BackupStatus:
+    (found,) = read_status(Repository.open(backup.store)).backups
+    return found
+
+
+def run(backup: Backup, *command: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, [*command, "--repo", str(backup.store.url)])
+    return done.exit_code, done.stdout
+
+
+def test_a_backup_of_an_earlier_version_was_never_checked(backup: Backup) -> None:
+    assert last(backup) == LastChecks()
+    code, told = run(backup, "status")
+    assert code == 0
+    assert "last verify: never\n" in told
+    assert "last drill: never\n" in told
+
+
+def test_verify_keeps_a_record_that_status_tells(backup: Backup) -> None:
+    assert run(backup, "verify", "--backup", "b")[0] == 0
+    (record,) = last(backup).verified
+    head = backup.state()
+    assert (record.depth, record.ok, record.damaged) == ("quick", True, 0)
+    assert (record.commit, record.head_hash) == (1, head.head_hash)
+    assert 0 <= backup.store.now_ms() - record.verified_at_ms < 60_000
+    told = run(backup, "status")[1]
+    assert f"last verify: quick {format_time(record.verified_at_ms)} ok\n" in told
+    (listed,) = json.loads(run(backup, "status", "-o", "json")[1])["backups"]
+    assert listed["checks"]["verified"][0]["verified_at_ms"] == record.verified_at_ms
+
+
+def test_a_check_that_found_damage_is_remembered_until_a_later_one_finds_none(backup: Backup) -> None:
+    key = next(iter(backup.state().all_segments())).key
+    data = backup.store.get(key)
+    assert data is not None
+    backup.store.delete(key)
+    assert run(backup, "verify", "--backup", "b")[0] == DAMAGED
+    found = status(backup)
+    assert found.checks is not None
+    assert [(each.ok, each.damaged) for each in found.checks.verified] == [(False, 1)]
+    assert not found.safe
+    assert ["check of" in problem and "found 1 object damaged" in problem for problem in found.problems] == [True]
+    code, told = run(backup, "status")
+    assert (code, "1 DAMAGED" in told) == (ATTENTION, True)
+    backup.store.put_if_absent(key, data)
+    assert run(backup, "verify", "--backup", "b")[0] == 0
+    assert status(backup).safe
+
+
+@pytest.mark.parametrize(
+    ("bad", "good", "safe"),
+    [("quick", "deep", True), ("deep", "quick", False), ("deep", "deep", True), ("quick", "quick", True)],
+)
+def test_a_quick_check_does_not_outdo_a_deep_one(backup: Backup, bad: str, good: str, safe: bool) -> None:
+    remember(backup, depth=bad, ago_ms=2 * H, damaged=3)
+    assert not status(backup).safe
+    remember(backup, depth=good)
+    assert status(backup).safe is safe
+    assert read_repository_view(backup, now_ms=backup.store.now_ms()).damaged == (0 if safe else 3)
+
+
+def test_the_same_news_within_an_hour_is_written_once(backup: Backup) -> None:
+    result = verify_quick(backup)
+    assert [remember_check(backup, result) for _ in range(3)] == [True] * 3
+    assert len(records(backup)) == 1
+    assert remember_check(backup, replace(result, ok=False, missing_head=("gone",)))
+    assert len(records(backup)) == 2
+    assert remember_check(backup, replace(result, depth="deep"))
+    assert remember_check(backup, replace(result, depth="deep"))
+    assert len(records(backup)) == 4
+
+
+def test_an_older_record_of_the_same_is_no_reason_to_keep_none(backup: Backup) -> None:
+    remember(backup, ago_ms=H + 60_000)
+    assert remember_check(backup, verify_quick(backup))
+    assert len(records(backup)) == 2
+
+
+def test_the_last_of_many_is_found_however_old_it_is(backup: Backup) -> None:
+    old = remember(backup, depth="deep", ago_ms=400 * DAY)
+    for days in (300, 200, 41, 39, 5):
+        new = remember(backup, ago_ms=days * DAY)
+    assert [each.verified_at_ms for each in last(backup).verified] == [new.verified_at_ms, old.verified_at_ms]
+
+
+def test_who_may_only_read_checks_all_the_same(backup: Backup, store: PosixStore) -> None:
+    class ReadOnly(FaultyStore):
+        def now_ms(self) -> int:
+            raise StoreDenied("read only")
+
+        def put_if_absent(self, *_: object) -> None:  # type: ignore[override]
+            raise StoreDenied("read only")
+
+    reader = replace(backup, store=ReadOnly(store))
+    assert not remember_check(reader, verify_quick(reader))
+    assert records(backup) == []
+
+
+def damage(backup: Backup, key: str, data: bytes) -> None:
+    backup.store.delete(key)
+    backup.store.put_if_absent(key, data)
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"format":1,"digest":"x"}'])
+def test_a_record_that_cannot_be_read_is_noted_and_replaced(backup: Backup, data: bytes) -> None:
+    remember(backup)
+    drill(backup, "20260101-000000-0123abcd", ended="2026-01-01T00:00:10.000Z", proven=True)
+    damage(backup, records(backup)[0], data)
+    damage(backup, backup.layout.drill_key("20260101-000000-0123abcd", "json"), data)
+    found = status(backup)
+    assert found.safe
+    assert found.checks is not None
+    assert (found.checks.verified, found.checks.drill, len(found.checks.problems)) == ((), None, 2)
+    assert set(found.checks.problems) <= set(found.notes)
+    assert remember_check(backup, verify_quick(backup))
+    assert len(records(backup)) == 2
+
+
+def test_the_last_drill_and_the_last_proof_are_told(backup: Backup) -> None:
+    drill(backup, "20260101-000000-0123abcd", ended="2026-01-01T00:00:10.000Z", proven=True)
+    found = last(backup)
+    assert found.drill is not None
+    assert (found.drill.proven, found.proven_ms) == (True, 1_767_225_610_000)
+    drill(backup, "20260102-000000-0123abcd", ended="2026-01-02T00:00:10.000Z", proven=None)
+    drill(backup, "20260103-000000-0123abcd", ended="2026-01-03T00:00:10.000Z", proven=False)
+    found = last(backup)
+    assert found.drill is not None
+    assert (found.drill.drill, found.drill.proven) == ("20260103-000000-0123abcd", False)
+    assert found.proven_ms == 1_767_225_610_000
+    told = run(backup, "status")[1]
+    assert "last drill: 2026-01-03T00:00:10.000Z NOT PROVEN, last proven 2026-01-01T00:00:10.000Z\n" in told
+    assert read_repository_view(backup, now_ms=0).drilled_ms == 1_767_225_610_000
+
+
+def test_a_report_of_an_earlier_version_counts(backup: Backup) -> None:
+    report = json.dumps({"drill": "x", "ended": "2026-01-01T00:00:10.000Z", "proven": True}, indent=2).encode()
+    backup.store.put_if_absent(backup.layout.drill_key("20260101-000000-0123abcd", "json"), report)
+    backup.store.put_if_absent(backup.layout.drill_key("20260102-000000-killed00", "html"), b"<p>")
+    assert last(backup).proven_ms == 1_767_225_610_000
+
+
+@pytest.mark.parametrize("harm", [lambda data: data[:-10], lambda data: data.replace(b'"ok":true', b'"ok":null')])
+def test_verify_deep_reads_the_records(backup: Backup, harm: Callable[[bytes], bytes]) -> None:
+    from offsite.services.verify.records import check_records
+
+    remember(backup)
+    assert check_records(backup).damaged == check_records(backup).unvouched == ()
+    (key,) = records(backup)
+    data = backup.store.get(key)
+    assert data is not None
+    damage(backup, key, harm(data))
+    assert [each.key for each in check_records(backup).damaged] == [key]
