@@ -14,7 +14,7 @@ from typing import Protocol
 
 from offsite.copy.backup import BackupEnds, BackupReceipt, copy_range, paced
 from offsite.copy.plan import OF_ONE_PARTITION, CopyTask
-from offsite.model.errors import Denied
+from offsite.model.errors import Denied, KafkaUnavailable, LeaderUnavailable
 from offsite.model.ids import random_id
 from offsite.model.journal import safe_trace
 from offsite.model.size import MIB
@@ -29,6 +29,8 @@ BUNDLE_BYTES_MAX = 32 * MIB
 BUNDLE_RANGES_MAX = 500
 """Ranges of a bundle at most: each takes a few milliseconds, and a bundle that fails is tried again as a whole."""
 BUNDLES_PER_SLOT = 1
+SILENT_MAX = 2
+"""Ranges of a bundle that may end in minutes of waiting for their brokers."""
 
 Copied = Done[BackupReceipt] | Failed
 
@@ -87,9 +89,27 @@ def copy_bundle(bundle: CopyBundle, *, ends: BackupEnds, base: int, copy: CopyOn
     if not bundle.packed:
         return tuple(Done(value=copy(task, ends=ends)) for task in bundle.tasks)
     with PackWriter(paced(ends.store)[0], ends.layout.pack_key(base, random_id())) as pack:
-        outcomes = tuple(_copied(task, ends, pack, copy) for task in bundle.tasks)
+        outcomes = tuple(_all_copied(bundle, ends, pack, copy))
         pack.close()
     return outcomes
+
+
+def _all_copied(bundle: CopyBundle, ends: BackupEnds, pack: PackWriter, copy: CopyOne) -> Iterator[Copied]:
+    """A broker that dies amid a round takes hundreds of ranges with it, and each would wait for minutes: after a few the
+    others are left to the next run, which knows what is out before it begins."""
+    silent = 0
+    for task in bundle.tasks:
+        outcome = _not_tried(task, silent) if silent >= SILENT_MAX else _copied(task, ends, pack, copy)
+        silent += isinstance(outcome, Failed) and isinstance(outcome.error, KafkaUnavailable)
+        yield outcome
+
+
+def _not_tried(task: CopyTask, silent: int) -> Failed:
+    error = LeaderUnavailable(
+        f"{task.range.topic_partition} was not tried: {silent} partitions before it did not answer",
+        hint="run again: it goes on from there",
+    )
+    return Failed(error=error, trace="")
 
 
 def _copied(task: CopyTask, ends: BackupEnds, pack: PackWriter, copy: CopyOne) -> Copied:

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.copy.bundle import BUNDLE_BYTES_MAX, BUNDLE_RANGES_MAX, SMALL_BYTES, SMALL_OFFSETS, bundled
-from offsite.copy.plan import CopyTask
+from offsite.copy.backup import BackupEnds, BackupReceipt
+from offsite.copy.bundle import (
+    BUNDLE_BYTES_MAX,
+    BUNDLE_RANGES_MAX,
+    SMALL_BYTES,
+    SMALL_OFFSETS,
+    CopyBundle,
+    bundled,
+    copy_bundle,
+)
+from offsite.copy.plan import OF_ONE_PARTITION, CopyTask
+from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
 from offsite.log.range import LogRange
+from offsite.model.choices import CompressionChoice
+from offsite.model.errors import LeaderUnavailable
+from offsite.repository.layout import BackupLayout
+from offsite.spark.runner import Failed
+from offsite.stores.posix_store import open_folder
 
 
 def task(number: int, size_bytes: int, *, offsets: int = 100) -> CopyTask:
@@ -40,6 +57,27 @@ def test_one_small_range_is_never_packed_alone() -> None:
     (bundle,) = bundled([task(0, 1000)], slots=4, packed_from=1)
     assert len(bundle.tasks) == 1
     assert all(len(each.tasks) > 1 for each in bundled([task(n, 9) for n in range(5)], slots=8, packed_from=2))
+
+
+def test_a_broker_that_is_gone_is_not_waited_for_again_and_again(tmp_path: Path) -> None:
+    store = open_folder(tmp_path / "repository")
+    store.prepare()
+    kafka = KafkaConfig(bootstrap=parse_bootstrap("127.0.0.1:1"))
+    ends = BackupEnds(kafka=kafka, store=store, layout=BackupLayout(backup="b"), compression=CompressionChoice.NONE)
+    tried: list[int] = []
+
+    def copy(task: CopyTask, **_: object) -> BackupReceipt:
+        tried.append(task.range.partition)
+        if task.range.partition in {1, 3}:
+            raise LeaderUnavailable("gone", hint="")
+        return BackupReceipt(segments=(), holes=())
+
+    tasks = tuple(task(number, 10) for number in range(6))
+    bundle = CopyBundle(numbers=tuple(range(6)), tasks=tasks, packed=True)
+    outcomes = copy_bundle(bundle, ends=ends, base=1, copy=copy)
+    assert tried == [0, 1, 2, 3]
+    assert [isinstance(each, Failed) for each in outcomes] == [False, True, False, True, True, True]
+    assert all(isinstance(each.error, OF_ONE_PARTITION) for each in outcomes if isinstance(each, Failed))
 
 
 sizes = st.lists(st.integers(0, 2 * SMALL_BYTES), max_size=300)
