@@ -95,8 +95,8 @@ def copy_bundle(bundle: CopyBundle, *, ends: BackupEnds, base: int, copy: CopyOn
 
 
 def _all_copied(bundle: CopyBundle, ends: BackupEnds, pack: PackWriter, copy: CopyOne) -> Iterator[Copied]:
-    """A broker that dies amid a round takes hundreds of ranges with it, and each would wait for minutes: after a few the
-    others are left to the next run, which knows what is out before it begins."""
+    """A broker that dies amid a round takes hundreds of ranges with it, and each would wait for minutes: after a few,
+    the others are left to the next run, which knows what is out before it begins."""
     silent = 0
     for task in bundle.tasks:
         outcome = _not_tried(task, silent) if silent >= SILENT_MAX else _copied(task, ends, pack, copy)
