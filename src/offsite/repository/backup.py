@@ -103,8 +103,8 @@ class Backup:
         segment is looked up first: one that cannot be seen from here (a folder that is not shared) must not be listed.
         Raises `CommitLost` when somebody was faster, `PutOutcomeUnknown` when nobody knows: both ask for a new run.
         `DamagedCommit` when commits behind `base` were lost: their numbers must not be used again; `CommitsGone` when
-        `base` itself was. A crash before the commit leaves orphans (see `leftovers`), a crash after it nothing. Temporary files that killed processes left
-        behind are swept at the end.
+        `base` itself was. A crash before the commit leaves orphans (see `leftovers`), a crash after it nothing.
+        Temporary files that killed processes left behind are swept at the end.
         """
         if not base.is_own and (lost := self.lost_commit(base)):
             raise damaged_commit(

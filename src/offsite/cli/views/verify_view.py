@@ -150,7 +150,8 @@ def render_leftovers_count(console: Console, left: Leftovers) -> None:
     """One line on what is left over, if anything is."""
     parts = []
     if left.objects:
-        parts.append(f"{left.objects} {_plural(left.objects, 'object')} that no restore needs ({format_size(left.bytes)})")
+        objects = _plural(left.objects, "object")
+        parts.append(f"{left.objects} {objects} that no restore needs ({format_size(left.bytes)})")
     if left.restores:
         parts.append(f"{len(left.restores)} unfinished {_plural(len(left.restores), 'restore')}")
     if left.folders:
