@@ -30,7 +30,8 @@ UNNAMED = "run the same backup or import again: it makes the backup, and what is
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftObject:
-    """An object that nothing refers to. `kind` as in `repository.leftovers.Orphan`."""
+    """An object that the newest state does not refer to: of a run that died, or replaced by a roll-up. `kind` as in
+    `repository.leftovers.Orphan`."""
 
     key: str
     kind: str

@@ -13,6 +13,7 @@ from offsite.model.errors import CommitsGone, KafkaUnreachable, NoSuchTopic, Sto
 from offsite.model.selections.selection import parse_selection
 from offsite.model.uninterrupted import interrupt
 from offsite.repository.backup import Backup
+from offsite.services.backup import roll_up
 from offsite.services.backup.run import BackupRequest
 from offsite.services.follow.follower import HEARTBEAT_S, Follow, Follower, Round
 from offsite.services.outages import Outage, Outages
@@ -303,3 +304,18 @@ def test_a_table_tells_the_commit_that_brought_a_record_after_a_roll_up(orders: 
     assert [(row["partition"], row["offset"], row["commit"]) for row in rows] == [
         (partition, offset, offset + 1) for partition in range(4) for offset in range(commit or FAN_IN)
     ]
+
+
+def test_what_one_step_of_a_roll_up_has_no_room_for_is_in_the_next(
+    orders: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roll_up, "STEP_BYTES", 1)
+
+    def write() -> None:
+        for partition in range(4):
+            orders.source.write("orders", [b"new"], partition=partition)
+
+    follow(orders, *[write] * (FAN_IN + 2))
+    head = orders.backup.state()
+    assert head.seq == FAN_IN + 3 + 4
+    assert [len(head.segments[known]) for known in sorted(head.segments)] == [4, 3, 2, 1]

@@ -88,10 +88,11 @@ def test_verify_counts_what_is_left_over_and_names_it_with_leftovers(store: Posi
     command = ["verify", "--repo", str(store.root), "--backup", backup.descriptor.name]
     counted, named = (CliRunner().invoke(app, [*command, *more]) for more in ([], ["--leftovers"]))
     assert (counted.exit_code, named.exit_code) == (0, 0)
-    assert "left over: 1 object that nothing needs (" in counted.stdout
+    assert "left over: 1 object that no restore needs (" in counted.stdout
     assert "2 unfinished restores, 1 copy beside it (5 B); --leftovers lists them" in counted.stdout
     assert "segment: backups/b/topics/orders/partition=0/" in named.stdout
     assert CONTINUE in named.stdout
+    assert "a Spark stream that is behind still reads it" in named.stdout
 
 
 def test_verify_says_nothing_of_leftovers_where_there_are_none(store: PosixStore) -> None:

@@ -150,7 +150,8 @@ def render_leftovers_count(console: Console, left: Leftovers) -> None:
     """One line on what is left over, if anything is."""
     parts = []
     if left.objects:
-        parts.append(f"{left.objects} {_plural(left.objects, 'object')} that nothing needs ({format_size(left.bytes)})")
+        objects = _plural(left.objects, "object")
+        parts.append(f"{left.objects} {objects} that no restore needs ({format_size(left.bytes)})")
     if left.restores:
         parts.append(f"{len(left.restores)} unfinished {_plural(len(left.restores), 'restore')}")
     if left.folders:
@@ -169,6 +170,8 @@ def render_leftovers(console: Console, left: Leftovers) -> None:
     for each in left.listed:
         written = format_time(each.written_ms)
         console.print(f"  {each.kind}: {each.key} ({format_size(each.bytes)}, written {written})")
+    if any(each.kind in {"segment", "index"} for each in left.listed):
+        console.print("  what a roll-up replaced is among the segments: a Spark stream that is behind still reads it")
     for restore in left.restores:
         console.print(
             f"  unfinished restore {restore.restore} to cluster {restore.cluster_id}, begun "

@@ -23,7 +23,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, PartitionId
 from offsite.repository.layout import parse_pack_key
 from offsite.repository.segments.segment import Segment
-from offsite.repository.state import BackupState
+from offsite.repository.state import BackupState, segment_partition
 from offsite.spark.runner import Done, Runner
 
 PACKED_FOR_MS = 24 * 3_600_000
@@ -60,6 +60,11 @@ class RollUpWatch:
         """Tell of a segment that was added to a partition."""
         self._new[known] += 1
 
+    def put_back(self, partitions: Iterable[PartitionId]) -> None:
+        """Tell of partitions that were chosen and not looked at, because the step was full: they are next."""
+        for known in partitions:
+            self._new[known] += FAN_IN
+
     def chosen(self, state: BackupState) -> list[PartitionId]:
         """The partitions to look at now."""
         if not self._in_turn and self._clock.monotonic_s() >= self._next_turn_s:
@@ -80,10 +85,16 @@ def roll_up_step(  # noqa: PLR0913  # all by keyword but what is rolled up
     runner: Runner,
     ends: BackupEnds,
     slots: int,
+    watch: RollUpWatch | None = None,
 ) -> RolledUp | None:
     """Roll up what `partitions` of `state`, the newest, are due for, a step of it at most; None when nothing is due.
-    What cannot be read is left as it is, and told. Raises `CommitLost` when another writer was first."""
-    tasks = dealt(list(_step(due_roll_ups(state, partitions))), slots=slots)
+    What cannot be read is left as it is, and told. `watch` is told of what the step has no room for. Raises
+    `CommitLost` when another writer was first."""
+    chosen = list(_step(due_roll_ups(state, partitions)))
+    if watch is not None and sum(each.raw_bytes for each in chosen) >= STEP_BYTES:
+        last = segment_partition(chosen[-1].segments[0])
+        watch.put_back(known for known in partitions if known > last)  # not what may be damaged
+    tasks = dealt(chosen, slots=slots)
     if not tasks:
         return None
     made: list[Segment] = []

@@ -155,7 +155,9 @@ class Follower:
             layout=backup.layout,
             compression=plan.compression,
         )
-        chosen = self._watch.chosen(ended.state)
-        done = roll_up_step(backup, ended.state, chosen, runner=follow.runner, ends=ends, slots=follow.slots)
+        watch, state = self._watch, ended.state
+        done = roll_up_step(
+            backup, state, watch.chosen(state), runner=follow.runner, ends=ends, slots=follow.slots, watch=watch
+        )
         if done is not None:
             self._known = Known(backup=backup, state=done.state)
