@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from offsite.kafka import presence
+from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
-from offsite.model.errors import KafkaNotAuthorized, NoSuchTopic
+from offsite.model.errors import KafkaNotAuthorized, LeaderUnavailable, NoSuchTopic
+from offsite.services.backup import source
 from offsite.services.overview import read_status, show_backup
 from offsite.services.verify.run import verify_quick
 from tests.fake_cluster.cluster import DENIED
@@ -55,6 +57,32 @@ def test_a_deleted_topic_is_marked_once_and_kept(begun: Site) -> None:
     assert begun.back_up().vanished_topics == ()
     assert not any(deleted(begun).values()), "seen again"
     assert verify_quick(begun.backup).ok
+
+
+def test_a_topic_that_is_deleted_while_a_run_is_planned_keeps_no_other_one_back(
+    begun: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deleted_meanwhile(names: list[str], **_: object) -> list[str]:
+        begun.source.topics.pop("users", None)  # after topics were listed, before their settings are asked for
+        return names
+
+    monkeypatch.setattr(source, "with_history", deleted_meanwhile)
+    begun.source.write("orders", [b"c"])
+    result = begun.back_up()
+    assert (result.records, result.failed, result.deleted_topics) == (1, (), ("users",))
+
+
+def test_a_topic_whose_settings_a_broker_does_not_know_yet_is_waited_for(
+    begun: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No reason for a run that follows to end, not even in its first round."""
+
+    def unheard_of(*_: object) -> None:
+        raise NoSuchTopic("UNKNOWN_TOPIC_OR_PARTITION")
+
+    monkeypatch.setattr(ClusterAdmin, "topic_configs", unheard_of)
+    with pytest.raises(LeaderUnavailable, match="while it is listed"):
+        begun.back_up()
 
 
 def test_the_last_topic_may_be_deleted_too(begun: Site) -> None:

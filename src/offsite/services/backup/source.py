@@ -12,7 +12,7 @@ from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.log.range import TopicPartition
 from offsite.model.choices import MissingTopics
 from offsite.model.cleanup_policy import is_compacted
-from offsite.model.errors import NoSuchTopic
+from offsite.model.errors import LeaderUnavailable, NoSuchTopic
 from offsite.model.selections.selection import TopicSelection, no_topics
 from offsite.model.untrusted.names import PROTECTED_TOPICS
 from offsite.repository.commit import TopicIncarnation, TopicShape
@@ -64,8 +64,9 @@ def read_source(  # noqa: PLR0913  # all by keyword, most with a default
         raise no_topics(selection)
     names = with_schemas(names, schemas_topic, known=there, selection=selection)
     names = with_history(names, wanted=group_history, known=there)
-    topics = [there[name] for name in names]
-    shapes = _shapes(topics, admin.topic_configs(names), schemas_topic, known)
+    configs = _configs(admin, names)
+    topics = [there[name] for name in names if name in configs]
+    shapes = _shapes(topics, configs, schemas_topic, known)
     found = admin.bounds(TopicPartition(topic=t.name, partition=p.partition) for t in topics for p in t.partitions)
     if found.failed and not found.bounds:
         raise found.failed[min(found.failed)]
@@ -79,6 +80,20 @@ def read_source(  # noqa: PLR0913  # all by keyword, most with a default
             for each, error in sorted(found.failed.items())
         ),
     )
+
+
+def _configs(admin: ClusterAdmin, names: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+    """Topic → the settings made on it, without the topics that were deleted since they were listed. Raises
+    `LeaderUnavailable` while brokers do not agree whether one is there: the one asked for settings may be the one that
+    has not heard of a new topic."""
+    try:
+        return admin.topic_configs(names)
+    except NoSuchTopic as error:
+        listed = admin.topics()
+        left = [name for name in names if name in listed]
+        if len(left) == len(names):
+            raise LeaderUnavailable(f"{error.message}, while it is listed", hint="run again") from error
+        return _configs(admin, left)
 
 
 def _shapes(
