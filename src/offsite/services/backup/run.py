@@ -88,7 +88,7 @@ class BackupResult:
     """Result of one run: what it added. `bytes` is the size in the log, `stored_bytes` in the repository; `holes` are
     the new ones. Partitions in `failed` stand where they were (or where their first failed range begins): the next run
     continues. `cut_back` are logs of which this run found that a new leader had cut them back: the old history is kept,
-    X `not_read` are settings of the cluster that it did not let us
+    `not_read` are settings of the cluster that it did not let us
     read; `groups` is None when none were asked for. `head_hash` is that of the commit's bytes."""
 
     backup: str
