@@ -1,6 +1,6 @@
 """A backup that follows a busy cluster of three, killed again and again while brokers die and topics come and go.
 
-`make test` runs half a minute of it with one fault of each kind, `make soak` five minutes in random order; the seed of
+`make soak` runs half a minute of it with one fault of each kind, and five minutes in random order; the seed of
 a run (`OFFSITE_SEED`) is printed with a failure. Who is right says an independent judge (`follow_judge`).
 """
 
@@ -240,10 +240,9 @@ def soak(trial: Trial) -> Iterator[Soak]:
         source.stop()
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize(
-    ("run", "pace"), [(short_run, Pace(pause_s=0.3)), pytest.param(long_run, Pace(), marks=pytest.mark.soak)]
-)
+@pytest.mark.parametrize(("run", "pace"), [(short_run, Pace(pause_s=0.3)), (long_run, Pace())])
 def test_nothing_is_lost_without_a_name_and_nothing_doubled(
     soak: Soak, run: Callable[[Soak], None], pace: Pace
 ) -> None:

@@ -45,8 +45,9 @@ def heard(running: subprocess.Popen[str]) -> list[str]:
     return lines
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("take_away", [kill, pytest.param(freeze, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("take_away", [kill, freeze])
 def test_brokers_that_are_all_gone_are_waited_for(
     start_sandbox: StartSandbox, tmp_path: Path, take_away: Callable[[SandboxNode], Callable[[], None]]
 ) -> None:
