@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from offsite.spark.runner import Done, Failed, OnProgress, Runner, RunProgress
+from offsite.spark.runner import Done, Failed, OnOutcome, OnProgress, Runner, RunProgress
 
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")
@@ -41,6 +41,11 @@ class PassingRunner:
         return self._inner.run(tasks, function, on_progress=on_progress)
 
     def run_all(
-        self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
+        self,
+        tasks: Sequence[TaskT],
+        function: Callable[[TaskT], ResultT],
+        *,
+        on_progress: OnProgress | None = None,
+        on_outcome: OnOutcome[ResultT] | None = None,
     ) -> list[Done[ResultT] | Failed]:
-        return self._inner.run_all(tasks, function, on_progress=on_progress)
+        return self._inner.run_all(tasks, function, on_progress=on_progress, on_outcome=on_outcome)

@@ -16,6 +16,8 @@ from tests.fuzz.targets import BOMB_TARGETS, TARGETS
 
 SEED = int(os.environ.get("OFFSITE_FUZZ_SEED", "1"))
 MUTANTS = 100
+MUTANTS_OF_REPOSITORIES = 30
+"""All that reads a repository reads each of these: a third of a second each."""
 MUTANTS_IN_SOAK = int(os.environ.get("OFFSITE_FUZZ_MUTANTS", "2000"))
 
 
@@ -33,7 +35,8 @@ def check(done: Round) -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_mutant_ends_as_right_data_or_by_a_name(name: str, fuzzer: Fuzzer) -> None:
-    check(fuzzer.run(name, seed=SEED, indexes=range(MUTANTS)))
+    is_repository = name.startswith(("golden", "repository"))
+    check(fuzzer.run(name, seed=SEED, indexes=range(MUTANTS_OF_REPOSITORIES if is_repository else MUTANTS)))
 
 
 @pytest.mark.soak

@@ -16,7 +16,7 @@ from offsite.model.time import format_time
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.drill_record import put_drill_report
-from offsite.repository.snapshots.verify_record import VerifyRecord, put_verify_record
+from offsite.repository.snapshots.verify_record import VerifyRecord, last_verify_record, put_verify_record
 from offsite.services.last_checks import LastChecks, read_last_checks, remember_check
 from offsite.services.monitor.repository_view import read_repository_view
 from offsite.services.overview import BackupStatus, read_status
@@ -113,6 +113,17 @@ def test_a_check_that_found_damage_is_remembered_until_a_later_one_finds_none(ba
     backup.store.put_if_absent(key, data)
     assert run(backup, "verify", "--backup", "b")[0] == 0
     assert status(backup).safe
+
+
+def test_of_two_checks_in_one_second_the_later_one_counts(backup: Backup) -> None:
+    for number in range(6):
+        record = VerifyRecord(
+            depth="quick", verified_at_ms=5_000 + number, ok=True, damaged=number, commit=1, head_hash=""
+        )
+        put_verify_record(backup.store, backup.layout, record)
+    last = last_verify_record(backup.store, backup.layout, "quick", now_ms=6_000)
+    assert last is not None
+    assert last.damaged == 5
 
 
 @pytest.mark.parametrize(

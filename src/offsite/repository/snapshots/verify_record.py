@@ -1,5 +1,5 @@
 """The record of a check: that a backup was verified, how deep, and what was found. One small object for each check,
-named by its time, so that the last one of a depth is the last by name."""
+named by its time in seconds: the last one of a depth is one of those with the last name but for its end."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ def last_verify_record(store: Store, layout: BackupLayout, depth: str, *, now_ms
     recent = f"{prefix}{dated_id(max(0, now_ms - _RECENT_MS), '0')}"
     for after in (recent, ""):
         if keys := [info.key for info in store.list(prefix, start_after=after)]:
-            return _get(store, keys[-1])
+            newest, _, _ = keys[-1].rpartition("-")
+            return max(
+                (_get(store, key) for key in keys if key.startswith(newest)), key=lambda each: each.verified_at_ms
+            )
     return None
 
 
