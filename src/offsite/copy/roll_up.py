@@ -2,8 +2,8 @@
 
 A backup that follows its topics adds a small segment to each busy partition with every round. They are rolled up by
 size classes, as log-structured stores do: `FAN_IN` neighbours of one class become one of the next, so each byte is
-written a few times in all, however long the backup runs, and a partition never has more than a few dozen small
-segments. What lies in a pack for long is taken out of it sooner: a pack can go only when nothing in it is needed.
+written a few times in all, however long the backup runs, and a partition has dozens of small segments,
+not thousands. What lies in a pack for long is taken out of it sooner: a pack can go only when nothing in it is needed.
 
 The batches are copied as they are, checked on the way; only the object's own frames are new, since frames of a few
 kilobytes neither compress nor seek well. Holes stay holes: segments on two sides of one are never joined.
