@@ -72,7 +72,7 @@ def filled(site: Site, *, size_bytes: int, value: bytes) -> str:
 def assert_held_and_used(bytes_per_s: int, moved_bytes: int, last: RunProgress) -> None:
     print(f"{moved_bytes / last.elapsed_s / bytes_per_s:.1%} of the limit, {last}")  # noqa: T201  # where it fails
     least_s = moved_bytes / bytes_per_s
-    assert last.elapsed_s >= least_s - BURST_S
+    assert last.elapsed_s >= (least_s - BURST_S) / 1.05, "a limit holds within a tenth"
     assert last.elapsed_s < 1.1 * least_s + OVERHEAD_S
     assert last.limited_s > least_s / 2, "it is not the machine that was slow"
 
