@@ -126,7 +126,7 @@ class Backup:
             previous=base.head_hash,
             writer=writer,
             committed_at_ms=max(now_ms, base.committed_at_ms),
-            changes=_news(changes, base),
+            changes=news(changes, base),
             catalog=kept.seal,
         )
         for left in unaccounted(commit.changes, base.reached(_moved(commit))) if changes.accounted else ():
@@ -177,7 +177,8 @@ def _moved(commit: Commit) -> Iterator[PartitionId]:
     return (position.partition_id for position in commit.changes.positions)
 
 
-def _news(changes: Changes, base: BackupState) -> Changes:
+def news(changes: Changes, base: BackupState) -> Changes:
+    """`changes` without the topics, positions and settings that `base` has already."""
     return replace(
         changes,
         metadata=None if changes.metadata == base.metadata else changes.metadata,

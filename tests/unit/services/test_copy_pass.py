@@ -121,6 +121,18 @@ def test_without_news_there_is_no_commit_when_only_news_count(three: Site) -> No
     assert (ended.result.commit, ended.result.records) == (2, 0)
 
 
+def test_that_a_pass_is_complete_is_news(three: Site) -> None:
+    run(three, "orders")
+    three.source.write("orders", [b"more"])
+    with pytest.raises(KeyboardInterrupt):
+        run(three, runner=BrokenOff(1, KeyboardInterrupt()))
+    assert three.backup.state().incomplete
+    ended = run(three, only_news=True)
+    assert ended.result is not None
+    assert (ended.result.records, ended.state.incomplete) == (0, False)
+    assert run(three, only_news=True).result is None
+
+
 def test_when_nothing_could_be_copied_the_error_is_raised(three: Site) -> None:
     class Failing(InlineRunner):
         def run_all(self, tasks: Sequence[Any], *_: Any, on_outcome: Any, **__: Any) -> list[Done[Any] | Failed]:

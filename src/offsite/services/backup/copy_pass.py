@@ -18,6 +18,7 @@ from offsite.copy.plan import CopyPlan
 from offsite.model.clock import Clock
 from offsite.model.journal import decided
 from offsite.model.size import GIB
+from offsite.repository.backup import news
 from offsite.repository.commit import Changes
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
@@ -125,16 +126,6 @@ def _segments(outcome: Outcome) -> Iterator[Segment]:
 
 def is_news(changes: Changes, base: BackupState) -> bool:
     """Whether a commit of `changes` would say anything that `base` does not."""
-    topics = {shape.incarnation: shape for shape in changes.topics}
-    positions = {position.partition_id: position for position in changes.positions}
-    return bool(
-        changes.segments
-        or changes.cut_back
-        or changes.holes
-        or changes.gaps
-        or changes.groups
-        or changes.left_behind != base.left_behind
-        or changes.metadata not in (None, base.metadata)
-        or any(base.topics.get(key) != shape for key, shape in topics.items())
-        or any(base.positions.get(key) != position for key, position in positions.items())
-    )
+    of_the_run = replace(changes, accounted=False, left_behind=(), incomplete=False)
+    told = (changes.left_behind, changes.incomplete) != (base.left_behind, base.incomplete)
+    return told or news(of_the_run, base) != Changes()

@@ -254,6 +254,11 @@ class Ended:
     throttled_s: float = 0.0
 
 
+def ends_of(plan: BackupPlan, backup: Backup, kafka: KafkaConfig) -> BackupEnds:
+    """The two ends of a run, for its workers."""
+    return BackupEnds(kafka=kafka, store=backup.store, layout=backup.layout, compression=plan.compression)
+
+
 def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into what
     plan: BackupPlan,
     backup: Backup,
@@ -271,10 +276,10 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
     """Carry out `plan` into `backup`. With `only_news`, no commit is made that would say nothing new. `former`: the
     groups of the backup, as far as they were read before. `on_commit` is called after each commit. Raises as
     `run_backup`."""
-    ends = BackupEnds(kafka=kafka, store=repository.store, layout=backup.layout, compression=plan.compression)
+    ends, clock = ends_of(plan, backup, kafka), clock or SystemClock()
     last = _LastProgress(on_progress)
     commits = _Commits(
-        repository, backup, plan, former=former or FormerGroups(), only_news=only_news, on_commit=on_commit
+        repository, backup, plan, clock=clock, former=former or FormerGroups(), only_news=only_news, on_commit=on_commit
     )
     copying = CopyPass(
         copy=plan.copy,
@@ -282,7 +287,7 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
         base=plan.base,
         commit=commits.make,
         every=every or CommitEvery(),
-        clock=clock or SystemClock(),
+        clock=clock,
     )
     copy = partial(copy_bundle, ends=ends, base=plan.base.seq)
     try:
@@ -319,6 +324,7 @@ class _Commits:
         backup: Backup,
         plan: BackupPlan,
         *,
+        clock: Clock,
         former: FormerGroups,
         only_news: bool,
         on_commit: Callable[[], None] | None,
@@ -326,7 +332,7 @@ class _Commits:
         self.groups: GroupsSaved | None = None
         self.took_s: list[float] = []
         self._former, self._on_commit = former, on_commit
-        self._clock = SystemClock()
+        self._clock = clock
         self._repository, self._backup, self._plan = repository, backup, plan
         self._only_news = only_news
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from offsite.copy.backup import BackupEnds
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.repository.backup import Backup
@@ -24,6 +23,7 @@ from offsite.services.backup.run import (
     BackupResult,
     Known,
     carry_out,
+    ends_of,
     make_backup,
     plan_backup,
 )
@@ -149,12 +149,7 @@ class Follower:
             return
         for task in plan.copy.tasks:
             self._watch.note(task.partition_id)
-        ends = BackupEnds(
-            kafka=follow.cluster.config,
-            store=follow.repository.store,
-            layout=backup.layout,
-            compression=plan.compression,
-        )
+        ends = ends_of(plan, backup, follow.cluster.config)
         watch, state = self._watch, ended.state
         done = roll_up_step(
             backup, state, watch.chosen(state), runner=follow.runner, ends=ends, slots=follow.slots, watch=watch
