@@ -16,11 +16,10 @@ from offsite.cli.options.common import (
 )
 from offsite.cli.options.option_group import takes
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note
+from offsite.cli.views.backup_view import render_result
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.errors import BadOption
-from offsite.model.head import Head
 from offsite.model.size import format_size
-from offsite.model.time import format_time
 from offsite.services.backup.options import parse_backup, parse_limits
 
 if TYPE_CHECKING:
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from offsite.services.backup.run import BackupPlan, BackupResult
-    from offsite.services.groups.snapshots import GroupsSaved
+    from offsite.services.backup.run import BackupPlan
 
 
 _NAMED_MAX = 5
@@ -93,7 +91,7 @@ def run(  # options of the command line
     _note_gone(result.vanished_topics, result.deleted_topics, result.denied_topics)
     for problem in result.not_read:
         note(f"note: {problem}")
-    emit(result, output=output, render=_render_result)
+    emit(result, output=output, render=render_result)
     if not result.complete:
         raise typer.Exit(EXIT_PARTIAL)
 
@@ -193,40 +191,3 @@ def _render_plan(console: Console, report: PlanReport) -> None:
         f"backup {report.backup} of cluster {report.cluster_id}, {after}: about {format_size(report.estimated_bytes)} "
         f"in {report.tasks} tasks, {report.holes} holes; {report.groups} groups"
     )
-
-
-def _render_result(console: Console, result: BackupResult) -> None:
-    console.print(
-        f"backup {result.backup}: commit {result.commit} at {format_time(result.committed_at_ms)}",
-        f"  {result.records:,} records, {format_size(result.bytes)} from {result.partitions} partitions of "
-        f"{result.topics} topics, stored as {format_size(result.stored_bytes)} in {result.segments} segments",
-        sep="\n",
-    )
-    if result.groups is not None:
-        _render_groups(console, result.groups)
-    for hole in result.holes:
-        console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
-    for branch in result.cut_back:
-        console.print(f"  ALARM: {branch}")
-        if branch.last_commit:
-            console.print(
-                f"    hint: offsite restore run --backup {result.backup} --commit {branch.last_commit} --topics "
-                f"{branch.topic} brings the {branch.records:,} records back that the source has lost"
-            )
-    for failure in result.failed:
-        since = f" from {failure.start}" if failure.start >= 0 else ""
-        console.print(f"  failed: {failure.topic}/{failure.partition}{since}: [{failure.error}] {failure.message}")
-        if failure.hint:
-            console.print(f"    hint: {failure.hint}")
-    console.print(f"  head {Head(commit=result.commit, hash=result.head_hash).short}")
-    console.print(f"next: offsite show {result.backup} | offsite verify --backup {result.backup} --deep")
-
-
-def _render_groups(console: Console, saved: GroupsSaved) -> None:
-    if saved.groups:
-        since = "" if saved.changed else ", as before"
-        console.print(f"  {saved.groups:,} groups with {saved.offsets:,} committed offsets{since}")
-    if saved.note:
-        console.print(f"  note: {saved.note}")
-    for failure in saved.failed:
-        console.print(f"  group {failure.group} was not read: {failure.message}")

@@ -9,19 +9,15 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from offsite.cli.output import OutputFormat, emit, note
+from offsite.cli.views.backup_view import render_commit
 from offsite.cli.views.outage_view import OutageLines
 from offsite.cli.wiring import connect, open_repository, spark
-from offsite.model.size import format_size
-from offsite.model.time import format_time
 from offsite.services.backup.options import parse_backup, parse_limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rich.console import Console
-
     from offsite.cli.options.backup import BackupRunOptions
-    from offsite.services.backup.run import BackupResult
     from offsite.services.follow.follower import Round
     from offsite.services.follow.options import FollowTimes
 
@@ -109,15 +105,4 @@ class _Shown:
     def round(self, ended: Round) -> None:
         if ended.result is not None:
             self.commits += ended.result.commits
-            emit(ended.result, output=self._output, render=_render)
-
-
-def _render(console: Console, result: BackupResult) -> None:
-    console.print(
-        f"commit {result.commit} at {format_time(result.committed_at_ms)}: {result.records:,} records, "
-        f"{format_size(result.bytes)} in {result.segments} segments of {result.partitions} partitions"
-    )
-    for hole in result.holes:
-        console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
-    for failure in result.failed:
-        console.print(f"  failed: {failure.topic}/{failure.partition}: [{failure.error}] {failure.message}")
+            emit(ended.result, output=self._output, render=render_commit)

@@ -1,0 +1,66 @@
+"""The result of a run of a backup, for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsite.model.head import Head
+from offsite.model.size import format_size
+from offsite.model.time import format_time
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from offsite.services.backup.run import BackupResult
+    from offsite.services.groups.snapshots import GroupsSaved
+
+
+def render_result(console: Console, result: BackupResult) -> None:
+    console.print(
+        f"backup {result.backup}: commit {result.commit} at {format_time(result.committed_at_ms)}",
+        f"  {result.records:,} records, {format_size(result.bytes)} from {result.partitions} partitions of "
+        f"{result.topics} topics, stored as {format_size(result.stored_bytes)} in {result.segments} segments",
+        sep="\n",
+    )
+    if result.groups is not None:
+        _render_groups(console, result.groups)
+    _render_troubles(console, result)
+    console.print(f"  head {Head(commit=result.commit, hash=result.head_hash).short}")
+    console.print(f"next: offsite show {result.backup} | offsite verify --backup {result.backup} --deep")
+
+
+def render_commit(console: Console, result: BackupResult) -> None:
+    """The same in a line, for runs that follow each other."""
+    console.print(
+        f"commit {result.commit} at {format_time(result.committed_at_ms)}: {result.records:,} records, "
+        f"{format_size(result.bytes)} in {result.segments} segments of {result.partitions} partitions"
+    )
+    _render_troubles(console, result)
+
+
+def _render_troubles(console: Console, result: BackupResult) -> None:
+    """What somebody has to know of: holes, logs that were cut back, partitions that failed."""
+    for hole in result.holes:
+        console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
+    for branch in result.cut_back:
+        console.print(f"  ALARM: {branch}")
+        if branch.last_commit:
+            console.print(
+                f"    hint: offsite restore run --backup {result.backup} --commit {branch.last_commit} --topics "
+                f"{branch.topic} brings the {branch.records:,} records back that the source has lost"
+            )
+    for failure in result.failed:
+        since = f" from {failure.start}" if failure.start >= 0 else ""
+        console.print(f"  failed: {failure.topic}/{failure.partition}{since}: [{failure.error}] {failure.message}")
+        if failure.hint:
+            console.print(f"    hint: {failure.hint}")
+
+
+def _render_groups(console: Console, saved: GroupsSaved) -> None:
+    if saved.groups:
+        since = "" if saved.changed else ", as before"
+        console.print(f"  {saved.groups:,} groups with {saved.offsets:,} committed offsets{since}")
+    if saved.note:
+        console.print(f"  note: {saved.note}")
+    for failure in saved.failed:
+        console.print(f"  group {failure.group} was not read: {failure.message}")
