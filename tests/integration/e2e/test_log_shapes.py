@@ -91,10 +91,13 @@ def test_a_topic_without_any_record_comes_back_with_its_partitions_and_settings(
     target = new_name(topic)
     assert site.restore(topic, target).records == 0
     assert len(site.read(target)) == 3
-    assert site.cluster.admin.topic_configs([target])[target] == {
-        "cleanup.policy": "compact,delete",
-        "retention.ms": "12345678",
-    }
+    site.cluster.assert_configs(
+        target,
+        {
+            "cleanup.policy": "compact,delete",
+            "retention.ms": "12345678",
+        },
+    )
 
 
 @pytest.mark.timeout(120)

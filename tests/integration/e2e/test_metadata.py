@@ -192,6 +192,7 @@ def elsewhere(second_broker: SandboxInfo) -> Iterator[Cluster]:
 
 def test_a_plan_shows_what_the_target_lacks_and_changes_nothing(source: Site, elsewhere: Cluster) -> None:
     topic = source.make_topic(retention_bytes="123456", cleanup_policy="compact,delete")
+    source.cluster.add_acls(replace(ORDERS, resource=topic))
     back_up(source, topic)
     report = report_plan(prepare(source, elsewhere))
     schemas, other = report.topics
@@ -239,7 +240,7 @@ def test_schemas_come_back_first_with_the_topics_that_need_them(source: Site, el
     result = run_restore(prepared, cluster=elsewhere, runner=source.spark)
     assert result.topics.keys() == {SCHEMAS, topic}
     source.assert_same(source.read(SCHEMAS), read_topic(elsewhere.bootstrap, SCHEMAS))
-    assert elsewhere.admin.topic_configs([SCHEMAS])[SCHEMAS] == {"cleanup.policy": "compact"}
+    elsewhere.assert_configs(SCHEMAS, {"cleanup.policy": "compact"})
 
 
 def test_schemas_in_use_on_their_own_cluster_are_left_alone_unless_they_are_named(source: Site) -> None:
@@ -277,8 +278,7 @@ def test_what_the_target_cannot_have_is_left_out_by_name(source: Site, elsewhere
     assert {each.setting for each in settings.left_out} == {"remote.storage.enable", "min.insync.replicas", "shiny"}
     create_topics(elsewhere.admin, [settings])
     finish_topics(elsewhere.admin, [settings])
-    configs = elsewhere.admin.topic_configs([topic])[topic]
-    assert configs == {"segment.bytes": "1048576", "min.insync.replicas": "1"}
+    elsewhere.assert_configs(topic, {"segment.bytes": "1048576", "min.insync.replicas": "1"})
 
 
 def test_a_restore_that_may_not_write_is_refused_before_it_begins(source: Site, secure_broker: SecureBroker) -> None:
@@ -291,6 +291,7 @@ def test_a_restore_that_may_not_write_is_refused_before_it_begins(source: Site, 
     rules = [replace(ORDERS, resource=name, principal="User:bob", operation="ALL") for name in (target, made)]
     allowed = ("READ", "WRITE", "DESCRIBE_CONFIGS")
     rules += [replace(ORDERS, resource=target, principal="User:alice", operation=each) for each in allowed]
+    rules += [replace(ORDERS, resource_type="CLUSTER", resource="kafka-cluster")]  # else everyone may make topics
     source.cluster.add_acls(*rules)
     alice = as_alice(secure_broker)
     for name, reason in ((target, "ALTER_CONFIGS"), (made, "TOPIC_AUTHORIZATION_FAILED")):

@@ -75,7 +75,7 @@ def test_records_that_brokers_dated_keep_offsets_and_times(copy: Copy) -> None:
     assert [(r.offset, r.timestamp_ms, r.value) for r in source] == [
         (r.offset, r.timestamp_ms, r.value) for r in restored
     ]
-    assert copy.target.admin.topic_configs([topic])[topic]["message.timestamp.type"] == "LogAppendTime"
+    copy.target.assert_config(topic, "message.timestamp.type", "LogAppendTime")
 
 
 def test_the_stored_map_leaves_every_offset_as_it_is(copy: Copy) -> None:

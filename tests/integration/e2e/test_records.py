@@ -127,7 +127,7 @@ def test_the_times_of_a_log_append_time_topic_are_kept_and_the_plan_says_what_wi
     before, after = site.read(topic)[0], site.read(target)[0]
     assert {each.timestamp_type for each in before} == {2}
     assert [(each.value, each.timestamp_ms) for each in after] == [(each.value, each.timestamp_ms) for each in before]
-    assert site.cluster.admin.topic_configs([target])[target] == {"message.timestamp.type": "LogAppendTime"}
+    site.cluster.assert_configs(target, {"message.timestamp.type": "LogAppendTime"})
 
 
 def test_all_codecs_mixed_in_one_partition_come_back(site: Site) -> None:
@@ -161,7 +161,7 @@ def test_a_batch_at_the_limit_comes_back_though_nobody_compresses_it_so_well_aga
     site.assert_comes_back(topic)
     assert copy.restore(topic).verified
     copy.assert_the_same_log(topic)
-    assert copy.target.admin.topic_configs([topic])[topic] == limit
+    copy.target.assert_configs(topic, limit)
 
 
 def test_binary_values_come_back(site: Site) -> None:

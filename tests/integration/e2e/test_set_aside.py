@@ -30,6 +30,7 @@ from offsite.services.restore.run import run_restore
 from offsite.services.restore.topics import create_topics
 from offsite.spark.runner import Done, Failed, OnProgress, Runner
 from tests.integration.e2e.site import Site, new_name, values
+from tests.integration.kafka.cluster import Cluster as Broker
 from tests.integration.kafka.cluster import wait_until
 from tests.passing_runner import PassingRunner, ResultT, TaskT, interrupt_after
 from tests.processes import is_alive
@@ -50,13 +51,18 @@ class Halves:
     topic: str
 
     @property
+    def cluster(self) -> Broker:
+        return self.site.cluster
+
+    @property
     def admin(self) -> ClusterAdmin:
-        return self.site.cluster.admin
+        return self.cluster.admin
 
     def target(self, configs: Mapping[str, str] = OWN) -> str:
         """An empty topic with settings of its own that are in the way."""
         name = new_name(self.topic)
         self.admin.create_topics([NewTopic(name=name, partitions=1, configs=dict(configs))])
+        self.cluster.assert_configs(name, configs)
         return name
 
     def prepare(self, target: str, **request: object) -> PlannedRestore:
@@ -92,11 +98,11 @@ class Halves:
         asides = (TopicAside(topic=s.topic, meanwhile=s.meanwhile, originals=s.at_end) for s in record.settings)
         put_aside(store, layout, tuple(asides))
         create_topics(self.admin, record.settings)
-        assert self.settings(target) != OWN
+        wait_until(lambda: self.settings(target) != OWN)
         return prepared
 
     def settings(self, target: str) -> dict[str, str]:
-        return dict(self.admin.topic_configs([target])[target])
+        return self.cluster.configs(target)
 
 
 @pytest.fixture
@@ -115,21 +121,21 @@ def halves(site: Site) -> Halves:
 def test_a_restore_that_fails_gives_an_existing_topic_its_own_settings_back(halves: Halves, offsets: str) -> None:
     target = halves.target()
     error = halves.fail(target, offsets=offsets)
-    assert halves.settings(target) == OWN
+    halves.cluster.assert_configs(target, OWN)
     assert f"{target} got the settings back that were set aside" in error.hint
     result = halves.run(halves.prepare(target, offsets=offsets))
     assert (result.resumed, result.verified) == (True, True)
     assert values(halves.site.read(target)) == ALL
-    assert halves.settings(target) == OWN
+    halves.cluster.assert_configs(target, OWN)
 
 
 def test_what_a_restore_made_keeps_what_protects_it_and_is_named(halves: Halves) -> None:
     target = new_name(halves.topic)
     error = halves.fail(target)
-    assert halves.settings(target)["retention.ms"] == "-1"
+    halves.cluster.assert_config(target, "retention.ms", "-1")
     assert f"{target}, where this restore made it, keeps cleanup.policy=delete, " in error.hint
     assert halves.run(halves.prepare(target)).verified
-    assert halves.settings(target) == halves.settings(halves.topic)
+    halves.cluster.assert_configs(target, halves.settings(halves.topic))
 
 
 class InterruptedRunner(PassingRunner):
@@ -143,7 +149,7 @@ def test_an_interrupted_restore_puts_them_back_too(halves: Halves) -> None:
     target = halves.target()
     with pytest.raises(KeyboardInterrupt) as interrupt:
         halves.run(halves.prepare(target), runner=InterruptedRunner(halves.site.spark))
-    assert halves.settings(target) == OWN
+    halves.cluster.assert_configs(target, OWN)
     assert interrupt.value.__notes__ == [f"{target} got the settings back that were set aside"]
 
 
@@ -170,13 +176,13 @@ def test_nothing_is_written_any_more_when_an_interrupted_restore_puts_them_back(
     target, marker = halves.target(), tmp_path / "started"
     with pytest.raises(KeyboardInterrupt) as interrupt:
         halves.run(halves.prepare(target), runner=HeldUpRunner(halves.site.spark, marker))
-    assert halves.settings(target) == OWN
+    halves.cluster.assert_configs(target, OWN)
     assert interrupt.value.__notes__ == [f"{target} got the settings back that were set aside"]
     marker.with_suffix(".go").touch()
     wait_until(lambda: not is_alive(int(marker.read_text())))
     assert halves.site.cluster.end(target) == 0
     assert halves.run(halves.prepare(target)).verified
-    assert halves.settings(target) == OWN
+    halves.cluster.assert_configs(target, OWN)
 
 
 class RefusingAdmin(ClusterAdmin):
@@ -202,7 +208,7 @@ def test_what_cannot_be_put_back_is_named_with_the_command_that_does_it(halves: 
     assert f"--bootstrap-server {halves.site.cluster.bootstrap} --alter --topic {target} --add-config" in command
     assert "message.timestamp.type=LogAppendTime" in command
     assert halves.run(halves.prepare(target)).verified
-    assert halves.settings(target) == OWN
+    halves.cluster.assert_configs(target, OWN)
 
 
 def test_a_killed_restore_is_named_until_the_same_command_puts_them_back(halves: Halves) -> None:
@@ -215,7 +221,7 @@ def test_a_killed_restore_is_named_until_the_same_command_puts_them_back(halves:
     elsewhere = report_plan(halves.prepare(new_name(halves.topic)))
     assert [note for note in elsewhere.notes if killed.record.restore in note and KEPT in note]
     assert halves.run(halves.prepare(target)).resumed
-    assert halves.settings(target) == OWN
+    halves.cluster.assert_configs(target, OWN)
     (status,) = read_status(halves.site.repository).backups
     assert status.notes == ()
 
@@ -226,7 +232,7 @@ def test_another_restore_does_not_take_what_was_set_aside_for_the_topic_s_own(ha
     other = halves.prepare(target, commit=1)
     assert not other.resumes
     assert halves.run(other).verified
-    assert halves.settings(target) == OWN
+    halves.cluster.assert_configs(target, OWN)
     assert get_aside(killed.backup.store, killed.layout) == ()
 
 
@@ -236,7 +242,7 @@ def test_nor_what_protects_a_topic_that_another_restore_made(halves: Halves) -> 
     put_record(prepared.backup.store, prepared.layout, prepared.record)
     create_topics(halves.admin, prepared.record.settings)  # and here it is killed
     assert halves.run(halves.prepare(target, commit=1)).verified
-    assert halves.settings(target) == halves.settings(halves.topic)
+    halves.cluster.assert_configs(target, halves.settings(halves.topic))
 
 
 def test_what_its_owner_set_after_they_were_put_back_is_the_topic_s_own(halves: Halves) -> None:
@@ -244,8 +250,9 @@ def test_what_its_owner_set_after_they_were_put_back_is_the_topic_s_own(halves: 
     halves.fail(target)
     changed = {"retention.ms": str(DAY_MS)}
     halves.admin.alter_topic_configs({target: changed})
+    wait_until(lambda: halves.settings(target).items() >= changed.items())
     assert halves.run(halves.prepare(target)).verified
-    assert halves.settings(target) == {**OWN, **changed}
+    halves.cluster.assert_configs(target, {**OWN, **changed})
 
 
 def test_what_its_owner_set_while_a_killed_run_was_down_is_the_topic_s_own(halves: Halves) -> None:
@@ -253,8 +260,9 @@ def test_what_its_owner_set_while_a_killed_run_was_down_is_the_topic_s_own(halve
     halves.kill(target)
     changed = {"retention.ms": str(DAY_MS)}
     halves.admin.alter_topic_configs({target: changed})
+    wait_until(lambda: halves.settings(target).items() >= changed.items())
     assert halves.run(halves.prepare(target)).resumed
-    assert halves.settings(target) == {**OWN, **changed}
+    halves.cluster.assert_configs(target, {**OWN, **changed})
 
 
 class AlteringRunner(PassingRunner):
@@ -275,13 +283,13 @@ def test_what_somebody_sets_while_the_restore_writes_is_left_and_named(halves: H
     year = str(365 * DAY_MS)
     target, made = halves.target(), new_name(halves.topic)
     result = halves.run(halves.prepare(target), runner=AlteringRunner(halves, target, {"retention.ms": year}))
-    assert halves.settings(target) == {**OWN, "retention.ms": year}
+    halves.cluster.assert_configs(target, {**OWN, "retention.ms": year})
     (note,) = result.notes
     assert note.startswith(f"{target} keeps retention.ms={year}: somebody changed it while the restore wrote")
     assert note.endswith("given it 3600000")
     result = halves.run(halves.prepare(made), runner=AlteringRunner(halves, made, {"cleanup.policy": None}))
     source = halves.settings(halves.topic)
-    assert halves.settings(made) == {name: value for name, value in source.items() if name != "cleanup.policy"}
+    halves.cluster.assert_configs(made, {name: value for name, value in source.items() if name != "cleanup.policy"})
     (note,) = result.notes
     assert note.startswith(f"{made} keeps cleanup.policy=(the brokers' default): somebody changed it")
     assert note.endswith("given it compact,delete")
@@ -292,17 +300,17 @@ def test_records_that_an_existing_topic_s_retention_took_between_two_runs_are_mi
     own = {"retention.ms": "3600000"}
     target = halves.target(own)
     halves.fail(target)
-    assert halves.settings(target) == own
+    halves.cluster.assert_configs(target, own)
     key = TopicPartition(topic=target, partition=0)
     wait_until(lambda: halves.admin.start_offsets([key])[key] > 0)
     with pytest.raises(TargetMismatch, match=f"{key} begins at .* instead of 0") as refusal:
         halves.run(halves.prepare(target))
     assert "run the same command" in refusal.value.hint
-    assert halves.settings(target) == own
+    halves.cluster.assert_configs(target, own)
     halves.admin.delete_topics([target])
     halves.admin.create_topics([NewTopic(name=target, partitions=1, configs=own)])
     assert halves.run(halves.prepare(target)).verified
-    assert halves.settings(target) == own
+    halves.cluster.assert_configs(target, own)
 
 
 def test_a_killed_run_s_originals_come_from_its_record_where_nothing_else_tells(halves: Halves) -> None:
@@ -311,4 +319,4 @@ def test_a_killed_run_s_originals_come_from_its_record_where_nothing_else_tells(
     killed = halves.kill(target)
     killed.backup.store.delete(killed.layout.aside_key(1))
     assert halves.run(halves.prepare(target)).verified
-    assert halves.settings(target) == OWN
+    halves.cluster.assert_configs(target, OWN)

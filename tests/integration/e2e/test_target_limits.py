@@ -73,7 +73,7 @@ def test_an_empty_target_with_a_stricter_setting_is_refused_before_anything_is_w
     assert target in refusal.value.message
     assert refusal.value.hint
     assert site.cluster.end(target) == 0
-    assert site.cluster.admin.topic_configs([target])[target] == configs
+    site.cluster.assert_configs(target, configs)
 
 
 def test_all_that_stands_in_the_way_is_told_at_once(site: Site) -> None:
@@ -104,7 +104,7 @@ def test_what_an_empty_target_thinks_of_times_is_set_aside_and_put_back(
     target = make_target(site, topic, configs=configs)
     site.restore(topic, target)
     site.assert_same(site.read(topic), site.read(target))
-    assert site.cluster.admin.topic_configs([target])[target] == configs
+    site.cluster.assert_configs(target, configs)
 
 
 def test_a_log_append_time_topic_comes_back_with_its_times_and_is_one_again(site: Site) -> None:
@@ -115,7 +115,7 @@ def test_a_log_append_time_topic_comes_back_with_its_times_and_is_one_again(site
     site.restore(topic, target)
     (before,), (after,) = site.read(topic).values(), site.read(target).values()
     assert [record.timestamp_ms for record in before] == [record.timestamp_ms for record in after]
-    assert site.cluster.admin.topic_configs([target])[target] == {"message.timestamp.type": "LogAppendTime"}
+    site.cluster.assert_configs(target, {"message.timestamp.type": "LogAppendTime"})
 
 
 def test_compaction_is_set_aside_so_that_no_record_goes_before_all_are_there(site: Site) -> None:
@@ -130,7 +130,7 @@ def test_compaction_is_set_aside_so_that_no_record_goes_before_all_are_there(sit
         "retention.ms": "-1",
     }
     assert site.restore(topic, target).verified
-    assert site.cluster.admin.topic_configs([target])[target]["cleanup.policy"] == "compact"
+    site.cluster.assert_config(target, "cleanup.policy", "compact")
 
 
 def test_settings_that_were_set_aside_are_put_back_by_the_run_that_finishes(site: Site) -> None:
@@ -142,10 +142,10 @@ def test_settings_that_were_set_aside_are_put_back_by_the_run_that_finishes(site
     prepared = site.prepare(topic, target)
     put_record(prepared.backup.store, prepared.layout, prepared.record)
     create_topics(site.cluster.admin, prepared.record.settings)  # and here the first run is killed
-    assert site.cluster.admin.topic_configs([target])[target]["message.timestamp.type"] == "CreateTime"
+    site.cluster.assert_config(target, "message.timestamp.type", "CreateTime")
     assert site.restore(topic, target).resumed
     site.assert_same(site.read(topic), site.read(target))
-    assert site.cluster.admin.topic_configs([target])[target] == configs
+    site.cluster.assert_configs(target, configs)
 
 
 def test_a_restore_killed_before_its_report_ends_in_the_same_state(site: Site) -> None:
@@ -192,7 +192,7 @@ def test_an_empty_target_that_fits_is_filled_and_keeps_its_settings(site: Site) 
     target = make_target(site, topic, configs={"segment.bytes": str(2 * MIB)})
     site.restore(topic, target)
     site.assert_same(site.read(topic), site.read(target))
-    assert site.cluster.admin.topic_configs([target])[target] == {"segment.bytes": str(2 * MIB)}
+    site.cluster.assert_configs(target, {"segment.bytes": str(2 * MIB)})
 
 
 def restored_twice(site: Site, topic: str, target: str) -> None:
@@ -234,7 +234,7 @@ def test_a_retention_that_would_delete_restored_records_is_held_back_and_named(s
     target = new_name(topic)
     result = site.restore(topic, target)
     assert result.held_back == ((target, "retention.ms", str(DAY_MS)),)
-    assert site.cluster.admin.topic_configs([target])[target] == {"retention.ms": "-1"}
+    site.cluster.assert_configs(target, {"retention.ms": "-1"})
 
 
 @pytest.mark.parametrize("exists", [False, True], ids=["created", "existing"])
@@ -251,7 +251,7 @@ def test_a_retention_may_be_overridden_while_records_are_written(site: Site, exi
     result = run_restore(prepared, cluster=site.cluster, runner=site.spark)
     assert (result.records, result.verified, result.held_back) == (2, True, ())
     wanted = "3600000" if exists else str(DAY_MS)
-    assert site.cluster.admin.topic_configs([target])[target] == {"retention.ms": wanted}
+    site.cluster.assert_configs(target, {"retention.ms": wanted})
 
 
 def test_a_target_of_strict_brokers_takes_what_came_back_and_keeps_it(site: Site, start_sandbox: StartSandbox) -> None:

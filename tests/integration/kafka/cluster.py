@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import Producer as Client
@@ -61,6 +61,17 @@ class Cluster:
         assert self.admin.create_acls(rules) == [""] * len(rules)
         wait_until(lambda: set(rules) <= set(self.admin.acls()))
 
+    def configs(self, topic: str) -> dict[str, str]:
+        """What the broker says now. It may not have heard yet what its controller has answered already."""
+        return dict(self.admin.topic_configs([topic])[topic])
+
+    def assert_configs(self, topic: str, expected: Mapping[str, str]) -> None:
+        """The topic has these settings of its own, and no other, as soon as the broker has heard of them."""
+        _settle(lambda: self.configs(topic), dict(expected))
+
+    def assert_config(self, topic: str, name: str, value: str) -> None:
+        _settle(lambda: self.configs(topic).get(name), value)
+
     def end(self, topic: str, partition: int = 0) -> int:
         key = TopicPartition(topic=topic, partition=partition)
         return self.admin.end_offsets([key])[key]
@@ -90,6 +101,14 @@ def batches_of(items: Iterator[Chunk | Hole | Gap]) -> Iterator[Batch]:
 def numbered(count: int, size_bytes: int = 100) -> list[bytes]:
     """Values that all differ, and do not compress to nothing."""
     return [(b"%09d" % number * (size_bytes // 9 + 1))[:size_bytes] for number in range(count)]
+
+
+def _settle(ask: Callable[[], object], expected: object, *, limit_s: float = 10) -> None:
+    """Ask until the answer is the expected one; the last answer fails the test."""
+    deadline_s = time.monotonic() + limit_s
+    while (found := ask()) != expected and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+    assert found == expected
 
 
 def wait_until(condition: Callable[[], bool], *, limit_s: float = 30) -> None:

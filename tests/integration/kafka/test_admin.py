@@ -23,7 +23,7 @@ def test_topics_are_described_with_id_partitions_and_settings(cluster: Cluster) 
     topic = cluster.admin.topics([name])[name]
     assert topic.topic_id is not None
     assert (len(topic.partitions), topic.replication_factor, topic.internal) == (3, 1, False)
-    assert cluster.admin.topic_configs([name]) == {name: {"cleanup.policy": "compact,delete", "retention.ms": "12345"}}
+    cluster.assert_configs(name, {"cleanup.policy": "compact,delete", "retention.ms": "12345"})
     assert name in cluster.admin.topics()
 
 
