@@ -12,7 +12,9 @@ from bench.processes import own_cpu_s
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
-from offsite.services.backup.run import BackupRequest, plan_backup, run_backup
+from offsite.services.backup.planned import plan_backup
+from offsite.services.backup.request import BackupRequest
+from offsite.services.backup.run import run_backup
 from offsite.services.cluster import Cluster as Connected
 from offsite.services.compare.run import CompareRequest, plan_comparison, run_comparison
 from offsite.services.restore.planned import prepare_restore

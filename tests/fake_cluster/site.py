@@ -11,7 +11,10 @@ from typing import Any
 from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, parse_selection
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
-from offsite.services.backup.run import BackupPlan, BackupRequest, BackupResult, plan_backup, run_backup
+from offsite.services.backup.planned import BackupPlan, plan_backup
+from offsite.services.backup.request import BackupRequest
+from offsite.services.backup.result import BackupResult
+from offsite.services.backup.run import run_backup
 from offsite.services.backup.source import MissingTopics
 from offsite.services.restore.options import RestoreWords, parse_restore
 from offsite.services.restore.planned import PlannedRestore, prepare_restore

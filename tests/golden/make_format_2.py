@@ -17,8 +17,10 @@ from offsite.model.choices import CompressionChoice
 from offsite.model.selections.selection import parse_selection
 from offsite.repository import catalog
 from offsite.services.backup.copy_pass import CommitEvery
+from offsite.services.backup.planned import plan_backup
+from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.roll_up import roll_up_step
-from offsite.services.backup.run import BackupRequest, carry_out, make_backup, plan_backup
+from offsite.services.backup.run import carry_out, make_backup
 from tests.fake_cluster.site import BACKUP, Site, open_site
 from tests.inline_runner import InlineRunner
 

@@ -17,7 +17,10 @@ from offsite.kafka.protocol.request import Api
 from offsite.model.errors import NoRepository
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
-from offsite.services.backup.run import BackupRequest, BackupResult, plan_backup, run_backup
+from offsite.services.backup.planned import plan_backup
+from offsite.services.backup.request import BackupRequest
+from offsite.services.backup.result import BackupResult
+from offsite.services.backup.run import run_backup
 from offsite.stores.open_store import open_store
 from tests.inline_runner import InlineRunner
 from tests.misbehaving_broker.answer_faults import StaleOffsets

@@ -18,7 +18,7 @@ from offsite.model.errors import KafkaNotAuthorized
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId
 from offsite.repository.state import BackupState
-from offsite.services.backup.run import BackupResult
+from offsite.services.backup.result import BackupResult
 from tests.source_events.source import SimSource
 
 

@@ -29,9 +29,11 @@ from offsite.repository import backup as stored_backup
 from offsite.repository import catalog, commit_log
 from offsite.repository.repository import Repository
 from offsite.repository.segments.pack import PackWriter
-from offsite.services.backup import run as backup_run
+from offsite.services.backup import pass_commits, planned
+from offsite.services.backup.planned import BackupPlan, plan_backup
+from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.roll_up import roll_up_step
-from offsite.services.backup.run import BackupPlan, BackupRequest, plan_backup, run_backup
+from offsite.services.backup.run import run_backup
 from offsite.services.verify.history import check_history
 from offsite.spark.runner import Done, Failed, OnProgress
 from tests.inline_runner import InlineRunner
@@ -289,7 +291,8 @@ def _small(*, commits_per_catalog: int) -> Iterator[None]:
         mock.patch.object(copy_roll_up, "FAN_IN", 2),
         mock.patch.object(copy_plan, "TASK_OFFSETS_MAX", 4),
         mock.patch.object(catalog, "COMMITS_PER_CATALOG", commits_per_catalog),
-        mock.patch.object(backup_run, "SeenHead", mock.MagicMock()),
+        mock.patch.object(planned, "SeenHead", mock.MagicMock()),
+        mock.patch.object(pass_commits, "SeenHead", mock.MagicMock()),
         mock.patch.object(commit_log, "ThreadPoolExecutor", _InlinePool),
         mock.patch.object(stored_backup, "ThreadPoolExecutor", _InlinePool),
     ):

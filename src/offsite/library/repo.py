@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from offsite.repository.repository import Repository
     from offsite.services.archives.run_import import ImportResult
     from offsite.services.backup.options import BackupWords
-    from offsite.services.backup.run import BackupResult
+    from offsite.services.backup.result import BackupResult
     from offsite.services.overview import BackupSummary, Status
     from offsite.spark.runner import OnProgress
 
@@ -92,7 +92,8 @@ class Repo:
         Raises what `services.backup` raises: `NoSuchTopic`, `OtherCluster`, `CommitLost`, `KafkaUnreachable` …
         """
         from offsite.services.backup.options import parse_backup, parse_limits
-        from offsite.services.backup.run import plan_backup, run_backup
+        from offsite.services.backup.planned import plan_backup
+        from offsite.services.backup.run import run_backup
         from offsite.services.cluster import connect
 
         request, cluster = parse_backup(name, words), connect(bootstrap, kafka_config)

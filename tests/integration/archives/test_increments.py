@@ -15,7 +15,7 @@ from offsite.log.records.batch_records import encode
 from offsite.log.records.record import CREATE_TIME, Record
 from offsite.model.errors import BackupExists, BadOption, DamagedArchive, OtherCluster, StoreUnreachable
 from offsite.repository.commit import Changes, PartitionId, RecordedHole
-from offsite.services.backup.run import _check_cluster
+from offsite.services.backup.planned import _check_cluster
 from offsite.spark.runner import OnProgress
 from tests.batches import make_batch, make_control_batch, make_log
 from tests.inline_runner import InlineRunner

@@ -26,7 +26,10 @@ from offsite.repository.repository import Repository
 from offsite.sandbox import Sandbox
 from offsite.services.archives.export_job import export_of_cluster, open_target
 from offsite.services.archives.export_plan import ExportRequest
-from offsite.services.backup.run import BackupRequest, BackupResult, plan_backup, run_backup
+from offsite.services.backup.planned import plan_backup
+from offsite.services.backup.request import BackupRequest
+from offsite.services.backup.result import BackupResult
+from offsite.services.backup.run import run_backup
 from offsite.services.cluster import Cluster as Ends
 from offsite.services.demo.data import BASE_MS
 from offsite.services.demo.truth import read_topic

@@ -10,7 +10,10 @@ from confluent_kafka import TopicPartition as Position
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, parse_selection
 from offsite.repository.repository import Repository
-from offsite.services.backup.run import BackupPlan, BackupRequest, BackupResult, plan_backup, run_backup
+from offsite.services.backup.planned import BackupPlan, plan_backup
+from offsite.services.backup.request import BackupRequest
+from offsite.services.backup.result import BackupResult
+from offsite.services.backup.run import run_backup
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.groups.report import report_groups
 from offsite.services.groups.run import GroupsApplied, GroupsRequest, apply_groups, prepare_groups

@@ -16,7 +16,10 @@ from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
-from offsite.services.backup.run import BackupPlan, BackupRequest, BackupResult, plan_backup, run_backup
+from offsite.services.backup.planned import BackupPlan, plan_backup
+from offsite.services.backup.request import BackupRequest
+from offsite.services.backup.result import BackupResult
+from offsite.services.backup.run import run_backup
 from offsite.services.demo.data import Message, produce
 from offsite.services.demo.truth import Reading, compare, read_topic
 from offsite.services.restore.planned import PlannedRestore, prepare_restore

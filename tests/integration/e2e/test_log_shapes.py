@@ -13,7 +13,9 @@ from offsite.log.range import TopicPartition
 from offsite.model.choices import MissingTopics
 from offsite.model.errors import NoSuchTopic
 from offsite.model.selections.selection import parse_selection
-from offsite.services.backup.run import BackupRequest, plan_backup, run_backup
+from offsite.services.backup.planned import plan_backup
+from offsite.services.backup.request import BackupRequest
+from offsite.services.backup.run import run_backup
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.overview import show_backup
 from tests.integration.e2e.site import BACKUP, SLOTS, Site, new_name, values

@@ -17,7 +17,10 @@ from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
-from offsite.services.backup.run import BackupRequest, BackupResult, plan_backup, run_backup
+from offsite.services.backup.planned import plan_backup
+from offsite.services.backup.request import BackupRequest
+from offsite.services.backup.result import BackupResult
+from offsite.services.backup.run import run_backup
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import read_topic
 from offsite.services.overview import show_backup

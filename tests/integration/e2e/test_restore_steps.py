@@ -20,7 +20,9 @@ from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.outcome import get_outcome
 from offsite.repository.restores.record import find_record
-from offsite.services.backup.run import BackupRequest, plan_backup, run_backup
+from offsite.services.backup.planned import plan_backup
+from offsite.services.backup.request import BackupRequest
+from offsite.services.backup.run import run_backup
 from offsite.services.cluster import Cluster
 from offsite.services.demo.truth import compare
 from offsite.services.restore.planned import prepare_restore

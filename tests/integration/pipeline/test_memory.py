@@ -22,7 +22,9 @@ from offsite.model.selections.selection import parse_selection
 from offsite.model.size import KIB, MIB
 from offsite.repository.repository import Repository
 from offsite.sandbox import Settings
-from offsite.services.backup.run import BackupRequest, plan_backup, run_backup
+from offsite.services.backup.planned import plan_backup
+from offsite.services.backup.request import BackupRequest
+from offsite.services.backup.run import run_backup
 from offsite.services.cluster import Cluster
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest

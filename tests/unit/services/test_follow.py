@@ -14,7 +14,7 @@ from offsite.model.selections.selection import parse_selection
 from offsite.model.uninterrupted import interrupt
 from offsite.repository.backup import Backup
 from offsite.services.backup import roll_up
-from offsite.services.backup.run import BackupRequest
+from offsite.services.backup.request import BackupRequest
 from offsite.services.follow.follower import HEARTBEAT_S, Follow, Follower, Round
 from offsite.services.outages import Outage, Outages
 from offsite.services.verify.run import verify_deep, verify_quick

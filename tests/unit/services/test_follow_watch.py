@@ -11,7 +11,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.clock import SystemClock
 from offsite.model.errors import KafkaUnreachable
 from offsite.model.selections.selection import parse_selection
-from offsite.services.backup.run import BackupRequest
+from offsite.services.backup.request import BackupRequest
 from offsite.services.follow.follower import Follow, Follower
 from offsite.services.follow.watch import FollowWatch
 from offsite.services.monitor.view import FollowState, FollowView, TopicView

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from offsite.services.backup.run import BackupPlan
+    from offsite.services.backup.planned import BackupPlan
 
 
 _NAMED_MAX = 5
@@ -75,7 +75,8 @@ def run(  # options of the command line
     if metrics_port is not None:
         raise BadOption("--metrics-port shows a run that goes on", hint="add --follow")
     from offsite.cli.progress import progress
-    from offsite.services.backup.run import plan_backup, run_backup
+    from offsite.services.backup.planned import plan_backup
+    from offsite.services.backup.run import run_backup
     from offsite.spark.master import slots
 
     request, limits = parse_backup(options.backup, options.words), parse_limits(options.words)
@@ -100,7 +101,7 @@ def run(  # options of the command line
 @takes(BackupOptions)
 def plan(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
     """Show what the next run would copy. Changes nothing, starts no JVM."""
-    from offsite.services.backup.run import plan_backup
+    from offsite.services.backup.planned import plan_backup
     from offsite.spark.master import slots
 
     request = parse_backup(options.backup, options.words)

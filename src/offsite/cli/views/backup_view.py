@@ -11,7 +11,7 @@ from offsite.model.time import format_time
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.services.backup.run import BackupResult
+    from offsite.services.backup.result import BackupResult
     from offsite.services.groups.snapshots import GroupsSaved
 
 

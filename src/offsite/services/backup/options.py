@@ -12,7 +12,7 @@ from offsite.model.choices import CompressionChoice, CompressionText, MissingTop
 from offsite.model.option import Option, filled
 
 if TYPE_CHECKING:
-    from offsite.services.backup.run import BackupRequest
+    from offsite.services.backup.request import BackupRequest
     from offsite.spark.rate_server import RateLimits
 
 
@@ -75,7 +75,7 @@ class BackupWords(TypedDict, total=False):
 def parse_backup(backup: str, given: BackupWords) -> BackupRequest:
     """The request for backup `backup` that the options mean. Raises `BadOption` for what cannot be read."""
     from offsite.model.selections.selection import parse_groups, parse_selection
-    from offsite.services.backup.run import BackupRequest
+    from offsite.services.backup.request import BackupRequest
 
     words = filled(BackupWords, given)
     topics, exclude = words["topics"], words["exclude"] or ()

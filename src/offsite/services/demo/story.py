@@ -14,7 +14,10 @@ from offsite.model.choices import OffsetsMode
 from offsite.model.clock import Clock
 from offsite.model.selections.selection import parse_groups, parse_selection
 from offsite.repository.repository import Repository
-from offsite.services.backup.run import BackupRequest, BackupResult, plan_backup, run_backup
+from offsite.services.backup.planned import plan_backup
+from offsite.services.backup.request import BackupRequest
+from offsite.services.backup.result import BackupResult
+from offsite.services.backup.run import run_backup
 from offsite.services.cluster import connect
 from offsite.services.demo.data import ORDERS, TOPICS, write_demo_data
 from offsite.services.demo.truth import Reading, commit_half_way, committed_offsets, compare, read_topic

@@ -16,17 +16,11 @@ from offsite.model.errors import OffsiteError
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
+from offsite.services.backup.planned import BackupPlan, Known, plan_backup
+from offsite.services.backup.request import BackupRequest
+from offsite.services.backup.result import BackupResult
 from offsite.services.backup.roll_up import RollUpWatch, roll_up_step
-from offsite.services.backup.run import (
-    BackupPlan,
-    BackupRequest,
-    BackupResult,
-    Known,
-    carry_out,
-    ends_of,
-    make_backup,
-    plan_backup,
-)
+from offsite.services.backup.run import carry_out, ends_of, make_backup
 from offsite.services.cluster import Cluster
 from offsite.services.groups.snapshots import FormerGroups
 from offsite.services.outages import Outages

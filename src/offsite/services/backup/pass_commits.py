@@ -1,0 +1,93 @@
+"""The commits that one run makes: the last has what is known at the end of a pass alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from offsite.model.clock import Clock
+from offsite.model.ids import random_id
+from offsite.model.uninterrupted import uninterrupted
+from offsite.repository.backup import Backup
+from offsite.repository.commit import Changes, LeftBehind, PartitionId, TopicShape
+from offsite.repository.repository import Repository
+from offsite.repository.snapshots.cluster_snapshot import put_cluster_snapshot
+from offsite.repository.state import BackupState
+from offsite.services.backup.committable import Committable
+from offsite.services.backup.copy_pass import is_news
+from offsite.services.backup.planned import BackupPlan
+from offsite.services.groups.snapshots import FormerGroups, GroupsSaved, save_groups
+from offsite.services.heads import SeenHead, head_of
+
+
+class PassCommits:
+    """Makes the commits of one run."""
+
+    def __init__(  # noqa: PLR0913  # all by keyword but what is done, and into what
+        self,
+        repository: Repository,
+        backup: Backup,
+        plan: BackupPlan,
+        *,
+        clock: Clock,
+        former: FormerGroups,
+        only_news: bool,
+        on_commit: Callable[[], None] | None,
+    ) -> None:
+        self.groups: GroupsSaved | None = None
+        self.took_s: list[float] = []
+        self._former, self._on_commit = former, on_commit
+        self._clock = clock
+        self._repository, self._backup, self._plan = repository, backup, plan
+        self._only_news = only_news
+
+    def make(self, found: Committable, base: BackupState, is_complete: bool) -> BackupState | None:  # noqa: FBT001
+        """One commit, unless nothing is new. The one that completes the pass has the groups and the partitions that
+        failed."""
+        snapshot = None
+        if is_complete:
+            snapshot, self.groups = save_groups(
+                self._backup, base, self._plan.groups, self._plan.source.shapes, before=self._former
+            )
+        changes = replace(self._changes(found, base), groups=snapshot, incomplete=not is_complete)
+        if base is self._plan.base:
+            changes = replace(changes, cut_back=self._plan.cuts)  # the first commit of the pass goes on from there
+        if is_complete:
+            changes = replace(changes, topics=(*changes.topics, *_marked(self._backup, self._plan)))
+        if self._only_news and not is_news(changes, base):
+            return None
+        began_s = self._clock.monotonic_s()
+        with uninterrupted():
+            state = self._backup.commit(changes, base=base, writer=random_id(16))
+            SeenHead(repository=self._repository, backup=self._plan.backup).remember(head_of(state))
+        self.took_s.append(self._clock.monotonic_s() - began_s)
+        if self._on_commit is not None:
+            self._on_commit()
+        return state
+
+    def _changes(self, found: Committable, base: BackupState) -> Changes:
+        plan = self._plan
+        return Changes(
+            segments=found.segments,
+            holes=found.holes,
+            gaps=found.gaps,
+            accounted=True,
+            left_behind=tuple(_left_behind(plan, found)),
+            positions=found.positions,
+            topics=plan.source.shapes,
+            metadata=put_cluster_snapshot(self._backup.store, base, plan.settings.settings),
+        )
+
+
+def _marked(backup: Backup, plan: BackupPlan) -> Iterator[TopicShape]:
+    if plan.gone.deleted:
+        now_ms = backup.store.now_ms()
+        yield from (replace(plan.base.topics[each], deleted_ms=now_ms) for each in plan.gone.deleted)
+
+
+def _left_behind(plan: BackupPlan, committable: Committable) -> Iterator[LeftBehind]:
+    shapes = (*plan.base.latest_shapes().values(), *plan.source.shapes)  # those that we may not see, and those we see
+    ids = {shape.topic: shape.topic_id for shape in shapes}
+    for each in committable.failed:
+        known = PartitionId(topic=each.topic, topic_id=ids[each.topic], partition=each.partition)
+        yield LeftBehind(partition_id=known, error=each.error)

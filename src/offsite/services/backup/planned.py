@@ -1,0 +1,182 @@
+"""A run as it is decided before anything is written: what the repository knows, what the source has, and what is to be
+copied from where to where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from offsite.copy.bundle import CopyBundle, bundled
+from offsite.copy.plan import CopyPlan, plan_copy, without
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.groups.committed_offsets import FetchedGroups
+from offsite.model.choices import CompressionChoice
+from offsite.model.errors import BackupExists, BackupNotFound, BadOption, OtherCluster
+from offsite.model.journal import warned
+from offsite.model.selections.selection import TopicSelection, no_topics
+from offsite.repository.backup import Backup
+from offsite.repository.commit import CutBack
+from offsite.repository.layout import BackupLayout
+from offsite.repository.repository import Repository
+from offsite.repository.state import BackupState
+from offsite.services.backup.cluster_settings import FoundSettings, read_cluster_settings
+from offsite.services.backup.gone_topics import GoneTopics, find_gone
+from offsite.services.backup.log_truncation import find_truncations, made_anew
+from offsite.services.backup.request import BackupRequest
+from offsite.services.backup.source import Source, read_source
+from offsite.services.groups.history import decide_history
+from offsite.services.groups.snapshots import read_groups
+from offsite.services.heads import SeenHead
+from offsite.services.import_origin import import_origin
+from offsite.services.records.schemas_topic import decide_schemas_topic
+
+PACKED_FROM = 64
+"""Small ranges from which on a single run puts them into packs. Fewer are objects that Kafka's own tools read at once;
+a run that follows packs from two on, because it will write such objects for ever."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupPlan:
+    """A decided run: nothing was written yet. `base` is the state it continues from; `cuts` are of logs that no longer
+    are the ones in it; topics that are `gone` are in it, and not on the cluster."""
+
+    backup: str
+    selection: TopicSelection
+    compression: CompressionChoice
+    source: Source
+    schemas_topic: str
+    settings: FoundSettings
+    groups: FetchedGroups | None
+    group_history: bool
+    base: BackupState
+    copy: CopyPlan
+    cuts: tuple[CutBack, ...] = ()
+    gone: GoneTopics = field(default_factory=GoneTopics)
+    bundles: tuple[CopyBundle, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """The backup that a run goes on with, None before the first one, and its newest state."""
+
+    backup: Backup | None
+    state: BackupState
+
+
+def find_known(repository: Repository, name: str) -> Known:
+    """What the repository knows of backup `name`. Raises `CommitsGone`, `DamagedCommit`, `DamagedObject`."""
+    backup = _existing(repository, name)
+    state = backup.state() if backup else BackupState(backup=BackupLayout(backup=name).backup)
+    seen = SeenHead(repository=repository, backup=name)
+    seen.check_absent() if backup is None else seen.check(backup, state)
+    return Known(backup=backup, state=state)
+
+
+def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from where
+    repository: Repository,
+    admin: ClusterAdmin,
+    request: BackupRequest,
+    *,
+    slots: int,
+    known: Known | None = None,
+    packed_from: int = PACKED_FROM,
+) -> BackupPlan:
+    """The plan of a run. Changes nothing. `known`: what the repository holds, when that was found before.
+
+    Raises `NoSuchTopic`, `OtherCluster`, `BackupExists` (another selection), `CommitsGone`, and more from the ends. A
+    partition that cannot be copied now is listed as sick in the plan, unless all are.
+    """
+    known = known or find_known(repository, request.backup)
+    backup, base = known.backup, known.state
+    selection = _selection(request, backup)
+    if backup is not None:
+        _check_cluster(backup, admin.cluster().cluster_id)
+    schemas_topic = decide_schemas_topic(request.schemas_topic, backup.descriptor if backup else None)
+    history = decide_history(asked=request.group_history, known=backup.descriptor if backup else None)
+    groups = read_groups(admin.groups, request.groups)  # before the end offsets: no commit lies beyond the cut
+    source = read_source(
+        admin,
+        selection,
+        missing_topics=request.missing_topics,
+        schemas_topic=schemas_topic,
+        group_history=history,
+        known=base.topics.values(),
+    )
+    gone = find_gone(admin, base, selection, source)
+    if not source.shapes and set(gone.vanished) - _deleted(base, gone) - set(gone.denied):
+        raise no_topics(selection)  # none is listed, and nobody can say why
+    truncations = find_truncations(admin, repository.store, base, source.bounds)
+    known_ends = base.reached() | {cut.partition_id: cut.at for cut in truncations.cuts}
+    positions = {(each.topic, each.topic_id, each.partition): end for each, end in known_ends.items()}
+    last = {each: position.last_batch for each, position in base.positions.items()} | dict(truncations.borders)
+    borders = {(each.topic, each.topic_id, each.partition): batch for each, batch in last.items() if batch}
+    sick = [*source.sick, *gone.sick(base), *truncations.sick, *made_anew(admin, repository.store, base, source.bounds)]
+    copy = without(plan_copy(source.bounds, positions, slots=slots, borders=borders), sick)
+    return BackupPlan(
+        backup=request.backup,
+        selection=selection,
+        compression=request.compression,
+        source=source,
+        schemas_topic=schemas_topic,
+        settings=read_cluster_settings(admin),
+        groups=groups,
+        group_history=history,
+        base=base,
+        copy=copy,
+        cuts=_of_sound_partitions(truncations.cuts, copy),
+        gone=gone,
+        bundles=bundled(copy.tasks, slots=slots, packed_from=packed_from),
+    )
+
+
+def _deleted(base: BackupState, gone: GoneTopics) -> set[str]:
+    return {each.topic for each in gone.deleted} | {each.topic for each in base.topics.values() if each.is_deleted}
+
+
+def _of_sound_partitions(cuts: Sequence[CutBack], copy: CopyPlan) -> tuple[CutBack, ...]:
+    """Where the new leader does not serve its log to the cut yet, nothing is said of it: the next run finds the
+    same."""
+    sound = {bounds.partition_id for bounds in copy.bounds}
+    found = tuple(cut for cut in cuts if cut.partition_id in sound)
+    for cut in found:
+        warned(
+            "cut_back",
+            why=f"leader epoch {cut.leader_epoch} has nothing of epoch {cut.epoch} from there on",
+            topic=cut.partition_id.topic,
+            partition=cut.partition_id.partition,
+            at=cut.at,
+            end=cut.end,
+        )
+    return found
+
+
+def _existing(repository: Repository, name: str) -> Backup | None:
+    try:
+        return repository.backup(name)
+    except BackupNotFound:
+        return None
+
+
+def _selection(request: BackupRequest, known: Backup | None) -> TopicSelection:
+    if known is None and request.selection is None:
+        raise BadOption(f"backup {request.backup} is new: say what it holds", hint="add --topics 'orders,payments-*'")
+    if known is not None and request.selection not in (None, known.descriptor.selection):
+        raise BackupExists(
+            f"backup {request.backup} exists with topics {', '.join(known.descriptor.selection.include)}",
+            hint="leave out --topics to continue it, or choose another name with --backup",
+        )
+    return request.selection or known.descriptor.selection  # type: ignore[union-attr]  # one of the two is there
+
+
+def _check_cluster(known: Backup, cluster_id: str) -> None:
+    """Before the topics: on another cluster they would only seem to be missing."""
+    if origin := import_origin(known.descriptor):
+        raise OtherCluster(
+            f"backup {known.descriptor.name} was imported from {origin}: it goes on with that alone",
+            hint="choose another name with --backup",
+        )
+    if known.descriptor.cluster_id != cluster_id:
+        raise OtherCluster(
+            f"backup {known.descriptor.name} belongs to cluster {known.descriptor.cluster_id}, this is {cluster_id}",
+            hint="check --bootstrap, or choose another name with --backup",
+        )

@@ -1,0 +1,76 @@
+"""What a run of a backup tells at its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offsite.services.backup.committable import Committable, PartitionFailure
+from offsite.services.backup.copy_pass import CopyPass
+from offsite.services.backup.planned import BackupPlan
+from offsite.services.branch_report import BranchReport, branch_reports
+from offsite.services.groups.snapshots import GroupsSaved
+from offsite.services.hole_report import HoleReport, hole_reports
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupResult:
+    """Result of one run: what it added. `bytes` is the size in the log, `stored_bytes` in the repository; `holes` are
+    the new ones. Partitions in `failed` stand where they were (or where their first failed range begins): the next run
+    continues. `cut_back` are logs of which this run found that a new leader had cut them back: the old history is kept,
+    `not_read` are settings of the cluster that it did not let us
+    read; `groups` is None when none were asked for. `head_hash` is that of the commit's bytes."""
+
+    backup: str
+    commit: int
+    topics: int
+    partitions: int
+    segments: int
+    records: int
+    bytes: int
+    stored_bytes: int
+    holes: tuple[HoleReport, ...]
+    failed: tuple[PartitionFailure, ...]
+    cut_back: tuple[BranchReport, ...]
+    missing_topics: tuple[str, ...]
+    vanished_topics: tuple[str, ...]
+    deleted_topics: tuple[str, ...]
+    denied_topics: tuple[str, ...]
+    not_read: tuple[str, ...]
+    groups: GroupsSaved | None
+    committed_at_ms: int
+    head_hash: str
+    worker_peak_rss_bytes: int
+    commits: int
+
+    @property
+    def complete(self) -> bool:
+        return not self.holes and not self.failed and not self.cut_back and not (self.groups and self.groups.failed)
+
+
+def result_of(
+    plan: BackupPlan, committable: Committable, copying: CopyPass, groups: GroupsSaved | None, peak_rss_bytes: int
+) -> BackupResult:
+    segments, state = committable.segments, copying.state
+    return BackupResult(
+        backup=plan.backup,
+        commit=state.seq,
+        topics=len(plan.source.shapes),
+        partitions=len(plan.copy.bounds),
+        segments=len(segments),
+        records=sum(segment.records for segment in segments),
+        bytes=sum(segment.raw_bytes for segment in segments),
+        stored_bytes=sum(segment.stored_bytes for segment in segments),
+        holes=hole_reports(committable.holes),
+        failed=committable.failed,
+        cut_back=branch_reports(state, since=plan.base.seq + 1),
+        missing_topics=plan.source.missing,
+        vanished_topics=plan.gone.vanished,
+        deleted_topics=tuple(sorted({each.topic for each in plan.gone.deleted})),
+        denied_topics=plan.gone.denied,
+        not_read=plan.settings.not_read,
+        groups=groups,
+        committed_at_ms=state.committed_at_ms,
+        head_hash=state.head_hash,
+        worker_peak_rss_bytes=peak_rss_bytes,
+        commits=copying.commits,
+    )
