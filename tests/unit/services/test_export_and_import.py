@@ -53,6 +53,11 @@ def run(job: ExportJob, site: Site) -> ExportResult:
         return job.run(job.plan(), site.runner)
 
 
+def write_all(site: Site, topic: str, *batches: list[bytes]) -> None:
+    for batch in batches:
+        site.source.write(topic, batch)
+
+
 def bring_in(site: Site, place: Path, backup: str) -> ImportResult:
     source = open_source(FORMAT, str(place), ReadOptions())
     wanted = ImportRequest(backup=backup, format=FORMAT, place=source.place)
@@ -228,3 +233,44 @@ def test_an_archive_can_be_looked_into(site: Site, tmp_path: Path) -> None:
     assert (found.cluster_id, found.groups, found.group_offsets, found.damaged) == ("", 1, 2, ())
     assert [(each.topic, each.partition) for each in found.partitions] == [("orders", 0), ("orders", 1)]
     assert sum(segment.records for segment in found.segments) == 3
+
+
+@pytest.mark.parametrize("kind", ["kafka-backup", "jsonl", "avro"])
+@pytest.mark.parametrize("more", [0, 1, 3])
+def test_an_archive_with_records_of_before_a_cut_is_not_gone_on_with(
+    site: Site, tmp_path: Path, more: int, kind: str
+) -> None:
+    for topic in ("orders", "users"):
+        site.source.make_topic(topic)
+        write_all(site, topic, [b"a", b"b"], [b"c"])
+    site.back_up("*")
+    run(of_backup(site, tmp_path / "archive", kind=kind), site)
+    site.source.topics["orders"].partitions[0].elect(cut_to=2)
+    write_all(site, "orders", *[[b"x"]] * (1 + more))
+    write_all(site, "users", [b"d"])
+    site.back_up()
+    result = run(of_backup(site, tmp_path / "archive", kind=kind), site)
+    assert (result.records, result.complete) == (1, False)  # users goes on
+    (left_out,) = result.sick
+    assert "orders/0" in left_out
+    assert "cut back to offset 2 (found by commit 2)" in left_out
+    anew = run(of_backup(site, tmp_path / "anew", kind=kind), site)
+    assert (anew.records, anew.sick) == (3 + more + 4, ())
+
+
+def test_an_archive_that_ends_before_a_cut_or_behind_the_old_history_goes_on(site: Site, tmp_path: Path) -> None:
+    site.source.make_topic("orders")
+    site.source.write("orders", [b"a", b"b"])
+    site.back_up("*")
+    run(of_backup(site, tmp_path / "before"), site)
+    site.source.write("orders", [b"c"])
+    site.back_up()
+    site.source.topics["orders"].partitions[0].elect(cut_to=2)
+    write_all(site, "orders", [b"x"], [b"y"])
+    site.back_up()
+    result = run(of_backup(site, tmp_path / "before"), site)
+    assert (result.records, result.complete) == (2, True)
+    site.source.write("orders", [b"z"])
+    site.back_up()
+    result = run(of_backup(site, tmp_path / "before"), site)
+    assert (result.records, result.complete) == (1, True)

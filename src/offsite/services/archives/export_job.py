@@ -43,21 +43,21 @@ class ExportJob:
 
     def follow(self, runner: Runner, *, interval_s: float, stop: Event, on_result: OnResult, outages: Outages) -> None:
         """Export what is new, every `interval_s` seconds, until `stop` is set; what has begun is finished first.
-        `on_result` is told of each run that found something, and of the first. Raises what `outages` does not wait
-        out."""
-        is_first = True
+        `on_result` is told of each run that found something, of the first, and of one that leaves out other partitions
+        than the one before. Raises what `outages` does not wait out."""
+        left_out: tuple[str, ...] | None = None
         while not stop.is_set():
             try:
                 with self.alone():
                     plan = self.plan()
-                    result = self.run(plan, runner) if plan.tasks or is_first else None
+                    result = self.run(plan, runner) if plan.tasks or plan.sick != left_out else None
             except OffsiteError as error:
                 outages.wait(error)
                 continue
             outages.worked()
             if result is not None:
                 on_result(result)
-            is_first = False
+            left_out = plan.sick
             stop.wait(interval_s)
 
 

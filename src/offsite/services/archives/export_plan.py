@@ -21,7 +21,8 @@ from offsite.model.errors import TopicReplaced
 from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns
 from offsite.model.time import format_time
 from offsite.repository.backup import Backup
-from offsite.repository.commit import TopicShape
+from offsite.repository.branches import Branch
+from offsite.repository.commit import PartitionId, TopicShape
 from offsite.repository.segments.segment import Segment
 from offsite.repository.snapshots.group_snapshot import get_group_snapshot
 from offsite.repository.state import BackupState
@@ -44,7 +45,7 @@ class ExportRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportPlan:
     """A decided export: nothing was written yet. `source` names it for people. `tasks` of one partition rise. `ends`:
-    how far the archive reaches already. `holes` are new ones; `sick` partitions cannot be read now and are left out."""
+    how far the archive reaches already. `holes` are new ones; `sick` partitions cannot be read now, or not be gone on with, and are left out."""
 
     source: str
     topics: tuple[ArchiveTopic, ...]
@@ -72,7 +73,9 @@ def plan_export(backup: Backup, writer: ArchiveWriter, request: ExportRequest) -
     topics = tuple(archive_topic(topic.shape) for topic in selected.topics)
     groups = _groups(backup, point.state, {topic.topic: topic.topic_id for topic in topics}, request.groups)
     check_same_topics(writer, topics)
-    tasks = [list(_tasks(each, ends, divides=writer.divides)) for each in selected.chains]
+    strange = dict(_of_two_histories(point.state.branches, ends))
+    chains = [each for each in selected.chains if each.source not in strange]
+    tasks = [list(_tasks(each, ends, divides=writer.divides)) for each in chains]
     return ExportPlan(
         source=f"backup {point.state.backup} as of commit {point.state.seq}",
         topics=topics,
@@ -85,6 +88,7 @@ def plan_export(backup: Backup, writer: ArchiveWriter, request: ExportRequest) -
             *incarnation_notes(incarnations_of(point, selected.names)),
             *groups.notes,
         ),
+        sick=tuple(strange[each.source] for each in selected.chains if each.source in strange),
     )
 
 
@@ -142,6 +146,21 @@ def _task(partition: PartitionChain, segments: Sequence[Segment], start: int, en
 def _behind(segment: Segment) -> int:
     """Where the records of the next segment begin: the last batch of this one may reach over the border."""
     return max(segment.end, segment.last_offset + 1)
+
+
+def _of_two_histories(branches: Iterable[Branch], ends: Ends) -> Iterator[tuple[PartitionId, str]]:
+    """Partitions that an export must not go on with, each with the reason: their log was cut back, and the archive ends
+    where it may hold the records of before. Nothing in it tells which history they are of; one that ends behind the old
+    history, or before the cut, holds none that the new one lacks."""
+    for each in branches:
+        reached = ends.get(each.partition_id.topic_partition, 0)
+        if each.at < reached <= each.end:
+            yield (
+                each.partition_id,
+                f"{each.partition_id}: the source's log was cut back to offset {each.at} (found by commit "
+                f"{each.commit}), and the archive, which ends at {reached}, may hold the records of before; export it "
+                "into another place",
+            )
 
 
 def _holes(selected: SelectedChains, ends: Ends) -> Iterator[HoleReport]:
