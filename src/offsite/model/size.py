@@ -32,8 +32,16 @@ def parse_rate(text: str, option: str) -> int:
     if rate < LEAST_RATE:
         what = "is no size" if found is None else f"is below the least, {LEAST_RATE // 1000}kB a second"
         raise BadOption(f"{option}: {text[:100]!r} {what}", hint=f"give bytes per second, as in {option} 50MB")
+    if rate > MOST_RATE:
+        raise BadOption(
+            f"{option}: {text[:100]!r} is above the most, 1000TB a second",
+            hint=f"give less, as in {option} 50MB, or leave it out",
+        )
     return int(rate)
 
 
 LEAST_RATE = 10_000
 """The lowest limit, in bytes per second: below it a single batch would take hours."""
+
+MOST_RATE = 1_000 * 1000**4
+"""The highest limit, in bytes per second: far above it what is shared out in half a second is no 64-bit number."""

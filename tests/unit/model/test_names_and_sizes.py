@@ -43,7 +43,9 @@ def test_a_rate_is_read_as_people_write_it(text: str, rate: int) -> None:
     assert parse_rate(text, "--read-limit") == rate
 
 
-@pytest.mark.parametrize("text", ["", "50", "50M", "-1MB", "0MB", "9kB", "1e9MB", "fast", "MB", "1MB/min", "5\u0663MB"])
+@pytest.mark.parametrize(
+    "text", ["", "50", "50M", "-1MB", "0MB", "9kB", "1e9MB", "fast", "MB", "1MB/min", "5\u0663MB", "999999999999999TB"]
+)
 def test_what_is_no_rate_is_refused_by_the_name_of_its_option(text: str) -> None:
     with pytest.raises(BadOption, match="--read-limit") as refused:
         parse_rate(text, "--read-limit")
