@@ -45,7 +45,8 @@ class ExportRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportPlan:
     """A decided export: nothing was written yet. `source` names it for people. `tasks` of one partition rise. `ends`:
-    how far the archive reaches already. `holes` are new ones; `sick` partitions cannot be read now, or not be gone on with, and are left out."""
+    how far the archive reaches already. `holes` are new ones; `sick` partitions cannot be read now, or not gone on with:
+    they are left out."""
 
     source: str
     topics: tuple[ArchiveTopic, ...]
@@ -155,12 +156,9 @@ def _of_two_histories(branches: Iterable[Branch], ends: Ends) -> Iterator[tuple[
     for each in branches:
         reached = ends.get(each.partition_id.topic_partition, 0)
         if each.at < reached <= each.end:
-            yield (
-                each.partition_id,
-                f"{each.partition_id}: the source's log was cut back to offset {each.at} (found by commit "
-                f"{each.commit}), and the archive, which ends at {reached}, may hold the records of before; export it "
-                "into another place",
-            )
+            why = f"the source's log was cut back to offset {each.at} (found by commit {each.commit})"
+            told = f"the archive, which ends at {reached}, may hold the records of before; export it into another place"
+            yield each.partition_id, f"{each.partition_id}: {why}, and {told}"
 
 
 def _holes(selected: SelectedChains, ends: Ends) -> Iterator[HoleReport]:
