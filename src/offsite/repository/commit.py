@@ -54,7 +54,8 @@ class TopicShape:
     """A topic as the source described it: `configs` are the non-default ones, sorted by name. `holds_schemas`: it is
     where a schema registry keeps what it knows. `was_compacted`: its cleanup policy was `compact` in this run or an
     earlier one, so that records at its end may be gone. `deleted_ms`: when a run found it deleted at the source, by the
-    store's clock (epoch ms); -1 while it is there, or nobody can say."""
+    store's clock (epoch ms); -1 while it is there, or nobody can say. `configs_unread`: the run was not allowed to read
+    its settings, and `configs` are those of the last run that was."""
 
     topic: str
     topic_id: str
@@ -64,6 +65,7 @@ class TopicShape:
     holds_schemas: bool = False
     was_compacted: bool = False
     deleted_ms: int = NOT_DELETED
+    configs_unread: bool = False
 
     @property
     def incarnation(self) -> TopicIncarnation:

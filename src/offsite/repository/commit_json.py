@@ -109,7 +109,11 @@ def topic_to_json(shape: TopicShape) -> dict[str, JsonValue]:
         "replication_factor": shape.replication_factor,
         "configs": dict(shape.configs),
     }
-    flags = {"holds_schemas": shape.holds_schemas, "was_compacted": shape.was_compacted}
+    flags = {
+        "holds_schemas": shape.holds_schemas,
+        "was_compacted": shape.was_compacted,
+        "configs_unread": shape.configs_unread,
+    }
     known |= {name: True for name, is_set in flags.items() if is_set}
     return known | ({"deleted_ms": shape.deleted_ms} if shape.is_deleted else {})
 
@@ -124,6 +128,7 @@ def topic_from_json(item: JsonObject) -> TopicShape:
         holds_schemas="holds_schemas" in item.fields and item.flag("holds_schemas"),
         was_compacted="was_compacted" in item.fields and item.flag("was_compacted"),
         deleted_ms=item.integer_or("deleted_ms", NOT_DELETED),
+        configs_unread="configs_unread" in item.fields and item.flag("configs_unread"),
     )
 
 

@@ -191,7 +191,7 @@ def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int) 
     problems = [*damage, *_found_by(checks), *_problems(state, now_ms, fresh_for_s)]
     found = _judged(name, problems, state, now_ms)
     told = tuple(str(each) for each in branch_reports(state) if not _is_new(state, each, now_ms))
-    notes = (*told, *_deleted(state), *_notes(backup), *unchecked)
+    notes = (*told, *_deleted(state), *_unread_settings(state), *_notes(backup), *unchecked)
     return replace(found, notes=notes, damaged=bool(damage), checks=checks)
 
 
@@ -215,6 +215,16 @@ def _deleted(state: BackupState) -> Iterable[str]:
         yield f"topic {shape.topic} is deleted at the source since {format_time(shape.deleted_ms)} or before, and kept"
     if gone[_NAMED_MAX:]:
         yield f"{len(gone) - _NAMED_MAX} more topics are deleted at the source, and kept"
+
+
+def _unread_settings(state: BackupState) -> Iterable[str]:
+    unread = [shape.topic for shape in state.latest_shapes().values() if shape.configs_unread and not shape.is_deleted]
+    if unread:
+        more = f" and {len(unread) - _NAMED_MAX} more" if unread[_NAMED_MAX:] else ""
+        yield (
+            f"the settings of {', '.join(unread[:_NAMED_MAX])}{more} are those of an earlier run: the newest one was "
+            "not allowed to read them (DESCRIBE_CONFIGS)"
+        )
 
 
 def _notes(backup: Backup) -> Iterable[str]:

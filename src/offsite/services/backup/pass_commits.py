@@ -86,8 +86,8 @@ def _marked(backup: Backup, plan: BackupPlan) -> Iterator[TopicShape]:
 
 
 def _left_behind(plan: BackupPlan, committable: Committable) -> Iterator[LeftBehind]:
-    shapes = (*plan.base.latest_shapes().values(), *plan.source.shapes)  # those that we may not see, and those we see
-    ids = {shape.topic: shape.topic_id for shape in shapes}
+    held = {shape.topic: shape.topic_id for shape in plan.base.latest_shapes().values()}
+    ids = {**held, **plan.source.ids}  # those that we may not see, and those we see
     for each in committable.failed:
         known = PartitionId(topic=each.topic, topic_id=ids[each.topic], partition=each.partition)
         yield LeftBehind(partition_id=known, error=each.error)

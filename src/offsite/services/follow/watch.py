@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from offsite.copy.plan import PartitionBounds
+from offsite.kafka.protocol.configs import TopicConfigs
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
@@ -35,7 +36,7 @@ LAGGING_MAX = 200
 class TopicSettings(Protocol):
     """The settings of topics, those that are the default included if wanted."""
 
-    def topic_configs(self, names: list[str], *, with_defaults: bool = False) -> Mapping[str, Mapping[str, str]]: ...
+    def readable_topic_configs(self, names: list[str], *, with_defaults: bool = False) -> TopicConfigs: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,11 +172,11 @@ class FollowWatch:
         if not lagging:
             return {}
         try:
-            found = self._settings.topic_configs(sorted(lagging)[:LAGGING_MAX], with_defaults=True)
+            found = self._settings.readable_topic_configs(sorted(lagging)[:LAGGING_MAX], with_defaults=True)
         except OffsiteError as error:
             warned("retention_unread", error=error.id, why=error.message)
             return {}
-        return {topic: Retention.of(configs) for topic, configs in found.items()}
+        return {topic: Retention.of(configs) for topic, configs in found.configs.items()}
 
     def _headroom(self, partitions: list[_Partition], retention: Retention | None) -> float | None:
         """The least of a topic's partitions."""
