@@ -177,6 +177,15 @@ class SnapshotRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PassProgress:
+    """How far a pass over the source is, in offsets: `copied` of the `planned` ones, which lay between the committed
+    positions and the ends of the logs when it began. Holes and gaps count as copied: they are accounted for."""
+
+    copied: int
+    planned: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
     """What a writer wants to commit; number, time and chain are added when it is appended.
 
@@ -186,7 +195,7 @@ class Changes:
     which are stored already too. `gaps` complete what `segments` and `holes` account for of the moved positions;
     `accounted`: together they account for every offset. Commits of earlier versions did not say so. `left_behind` are
     partitions that this run could not copy, or not to their end. `incomplete`: the run goes on; a commit of it that is
-    complete follows, unless it is broken off.
+    complete follows, unless it is broken off; `progress` is how far it was then, None in older commits.
     `cut_back` comes before all else: what was backed up behind it becomes a closed branch, and positions go on from
     there.
     """
@@ -199,6 +208,7 @@ class Changes:
     cut_back: tuple[CutBack, ...] = ()
     left_behind: tuple[LeftBehind, ...] = ()
     incomplete: bool = False
+    progress: PassProgress | None = None
     positions: tuple[Position, ...] = ()
     topics: tuple[TopicShape, ...] = ()
     forgotten: tuple[tuple[int, int], ...] = ()

@@ -18,6 +18,7 @@ from offsite.repository.commit import (
     CutBack,
     LeftBehind,
     PartitionId,
+    PassProgress,
     Position,
     ProvenGap,
     RecordedHole,
@@ -272,6 +273,14 @@ def partition_from_json(item: JsonObject) -> PartitionId:
     return PartitionId(topic=item.topic(), topic_id=item.text("topic_id"), partition=item.partition())
 
 
+def progress_to_json(progress: PassProgress | None) -> JsonValue:
+    return None if progress is None else {"copied": progress.copied, "planned": progress.planned}
+
+
+def progress_from_json(item: JsonObject | None) -> PassProgress | None:
+    return None if item is None else PassProgress(copied=item.count("copied"), planned=item.count("planned"))
+
+
 def _changes_to_json(changes: Changes) -> dict[str, JsonValue]:
     parts: dict[str, JsonValue] = {
         "segments": [segment_to_json(segment) for segment in changes.segments],
@@ -282,6 +291,7 @@ def _changes_to_json(changes: Changes) -> dict[str, JsonValue]:
         "cut_back": [_cut_to_json(cut) for cut in changes.cut_back],
         "left_behind": [left_behind_to_json(each) for each in changes.left_behind],
         "incomplete": changes.incomplete,
+        "progress": progress_to_json(changes.progress),
         "positions": [position_to_json(position) for position in changes.positions],
         "topics": [topic_to_json(shape) for shape in changes.topics],
         "forgotten": [{"start": start, "end": end} for start, end in changes.forgotten],
@@ -321,6 +331,7 @@ def _changes_from_json(item: JsonObject) -> Changes:
         left_behind=tuple(map(left_behind_from_json, item.children("left_behind"))),
         accounted="accounted" in item.fields and item.flag("accounted"),
         incomplete="incomplete" in item.fields and item.flag("incomplete"),
+        progress=progress_from_json(item.optional_child("progress")),
         positions=tuple(position_from_json(position) for position in item.children("positions")),
         topics=tuple(topic_from_json(shape) for shape in item.children("topics")),
         forgotten=tuple((span.count("start"), span.count("end")) for span in item.children("forgotten")),
