@@ -16,9 +16,10 @@ from offsite.services.hole_report import HoleReport, hole_reports
 class BackupResult:
     """Result of one run: what it added. `bytes` is the size in the log, `stored_bytes` in the repository; `holes` are
     the new ones. Partitions in `failed` stand where they were (or where their first failed range begins): the next run
-    continues. `cut_back` are logs of which this run found that a new leader had cut them back: the old history is kept,
-    `not_read` are settings of the cluster that it did not let us read, `unread_topics` topics of which the settings
-    are those that an earlier run read, since this one was not allowed to; `groups` is None when none were asked for. `head_hash` is that of the commit's bytes."""
+    continues. `cut_back` are logs of which this run found that a new leader had cut them back: the old history is kept.
+    `not_read` are settings of the cluster that it did not let us read, `unread_topics` topics whose settings are those
+    of an earlier run, since this one was not allowed to read them; `groups` is None when none were asked for.
+    `head_hash` is that of the commit's bytes."""
 
     backup: str
     commit: int

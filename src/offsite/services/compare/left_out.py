@@ -58,12 +58,13 @@ def leave_out(
 
 
 def _left_out(
-    shapes: list[TopicShape], newest: Mapping[str, TopicShape], gone: Collection[str], marks: Mapping[TopicIncarnation, int]
+    shapes: list[TopicShape],
+    newest: Mapping[str, TopicShape],
+    gone: Collection[str],
+    marks: Mapping[TopicIncarnation, int],
 ) -> Iterator[LeftOut]:
     for shape in shapes:
         is_newest = shape.incarnation == newest[shape.topic].incarnation
         if not is_newest or shape.topic in gone:
             deleted_ms = marks.get(shape.incarnation, NOT_DELETED)
-            yield LeftOut(
-                topic=shape.topic, topic_id=shape.topic_id, deleted_ms=deleted_ms, made_anew=not is_newest
-            )
+            yield LeftOut(topic=shape.topic, topic_id=shape.topic_id, deleted_ms=deleted_ms, made_anew=not is_newest)
