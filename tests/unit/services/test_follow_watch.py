@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from offsite.kafka import presence
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.model.clock import SystemClock
@@ -140,3 +141,59 @@ def test_holes_are_counted_by_reason(orders: Site) -> None:
 
     *_, last = watched(orders, overtake)
     assert last.holes == {"retention": 1}
+
+
+def test_a_topic_that_is_hidden_from_us_stays_in_view_and_ages(orders: Site) -> None:
+    orders.source.make_topic("users")
+
+    def hide() -> None:
+        orders.source.hidden.add("orders")
+
+    first, second = watched(orders, hide)
+    before, seen = topic(first, "orders"), topic(second, "orders")
+    assert sum(second.failed.values()) == 2
+    assert (seen.newest_record_ms, seen.restorable_from_ms) == (before.newest_record_ms, before.restorable_from_ms)
+    assert seen.caught_up_ms == before.caught_up_ms > 0
+    assert (seen.lag_records, seen.headroom_s) == (-1, None), "nobody knows what was written since"
+    assert topic(second, "users").caught_up_ms > topic(first, "users").caught_up_ms
+
+
+def test_a_topic_that_was_hidden_before_the_run_began_is_in_view_too(orders: Site) -> None:
+    orders.source.make_topic("users")
+    watched(orders)
+    orders.source.hidden.add("orders")
+    (view,) = watched(orders)
+    seen = topic(view, "orders")
+    assert (seen.newest_record_ms >= FIRST_TIME_MS, seen.caught_up_ms, seen.lag_records) == (True, -1, -1)
+
+
+def test_a_topic_that_is_deleted_at_the_source_leaves_the_view(orders: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presence, "ASKED_AGAIN_AFTER_S", 0.0)
+    orders.source.make_topic("users")
+    _, second = watched(orders, lambda: orders.source.topics.pop("orders"))
+    assert [each.topic for each in second.topics] == ["users"]
+
+
+def test_what_was_seen_to_be_uncopied_has_its_headroom_also_when_the_partition_does_not_answer(orders: Site) -> None:
+    def write_and_fail() -> None:
+        orders.source.topics["orders"].configs["retention.ms"] = "1000"
+        orders.source.write("orders", [b"c", b"d"])
+        orders.source.failing[Api.FETCH, ORDERS_0] = DENIED
+
+    def fall_silent() -> None:
+        orders.source.failing[Api.LIST_OFFSETS, ORDERS_0] = DENIED
+
+    def hide() -> None:
+        orders.source.hidden.add("orders")
+
+    orders.source.make_topic("users")
+    _, failing, silent, hidden = watched(orders, write_and_fail, fall_silent, hide)
+    assert [topic(view, "orders").headroom_s for view in (failing, silent, hidden)] == [0, 0, 0]
+    assert [topic(view, "orders").lag_records for view in (failing, silent, hidden)] == [2, -1, -1]
+
+
+def test_a_partition_that_never_answered_has_no_headroom(orders: Site) -> None:
+    orders.source.topics["orders"].configs["retention.ms"] = "1000"
+    orders.source.failing[Api.LIST_OFFSETS, ORDERS_0] = DENIED
+    (view,) = watched(orders)
+    assert (topic(view, "orders").lag_records, topic(view, "orders").headroom_s) == (-1, None)
