@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -15,8 +16,10 @@ from offsite.model.selections.selection import parse_selection
 from offsite.services.backup.request import BackupRequest
 from offsite.services.follow.follower import Follow, Follower
 from offsite.services.follow.watch import FollowWatch
+from offsite.services.monitor.store_requests import StoreRequests, counted
 from offsite.services.monitor.view import FollowState, FollowView, TopicView
 from offsite.services.outages import Outage, Outages
+from offsite.spark.runner import RunProgress
 from tests.batches import FIRST_TIME_MS
 from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import BACKUP, Site
@@ -41,7 +44,7 @@ class Scripted(SystemClock):
         self._steps.pop(0)()
 
 
-def watched(site: Site, *steps: Callable[[], object]) -> list[FollowView]:
+def watched(site: Site, *steps: Callable[[], object], requests: StoreRequests | None = None) -> list[FollowView]:
     """The views after each round or outage."""
     shown: list[FollowView] = []
     clock = Scripted(*steps)
@@ -51,6 +54,7 @@ def watched(site: Site, *steps: Callable[[], object]) -> list[FollowView]:
         settings=site.source.admin,
         clock=clock,
         show=shown.append,
+        store_requests=requests,
     )
     following = Follow(
         repository=site.repository,
@@ -197,3 +201,37 @@ def test_a_partition_that_never_answered_has_no_headroom(orders: Site) -> None:
     orders.source.failing[Api.LIST_OFFSETS, ORDERS_0] = DENIED
     (view,) = watched(orders)
     assert (topic(view, "orders").lag_records, topic(view, "orders").headroom_s) == (-1, None)
+
+
+def test_requests_to_the_store_progress_and_partitions_tried_again_are_told(orders: Site) -> None:
+    requests = StoreRequests()
+    counting = replace(orders, repository=counted(orders.repository, requests))
+
+    def fail() -> None:
+        orders.source.write("orders", [b"c"])
+        orders.source.failing[Api.FETCH, ORDERS_0] = DENIED
+
+    def heal() -> None:
+        orders.source.failing.clear()
+
+    *_, failing, healed = watched(counting, fail, heal, requests=requests)
+    assert (sum(failing.retried_partitions.values()), sum(healed.retried_partitions.values())) == (0, 1)
+    assert healed.progress == 1
+    assert sum(healed.store_requests["put", "ok"].counts) > sum(failing.store_requests["put", "ok"].counts) > 0
+
+
+def test_progress_of_a_round_under_way_is_the_part_of_its_tasks_that_have_ended(orders: Site) -> None:
+    shown: list[FollowView] = []
+    watch = FollowWatch(
+        FollowView(backup=BACKUP, interval_s=10, started_ms=1),
+        backup=lambda: orders.backup,
+        settings=orders.source.admin,
+        clock=SystemClock(),
+        show=shown.append,
+    )
+    watch.progress(
+        RunProgress(
+            tasks_total=8, tasks_done=1, tasks_failed=1, moved_bytes=0, records=0, elapsed_s=1, worker_peak_rss_bytes=0
+        )
+    )
+    assert [view.progress for view in shown] == [0.25]

@@ -10,7 +10,7 @@ at the source are not shown: nothing of them can be lost any more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 

@@ -13,6 +13,7 @@ from offsite.repository.backup import Backup
 from offsite.services.follow.follower import Round
 from offsite.services.follow.topic_views import TopicSettings, TopicViews
 from offsite.services.monitor.repository_view import read_repository_view
+from offsite.services.monitor.store_requests import StoreRequests
 from offsite.services.monitor.view import FollowView, Outage
 from offsite.services.outages import Outage as FailedRounds
 from offsite.spark.runner import RunProgress
@@ -25,7 +26,7 @@ ALIVE_EVERY_S = 5.0
 class FollowWatch:
     """Keeps the view of one run; `show` is given each new one."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # all by keyword but the view to begin with
         self,
         view: FollowView,
         *,
@@ -33,10 +34,12 @@ class FollowWatch:
         settings: TopicSettings,
         clock: Clock,
         show: Callable[[FollowView], None],
+        store_requests: StoreRequests | None = None,
     ) -> None:
         self._view = view
         self._backup, self._clock, self._show = backup, clock, show
         self._topics = TopicViews(settings, clock)
+        self._store_requests = store_requests or StoreRequests()
         self._checked_s = self._shown_s = clock.monotonic_s() - CHECKS_EVERY_S
 
     def round(self, ended: Round) -> None:
@@ -53,6 +56,8 @@ class FollowWatch:
             last_commit_ms=state.committed_at_ms,
             holes=Counter(hole.reason for hole in state.holes),
             failed=failed,
+            retried_partitions=Counter(view.retried_partitions) + Counter(view.failed),
+            progress=1.0,
             outage=None,
             round_durations=view.round_durations.with_one(ended.took_s),
             throttled_ms=view.throttled_ms + int(ended.throttled_s * 1000),
@@ -82,12 +87,14 @@ class FollowWatch:
         told = Outage(error_id=error.id, message=error.message, since_ms=outage.since_ms)
         self._set(replace(view, outage=told))
 
-    def progress(self, _: RunProgress) -> None:
+    def progress(self, now: RunProgress) -> None:
         """Take a sign of life of a round that is under way."""
         if self._clock.monotonic_s() - self._shown_s >= ALIVE_EVERY_S:
-            self._set(self._view)
+            done = now.tasks_done + now.tasks_failed
+            self._set(replace(self._view, progress=done / now.tasks_total if now.tasks_total else None))
 
     def _set(self, view: FollowView) -> None:
+        view = replace(view, store_requests=self._store_requests.durations())
         self._view, self._shown_s = view, self._clock.monotonic_s()
         self._show(view)
 
