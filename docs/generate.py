@@ -85,11 +85,8 @@ def metrics_page() -> str:
         "[Alerts, dashboard, health](../how-to/monitor.md)."
     )
     topics = ((f"`{each.name}`", "gauge", _code([TOPIC]), f"{each.help} {_worst(each)}") for each in TOPIC_SERIES)
-    plain = (
-        (f"`{each.name}`", each.kind, _code(filter(None, [each.label])), each.help)
-        for each in [*SERIES, TOPICS_LEFT_OUT]
-    )
-    durations = ((f"`{each.name}`", "histogram", "`le`", each.help) for each in DURATION_SERIES)
+    plain = ((f"`{each.name}`", each.kind, _code(each.labels), each.help) for each in [*SERIES, TOPICS_LEFT_OUT])
+    durations = ((f"`{each.name}`", "histogram", _code([*each.labels, "le"]), each.help) for each in DURATION_SERIES)
     head = ("series", "type", "labels", "meaning")
     return _page(
         "Metrics",

@@ -23,6 +23,7 @@ NODE = 1
 _TOPIC = 2
 _SET_ON_TOPIC, _SET_ON_BROKER, _DEFAULT = 1, 4, 5
 _DELETE = 1
+_DESCRIBE_CONFIGS = 10
 _OPERATIONS = frozenset(range(3, 13))
 _NO_ID = UUID(int=0)
 
@@ -111,6 +112,8 @@ def _configs(cluster: FakeCluster, kind: int, name: str) -> Answer:
     topic = cluster.topics.get(name)
     if topic is None:
         return told | {"error_code": UNKNOWN_TOPIC_OR_PARTITION}
+    if name in cluster.hidden or _DESCRIBE_CONFIGS in cluster.forbidden.get(name, set()):
+        return told | {"error_code": TOPIC_AUTHORIZATION_FAILED, "error_message": "Topic authorization failed."}
     defaults = {key: value for key, value in TOPIC_DEFAULTS.items() if key not in topic.configs}
     return told | {"configs": [*_entries(topic.configs, _SET_ON_TOPIC), *_entries(defaults, _DEFAULT)]}
 

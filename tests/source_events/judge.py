@@ -14,12 +14,17 @@ from dataclasses import dataclass, field
 from offsite.copy.chain import PartitionChain
 from offsite.copy.source_view import stored_log
 from offsite.log.range import TopicPartition
-from offsite.model.errors import KafkaNotAuthorized
+from offsite.model.errors import KafkaNotAuthorized, LeaderUnavailable
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId
 from offsite.repository.state import BackupState
+from offsite.services.backup.committable import PartitionFailure
 from offsite.services.backup.result import BackupResult
 from tests.source_events.source import SimSource
+
+SILENT = 2
+"""Partitions that did not answer, from which on a round may leave others to the next one."""
+NOT_TRIED = "was not tried"
 
 
 @dataclass
@@ -40,6 +45,10 @@ class Known:
     @property
     def position(self) -> int:
         return len(self.values)
+
+    def was_never_read(self, start: int) -> bool:
+        """Whether all from `start` on was gone before it was read."""
+        return all(o in self.lost or value is None for o, value in enumerate(self.values) if o >= start)
 
     def held(self) -> dict[int, int]:
         return {
@@ -94,17 +103,42 @@ class Judge:
         self._reads: dict[tuple[object, ...], dict[int, int]] = {}
 
     def may_fail_whole(self, planned: Planned, source: SimSource) -> bool:
-        """Whether a run may end in an error: only when no partition can be read at all."""
+        """Whether a run may end in an error: only when no partition can be read at all, or those that did not answer
+        were enough to leave the others."""
         news = {key: seen for key, seen in planned.partitions.items() if not self._fails(seen)}
-        return all(self._is_disturbed(key, seen, source) for key, seen in news.items())
+        is_enough = len(self._silent(planned, source)) >= SILENT
+        return is_enough or all(self._is_disturbed(key, seen, source) for key, seen in news.items())
+
+    def _silent(self, planned: Planned, source: SimSource) -> set[TopicPartition]:
+        """The partitions that have news, and did not answer."""
+        return {
+            key
+            for key, seen in planned.partitions.items()
+            if key in source.failing and seen.end != self.known.get(seen.partition, Known()).position
+        }
+
+    def _not_tried(
+        self, planned: Planned, source: SimSource, failed: dict[TopicPartition, PartitionFailure]
+    ) -> set[TopicPartition]:
+        """The partitions that were left to the next round, for the reason that others did not answer: which must be
+        so."""
+        left = {key for key, each in failed.items() if NOT_TRIED in each.message}
+        silent = {key for key, each in failed.items() if each.error == LeaderUnavailable.id} - left
+        silent |= self._silent(planned, source)
+        for key in left:
+            assert len(silent - {key}) >= SILENT, (
+                f"{key}: said to be not tried, and only {sorted(silent)} did not answer"
+            )
+        return left
 
     def after(self, planned: Planned, source: SimSource, result: BackupResult, state: BackupState) -> None:
         """Take the result of a run, and compare all that it says of the source."""
         cuts = {(each.topic, each.partition): each for each in result.cut_back}
         failed = {TopicPartition(topic=each.topic, partition=each.partition): each for each in result.failed}
+        left = self._not_tried(planned, source, failed)
         for key, seen in planned.partitions.items():
             cut = cuts.pop((key.topic, key.partition), None)
-            self._take(key, seen, source, state, None if cut is None else (cut.at, cut.end), key in failed)
+            self._take(key, seen, source, state, None if cut is None else (cut.at, cut.end), key in failed, key in left)
         assert not cuts, f"cut back, and not there: {cuts}"
         self._check_failed(planned, failed)
         self._take_deleted(planned)
@@ -121,12 +155,15 @@ class Judge:
         state: BackupState,
         cut: tuple[int, int] | None,
         failed: bool,
+        left: bool,
     ) -> None:
         known = self.known.setdefault(seen.partition, Known())
         before, parted = known.position, self._parted(known, seen)
         reached = state.positions[seen.partition].end if seen.partition in state.positions else 0
         if parted is None and seen.start < before and self._parted(known, seen, settled=0) is not None:
             pass  # nobody has to tell, and the epochs of what is held may
+        elif parted is not None and cut is None and seen.end >= before and known.was_never_read(parted):
+            known.settled = before  # of what differs not one record was read, so no epoch of it is known
         elif parted is None or seen.start >= before or self._fails(seen):
             assert cut is None, f"{key}: said to be cut back to {cut}, and it was not, or nobody can tell"
         else:
@@ -150,7 +187,7 @@ class Judge:
         assert known.position <= reached, f"{key}: it stands at {reached}"
         assert failed or reached >= seen.end, f"{key}: it stands at {reached} of {seen.end}, and nothing says why"
         assert reached <= max(seen.end, known.position) or self._is_disturbed(key, seen, source), f"{key}: at {reached}"
-        assert not failed or self._is_disturbed(key, seen, source), f"{key}: failed for no reason"
+        assert not failed or left or self._is_disturbed(key, seen, source), f"{key}: failed for no reason"
         if seen.start >= before and parted is not None:
             known.settled = before
         if reached > known.position:

@@ -17,6 +17,7 @@ from offsite.kafka.batch_window import batch_window
 from offsite.kafka.log_bounds import FoundBounds, LogBounds
 from offsite.kafka.offsets import EpochEnd
 from offsite.kafka.presence import Presence
+from offsite.kafka.protocol.configs import TopicConfigs
 from offsite.kafka.protocol.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from offsite.kafka.read_task import Item, ReadTask
 from offsite.log.batch import BatchHeader, scan
@@ -178,8 +179,8 @@ class SimSource:
         first = next(iter(scan(log.read(offset, 1))), None)
         return first if first is not None and first.base_offset <= offset else None
 
-    def topic_configs(self, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
-        return {name: {} for name in names}
+    def readable_topic_configs(self, names: Iterable[str]) -> TopicConfigs:
+        return TopicConfigs(configs={name: {} for name in names})
 
     def sizes_bytes(self, _partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         return {}

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from offsite.copy.backup import BackupEnds, BackupReceipt, copy_range, paced
 from offsite.copy.plan import OF_ONE_PARTITION, CopyTask
+from offsite.log.range import TopicPartition
 from offsite.model.errors import Denied, KafkaUnavailable, LeaderUnavailable
 from offsite.model.ids import random_id
 from offsite.model.journal import safe_trace
@@ -30,7 +31,7 @@ BUNDLE_RANGES_MAX = 500
 """Ranges of a bundle at most: each takes a few milliseconds, and a bundle that fails is tried again as a whole."""
 BUNDLES_PER_SLOT = 1
 SILENT_MAX = 2
-"""Ranges of a bundle that may end in minutes of waiting for their brokers."""
+"""Partitions of a bundle that may each end in minutes of waiting for their brokers."""
 
 Copied = Done[BackupReceipt] | Failed
 
@@ -97,10 +98,14 @@ def copy_bundle(bundle: CopyBundle, *, ends: BackupEnds, base: int, copy: CopyOn
 def _all_copied(bundle: CopyBundle, ends: BackupEnds, pack: PackWriter, copy: CopyOne) -> Iterator[Copied]:
     """A broker that dies amid a round takes hundreds of ranges with it, and each would wait for minutes: after a few,
     the others are left to the next run, which knows what is out before it begins."""
-    silent = 0
+    silent: set[TopicPartition] = set()
     for task in bundle.tasks:
-        outcome = _not_tried(task, silent) if silent >= SILENT_MAX else _copied(task, ends, pack, copy)
-        silent += isinstance(outcome, Failed) and isinstance(outcome.error, KafkaUnavailable)
+        if len(silent) >= SILENT_MAX:
+            yield _not_tried(task, len(silent))
+            continue
+        outcome = _copied(task, ends, pack, copy)
+        if isinstance(outcome, Failed) and isinstance(outcome.error, KafkaUnavailable):
+            silent.add(task.range.topic_partition)
         yield outcome
 
 

@@ -30,7 +30,12 @@ from offsite.kafka.protocol.cluster_settings import (
     describe_quotas_request,
     describe_scram_users_request,
 )
-from offsite.kafka.protocol.configs import alter_topic_configs_request, broker_configs_request, topic_configs_request
+from offsite.kafka.protocol.configs import (
+    TopicConfigs,
+    alter_topic_configs_request,
+    broker_configs_request,
+    topic_configs_request,
+)
 from offsite.kafka.protocol.log_dirs import log_dirs_request
 from offsite.kafka.protocol.log_offsets import EARLIEST, LATEST, READ_UNCOMMITTED, delete_records_request
 from offsite.kafka.protocol.metadata import ClusterMetadata, TopicMetadata
@@ -51,6 +56,7 @@ from offsite.model.errors import (
     KafkaUnreachable,
     LeaderUnavailable,
     NoSuchTopic,
+    OffsiteError,
 )
 from offsite.model.journal import decided
 
@@ -95,15 +101,26 @@ class ClusterAdmin:
         return find_presence(self._router, self._clock, names)
 
     def topic_configs(self, names: Iterable[str], *, with_defaults: bool = False) -> Mapping[str, Mapping[str, str]]:
-        """Topic → the settings made on it, `with_defaults` also those of the cluster. Raises `NoSuchTopic`."""
-        ordered, found = sorted(names), dict[str, Mapping[str, str]]()
+        """Topic → the settings made on it, `with_defaults` also those of the cluster. Raises `NoSuchTopic`, and
+        `KafkaNotAuthorized` for the first topic whose settings we may not read."""
+        found = self.readable_topic_configs(names, with_defaults=with_defaults)
+        if found.denied:
+            raise found.denied[min(found.denied)]
+        return found.configs
+
+    def readable_topic_configs(self, names: Iterable[str], *, with_defaults: bool = False) -> TopicConfigs:
+        """The settings as `topic_configs` has them, where we may read them; the topics where we may not apart. Raises
+        `NoSuchTopic`."""
+        ordered = sorted(names)
+        configs, denied = dict[str, Mapping[str, str]](), dict[str, OffsiteError]()
         for first in range(0, len(ordered), _CONFIG_TOPICS_MAX):
             some = ordered[first : first + _CONFIG_TOPICS_MAX]
-            configs = self._router.call(topic_configs_request(some, with_defaults=with_defaults))
-            if left_out := [name for name in some if name not in configs]:
+            found = self._router.call(topic_configs_request(some, with_defaults=with_defaults))
+            if left_out := [name for name in some if name not in found.configs and name not in found.denied]:
                 raise LeaderUnavailable(f"the answer leaves out the settings of {left_out[0]}", hint="run again")
-            found |= configs
-        return found
+            configs |= found.configs
+            denied |= found.denied
+        return TopicConfigs(configs=configs, denied=denied)
 
     def broker_configs(self) -> Sequence[Mapping[str, str]]:
         """The settings of each broker, defaults included; what is secret, or not set, is absent."""

@@ -102,10 +102,12 @@ class Silence:
     def _look_up_compaction(self) -> bool:
         topic = self._range.topic
         try:
-            told = self._router.call(topic_configs_request([topic], with_defaults=True)).get(topic)
-            if told is None:
+            found = self._router.call(topic_configs_request([topic], with_defaults=True))
+            if topic in found.denied:
+                raise found.denied[topic]
+            if topic not in found.configs:
                 raise LeaderUnavailable(f"the answer leaves out the settings of {topic}")
-            configs = told
+            configs = found.configs[topic]
         except Denied as error:
             decided("unknown", why=error.message, topic=topic, setting="cleanup.policy")
             configs = {}

@@ -54,7 +54,8 @@ class TopicShape:
     """A topic as the source described it: `configs` are the non-default ones, sorted by name. `holds_schemas`: it is
     where a schema registry keeps what it knows. `was_compacted`: its cleanup policy was `compact` in this run or an
     earlier one, so that records at its end may be gone. `deleted_ms`: when a run found it deleted at the source, by the
-    store's clock (epoch ms); -1 while it is there, or nobody can say."""
+    store's clock (epoch ms); -1 while it is there, or nobody can say. `configs_unread`: the run was not allowed to read
+    its settings, and `configs` are those of the last run that was."""
 
     topic: str
     topic_id: str
@@ -64,6 +65,7 @@ class TopicShape:
     holds_schemas: bool = False
     was_compacted: bool = False
     deleted_ms: int = NOT_DELETED
+    configs_unread: bool = False
 
     @property
     def incarnation(self) -> TopicIncarnation:
@@ -175,6 +177,15 @@ class SnapshotRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PassProgress:
+    """How far a pass over the source is, in offsets: `copied` of the `planned` ones, which lay between the committed
+    positions and the ends of the logs when it began. Holes and gaps count as copied: they are accounted for."""
+
+    copied: int
+    planned: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
     """What a writer wants to commit; number, time and chain are added when it is appended.
 
@@ -184,7 +195,7 @@ class Changes:
     which are stored already too. `gaps` complete what `segments` and `holes` account for of the moved positions;
     `accounted`: together they account for every offset. Commits of earlier versions did not say so. `left_behind` are
     partitions that this run could not copy, or not to their end. `incomplete`: the run goes on; a commit of it that is
-    complete follows, unless it is broken off.
+    complete follows, unless it is broken off; `progress` is how far it was then, None in older commits.
     `cut_back` comes before all else: what was backed up behind it becomes a closed branch, and positions go on from
     there.
     """
@@ -197,6 +208,7 @@ class Changes:
     cut_back: tuple[CutBack, ...] = ()
     left_behind: tuple[LeftBehind, ...] = ()
     incomplete: bool = False
+    progress: PassProgress | None = None
     positions: tuple[Position, ...] = ()
     topics: tuple[TopicShape, ...] = ()
     forgotten: tuple[tuple[int, int], ...] = ()

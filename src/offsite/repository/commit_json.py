@@ -18,6 +18,7 @@ from offsite.repository.commit import (
     CutBack,
     LeftBehind,
     PartitionId,
+    PassProgress,
     Position,
     ProvenGap,
     RecordedHole,
@@ -109,7 +110,11 @@ def topic_to_json(shape: TopicShape) -> dict[str, JsonValue]:
         "replication_factor": shape.replication_factor,
         "configs": dict(shape.configs),
     }
-    flags = {"holds_schemas": shape.holds_schemas, "was_compacted": shape.was_compacted}
+    flags = {
+        "holds_schemas": shape.holds_schemas,
+        "was_compacted": shape.was_compacted,
+        "configs_unread": shape.configs_unread,
+    }
     known |= {name: True for name, is_set in flags.items() if is_set}
     return known | ({"deleted_ms": shape.deleted_ms} if shape.is_deleted else {})
 
@@ -124,6 +129,7 @@ def topic_from_json(item: JsonObject) -> TopicShape:
         holds_schemas="holds_schemas" in item.fields and item.flag("holds_schemas"),
         was_compacted="was_compacted" in item.fields and item.flag("was_compacted"),
         deleted_ms=item.integer_or("deleted_ms", NOT_DELETED),
+        configs_unread="configs_unread" in item.fields and item.flag("configs_unread"),
     )
 
 
@@ -267,6 +273,14 @@ def partition_from_json(item: JsonObject) -> PartitionId:
     return PartitionId(topic=item.topic(), topic_id=item.text("topic_id"), partition=item.partition())
 
 
+def progress_to_json(progress: PassProgress | None) -> JsonValue:
+    return None if progress is None else {"copied": progress.copied, "planned": progress.planned}
+
+
+def progress_from_json(item: JsonObject | None) -> PassProgress | None:
+    return None if item is None else PassProgress(copied=item.count("copied"), planned=item.count("planned"))
+
+
 def _changes_to_json(changes: Changes) -> dict[str, JsonValue]:
     parts: dict[str, JsonValue] = {
         "segments": [segment_to_json(segment) for segment in changes.segments],
@@ -277,6 +291,7 @@ def _changes_to_json(changes: Changes) -> dict[str, JsonValue]:
         "cut_back": [_cut_to_json(cut) for cut in changes.cut_back],
         "left_behind": [left_behind_to_json(each) for each in changes.left_behind],
         "incomplete": changes.incomplete,
+        "progress": progress_to_json(changes.progress),
         "positions": [position_to_json(position) for position in changes.positions],
         "topics": [topic_to_json(shape) for shape in changes.topics],
         "forgotten": [{"start": start, "end": end} for start, end in changes.forgotten],
@@ -316,6 +331,7 @@ def _changes_from_json(item: JsonObject) -> Changes:
         left_behind=tuple(map(left_behind_from_json, item.children("left_behind"))),
         accounted="accounted" in item.fields and item.flag("accounted"),
         incomplete="incomplete" in item.fields and item.flag("incomplete"),
+        progress=progress_from_json(item.optional_child("progress")),
         positions=tuple(position_from_json(position) for position in item.children("positions")),
         topics=tuple(topic_from_json(shape) for shape in item.children("topics")),
         forgotten=tuple((span.count("start"), span.count("end")) for span in item.children("forgotten")),

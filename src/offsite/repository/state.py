@@ -16,6 +16,7 @@ from offsite.repository.commit import (
     CutBack,
     LeftBehind,
     PartitionId,
+    PassProgress,
     Position,
     RecordedHole,
     SnapshotRef,
@@ -39,7 +40,9 @@ class BackupState:
     `topics` holds the latest shape of each incarnation, in order of first appearance. `segments` are live ones.
     `branches` are the old histories of logs that were cut back, in the order in which that was found: their segments
     are needed by the restore points before it, and are in no list of live ones.
-    `left_behind` is what the run of commit `seq` could not back up; `incomplete`: that run was to go on. `groups` is
+    `left_behind` is what the run of commit `seq` could not back up; `incomplete`: that run was to go on, it had
+    got as far as `progress` (None: not known). `completed_at_ms`: when the newest commit was made that completes a pass
+    (as `committed_at_ms`; 0 where none is known). `groups` is
     the key of the latest group snapshot, `metadata` names the cluster's latest settings. `history` lists the restore
     points up to `seq`. `unreadable`: what is wrong with the commit after `seq`, which is there; empty where there is
     nothing wrong.
@@ -59,6 +62,8 @@ class BackupState:
     holes: tuple[RecordedHole, ...] = ()
     left_behind: tuple[LeftBehind, ...] = ()
     incomplete: bool = False
+    progress: PassProgress | None = None
+    completed_at_ms: int = 0
     checkpoints: tuple[Checkpoint, ...] = ()
     groups: str | None = None
     metadata: SnapshotRef | None = None
@@ -199,6 +204,8 @@ class Folding:
             metadata=changes.metadata or self._state.metadata,
             left_behind=changes.left_behind,
             incomplete=changes.incomplete,
+            progress=changes.progress,
+            completed_at_ms=self._state.completed_at_ms if changes.incomplete else commit.committed_at_ms,
             loose_commits=1 if is_catalogued else self._state.loose_commits + 1,
             loose_entries=changes.entries + (0 if is_catalogued else self._state.loose_entries),
             is_own=False,

@@ -30,6 +30,9 @@ _AHEAD_MAX_S = 60
 """Seconds by which a commit may seem to lie in the future: stores round their clocks, and servers of one differ a
 little."""
 
+_QUIET_S = 1800
+"""Seconds without a commit from which on a pass no longer counts as under way: it commits every 5 minutes."""
+
 _NAMED_MAX = 5
 """Partitions named in one line of the status."""
 
@@ -109,7 +112,8 @@ class BackupStatus:
     """Whether one backup is safe to rely on. `safe` is the answer, `problems` the reasons when it is no. `notes` are
     about restores that did not end, which do not harm the backup. `age_s` is negative for a commit dated in the future.
     `damaged`: what is stored is not what was written, or is gone. `head_commit` and `head_hash` are the newest commit
-    that can be used."""
+    that can be used. `completed_ms`: when a pass was last complete, so that all that the source held then is backed up
+    or named (epoch ms by the store's clock, 0: never, or not known)."""
 
     backup: str
     safe: bool
@@ -122,6 +126,7 @@ class BackupStatus:
     head_commit: int = 0
     head_hash: str = ""
     checks: LastChecks | None = None
+    completed_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +196,7 @@ def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int) 
     problems = [*damage, *_found_by(checks), *_problems(state, now_ms, fresh_for_s)]
     found = _judged(name, problems, state, now_ms)
     told = tuple(str(each) for each in branch_reports(state) if not _is_new(state, each, now_ms))
-    notes = (*told, *_deleted(state), *_notes(backup), *unchecked)
+    notes = (*_under_way(state), *told, *_deleted(state), *_unread_settings(state), *_notes(backup), *unchecked)
     return replace(found, notes=notes, damaged=bool(damage), checks=checks)
 
 
@@ -215,6 +220,16 @@ def _deleted(state: BackupState) -> Iterable[str]:
         yield f"topic {shape.topic} is deleted at the source since {format_time(shape.deleted_ms)} or before, and kept"
     if gone[_NAMED_MAX:]:
         yield f"{len(gone) - _NAMED_MAX} more topics are deleted at the source, and kept"
+
+
+def _unread_settings(state: BackupState) -> Iterable[str]:
+    unread = [shape.topic for shape in state.latest_shapes().values() if shape.configs_unread and not shape.is_deleted]
+    if unread:
+        more = f" and {len(unread) - _NAMED_MAX} more" if unread[_NAMED_MAX:] else ""
+        yield (
+            f"the settings of {', '.join(unread[:_NAMED_MAX])}{more} are those of an earlier run: the newest one was "
+            "not allowed to read them (DESCRIBE_CONFIGS)"
+        )
 
 
 def _notes(backup: Backup) -> Iterable[str]:
@@ -248,6 +263,7 @@ def _judged(name: str, problems: list[str], state: BackupState, now_ms: int) -> 
         age_s=_age_s(state, now_ms),
         head_commit=state.seq,
         head_hash=state.head_hash,
+        completed_ms=state.completed_at_ms,
     )
 
 
@@ -269,11 +285,7 @@ def _problems(state: BackupState, now_ms: int, stale_after_s: int | None) -> Ite
         )
     if stale_after_s is not None and age_s > stale_after_s:
         yield f"last backup {format_duration(age_s)} ago"
-    if state.incomplete:
-        yield (
-            f"commit {state.seq} holds only a part of what its run was to back up: that run goes on, or it died, and "
-            "the next one completes it"
-        )
+    yield from _unfinished(state, age_s, now_ms, stale_after_s)
     if state.left_behind:
         told = ", ".join(f"{each.partition_id} ({each.error})" for each in state.left_behind[:_NAMED_MAX])
         more = "" if len(state.left_behind) <= _NAMED_MAX else f" and {len(state.left_behind) - _NAMED_MAX} more"
@@ -282,6 +294,35 @@ def _problems(state: BackupState, now_ms: int, stale_after_s: int | None) -> Ite
     if state.holes:
         lost = sum(hole.end - hole.start for hole in state.holes)
         yield f"{len(state.holes)} holes: {lost:,} offsets were gone before they were backed up"
+
+
+def _unfinished(state: BackupState, age_s: int, now_ms: int, stale_after_s: int | None) -> Iterable[str]:
+    """What a pass that has not ended means. Each of its commits only adds to what is restorable, so it takes nothing
+    from the complete pass before it: how old that one is decides. Before the first one has ended there is none."""
+    if not state.incomplete:
+        return
+    if not state.completed_at_ms and age_s > _QUIET_S:
+        yield (
+            f"the first pass has not ended{_so_far(state)}, and nothing was committed for {format_duration(age_s)}: "
+            "its run died, or is stuck; run it again, it goes on from there"
+        )
+    elif not state.completed_at_ms:
+        yield f"first pass under way{_so_far(state)}: what it has not reached is not backed up yet"
+    elif stale_after_s is not None and (behind_s := (now_ms - state.completed_at_ms) // 1000) > stale_after_s:
+        yield f"no pass was completed for {format_duration(behind_s)}, the newest one has not ended{_so_far(state)}"
+
+
+def _under_way(state: BackupState) -> Iterable[str]:
+    if state.incomplete and state.completed_at_ms:
+        yield (
+            f"the newest pass has not ended{_so_far(state)}; the one before was complete at "
+            f"{format_time(state.completed_at_ms)}"
+        )
+
+
+def _so_far(state: BackupState) -> str:
+    known = state.progress
+    return "" if known is None else f" ({known.copied:,} of the {known.planned:,} offsets that it found)"
 
 
 def _is_new(state: BackupState, branch: BranchReport, now_ms: int) -> bool:

@@ -131,6 +131,23 @@ def test_settings_that_may_not_be_read_are_named_and_the_backup_is_made(
     assert settings_of(source).acls is not None
 
 
+def test_a_topic_whose_settings_may_not_be_read_any_more_goes_on_with_the_last_ones(
+    source: Site, secure_broker: SecureBroker
+) -> None:
+    topic, other = source.make_topic(retention_bytes="123456"), source.make_topic()
+    back_up(source, topic, other)
+    allowed = ("READ", "DESCRIBE")
+    source.cluster.add_acls(*(replace(ORDERS, resource=topic, principal="User:alice", operation=o) for o in allowed))
+    for each in (topic, other):
+        source.produce(each, [Message(key=b"k", value=b"v", timestamp_ms=BASE_MS)])
+    denied = back_up(Site(as_alice(secure_broker), source.repository, source.spark))
+    assert (denied.records, denied.unread_topics, denied.failed, denied.complete) == (2, (topic,), (), False)
+    (shape,) = [each for each in source.backup.state().topics.values() if each.topic == topic]
+    assert (dict(shape.configs)["retention.bytes"], shape.configs_unread) == ("123456", True)
+    again = back_up(source)
+    assert (again.unread_topics, again.complete) == ((), True)
+
+
 def test_the_schemas_topic_goes_along_unasked_and_is_marked(source: Site) -> None:
     topic = source.make_topic()
     assert back_up(source, topic).topics == 2

@@ -23,7 +23,7 @@ from offsite.log.range import LogRange
 from offsite.model.choices import CompressionChoice
 from offsite.model.errors import LeaderUnavailable
 from offsite.repository.layout import BackupLayout
-from offsite.spark.runner import Failed
+from offsite.spark.runner import Done, Failed
 from offsite.stores.posix_store import open_folder
 
 
@@ -59,11 +59,14 @@ def test_one_small_range_is_never_packed_alone() -> None:
     assert all(len(each.tasks) > 1 for each in bundled([task(n, 9) for n in range(5)], slots=8, packed_from=2))
 
 
-def test_a_broker_that_is_gone_is_not_waited_for_again_and_again(tmp_path: Path) -> None:
-    store = open_folder(tmp_path / "repository")
+def ends_at(folder: Path) -> BackupEnds:
+    store = open_folder(folder / "repository")
     store.prepare()
     kafka = KafkaConfig(bootstrap=parse_bootstrap("127.0.0.1:1"))
-    ends = BackupEnds(kafka=kafka, store=store, layout=BackupLayout(backup="b"), compression=CompressionChoice.NONE)
+    return BackupEnds(kafka=kafka, store=store, layout=BackupLayout(backup="b"), compression=CompressionChoice.NONE)
+
+
+def test_a_broker_that_is_gone_is_not_waited_for_again_and_again(tmp_path: Path) -> None:
     tried: list[int] = []
 
     def copy(task: CopyTask, **_: object) -> BackupReceipt:
@@ -74,10 +77,26 @@ def test_a_broker_that_is_gone_is_not_waited_for_again_and_again(tmp_path: Path)
 
     tasks = tuple(task(number, 10) for number in range(6))
     bundle = CopyBundle(numbers=tuple(range(6)), tasks=tasks, packed=True)
-    outcomes = copy_bundle(bundle, ends=ends, base=1, copy=copy)
+    outcomes = copy_bundle(bundle, ends=ends_at(tmp_path), base=1, copy=copy)
     assert tried == [0, 1, 2, 3]
     assert [isinstance(each, Failed) for each in outcomes] == [False, True, False, True, True, True]
     assert all(isinstance(each.error, OF_ONE_PARTITION) for each in outcomes if isinstance(each, Failed))
+
+
+def test_one_partition_that_does_not_answer_costs_no_other_one(tmp_path: Path) -> None:
+    """However many of its ranges are in the bundle."""
+    tried: list[int] = []
+
+    def copy(task: CopyTask, **_: object) -> BackupReceipt:
+        tried.append(task.range.partition)
+        if task.range.partition == 0:
+            raise LeaderUnavailable("gone", hint="")
+        return BackupReceipt(segments=(), holes=())
+
+    tasks = tuple(task(number, 10) for number in (0, 0, 0, 1))
+    bundle = CopyBundle(numbers=(0, 1, 2, 3), tasks=tasks, packed=True)
+    assert [isinstance(each, Done) for each in copy_bundle(bundle, ends=ends_at(tmp_path), base=1, copy=copy)][-1]
+    assert tried == [0, 0, 0, 1]
 
 
 sizes = st.lists(st.integers(0, 2 * SMALL_BYTES), max_size=300)

@@ -156,6 +156,7 @@ commits = st.builds(
                 configs=st.dictionaries(texts, texts, max_size=3).map(lambda found: tuple(sorted(found.items()))),
                 holds_schemas=st.booleans(),
                 was_compacted=st.booleans(),
+                configs_unread=st.booleans(),
             ),
             max_size=2,
         ).map(tuple),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from offsite.kafka import presence
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.model.clock import SystemClock
@@ -14,8 +16,10 @@ from offsite.model.selections.selection import parse_selection
 from offsite.services.backup.request import BackupRequest
 from offsite.services.follow.follower import Follow, Follower
 from offsite.services.follow.watch import FollowWatch
+from offsite.services.monitor.store_requests import StoreRequests, counted
 from offsite.services.monitor.view import FollowState, FollowView, TopicView
 from offsite.services.outages import Outage, Outages
+from offsite.spark.runner import RunProgress
 from tests.batches import FIRST_TIME_MS
 from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import BACKUP, Site
@@ -40,7 +44,7 @@ class Scripted(SystemClock):
         self._steps.pop(0)()
 
 
-def watched(site: Site, *steps: Callable[[], object]) -> list[FollowView]:
+def watched(site: Site, *steps: Callable[[], object], requests: StoreRequests | None = None) -> list[FollowView]:
     """The views after each round or outage."""
     shown: list[FollowView] = []
     clock = Scripted(*steps)
@@ -50,6 +54,7 @@ def watched(site: Site, *steps: Callable[[], object]) -> list[FollowView]:
         settings=site.source.admin,
         clock=clock,
         show=shown.append,
+        store_requests=requests,
     )
     following = Follow(
         repository=site.repository,
@@ -140,3 +145,93 @@ def test_holes_are_counted_by_reason(orders: Site) -> None:
 
     *_, last = watched(orders, overtake)
     assert last.holes == {"retention": 1}
+
+
+def test_a_topic_that_is_hidden_from_us_stays_in_view_and_ages(orders: Site) -> None:
+    orders.source.make_topic("users")
+
+    def hide() -> None:
+        orders.source.hidden.add("orders")
+
+    first, second = watched(orders, hide)
+    before, seen = topic(first, "orders"), topic(second, "orders")
+    assert sum(second.failed.values()) == 2
+    assert (seen.newest_record_ms, seen.restorable_from_ms) == (before.newest_record_ms, before.restorable_from_ms)
+    assert seen.caught_up_ms == before.caught_up_ms > 0
+    assert (seen.lag_records, seen.headroom_s) == (-1, None), "nobody knows what was written since"
+    assert topic(second, "users").caught_up_ms > topic(first, "users").caught_up_ms
+
+
+def test_a_topic_that_was_hidden_before_the_run_began_is_in_view_too(orders: Site) -> None:
+    orders.source.make_topic("users")
+    watched(orders)
+    orders.source.hidden.add("orders")
+    (view,) = watched(orders)
+    seen = topic(view, "orders")
+    assert (seen.newest_record_ms >= FIRST_TIME_MS, seen.caught_up_ms, seen.lag_records) == (True, -1, -1)
+
+
+def test_a_topic_that_is_deleted_at_the_source_leaves_the_view(orders: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presence, "ASKED_AGAIN_AFTER_S", 0.0)
+    orders.source.make_topic("users")
+    _, second = watched(orders, lambda: orders.source.topics.pop("orders"))
+    assert [each.topic for each in second.topics] == ["users"]
+
+
+def test_what_was_seen_to_be_uncopied_has_its_headroom_also_when_the_partition_does_not_answer(orders: Site) -> None:
+    def write_and_fail() -> None:
+        orders.source.topics["orders"].configs["retention.ms"] = "1000"
+        orders.source.write("orders", [b"c", b"d"])
+        orders.source.failing[Api.FETCH, ORDERS_0] = DENIED
+
+    def fall_silent() -> None:
+        orders.source.failing[Api.LIST_OFFSETS, ORDERS_0] = DENIED
+
+    def hide() -> None:
+        orders.source.hidden.add("orders")
+
+    orders.source.make_topic("users")
+    _, failing, silent, hidden = watched(orders, write_and_fail, fall_silent, hide)
+    assert [topic(view, "orders").headroom_s for view in (failing, silent, hidden)] == [0, 0, 0]
+    assert [topic(view, "orders").lag_records for view in (failing, silent, hidden)] == [2, -1, -1]
+
+
+def test_a_partition_that_never_answered_has_no_headroom(orders: Site) -> None:
+    orders.source.topics["orders"].configs["retention.ms"] = "1000"
+    orders.source.failing[Api.LIST_OFFSETS, ORDERS_0] = DENIED
+    (view,) = watched(orders)
+    assert (topic(view, "orders").lag_records, topic(view, "orders").headroom_s) == (-1, None)
+
+
+def test_requests_to_the_store_progress_and_partitions_tried_again_are_told(orders: Site) -> None:
+    requests = StoreRequests()
+    counting = replace(orders, repository=counted(orders.repository, requests))
+
+    def fail() -> None:
+        orders.source.write("orders", [b"c"])
+        orders.source.failing[Api.FETCH, ORDERS_0] = DENIED
+
+    def heal() -> None:
+        orders.source.failing.clear()
+
+    *_, failing, healed = watched(counting, fail, heal, requests=requests)
+    assert (sum(failing.retried_partitions.values()), sum(healed.retried_partitions.values())) == (0, 1)
+    assert healed.progress == 1
+    assert sum(healed.store_requests["put", "ok"].counts) > sum(failing.store_requests["put", "ok"].counts) > 0
+
+
+def test_progress_of_a_round_under_way_is_the_part_of_its_tasks_that_have_ended(orders: Site) -> None:
+    shown: list[FollowView] = []
+    watch = FollowWatch(
+        FollowView(backup=BACKUP, interval_s=10, started_ms=1),
+        backup=lambda: orders.backup,
+        settings=orders.source.admin,
+        clock=SystemClock(),
+        show=shown.append,
+    )
+    watch.progress(
+        RunProgress(
+            tasks_total=8, tasks_done=1, tasks_failed=1, moved_bytes=0, records=0, elapsed_s=1, worker_peak_rss_bytes=0
+        )
+    )
+    assert [view.progress for view in shown] == [0.25]

@@ -80,7 +80,7 @@ def test_a_topic_whose_settings_a_broker_does_not_know_yet_is_waited_for(
     def unheard_of(*_: object) -> None:
         raise NoSuchTopic("UNKNOWN_TOPIC_OR_PARTITION")
 
-    monkeypatch.setattr(ClusterAdmin, "topic_configs", unheard_of)
+    monkeypatch.setattr(ClusterAdmin, "readable_topic_configs", unheard_of)
     with pytest.raises(LeaderUnavailable, match="while it is listed"):
         begun.back_up()
 

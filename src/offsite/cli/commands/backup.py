@@ -62,8 +62,8 @@ def run(  # options of the command line
     A run of many hours commits every 5 minutes or 10 GiB what it has. With --follow it goes on until it is told to
     stop: what is copied then is committed, and the exit code is 0.
 
-    Exit code 3: committed, but the source had lost records (holes, logs that were cut back), or some partitions or
-    groups could not be read.
+    Exit code 3: committed, but the source had lost records (holes, logs that were cut back), or some partitions,
+    groups or settings of topics could not be read.
     """
     if follow:
         from offsite.cli.commands.backup_follow import follow_backup

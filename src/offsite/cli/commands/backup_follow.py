@@ -37,12 +37,15 @@ def follow_backup(
     from offsite.services.follow.follower import Follow, Follower
     from offsite.services.follow.watch import FollowWatch
     from offsite.services.monitor.server import MonitorServer
+    from offsite.services.monitor.store_requests import StoreRequests, counted
     from offsite.services.monitor.view import FollowView
     from offsite.services.outages import Outages
     from offsite.spark.master import slots
 
     request = parse_backup(options.backup, options.words)
-    cluster, repository = connect(options.bootstrap, options.kafka_config), open_repository(options.repo)
+    requests = StoreRequests()
+    cluster = connect(options.bootstrap, options.kafka_config)
+    repository = counted(open_repository(options.repo), requests)
     shown, lines, clock = _Shown(output), OutageLines(SystemClock()), SystemClock()
     view = FollowView(backup=request.backup, interval_s=times.interval_s, started_ms=clock.now_ms())
     with ExitStack() as opened:
@@ -57,6 +60,7 @@ def follow_backup(
             settings=cluster.admin,
             clock=clock,
             show=server.show if server is not None else lambda _: None,
+            store_requests=requests,
         )
         limits = parse_limits(options.words)
         runner = opened.enter_context(spark(spark_master, preload="offsite.copy.bundle", limits=limits))

@@ -49,6 +49,9 @@ def _render_troubles(console: Console, result: BackupResult) -> None:
                 f"    hint: offsite restore run --backup {result.backup} --commit {branch.last_commit} --topics "
                 f"{branch.topic} brings the {branch.records:,} records back that the source has lost"
             )
+    for topic in result.unread_topics:
+        console.print(f"  not allowed to read the settings of {topic}: kept as an earlier run read them")
+        console.print("    hint: grant the principal DESCRIBE_CONFIGS on it")
     for failure in result.failed:
         since = f" from {failure.start}" if failure.start >= 0 else ""
         console.print(f"  failed: {failure.topic}/{failure.partition}{since}: [{failure.error}] {failure.message}")

@@ -104,6 +104,8 @@ def _render_comparison(console: Console, against: CompareResult) -> None:
     by = f"restore {against.restore}" if against.restore else f"commit {against.commit}"
     console.print(f"cluster {against.cluster_id} against {by}: {_verdict(against)} ({_amount(against)})")
     render_open(console, against.findings, against.uncompared)
+    for each in (*against.left_out, *against.branches):
+        console.print(f"  {each}")
     for name in against.by_name:
         console.print(f"  {name}: the same topic by its name alone, these brokers have no topic ids")
     for name, topic in against.topics.items():

@@ -4,12 +4,16 @@ topics, one by one (the IncrementalAlterConfigs API, KIP-339)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeVar
 
-from offsite.kafka.protocol.broker_errors import broker_error
+from offsite.kafka.protocol.broker_errors import TOPIC_AUTHORIZATION_FAILED, broker_error
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.topic_changes import TopicOutcome
 from offsite.kafka.protocol.wire import Decoder, Encoder
+from offsite.model.errors import OffsiteError
+
+T = TypeVar("T")
 
 DESCRIBE_VERSION = 2
 _TOPIC, _BROKER = 2, 4
@@ -19,30 +23,45 @@ _SET, _DELETE = 0, 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfigs:
+    """Settings of topics: `configs` by topic and name; `denied` are the topics whose settings we may not read, each
+    with the error that says so."""
+
+    configs: Mapping[str, Mapping[str, str]]
+    denied: Mapping[str, OffsiteError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
     name: str
     value: str | None
     source: int
 
 
-def topic_configs_request(
-    topics: Iterable[str], *, with_defaults: bool = False
-) -> Request[Mapping[str, Mapping[str, str]]]:
-    """Topic → its own settings by name, `with_defaults` also those it has from its brokers.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Resource:
+    """A topic or a broker with its settings, or the error that it has instead."""
 
-    Raises the mapped error of the first topic that cannot be described.
+    name: str
+    entries: Sequence[_Entry]
+    code: int
+    error: OffsiteError | None
+
+
+def topic_configs_request(topics: Iterable[str], *, with_defaults: bool = False) -> Request[TopicConfigs]:
+    """The own settings of topics, `with_defaults` also those they have from their brokers.
+
+    Raises the mapped error of the first topic that cannot be described, unless we may not.
     """
     return _request(_TOPIC, topics, _parse_all if with_defaults else _parse_own)
 
 
 def broker_configs_request(node_id: int) -> Request[Mapping[str, Mapping[str, str]]]:
     """The broker's id as text → its settings by name. Only that broker knows."""
-    return _request(_BROKER, [str(node_id)], _parse_all)
+    return _request(_BROKER, [str(node_id)], _parse_broker)
 
 
-def _request(
-    kind: int, names: Iterable[str], parse: Callable[[Decoder], Mapping[str, Mapping[str, str]]]
-) -> Request[Mapping[str, Mapping[str, str]]]:
+def _request(kind: int, names: Iterable[str], parse: Callable[[Decoder], T]) -> Request[T]:
     def put(out: Encoder, name: str) -> None:
         out.i8(kind).string(name).array(None, Encoder.string)
 
@@ -50,15 +69,34 @@ def _request(
     return Request(api=Api.DESCRIBE_CONFIGS, version=DESCRIBE_VERSION, body=body, parse=parse)
 
 
-def _parse_own(answer: Decoder) -> Mapping[str, Mapping[str, str]]:
-    return {topic: _values(e for e in entries if e.source == _SET_ON_TOPIC) for topic, entries in _parse(answer)}
+def _parse_own(answer: Decoder) -> TopicConfigs:
+    return _topics(_parse(answer), lambda entry: entry.source == _SET_ON_TOPIC)
 
 
-def _parse_all(answer: Decoder) -> Mapping[str, Mapping[str, str]]:
-    return {topic: _values(entries) for topic, entries in _parse(answer)}
+def _parse_all(answer: Decoder) -> TopicConfigs:
+    return _topics(_parse(answer), lambda _: True)
 
 
-def _parse(answer: Decoder) -> Sequence[tuple[str, Sequence[_Entry]]]:
+def _parse_broker(answer: Decoder) -> Mapping[str, Mapping[str, str]]:
+    found = _parse(answer)
+    for each in found:
+        if each.error is not None:
+            raise each.error
+    return {each.name: _values(each.entries) for each in found}
+
+
+def _topics(found: Sequence[_Resource], is_wanted: Callable[[_Entry], bool]) -> TopicConfigs:
+    denied: dict[str, OffsiteError] = {}
+    for each in found:
+        if each.error is not None:
+            if each.code != TOPIC_AUTHORIZATION_FAILED:
+                raise each.error
+            denied[each.name] = each.error
+    configs = {each.name: _values(filter(is_wanted, each.entries)) for each in found if each.error is None}
+    return TopicConfigs(configs=configs, denied=denied)
+
+
+def _parse(answer: Decoder) -> Sequence[_Resource]:
     answer.i32()  # throttle time
     return answer.array(_resource)
 
@@ -67,13 +105,12 @@ def _values(entries: Iterable[_Entry]) -> Mapping[str, str]:
     return {each.name: each.value for each in entries if each.value is not None}
 
 
-def _resource(answer: Decoder) -> tuple[str, Sequence[_Entry]]:
-    code, message = answer.i16(), answer.string()
+def _resource(answer: Decoder) -> _Resource:
+    code, message = answer.i16(), answer.nullable_string()
     answer.i8()  # resource type
-    topic, entries = answer.string(), answer.array(_entry)
-    if code:
-        raise broker_error(code, f"describing the configuration of {topic}", detail=message)
-    return topic, entries
+    name, entries = answer.string(), answer.array(_entry)
+    error = broker_error(code, f"describing the configuration of {name}", detail=message or "") if code else None
+    return _Resource(name=name, entries=entries, code=code, error=error)
 
 
 def _entry(answer: Decoder) -> _Entry:

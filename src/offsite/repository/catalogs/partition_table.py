@@ -31,6 +31,8 @@ from offsite.repository.commit_json import (
     left_behind_to_json,
     partition_from_json,
     partition_to_json,
+    progress_from_json,
+    progress_to_json,
     ref_from_json,
     ref_to_json,
     topic_from_json,
@@ -111,6 +113,8 @@ def state_to_json(state: BackupState) -> dict[str, JsonValue]:
         "holes": [hole_to_json(hole) for hole in state.holes],
         "left_behind": [left_behind_to_json(each) for each in state.left_behind],
         **({"incomplete": True} if state.incomplete else {}),
+        **({"progress": progress_to_json(state.progress)} if state.progress else {}),
+        **({"completed_at_ms": state.completed_at_ms} if state.incomplete and state.completed_at_ms else {}),
         "checkpoints": [checkpoint_to_json(taken) for taken in state.checkpoints],
         "groups": state.groups,
         "metadata": ref_to_json(state.metadata),
@@ -120,6 +124,7 @@ def state_to_json(state: BackupState) -> dict[str, JsonValue]:
 
 def state_from_json(item: JsonObject) -> BackupState:
     """Without what has columns."""
+    is_incomplete = "incomplete" in item.fields and item.flag("incomplete")
     return BackupState(
         backup=item.text("backup"),
         seq=item.integer("seq"),
@@ -128,7 +133,9 @@ def state_from_json(item: JsonObject) -> BackupState:
         topics=LayeredMap({shape.incarnation: shape for shape in map(topic_from_json, item.children("topics"))}),
         holes=tuple(map(hole_from_json, item.children("holes"))),
         left_behind=tuple(map(left_behind_from_json, item.children("left_behind"))),
-        incomplete="incomplete" in item.fields and item.flag("incomplete"),
+        incomplete=is_incomplete,
+        progress=progress_from_json(item.optional_child("progress")),
+        completed_at_ms=item.integer_or("completed_at_ms", 0) if is_incomplete else item.integer("committed_at_ms"),
         checkpoints=tuple(map(checkpoint_from_json, item.children("checkpoints"))),
         groups=item.optional_text("groups"),
         metadata=ref_from_json(item.optional_child("metadata")),

@@ -126,6 +126,6 @@ def _segments(outcome: Outcome) -> Iterator[Segment]:
 
 def is_news(changes: Changes, base: BackupState) -> bool:
     """Whether a commit of `changes` would say anything that `base` does not."""
-    of_the_run = replace(changes, accounted=False, left_behind=(), incomplete=False)
+    of_the_run = replace(changes, accounted=False, left_behind=(), incomplete=False, progress=None)
     told = (changes.left_behind, changes.incomplete) != (base.left_behind, base.incomplete)
     return told or news(of_the_run, base) != Changes()

@@ -68,14 +68,16 @@ def find_gone(admin: TopicPresence, base: BackupState, selection: TopicSelection
 def _vanished(base: BackupState, selection: TopicSelection, source: Source) -> tuple[str, ...]:
     """Those that are missed by name already are not among them."""
     held = {incarnation.topic for incarnation in base.topics}
-    gone = held - {shape.topic for shape in source.shapes} - set(source.missing)
+    gone = held - set(source.ids) - set(source.missing)
     meant = selection.select(gone, internal=frozenset(name for name in gone if name.startswith("__")))
     schemas = {shape.topic for shape in base.topics.values() if shape.holds_schemas}
     return tuple(sorted({*meant, *(schemas & gone)}))
 
 
 def _made_anew(base: BackupState, source: Source) -> Iterator[TopicIncarnation]:
-    listed = {shape.topic: shape.incarnation for shape in source.shapes if shape.topic_id}
+    listed = {
+        topic: TopicIncarnation(topic=topic, topic_id=topic_id) for topic, topic_id in source.ids.items() if topic_id
+    }
     for each in base.topics:
         now = listed.get(each.topic, each)
         if each.topic_id and now not in base.topics:

@@ -9,7 +9,7 @@ from offsite.model.clock import Clock
 from offsite.model.ids import random_id
 from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, LeftBehind, PartitionId, TopicShape
+from offsite.repository.commit import Changes, LeftBehind, PartitionId, PassProgress, TopicShape
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.cluster_snapshot import put_cluster_snapshot
 from offsite.repository.state import BackupState
@@ -49,7 +49,10 @@ class PassCommits:
             snapshot, self.groups = save_groups(
                 self._backup, base, self._plan.groups, self._plan.source.shapes, before=self._former
             )
-        changes = replace(self._changes(found, base), groups=snapshot, incomplete=not is_complete)
+        changes = replace(self._changes(found, base), groups=snapshot)
+        if not is_complete:  # what failed before stays so until a pass is known to have got further
+            progress = _progress(self._plan, found)
+            changes = replace(changes, incomplete=True, progress=progress, left_behind=base.left_behind)
         if base is self._plan.base:
             changes = replace(changes, cut_back=self._plan.cuts)  # the first commit of the pass goes on from there
         if is_complete:
@@ -79,6 +82,16 @@ class PassCommits:
         )
 
 
+def _progress(plan: BackupPlan, found: Committable) -> PassProgress:
+    ends = {position.partition_id: position.end for position in found.positions}
+    planned = left = 0
+    for bounds in plan.copy.bounds:
+        start = plan.copy.starts.get(bounds.key, bounds.log_start)
+        planned += max(0, bounds.end - start)
+        left += max(0, bounds.end - ends.get(bounds.partition_id, start))
+    return PassProgress(copied=max(0, planned - left), planned=planned)
+
+
 def _marked(backup: Backup, plan: BackupPlan) -> Iterator[TopicShape]:
     if plan.gone.deleted:
         now_ms = backup.store.now_ms()
@@ -86,8 +99,8 @@ def _marked(backup: Backup, plan: BackupPlan) -> Iterator[TopicShape]:
 
 
 def _left_behind(plan: BackupPlan, committable: Committable) -> Iterator[LeftBehind]:
-    shapes = (*plan.base.latest_shapes().values(), *plan.source.shapes)  # those that we may not see, and those we see
-    ids = {shape.topic: shape.topic_id for shape in shapes}
+    held = {shape.topic: shape.topic_id for shape in plan.base.latest_shapes().values()}
+    ids = {**held, **plan.source.ids}  # those that we may not see, and those we see
     for each in committable.failed:
         known = PartitionId(topic=each.topic, topic_id=ids[each.topic], partition=each.partition)
         yield LeftBehind(partition_id=known, error=each.error)

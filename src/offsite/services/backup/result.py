@@ -16,9 +16,10 @@ from offsite.services.hole_report import HoleReport, hole_reports
 class BackupResult:
     """Result of one run: what it added. `bytes` is the size in the log, `stored_bytes` in the repository; `holes` are
     the new ones. Partitions in `failed` stand where they were (or where their first failed range begins): the next run
-    continues. `cut_back` are logs of which this run found that a new leader had cut them back: the old history is kept,
-    `not_read` are settings of the cluster that it did not let us
-    read; `groups` is None when none were asked for. `head_hash` is that of the commit's bytes."""
+    continues. `cut_back` are logs of which this run found that a new leader had cut them back: the old history is kept.
+    `not_read` are settings of the cluster that it did not let us read, `unread_topics` topics whose settings are those
+    of an earlier run, since this one was not allowed to read them; `groups` is None when none were asked for.
+    `head_hash` is that of the commit's bytes."""
 
     backup: str
     commit: int
@@ -41,10 +42,12 @@ class BackupResult:
     head_hash: str
     worker_peak_rss_bytes: int
     commits: int
+    unread_topics: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
-        return not self.holes and not self.failed and not self.cut_back and not (self.groups and self.groups.failed)
+        of_groups = self.groups.failed if self.groups else ()
+        return not any((self.holes, self.failed, self.cut_back, of_groups, self.unread_topics))
 
 
 def result_of(
@@ -73,4 +76,5 @@ def result_of(
         head_hash=state.head_hash,
         worker_peak_rss_bytes=peak_rss_bytes,
         commits=copying.commits,
+        unread_topics=tuple(shape.topic for shape in plan.source.shapes if shape.configs_unread),
     )

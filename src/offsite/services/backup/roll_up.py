@@ -116,6 +116,7 @@ def roll_up_step(  # noqa: PLR0913  # all by keyword but what is rolled up
         removed=tuple(removed),
         left_behind=state.left_behind,  # what a commit does not say of the newest run, no reader knows any more
         incomplete=state.incomplete,
+        progress=state.progress,
     )
     with uninterrupted():
         after = backup.commit(changes, base=state, writer=random_id(16))

@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from offsite.copy.plan import PartitionBounds, SickPartition
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.log_bounds import FoundBounds
+from offsite.kafka.protocol.configs import TopicConfigs
 from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.log.range import TopicPartition
 from offsite.model.choices import MissingTopics
 from offsite.model.cleanup_policy import is_compacted
-from offsite.model.errors import LeaderUnavailable, NoSuchTopic
+from offsite.model.errors import KafkaNotAuthorized, LeaderUnavailable, NoSuchTopic, OffsiteError
+from offsite.model.journal import warned
 from offsite.model.selections.selection import TopicSelection, no_topics
 from offsite.model.untrusted.names import PROTECTED_TOPICS
 from offsite.repository.commit import TopicIncarnation, TopicShape
 from offsite.services.groups.history import with_history
 from offsite.services.records.schemas_topic import with_schemas
 
+_GRANT = "grant the principal DESCRIBE_CONFIGS on it, or leave the topic out"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The selected topics of a cluster at one moment. `missing` were named literally and do not exist; of `sick`
-    partitions the cluster could not say where they begin and end."""
+    """The selected topics of a cluster at one moment, `ids` by name. `missing` were named literally and do not exist;
+    of `sick` partitions the cluster could not say where they begin and end, or what the settings of their topic are: a
+    topic that nobody knows the settings of has an id, and no shape."""
 
     cluster_id: str
     shapes: tuple[TopicShape, ...]
     bounds: tuple[PartitionBounds, ...]
     missing: tuple[str, ...]
     sick: tuple[SickPartition, ...] = ()
+    ids: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_source(  # noqa: PLR0913  # all by keyword, most with a default
@@ -65,11 +71,14 @@ def read_source(  # noqa: PLR0913  # all by keyword, most with a default
     names = with_schemas(names, schemas_topic, known=there, selection=selection)
     names = with_history(names, wanted=group_history, known=there)
     configs = _configs(admin, names)
-    topics = [there[name] for name in names if name in configs]
-    shapes = _shapes(topics, configs, schemas_topic, known)
-    found = admin.bounds(TopicPartition(topic=t.name, partition=p.partition) for t in topics for p in t.partitions)
-    if found.failed and not found.bounds:
-        raise found.failed[min(found.failed)]
+    topics = [there[name] for name in names if name in configs.configs or name in configs.denied]
+    shapes = tuple(_shapes(topics, configs, schemas_topic, known))
+    shaped = {shape.topic for shape in shapes}
+    of_shaped = (topic for topic in topics if topic.name in shaped)
+    found = admin.bounds(TopicPartition(topic=t.name, partition=p.partition) for t in of_shaped for p in t.partitions)
+    failed = {**found.failed, **dict(_without_settings([t for t in topics if t.name not in shaped], configs))}
+    if failed and not found.bounds:
+        raise failed[min(failed)]
     return Source(
         cluster_id=cluster_id,
         shapes=shapes,
@@ -77,17 +86,18 @@ def read_source(  # noqa: PLR0913  # all by keyword, most with a default
         missing=missing,
         sick=tuple(
             SickPartition(topic=each.topic, partition=each.partition, error=error)
-            for each, error in sorted(found.failed.items())
+            for each, error in sorted(failed.items())
         ),
+        ids={topic.name: _topic_id(topic) for topic in topics},
     )
 
 
-def _configs(admin: ClusterAdmin, names: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
-    """Topic → the settings made on it, without the topics that were deleted since they were listed. Raises
+def _configs(admin: ClusterAdmin, names: Sequence[str]) -> TopicConfigs:
+    """The settings made on topics, without the topics that were deleted since they were listed. Raises
     `LeaderUnavailable` while brokers do not agree whether one is there: the one asked for settings may be the one that
     has not heard of a new topic."""
     try:
-        return admin.topic_configs(names)
+        return admin.readable_topic_configs(names)
     except NoSuchTopic as error:
         listed = admin.topics()
         left = [name for name in names if name in listed]
@@ -97,26 +107,45 @@ def _configs(admin: ClusterAdmin, names: Sequence[str]) -> Mapping[str, Mapping[
 
 
 def _shapes(
-    topics: Sequence[TopicMetadata],
-    configs: Mapping[str, Mapping[str, str]],
-    schemas_topic: str,
-    known: Iterable[TopicShape],
-) -> tuple[TopicShape, ...]:
+    topics: Iterable[TopicMetadata], configs: TopicConfigs, schemas_topic: str, known: Iterable[TopicShape]
+) -> Iterator[TopicShape]:
     """Compaction is remembered: what it took away before a topic's policy changed does not come back."""
-    compacted = {shape.incarnation for shape in known if shape.was_compacted or is_compacted(dict(shape.configs))}
-    return tuple(
-        TopicShape(
-            topic=topic.name,
-            topic_id=_topic_id(topic),
-            partitions=len(topic.partitions),
-            replication_factor=topic.replication_factor,
-            configs=tuple(sorted(configs[topic.name].items())),
-            holds_schemas=topic.name == schemas_topic,
-            was_compacted=is_compacted(configs[topic.name])
-            or TopicIncarnation(topic=topic.name, topic_id=_topic_id(topic)) in compacted,
-        )
-        for topic in topics
-    )
+    before = {shape.incarnation: shape for shape in known}
+    for topic in topics:
+        last = before.get(TopicIncarnation(topic=topic.name, topic_id=_topic_id(topic)))
+        was_compacted = last is not None and (last.was_compacted or is_compacted(dict(last.configs)))
+        own = _own_configs(topic.name, configs, last)
+        if own is not None:
+            yield TopicShape(
+                topic=topic.name,
+                topic_id=_topic_id(topic),
+                partitions=len(topic.partitions),
+                replication_factor=topic.replication_factor,
+                configs=tuple(sorted(own.items())),
+                holds_schemas=topic.name == schemas_topic,
+                was_compacted=was_compacted or is_compacted(own),
+                configs_unread=topic.name in configs.denied,
+            )
+
+
+def _own_configs(topic: str, configs: TopicConfigs, last: TopicShape | None) -> Mapping[str, str] | None:
+    """Where we may not read the settings any more, those that the topic had when we last could: its records are worth
+    more than a setting that may have changed since. None where we never could."""
+    if topic in configs.configs:
+        return configs.configs[topic]
+    warned("settings_unread", why=configs.denied[topic].message, topic=topic)
+    return None if last is None else dict(last.configs)
+
+
+def _without_settings(
+    topics: Iterable[TopicMetadata], configs: TopicConfigs
+) -> Iterator[tuple[TopicPartition, OffsiteError]]:
+    """The partitions of topics whose settings nobody knows: restored by a guess, a topic might lose its records to a
+    retention that it never had. So they are left out, and named."""
+    for topic in topics:
+        error = KafkaNotAuthorized(configs.denied[topic.name].message, hint=_GRANT)
+        for each in topic.partitions:
+            yield TopicPartition(topic=topic.name, partition=each.partition), error
 
 
 def _bounds(admin: ClusterAdmin, found: FoundBounds, shapes: Iterable[TopicShape]) -> tuple[PartitionBounds, ...]:

@@ -27,8 +27,10 @@ from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.outcome import RepartitionedTopic, RestoreOutcome, get_outcome
 from offsite.repository.restores.record import RestoreRecord, find_record, get_targets
 from offsite.repository.state import BackupState
+from offsite.services.branch_report import BranchReport, branch_reports
 from offsite.services.cluster import Cluster, ConfiguredTopics
 from offsite.services.compare.expected import ExpectedTopic, kept_extents
+from offsite.services.compare.left_out import LeftOut, leave_out
 from offsite.services.compare.partitions import prove
 from offsite.services.compare.result import Finding, ProvenTopic, Uncompared
 from offsite.services.compare.same_topics import log_extents, same_topics
@@ -53,7 +55,8 @@ class CompareRequest:
 class PlannedComparison:
     """A decided comparison: nothing was read yet. `restore` is empty when it is not about one. `by_name` are topics
     that are taken for the same as at the source by their names alone: neither side has topic ids. `lacking` is what the
-    backup itself does not have of the topics."""
+    backup itself does not have of the topics. `left_out` are compared with nothing; `branches` neither: they are old
+    histories of the topics' logs, and what is compared is the history that goes on."""
 
     backup: Backup
     commit: int
@@ -63,6 +66,8 @@ class PlannedComparison:
     exact: bool
     by_name: tuple[str, ...]
     lacking: tuple[HoleReport, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    branches: tuple[BranchReport, ...] = ()
 
     @property
     def raw_bytes(self) -> int:
@@ -76,7 +81,8 @@ class CompareResult:
     be read: those in `uncompared`. `compared_records` are the same at both ends; of `empty_partitions` there was
     nothing to compare.
 
-    `same_offsets` are the topics whose offsets were compared too. `by_name`, `lacking`: see `PlannedComparison`.
+    `same_offsets` are the topics whose offsets were compared too. `by_name`, `lacking`, `left_out`, `branches`: see
+    `PlannedComparison`.
     """
 
     verified: bool | None
@@ -94,6 +100,8 @@ class CompareResult:
     findings: tuple[Finding, ...]
     uncompared: tuple[Uncompared, ...]
     lacking: tuple[HoleReport, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    branches: tuple[BranchReport, ...] = ()
 
 
 def plan_comparison(backup: Backup, admin: ClusterAdmin, request: CompareRequest) -> PlannedComparison:
@@ -107,8 +115,11 @@ def plan_comparison(backup: Backup, admin: ClusterAdmin, request: CompareRequest
     head = backup.sound_state()
     point = backup.state_at(head.seq if request.commit is None else request.commit, head=head)
     selected = select_chains(PointInTime(commit=point, state=point), request.selection).copyable()
+    listed = admin.topics()
+    at_source = backup.descriptor.cluster_id == cluster_id
+    selected, left_out = leave_out(selected, point, head, listed=listed, at_source=at_source)
     shapes = [topic.shape for topic in selected.topics]
-    same = same_topics(shapes, admin.topics(), descriptor=backup.descriptor, cluster_id=cluster_id)
+    same = same_topics(shapes, listed, descriptor=backup.descriptor, cluster_id=cluster_id)
     return PlannedComparison(
         backup=backup,
         commit=point.seq,
@@ -118,6 +129,8 @@ def plan_comparison(backup: Backup, admin: ClusterAdmin, request: CompareRequest
         exact=request.exact,
         by_name=same.by_name,
         lacking=hole_reports(selected.holes),
+        left_out=left_out,
+        branches=tuple(each for each in branch_reports(point) if each.topic in selected.names),
     )
 
 
@@ -147,6 +160,8 @@ def run_comparison(
         findings=proof.findings,
         uncompared=proof.uncompared,
         lacking=planned.lacking,
+        left_out=planned.left_out,
+        branches=planned.branches,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from offsite.model.version import __version__
 from offsite.services.monitor.health import silence_limit_s
 from offsite.services.monitor.series import DurationSeries, Kind, Series, TopicSeries, flag, seconds
@@ -14,6 +16,11 @@ HOLE_REASONS = ("retention", "truncation")
 def _rpo_s(view: FollowView, topic: TopicView, now_ms: int) -> float | None:
     point_ms = view.recovery_point_ms(topic)
     return None if point_ms < 0 else max(0.0, (now_ms - point_ms) / 1000)
+
+
+def _retries(view: FollowView) -> Mapping[tuple[str, ...], float]:
+    found = (("partition", view.retried_partitions), ("round", view.retries))
+    return {(op, reason): count for op, by_reason in found for reason, count in by_reason.items()}
 
 
 TOPIC_SERIES = (
@@ -55,12 +62,20 @@ DURATION_SERIES = (
     DurationSeries(
         name="offsite_round_duration_seconds",
         help="How long rounds took, from looking at the source to the end of the commit.",
-        read=lambda view: view.round_durations,
+        read=lambda view: {(): view.round_durations},
     ),
     DurationSeries(
         name="offsite_commit_duration_seconds",
         help="How long commits took, from the last copied byte to the commit.",
-        read=lambda view: view.commit_durations,
+        read=lambda view: {(): view.commit_durations},
+    ),
+    DurationSeries(
+        name="offsite_storage_request_duration_seconds",
+        help="How long requests to the store took that the driver made, its retries included, by what was asked for "
+        "(clock, delete, get, head, list, put, write) and outcome (ok, failed). A listing counts as a whole. Workers, "
+        "which write the segments, are not among it.",
+        read=lambda view: view.store_requests,
+        labels=("op", "outcome"),
     ),
 )
 
@@ -70,21 +85,28 @@ SERIES = (
         kind=Kind.GAUGE,
         help="Always 1; the version of offsite that runs.",
         read=lambda _, __: {__version__: 1.0},
-        label="version",
+        labels=("version",),
     ),
     Series(
         name="offsite_job_info",
         kind=Kind.GAUGE,
         help="Always 1 while the process runs; what it does.",
         read=lambda _, __: {"follow": 1.0},
-        label="kind",
+        labels=("kind",),
     ),
     Series(
         name="offsite_job_state",
         kind=Kind.GAUGE,
         help="1 for what it is doing now, 0 for the other states: starting, catching_up, following, outage.",
-        read=lambda view, _: {state: flag(value=view.state is state) for state in FollowState},
-        label="state",
+        read=lambda view, _: {state.value: flag(value=view.state is state) for state in FollowState},
+        labels=("state",),
+    ),
+    Series(
+        name="offsite_job_progress_ratio",
+        kind=Kind.GAUGE,
+        help="How much of the work of the newest round is done, from 0 to 1, counted in Spark tasks. Absent before the "
+        "first one.",
+        read=lambda view, _: view.progress,
     ),
     Series(
         name="offsite_start_timestamp_seconds",
@@ -157,49 +179,50 @@ SERIES = (
         kind=Kind.COUNTER,
         help="Bytes of log that were read from the brokers, and bytes that were written to the store.",
         read=lambda view, _: {"read": view.bytes_read, "written": view.bytes_written},
-        label="kind",
+        labels=("kind",),
     ),
     Series(
         name="offsite_repository_bytes",
         kind=Kind.GAUGE,
         help="What the segments take in the store that the newest restore point needs.",
         read=lambda view, _: {"live": view.live_bytes} if view.live_bytes >= 0 else None,
-        label="state",
+        labels=("state",),
     ),
     Series(
         name="offsite_holes_total",
         kind=Kind.COUNTER,
         help="Holes of the backup: ranges that the source lost before they were copied.",
         read=lambda view, _: dict.fromkeys(HOLE_REASONS, 0) | dict(view.holes),
-        label="reason",
+        labels=("reason",),
     ),
     Series(
         name="offsite_failed_partitions",
         kind=Kind.GAUGE,
         help="Partitions that the newest round could not copy, by error id. The next round tries again.",
         read=lambda view, _: view.failed,
-        label="reason",
+        labels=("reason",),
     ),
     Series(
         name="offsite_outage_start_timestamp_seconds",
         kind=Kind.GAUGE,
         help="When the outage began that is being waited out, by error id. Absent without one.",
         read=lambda view, _: {view.outage.error_id: view.outage.since_ms / 1000} if view.outage else None,
-        label="reason",
+        labels=("reason",),
     ),
     Series(
         name="offsite_outages_total",
         kind=Kind.COUNTER,
         help="Outages that were waited out, by error id.",
         read=lambda view, _: view.outages,
-        label="reason",
+        labels=("reason",),
     ),
     Series(
         name="offsite_retries_total",
         kind=Kind.COUNTER,
-        help="Attempts that failed and were made again, by error id.",
-        read=lambda view, _: view.retries,
-        label="reason",
+        help="What failed and was tried again, by error id: whole rounds (op round), and partitions that a round could "
+        "not copy, by the round after it (op partition).",
+        read=lambda view, _: _retries(view),
+        labels=("op", "reason"),
     ),
     Series(
         name="offsite_throttled_seconds_total",
@@ -212,7 +235,7 @@ SERIES = (
         kind=Kind.GAUGE,
         help="When the backup was last checked, by depth (quick, deep). Absent for a depth it was never checked in.",
         read=lambda view, _: {depth: at / 1000 for depth, at in view.repository.verified_ms.items()},
-        label="depth",
+        labels=("depth",),
     ),
     Series(
         name="offsite_verify_damaged_objects",

@@ -62,21 +62,20 @@ class _Scrape:
         return self._family(series, series.read(self.view, self.now_ms))
 
     def _family(self, series: Series, values: Values) -> Metric:
-        labels = [BACKUP, *([series.label] if series.label else [])]
-        family = _new(series, labels)
+        family = _new(series, [BACKUP, *series.labels])
         if isinstance(values, int | float):
             family.add_metric([self.view.backup], values)
         elif values is not None:
-            for value in sorted(values):
-                family.add_metric([self.view.backup, value], values[value])
+            for own, value in sorted(values.items()):
+                family.add_metric([self.view.backup, *([own] if isinstance(own, str) else own)], value)
         return family
 
     def _durations(self, series: DurationSeries) -> HistogramMetricFamily:
         from prometheus_client.core import HistogramMetricFamily
 
-        family = HistogramMetricFamily(series.name, series.help, labels=[BACKUP])
-        found = series.read(self.view)
-        family.add_metric([self.view.backup], buckets=found.cumulative(), sum_value=found.sum_s)
+        family = HistogramMetricFamily(series.name, series.help, labels=[BACKUP, *series.labels])
+        for own, found in sorted(series.read(self.view).items()):
+            family.add_metric([self.view.backup, *own], buckets=found.cumulative(), sum_value=found.sum_s)
         return family
 
     def _topics(self, series: TopicSeries) -> GaugeMetricFamily:

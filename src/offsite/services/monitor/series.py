@@ -22,20 +22,21 @@ class Kind(StrEnum):
     GAUGE = "gauge"
 
 
-Values = Mapping[str, float] | float | None
-"""The values of a series: one for each value of its own label, one alone, or none where it is not known."""
+Values = Mapping[str, float] | Mapping[tuple[str, ...], float] | float | None
+"""The values of a series: one for each value of its own label, or of its labels together, one alone, or none where it
+is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """A series of the backup as a whole. `label`: the one it has beside the backup's name, if any. `read` gives what
+    """A series of the backup as a whole. `labels`: those it has beside the backup's name, if any. `read` gives what
     there is in a view at a time (epoch ms)."""
 
     name: str
     kind: Kind
     help: str
     read: Callable[[FollowView, int], Values]
-    label: str = ""
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +52,12 @@ class TopicSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DurationSeries:
-    """A histogram of durations."""
+    """A histogram of durations, one for all values of its `labels`; `()` where it has none."""
 
     name: str
     help: str
-    read: Callable[[FollowView], Durations]
+    read: Callable[[FollowView], Mapping[tuple[str, ...], Durations]]
+    labels: tuple[str, ...] = ()
 
 
 def seconds(time_ms: int) -> float | None:

@@ -14,6 +14,9 @@ from enum import StrEnum
 BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 """Upper bounds of the buckets of durations, inclusive: from an idle round to one that copies until it must commit."""
 
+REQUEST_BUCKETS_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0)
+"""The same of requests to the store: from a file on this machine to an upload that was retried for minutes."""
+
 UNKNOWN_MS = -1
 
 
@@ -29,21 +32,27 @@ class FollowState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Durations:
-    """Histogram of durations. `counts` has a number for each of `BUCKETS_S`, not cumulative, and one for all that took
+    """Histogram of durations. `counts` has a number for each of `bounds`, not cumulative, and one for all that took
     longer."""
 
+    bounds: tuple[float, ...] = BUCKETS_S
     counts: tuple[int, ...] = (0,) * (len(BUCKETS_S) + 1)
     sum_s: float = 0.0
 
+    @classmethod
+    def within(cls, bounds: tuple[float, ...]) -> Durations:
+        """An empty histogram with buckets up to `bounds` (seconds, rising)."""
+        return cls(bounds=bounds, counts=(0,) * (len(bounds) + 1))
+
     def with_one(self, duration_s: float) -> Durations:
         """The histogram with one duration more."""
-        at = bisect_left(BUCKETS_S, duration_s)
+        at = bisect_left(self.bounds, duration_s)
         counts = (*self.counts[:at], self.counts[at] + 1, *self.counts[at + 1 :])
-        return Durations(counts=counts, sum_s=self.sum_s + duration_s)
+        return Durations(bounds=self.bounds, counts=counts, sum_s=self.sum_s + duration_s)
 
     def cumulative(self) -> list[tuple[str, float]]:
         """The upper bound of each bucket as Prometheus writes it, and the number of durations up to it."""
-        bounds = [*map(str, BUCKETS_S), "+Inf"]
+        bounds = [*map(str, self.bounds), "+Inf"]
         return [(bound, sum(self.counts[: at + 1])) for at, bound in enumerate(bounds)]
 
 
@@ -86,9 +95,12 @@ class FollowView:
 
     Since the process began: `rounds`, `passes` (the complete ones: all that the source held was copied or is named as a
     hole), `commits`, `records`, `bytes_read` (in the log), `bytes_written` (to the store), `outages` and `retries` by
-    error id, `throttled_ms` (time that rate limits of ours or of the brokers took), and the durations. As of now:
-    `holes`, all that the backup has, by reason; `failed`, partitions that the newest round could not copy, by error id;
-    `outage`; `pass_complete`, whether the newest round was such a pass; `live_bytes`, what the segments of the backup
+    error id, `retried_partitions` (those that a round could not copy, and that the next one tried again) too,
+    `throttled_ms` (time that rate limits of ours or of the brokers took), the durations, and those of the driver's
+    requests to the store by operation and outcome. As of now: `holes`, all that the backup has, by reason; `failed`,
+    partitions that the newest round could not copy, by error id; `outage`; `pass_complete`, whether the newest round
+    was such a pass; `progress`, which part of the round's tasks have ended, None before the first; `live_bytes`, what
+    the segments of the backup
     take in the store, -1 not known.
     """
 
@@ -111,9 +123,12 @@ class FollowView:
     outage: Outage | None = None
     outages: Mapping[str, int] = field(default_factory=dict)
     retries: Mapping[str, int] = field(default_factory=dict)
+    retried_partitions: Mapping[str, int] = field(default_factory=dict)
+    progress: float | None = None
     throttled_ms: int = 0
     round_durations: Durations = field(default_factory=Durations)
     commit_durations: Durations = field(default_factory=Durations)
+    store_requests: Mapping[tuple[str, ...], Durations] = field(default_factory=dict)
     topics: tuple[TopicView, ...] = ()
     repository: RepositoryView = field(default_factory=RepositoryView)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offsite.services.monitor.view import Durations, FollowView, Outage, RepositoryView, TopicView
+from offsite.services.monitor.view import REQUEST_BUCKETS_S, Durations, FollowView, Outage, RepositoryView, TopicView
 
 NOW_MS = 1_800_000_000_000
 S, H, DAY = 1000, 3_600_000, 86_400_000
@@ -37,9 +37,12 @@ FULL = replace(
     outage=OUTAGE,
     outages={"OFF-1501": 2, "OFF-1601": 1},
     retries={"OFF-1501": 9},
+    retried_partitions={"OFF-1503": 4},
+    progress=0.25,
     throttled_ms=1500,
     round_durations=Durations().with_one(0.3).with_one(0.1).with_one(7000.0),
     commit_durations=Durations().with_one(0.05),
+    store_requests={("get", "ok"): Durations.within(REQUEST_BUCKETS_S).with_one(0.02).with_one(300.0)},
     topics=(ORDERS, replace(ORDERS, topic="users", newest_record_ms=NOW_MS - 2 * S)),
     repository=RepositoryView(
         verified_ms={"quick": NOW_MS - H, "deep": NOW_MS - DAY}, damaged=1, drilled_ms=NOW_MS - 20 * DAY

@@ -1,0 +1,70 @@
+"""Topics of a backup that a comparison leaves out, each named with its reason: there is nothing to compare them with.
+
+Only what the backup itself saw counts: an incarnation that it marked as deleted, and that is not listed at its source
+either. A topic that is not there and was never marked is a difference, and so is one that a copy does not have: it was
+deleted at the source, and nobody said that the copy was to lose it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from offsite.copy.chain import SelectedChains
+from offsite.model.time import format_time
+from offsite.repository.commit import NOT_DELETED, TopicIncarnation, TopicShape
+from offsite.repository.state import BackupState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """An incarnation of a topic that was compared with nothing. `deleted_ms`: when a run found it deleted at the source
+    (epoch ms, -1: not known). `made_anew`: there is a newer incarnation under its name, and that one was compared, or
+    is left out itself."""
+
+    topic: str
+    topic_id: str
+    deleted_ms: int
+    made_anew: bool
+
+    def __str__(self) -> str:
+        since = "" if self.deleted_ms == NOT_DELETED else f" since {format_time(self.deleted_ms)} or before"
+        if self.made_anew:
+            older = f"an older incarnation ({self.topic_id or 'no id'})"
+            return f"{self.topic}: {older}, replaced at the source{since}: compared with nothing"
+        return f"{self.topic}: deleted at the source{since}: compared with nothing"
+
+
+def leave_out(
+    selected: SelectedChains, point: BackupState, head: BackupState, *, listed: Collection[str], at_source: bool
+) -> tuple[SelectedChains, tuple[LeftOut, ...]]:
+    """What is left to compare of the topics `selected` at `point`, and what is left out, older incarnations included.
+    `head`: the newest state, which may know of more deletions. `listed` are the topics that the cluster has; it is the
+    source of the backup, or not."""
+    marks = {known: shape.deleted_ms for known, shape in head.topics.items() if shape.is_deleted}
+    gone = {
+        topic.topic
+        for topic in selected.topics
+        if at_source and topic.shape.incarnation in marks and topic.topic not in listed
+    }
+    compared = replace(
+        selected,
+        topics=tuple(topic for topic in selected.topics if topic.topic not in gone),
+        holes=tuple(hole for hole in selected.holes if hole.partition_id.topic not in gone),
+    )
+    newest = {topic.topic: topic.shape for topic in selected.topics}
+    found = [shape for shape in point.topics.values() if shape.topic in newest]
+    return compared, tuple(_left_out(found, newest, gone, marks))
+
+
+def _left_out(
+    shapes: list[TopicShape],
+    newest: Mapping[str, TopicShape],
+    gone: Collection[str],
+    marks: Mapping[TopicIncarnation, int],
+) -> Iterator[LeftOut]:
+    for shape in shapes:
+        is_newest = shape.incarnation == newest[shape.topic].incarnation
+        if not is_newest or shape.topic in gone:
+            deleted_ms = marks.get(shape.incarnation, NOT_DELETED)
+            yield LeftOut(topic=shape.topic, topic_id=shape.topic_id, deleted_ms=deleted_ms, made_anew=not is_newest)
