@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from enum import Enum, StrEnum
@@ -137,7 +137,7 @@ def plain(value: object) -> Plain:
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes | bytearray):
         return [plain(item) for item in value]
     raise TypeError(f"{type(value).__name__} has no JSON form")
 

@@ -111,8 +111,8 @@ class BackupState:
         ends, when it has none."""
         position = self.positions.get(partition_id)
         end = position.end if position else 0
-        start = next((segment.start for segment in self.segments.get(partition_id, ())), end)
-        return min(start, end), end
+        found = self.segments.get(partition_id)
+        return min(found.start, end) if found else end, end
 
     def checkpoint(self, checkpoint_id: int) -> Checkpoint | None:
         return next((taken for taken in self.checkpoints if taken.id == checkpoint_id), None)

@@ -3,16 +3,19 @@ commits and records; needs no Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from offsite.model.cluster_settings import ClusterSettings
 from offsite.model.errors import Damaged, FormatTooNew, OffsiteError
 from offsite.model.time import format_duration, format_time
 from offsite.repository.backup import Backup
-from offsite.repository.commit import NOT_DELETED, PartitionId, TopicShape
+from offsite.repository.commit import NOT_DELETED, PartitionId, TopicIncarnation, TopicShape
 from offsite.repository.history import CommitSummary
 from offsite.repository.repository import Repository
+from offsite.repository.segments.figures import SegmentFigures
 from offsite.repository.snapshots.cluster_snapshot import get_cluster_snapshot
 from offsite.repository.state import BackupState
 from offsite.services.branch_report import BranchReport, branch_reports
@@ -93,7 +96,8 @@ class TopicDetail:
 class BackupDetail:
     """Details of one backup. `settings` are those of the cluster, when they were asked for and are in the backup. Of an
     imported backup `origin` names the archive, and `fidelity` says what that did not hold of its source. `branches` are
-    the old histories of logs that were cut back at the source."""
+    the old histories of logs that were cut back at the source. `restore_points` are read when they are looked at: there
+    may be millions."""
 
     summary: BackupSummary
     selection: str
@@ -101,7 +105,7 @@ class BackupDetail:
     topics: tuple[TopicDetail, ...]
     holes: tuple[HoleReport, ...]
     branches: tuple[BranchReport, ...]
-    restore_points: tuple[CommitSummary, ...]
+    restore_points: Sequence[CommitSummary]
     settings: ClusterSettings | None = None
     origin: str = ""
     fidelity: tuple[str, ...] = ()
@@ -149,9 +153,10 @@ def _summary_or_problem(repository: Repository, name: str) -> BackupSummary:
     """Damage to one backup hides no other."""
     try:
         backup = repository.backup(name)
-        return _summary(backup.descriptor.cluster_id, backup.sound_state())
+        state = backup.sound_state()
+        return _summary(backup.descriptor.cluster_id, state, _holding(state))
     except (Damaged, FormatTooNew) as error:
-        return replace(_summary("", BackupState(backup=name)), problem=f"{error.id}: {error.message}")
+        return replace(_summary("", BackupState(backup=name), {}), problem=f"{error.id}: {error.message}")
 
 
 def show_backup(backup: Backup, *, commit: int | None = None, with_settings: bool = False) -> BackupDetail:
@@ -159,14 +164,15 @@ def show_backup(backup: Backup, *, commit: int | None = None, with_settings: boo
     `DamagedObject`."""
     head = backup.sound_state()
     state = head if commit is None else backup.state_at(commit, head=head)
+    holding = _holding(state)
     return BackupDetail(
-        summary=_summary(backup.descriptor.cluster_id, state),
+        summary=_summary(backup.descriptor.cluster_id, state, holding),
         selection=",".join(backup.descriptor.selection.include),
         commit=state.seq,
-        topics=tuple(_topic(state, shape) for shape in state.topics.values()),
+        topics=tuple(_topic(shape, holding.get(shape.incarnation, {})) for shape in state.topics.values()),
         holes=hole_reports(state.holes),
         branches=branch_reports(state),
-        restore_points=tuple(state.history),
+        restore_points=state.history,
         settings=get_cluster_snapshot(backup.store, state.metadata) if with_settings and state.metadata else None,
         origin=import_origin(backup.descriptor),
         fidelity=backup.descriptor.fidelity,
@@ -331,8 +337,39 @@ def _is_new(state: BackupState, branch: BranchReport, now_ms: int) -> bool:
     return found is not None and now_ms - found.committed_at_ms < STALE_AFTER_S * 1000
 
 
-def _summary(cluster_id: str, state: BackupState) -> BackupSummary:
-    segments = tuple(state.all_segments())
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    """What is backed up of a partition: offsets, holes aside, and figures."""
+
+    start: int
+    end: int
+    figures: SegmentFigures
+
+    @classmethod
+    def of(cls, state: BackupState, partition_id: PartitionId) -> _Held:
+        start, end = state.held_range(partition_id)
+        found = state.segments.get(partition_id)
+        return cls(start=start, end=end, figures=found.figures() if found else SegmentFigures())
+
+
+_Holding = Mapping[TopicIncarnation, Mapping[int, _Held]]
+"""By incarnation and partition."""
+
+
+def _holding(state: BackupState) -> _Holding:
+    """All that is backed up, gone through in the order in which catalogs have it."""
+    found: defaultdict[TopicIncarnation, dict[int, _Held]] = defaultdict(dict)
+    for each in sorted(state.positions.keys() | state.segments.keys()):
+        found[each.incarnation][each.partition] = _Held.of(state, each)
+    return found
+
+
+def _sum(held: Iterable[_Held]) -> SegmentFigures:
+    return SegmentFigures.of(each.figures for each in held)
+
+
+def _summary(cluster_id: str, state: BackupState, holding: _Holding) -> BackupSummary:
+    figures = _sum(chain.from_iterable(held.values() for held in holding.values()))
     return BackupSummary(
         backup=state.backup,
         cluster_id=cluster_id,
@@ -340,45 +377,37 @@ def _summary(cluster_id: str, state: BackupState) -> BackupSummary:
         restore_points=len(state.history),
         first_commit_ms=state.history.first_ms,
         last_commit_ms=state.committed_at_ms,
-        records=sum(segment.records for segment in segments),
-        bytes=sum(segment.raw_bytes for segment in segments),
-        stored_bytes=sum(segment.stored_bytes for segment in segments),
+        records=figures.records,
+        bytes=figures.raw_bytes,
+        stored_bytes=figures.stored_bytes,
         holes=len(state.holes),
         problem=state.unreadable,
     )
 
 
-def _topic(state: BackupState, shape: TopicShape) -> TopicDetail:
-    ids = _partitions(state, shape)
-    segments = [segment for partition_id in ids for segment in state.segments.get(partition_id, ())]
+def _topic(shape: TopicShape, held: Mapping[int, _Held]) -> TopicDetail:
+    """All partitions that the topic has, and whatever else was backed up of it."""
+    figures, nothing = _sum(held.values()), _Held(start=0, end=0, figures=SegmentFigures())
+    numbers = sorted(held.keys() | set(range(shape.partitions)))
     return TopicDetail(
         topic=shape.topic,
         topic_id=shape.topic_id,
         holds_schemas=shape.holds_schemas,
         configs=dict(shape.configs),
-        records=sum(segment.records for segment in segments),
-        bytes=sum(segment.raw_bytes for segment in segments),
-        stored_bytes=sum(segment.stored_bytes for segment in segments),
-        newest_record_ms=max((segment.timestamp_max_ms for segment in segments), default=-1),
-        partitions=tuple(_partition(state, partition_id) for partition_id in ids),
+        records=figures.records,
+        bytes=figures.raw_bytes,
+        stored_bytes=figures.stored_bytes,
+        newest_record_ms=figures.timestamp_max_ms,
+        partitions=tuple(_partition(number, held.get(number, nothing)) for number in numbers),
         deleted_ms=shape.deleted_ms,
     )
 
 
-def _partitions(state: BackupState, shape: TopicShape) -> list[PartitionId]:
-    """All that the topic has, and whatever else was backed up of it."""
-    held = {each for each in (*state.positions, *state.segments) if each.incarnation == shape.incarnation}
-    known = (PartitionId(topic=shape.topic, topic_id=shape.topic_id, partition=n) for n in range(shape.partitions))
-    return sorted(held.union(known))
-
-
-def _partition(state: BackupState, partition_id: PartitionId) -> PartitionDetail:
-    segments = tuple(state.segments.get(partition_id, ()))
-    start, end = state.held_range(partition_id)
+def _partition(number: int, held: _Held) -> PartitionDetail:
     return PartitionDetail(
-        partition=partition_id.partition,
-        start=start,
-        end=end,
-        records=sum(segment.records for segment in segments),
-        stored_bytes=sum(segment.stored_bytes for segment in segments),
+        partition=number,
+        start=held.start,
+        end=held.end,
+        records=held.figures.records,
+        stored_bytes=held.figures.stored_bytes,
     )

@@ -14,14 +14,17 @@ from offsite.model.errors import DamagedObject
 from offsite.repository import backup as backup_module
 from offsite.repository import catalog, commit_log, history
 from offsite.repository.backup import Backup
-from offsite.repository.catalogs import segment_merge
+from offsite.repository.catalogs import segment_merge, segment_parts
 from offsite.repository.catalogs.parquet_form import from_parquet
-from offsite.repository.commit import Changes, Commit, StoredCommit
+from offsite.repository.catalogs.segment_parts import CatalogPart, Extent, StoredRows
+from offsite.repository.catalogs.segment_rows import table_of
+from offsite.repository.commit import Changes, Commit, PartitionId, StoredCommit
 from offsite.repository.layout import parse_part_key
 from offsite.repository.repository import Repository
+from offsite.repository.segments.figures import SegmentFigures
 from offsite.repository.segments.segment import Segment, SegmentList
 from offsite.repository.state import BackupState, fold
-from offsite.services.overview import read_status
+from offsite.services.overview import list_backups, read_status, show_backup
 from offsite.stores.posix_store import PosixStore
 from offsite.stores.store import ObjectInfo
 
@@ -118,6 +121,62 @@ def test_a_status_reads_no_segments_and_no_history(tmp_path: Path, monkeypatch: 
     assert len(watched.got) < 25
 
 
+def test_list_and_show_make_no_segment_of_a_catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They took half a minute and 1.3 GB for a million of them."""
+    backup = Large(topics=20, partitions=5, segments=3, commits=205, moving=7).write(tmp_path / "r")
+    known = tuple(folded_figures(backup).items())
+    monkeypatch.setattr(segment_parts, "segments_of", None)
+    watched = Watched(monkeypatch)
+    (line,) = list_backups(Repository.open(backup.store)).backups
+    detail = show_backup(backup)
+    assert detail.summary == line
+    assert (line.records, line.stored_bytes) == (
+        sum(each.records for _, each in known),
+        sum(each.stored_bytes for _, each in known),
+    )
+    shown = {(topic.topic, part.partition): part for topic in detail.topics for part in topic.partitions}
+    assert {key: (part.records, part.stored_bytes) for key, part in shown.items()} == {
+        (where.topic, where.partition): (each.records, each.stored_bytes) for where, each in known
+    }
+    assert len(watched.got) < 50
+
+
+def folded_figures(backup: Backup) -> dict[PartitionId, SegmentFigures]:
+    return {known: SegmentFigures.of(found.read()) for known, found in backup.state().segments.items()}
+
+
+def test_show_reads_the_history_that_it_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "LINES_PER_CHUNK", 16)
+    backup = Large(topics=1, partitions=1, segments=1, commits=205).write(tmp_path / "r")
+    watched = Watched(monkeypatch)
+    points = show_backup(backup).restore_points
+    assert [each.seq for each in points[-10:]] == list(range(196, 206))
+    assert len([key for key in watched.got if parse_part_key(key) is not None]) <= 2
+    assert len(points) == 205
+
+
+def assert_figures(state: BackupState) -> None:
+    """What lists say without reading their segments is what the segments say."""
+    for found in state.segments.values():
+        figures, start = found.figures(), found.start
+        segments = found.read()
+        assert figures == SegmentFigures.of(segments)
+        assert start == segments[0].start
+
+
+def test_figures_of_a_part_in_memory_are_those_of_its_segments(tmp_path: Path) -> None:
+    """As catalogs of the first form have them."""
+    state = write_growing(tmp_path / "r", commits=6, partitions=2).state()
+    segments = tuple(state.all_segments())
+    part = CatalogPart.of(table_of(segments))
+    for low, high in ((0, len(segments)), (3, 4), (5, 9)):
+        listed = SegmentList(stored=StoredRows([Extent(part, low, high)], end=0))
+        assert listed.figures() == SegmentFigures.of(segments[low:high])
+        assert listed.start == segments[low].start
+    assert SegmentList().figures() == SegmentFigures()
+    assert SegmentList().start == 0
+
+
 def test_one_restore_point_is_one_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "LINES_PER_CHUNK", 16)
     backup = Large(topics=1, partitions=1, segments=1, commits=205).write(tmp_path / "r")
@@ -155,6 +214,7 @@ def test_parts_are_few_and_segments_are_seldom_written_again(tmp_path: Path, mon
     watched = Watched(monkeypatch)
     backup = write_growing(tmp_path / "r", commits=60, partitions=20)
     state = backup.state()
+    assert_figures(backup.state())
     used = {extent.part.ref for found in state.segments.values() for extent in found.stored.extents}  # type: ignore[union-attr]
     assert len(used) <= 5
     parts = ((key, backup.store.get(key)) for key in watched.put if parse_part_key(key) is not None)
@@ -180,7 +240,9 @@ def test_merged_and_removed_segments_are_in_the_next_catalog_as_in_the_commits(
         if step % 7 == 0:
             state = backup.state()
     assert len(backup.catalog.sealed()) > 10
+    assert_figures(backup.state())
     for seq in backup.catalog.sealed()[-4:]:
+        assert_figures(backup.catalog.read(seq))
         assert backup.catalog.read(seq) == folded(backup, seq)
     assert backup.state() == state == folded(backup)
 
@@ -266,10 +328,13 @@ def test_where_a_part_is_damaged_the_commits_tell(
         damage(tmp_path / "r" / key)
     state = backup.state()
     assert [found.last for found in state.segments.values()] == [found.last for found in whole.segments.values()]
+    assert_figures(state)
     assert state.history.find(12) == whole.history.find(12)
     assert state == whole
     with pytest.raises(DamagedObject):
         tuple(backup.catalog.read(40).all_segments())
+    with pytest.raises(DamagedObject):
+        assert_figures(backup.catalog.read(40))
     with pytest.raises(DamagedObject):
         tuple(backup.catalog.read(40).history)
     kept = backup.catalog.write(state)

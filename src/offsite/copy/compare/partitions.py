@@ -26,7 +26,7 @@ from offsite.log.difference import Difference
 from offsite.log.range import LogRange
 from offsite.log.records.filler import is_filler
 from offsite.model.journal import decided
-from offsite.repository.segments.segment import NO_TIMESTAMP_MS
+from offsite.repository.segments.figures import NO_TIMESTAMP_MS
 from offsite.stores.store import Store
 
 EXPIRIES_MAX = 20

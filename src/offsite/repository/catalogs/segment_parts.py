@@ -11,12 +11,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from offsite.model.errors import Damaged
+from offsite.repository.catalogs.figure_columns import FIGURES, FigureColumns
 from offsite.repository.catalogs.parquet_form import damaged_catalog
 from offsite.repository.catalogs.segment_rows import schema, segments_of, whole_rows
 from offsite.repository.part_ref import PartRef
+from offsite.repository.segments.figures import SegmentFigures
 from offsite.repository.segments.segment import Segment
 from offsite.repository.snapshots.parquet_object import ParquetGroups
 
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 Again: TypeAlias = "Callable[[Damaged], tuple[Segment, ...]]"
 """Tells the segments of a partition in another way, because of an error."""
+
+KeptT = TypeVar("KeptT")
+ToldT = TypeVar("ToldT")
 
 _GROUPS_KEPT = 16
 """Groups of rows that are kept of a part, about 4 MB each: whoever goes through the partitions in order reads each
@@ -44,6 +49,7 @@ class CatalogPart:
         self._file: ParquetGroups | None = None
         self._starts: tuple[int, ...] = ()
         self._groups: OrderedDict[int, pa.Table] = OrderedDict()
+        self._figures: OrderedDict[int, FigureColumns] = OrderedDict()
 
     @classmethod
     def of(cls, table: pa.Table) -> CatalogPart:
@@ -76,6 +82,19 @@ class CatalogPart:
             self._decoded[low, high] = segments_of(self.rows(low, high))
         return self._decoded[low, high]
 
+    def figures(self, low: int, high: int) -> SegmentFigures:
+        """Those of rows `[low, high)`, of which nothing else is read. Raises `DamagedObject`."""
+        self._open()
+        groups = range(bisect_right(self._starts, low) - 1, bisect_left(self._starts, high))
+        found = ((self._starts[number], self._group_figures(number)) for number in groups)
+        return SegmentFigures.of(columns.between(low - begins, high - begins) for begins, columns in found)
+
+    def start(self, row: int) -> int:
+        """Where the segment in `row` begins, read as figures are. Raises `DamagedObject`."""
+        self._open()
+        number = bisect_right(self._starts, row) - 1
+        return self._group_figures(number).start(row - self._starts[number])
+
     def has(self, column: str) -> bool:
         """Whether its rows may say something in a column that can be left out. Raises `DamagedObject`."""
         if self._whole is not None:
@@ -84,7 +103,9 @@ class CatalogPart:
         return self._file is not None and column in self._file.columns
 
     def _open(self) -> None:
-        if self._file is None and self.ref is not None:
+        if self._whole is not None:
+            self._starts = (0, self._whole.num_rows)
+        elif self._file is None and self.ref is not None:
             file = ParquetGroups(self._load(), damaged=self._damaged)
             self._starts = tuple(accumulate(file.rows, initial=0))
             if self._starts[-1] != self.ref.rows:
@@ -92,15 +113,30 @@ class CatalogPart:
             self._file = file
 
     def _group(self, number: int) -> pa.Table:
-        if number not in self._groups and self._file is not None:
-            while len(self._groups) >= _GROUPS_KEPT:
-                self._groups.popitem(last=False)
-            self._groups[number] = whole_rows(self._file.read(number), self.ref.key if self.ref else "")
-        self._groups.move_to_end(number)
-        return self._groups[number]
+        return _recent(self._groups, number, lambda: whole_rows(self._read(number), self._key))
+
+    def _group_figures(self, number: int) -> FigureColumns:
+        return _recent(self._figures, number, lambda: FigureColumns(self._read(number, FIGURES), key=self._key))
+
+    def _read(self, number: int, columns: Sequence[str] | None = None) -> pa.Table:
+        return self._whole if self._file is None else self._file.read(number, columns)
+
+    @property
+    def _key(self) -> str:
+        return self.ref.key if self.ref is not None else "a catalog"
 
     def _damaged(self, problem: str) -> Damaged:
-        return damaged_catalog(f"{self.ref.key if self.ref else 'a catalog'}: {problem}")
+        return damaged_catalog(f"{self._key}: {problem}")
+
+
+def _recent(kept: OrderedDict[int, KeptT], number: int, read: Callable[[], KeptT]) -> KeptT:
+    """The group of that number, kept as the last one that was asked for."""
+    if number not in kept:
+        while len(kept) >= _GROUPS_KEPT:
+            kept.popitem(last=False)
+        kept[number] = read()
+    kept.move_to_end(number)
+    return kept[number]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,20 +166,34 @@ class StoredRows:
     def __len__(self) -> int:
         return self._rows
 
+    def start(self) -> int:
+        """Raises `DamagedObject`."""
+        first = self.extents[0]
+        return self._told(lambda: first.part.start(first.low), lambda found: found[0].start)
+
     def last(self) -> Segment:
         """Raises `DamagedObject`."""
         *_, found = self._read(self.extents[-1:], slice(-1, None))
         return found
+
+    def figures(self) -> SegmentFigures:
+        """Raises `DamagedObject`."""
+        each_of = (each.part.figures(each.low, each.high) for each in self.extents)
+        return self._told(lambda: SegmentFigures.of(each_of), SegmentFigures.of)
 
     def load(self) -> tuple[Segment, ...]:
         """Raises `DamagedObject`."""
         return self._read(self.extents, slice(None))
 
     def _read(self, extents: Sequence[Extent], wanted: slice) -> tuple[Segment, ...]:
+        cut = (each.part.segments(each.high - 1 if wanted.start else each.low, each.high) for each in extents)
+        return self._told(lambda: tuple(chain.from_iterable(cut)), lambda found: found[wanted])
+
+    def _told(self, read: Callable[[], ToldT], by_commits: Callable[[tuple[Segment, ...]], ToldT]) -> ToldT:
+        """What the parts say; where one is damaged, what follows from the segments that the commits tell of."""
         try:
-            cut = (each.part.segments(each.high - 1 if wanted.start else each.low, each.high) for each in extents)
-            return tuple(chain.from_iterable(cut))
+            return read()
         except Damaged as error:
             if self._again is None:
                 raise
-            return self._again(error)[wanted]
+            return by_commits(self._again(error))

@@ -20,8 +20,9 @@ from offsite.model.errors import ObjectTaken
 from offsite.model.size import MIB
 from offsite.repository.layout import index_key
 from offsite.repository.segments.body import content_hash, open_body
+from offsite.repository.segments.figures import NO_TIMESTAMP_MS
 from offsite.repository.segments.index import Frame, SegmentIndex, encode_index
-from offsite.repository.segments.segment import NO_TIMESTAMP_MS, Compression, Segment
+from offsite.repository.segments.segment import Compression, Segment
 from offsite.stores.store import ObjectWriter, PutResult
 
 FRAME_BYTES = 4 * MIB

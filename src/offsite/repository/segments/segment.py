@@ -13,9 +13,9 @@ from offsite.model.check import check
 from offsite.model.errors import OffsiteError
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.layout import index_key, parse_segment_key
+from offsite.repository.segments.figures import SegmentFigures
 from offsite.stores.store import ObjectInfo
 
-NO_TIMESTAMP_MS = -1
 _INTEGERS = (
     "partition",
     "start",
@@ -193,8 +193,14 @@ class StoredSegments(Protocol):
     def end(self) -> int:
         """Where the last one ends."""
 
+    def start(self) -> int:
+        """Where the first one begins."""
+
     def last(self) -> Segment:
         """Read the last one only."""
+
+    def figures(self) -> SegmentFigures:
+        """Read what is added up only."""
 
     def load(self) -> tuple[Segment, ...]:
         """Read them."""
@@ -234,6 +240,21 @@ class SegmentList(Sequence[Segment]):
         if self._fresh:
             return self._shared[self._fresh - 1]
         return self.stored.last() if self.stored else None
+
+    @property
+    def start(self) -> int:
+        """Where the first segment begins, read without the others; 0 when there is none."""
+        if self._everything:
+            return self._everything[0].start
+        if self.stored:
+            return self.stored.start()
+        return self._shared[0].start if self._fresh else 0
+
+    def figures(self) -> SegmentFigures:
+        """Their sums; what has to be read for it are the figures alone."""
+        if self._everything is not None or not self.stored:
+            return SegmentFigures.of(self._everything or self.tail)
+        return SegmentFigures.of((self.stored.figures(), *self.tail))
 
     def appended(self, segment: Segment) -> SegmentList:
         """With one more segment, which must begin at or after `end`."""

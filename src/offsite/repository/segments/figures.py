@@ -1,0 +1,43 @@
+"""Figures of segments: what lists and details of backups show of them, added up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+NO_TIMESTAMP_MS = -1
+
+
+class Counted(Protocol):
+    """What a `Segment` says of itself."""
+
+    @property
+    def records(self) -> int: ...
+    @property
+    def raw_bytes(self) -> int: ...
+    @property
+    def stored_bytes(self) -> int: ...
+    @property
+    def timestamp_max_ms(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentFigures:
+    """Sums over segments. `timestamp_max_ms` is the time of the newest record, epoch ms; -1 when none has one."""
+
+    records: int = 0
+    raw_bytes: int = 0
+    stored_bytes: int = 0
+    timestamp_max_ms: int = NO_TIMESTAMP_MS
+
+    @classmethod
+    def of(cls, each_of: Iterable[Counted]) -> SegmentFigures:
+        """The sum of segments, or of figures."""
+        found = tuple(each_of)
+        return cls(
+            records=sum(each.records for each in found),
+            raw_bytes=sum(each.raw_bytes for each in found),
+            stored_bytes=sum(each.stored_bytes for each in found),
+            timestamp_max_ms=max((each.timestamp_max_ms for each in found), default=NO_TIMESTAMP_MS),
+        )
