@@ -9,6 +9,7 @@ pass is no evidence that a broker would. What Kafka really does is asked of a re
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
@@ -78,8 +79,9 @@ class FakeCluster:
 
     `failing`: API and partition → the error code it is answered with, after the first `passing` requests. `forbidden`:
     topic → codes of operations (AclOperation) that we may not do on it. `hidden`: topics that we may not
-    describe. `refused_settings`: no topic is made with these. `acls` is None without an authorizer; a rule is (resource
-    type, name, pattern, principal, host, operation, permission), in Kafka's codes.
+    describe. `refused_settings`: no topic is made with these. `answering` is cleared where it is to take requests and
+    to answer none, as a broker that is frozen; this may be changed during a call. `acls` is None without an authorizer;
+    a rule is (resource type, name, pattern, principal, host, operation, permission), in Kafka's codes.
     """
 
     def __init__(self, cluster_id: str) -> None:
@@ -96,6 +98,8 @@ class FakeCluster:
         self.forbidden: dict[str, set[int]] = {}
         self.hidden: set[str] = set()
         self.refused_settings: set[str] = set()
+        self.answering = threading.Event()
+        self.answering.set()
         self._producer_ids = itertools.count(1000)
         self._number = next(_numbers)
 

@@ -80,6 +80,7 @@ class _Server:
         """What the fake itself failed with: the client only saw its connection end."""
 
     def stop(self) -> None:
+        self._cluster.answering.set()
         self._wake.close()
 
     def run(self) -> None:
@@ -115,6 +116,7 @@ class _Server:
 
     def _answer(self, payload: bytes) -> bytes:
         request = Request(payload, {})
+        self._cluster.answering.wait()
         try:
             return encoded(request, _ANSWERS[Api(request.api)](self._cluster, request.message))
         except Exception as error:

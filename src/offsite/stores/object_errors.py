@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic
 
 from offsite.model.errors import OffsiteError, StoreDenied, StoreUnavailable, StoreUnreachable
+from offsite.model.waits import Wait
 
 _DENIED = re.compile(r"status code: 40[13]\b")  # a refused listing comes as a general error
 
@@ -15,11 +17,17 @@ _DENIED = re.compile(r"status code: 40[13]\b")  # a refused listing comes as a g
 def wrapped(what: str, place: str) -> Iterator[None]:
     """Turn an error of the client into `StoreDenied` or `StoreUnreachable` that says `what` could not be done where."""
     try:
-        yield
+        with store_wait(what, place):
+            yield
     except OffsiteError:
         raise
     except Exception as error:  # the client's errors have no common base
         raise store_error(what, place, error) from error
+
+
+def store_wait(what: str, place: str) -> Wait:
+    """The wait for the store, to `what` at `place`: the client tries again by itself for minutes, and says nothing."""
+    return Wait(lambda: f"the store has not answered: {what} {place}", since_s=monotonic())
 
 
 def store_error(what: str, place: str, error: Exception) -> StoreDenied | StoreUnavailable:

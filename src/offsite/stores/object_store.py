@@ -21,7 +21,7 @@ from offsite.model.check import check
 from offsite.model.errors import BadRepositoryUrl, OffsiteError, PutOutcomeUnknown, StoreUnreachable
 from offsite.model.journal import decided
 from offsite.model.version import __version__
-from offsite.stores.object_errors import is_taken, is_unclear, store_error, wrapped
+from offsite.stores.object_errors import is_taken, is_unclear, store_error, store_wait, wrapped
 from offsite.stores.store import ObjectInfo, PutResult, check_key, check_prefix, joined, named_key
 
 if TYPE_CHECKING:
@@ -161,7 +161,8 @@ class CloudStore:
         import obstore
 
         try:
-            obstore.put(self._client, key, body, mode="create", use_multipart=False)
+            with store_wait("write", self._place(key)):
+                obstore.put(self._client, key, body, mode="create", use_multipart=False)
         except Exception as error:  # the client's errors have no common base
             if not is_taken(error) and not is_unclear(error):
                 raise store_error("write", self._place(key), error) from error

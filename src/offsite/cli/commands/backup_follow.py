@@ -40,6 +40,7 @@ def follow_backup(
     from offsite.services.monitor.store_requests import StoreRequests, counted
     from offsite.services.monitor.view import FollowView
     from offsite.services.outages import Outages
+    from offsite.services.waiting import WaitingTeller, waiting_now
     from offsite.spark.master import slots
 
     request = parse_backup(options.backup, options.words)
@@ -52,7 +53,8 @@ def follow_backup(
         opened.enter_context(told_of_interruption(_leave_in_time))
         server = None
         if times.metrics is not None:
-            server = opened.enter_context(MonitorServer(view, listen=times.metrics, clock=clock))
+            monitor = MonitorServer(view, listen=times.metrics, clock=clock, waiting=partial(waiting_now, clock))
+            server = opened.enter_context(monitor)
             note(f"metrics on http://{server.address}/metrics")
         watch = FollowWatch(
             view,
@@ -72,11 +74,13 @@ def follow_backup(
             slots=slots(spark_master),
             interval_s=times.interval_s,
         )
+        opened.enter_context(WaitingTeller(lines.waiting, clock=clock))
+        shown_round = _both(shown.round, lambda _: lines.worked())
         following = Follower(
             follow,
             outages=Outages(give_up_after_s=times.give_up_after_s, clock=clock, on_outage=_both(lines, watch.outage)),
             clock=clock,
-            on_round=_both(shown.round, watch.round) if server is not None else shown.round,
+            on_round=_both(shown_round, watch.round) if server is not None else shown_round,
             on_progress=watch.progress,
         )
         try:

@@ -7,6 +7,7 @@ import random
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import decided
+from offsite.model.waits import Wait
 
 # A rolling restart of a large cluster leaves a partition without leader for well under this; beyond it a person must
 # look.
@@ -44,4 +45,5 @@ class Backoff:
         wait_s = random.uniform(longest_s / 2, longest_s)  # noqa: S311  (jitter, not cryptography)
         self._attempts += 1
         decided("retry", attempt=self._attempts, wait_s=wait_s, failing_s=failing_s, error=error.id, why=error.message)
-        self._clock.sleep(wait_s)
+        with Wait(lambda: f"[{error.id}] {error.message}", since_s=now_s - failing_s):
+            self._clock.sleep(wait_s)

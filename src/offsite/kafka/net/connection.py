@@ -24,6 +24,7 @@ from offsite.kafka.protocol.request import Api, Request, api_name, release_of, r
 from offsite.kafka.protocol.wire import UNREADABLE, Decoder, Encoder
 from offsite.model.errors import KafkaProtocolError, KafkaTimeout, KafkaTooOld, KafkaUnreachable
 from offsite.model.size import KIB, MIB
+from offsite.model.waits import Wait
 
 if TYPE_CHECKING:
     import ssl
@@ -70,7 +71,8 @@ class Connection:
     def open(cls, config: KafkaConfig, address: Address) -> Self:
         """Connect, shake hands, authenticate. Raises `KafkaUnreachable`, `KafkaTimeout`, `KafkaAuthenticationFailed` or
         `BadKafkaConfig`; nothing is left open."""
-        sock = connected_socket(config, address)
+        with Wait(lambda: f"{address} has not accepted a connection", since_s=monotonic()):
+            sock = connected_socket(config, address)
         connection = cls(sock, config, address)
         connection._is_greeted = False
         try:
@@ -127,18 +129,19 @@ class Connection:
     def receive(self, buffer: ReceiveBuffer | None = None) -> memoryview:
         """The next answer, after its correlation id, in `buffer` (or one of the connection's own), valid until it is
         used again. Raises `KafkaTimeout` (see `PROGRESS_BYTES`), `KafkaUnreachable`, `KafkaProtocolError`."""
-        deadline_s = monotonic() + self._timeout_s
-        try:
-            head = memoryview(bytearray(_SIZE.size + _CORRELATION_BYTES))
-            self._receive_exactly(head, deadline_s)
-            size = self._checked_size(head, MAX_ANSWER_BYTES if buffer is None else MAX_RESPONSE_BYTES)
-            view = self._receive_body(buffer or self._buffer, size - _CORRELATION_BYTES, deadline_s)
-        except OSError as error:
-            raise self._lost(error) from error
-        except KafkaProtocolError:
-            self.close()
-            raise
-        return view
+        began_s = monotonic()
+        with Wait(self._silence, since_s=began_s):
+            try:
+                head = memoryview(bytearray(_SIZE.size + _CORRELATION_BYTES))
+                self._receive_exactly(head, began_s + self._timeout_s)
+                size = self._checked_size(head, MAX_ANSWER_BYTES if buffer is None else MAX_RESPONSE_BYTES)
+                view = self._receive_body(buffer or self._buffer, size - _CORRELATION_BYTES, began_s + self._timeout_s)
+            except OSError as error:
+                raise self._lost(error) from error
+            except KafkaProtocolError:
+                self.close()
+                raise
+            return view
 
     def highest_version(self, api: int, lowest: int, highest: int) -> int:
         """The highest version of `api` within `[lowest, highest]` that the broker has. Raises `KafkaTooOld`, or
@@ -242,6 +245,9 @@ class Connection:
             raise self._unreadable(request.api.name) from error
         self._welcome = request.api is not Api.API_VERSIONS
         return parsed
+
+    def _silence(self) -> str:
+        return f"{self.address} has not answered"
 
     def _unreadable(self, asked: str) -> KafkaProtocolError:
         self.close()

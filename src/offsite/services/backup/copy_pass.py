@@ -71,6 +71,12 @@ class CopyPass:
         if self._is_due():
             self.save()
 
+    def open_partitions(self) -> list[str]:
+        """The partitions, such as `orders/0`, of which a range has not ended yet. For any thread."""
+        ended = tuple(self._outcomes)
+        left = {task.range.topic_partition for task, each in zip(self._copy.tasks, ended, strict=True) if each is None}
+        return [str(each) for each in sorted(left)]
+
     def save(self) -> None:
         """Commit what there is to commit so far, unless a commit was broken off."""
         if self._is_committing:

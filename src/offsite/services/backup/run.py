@@ -20,13 +20,14 @@ from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 from offsite.services.backup.copy_pass import CommitEvery, CopyPass
+from offsite.services.backup.last_progress import LastProgress
 from offsite.services.backup.pass_commits import PassCommits
 from offsite.services.backup.planned import BackupPlan
 from offsite.services.backup.result import BackupResult, result_of
 from offsite.services.groups.history import history_options
 from offsite.services.groups.snapshots import FormerGroups
 from offsite.services.records.schemas_topic import schemas_options
-from offsite.spark.runner import OnProgress, Runner, RunProgress
+from offsite.spark.runner import OnProgress, Runner
 
 
 def run_backup(
@@ -93,7 +94,6 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
     groups of the backup, as far as they were read before. `on_commit` is called after each commit. Raises as
     `run_backup`."""
     ends, clock = ends_of(plan, backup, kafka), clock or SystemClock()
-    last = _LastProgress(on_progress)
     commits = PassCommits(
         repository, backup, plan, clock=clock, former=former or FormerGroups(), only_news=only_news, on_commit=on_commit
     )
@@ -106,9 +106,11 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
         clock=clock,
     )
     copy = partial(copy_bundle, ends=ends, base=plan.base.seq)
+    last = LastProgress(on_progress, clock=clock, open_partitions=copying.open_partitions)
     try:
         if plan.bundles:
-            runner.run_all(plan.bundles, copy, on_progress=last, on_outcome=copying.take)
+            with last.wait:
+                runner.run_all(plan.bundles, copy, on_progress=last, on_outcome=copying.take)
     except KeyboardInterrupt:
         _save_if_possible(copying)
         raise
@@ -129,18 +131,3 @@ def _save_if_possible(copying: CopyPass) -> None:
         copying.save()
     except OffsiteError as error:
         warned("not_committed", error=error.id, why=error.message)
-
-
-class _LastProgress:
-    """Passes progress on and remembers the largest worker."""
-
-    def __init__(self, on_progress: OnProgress | None) -> None:
-        self._on_progress = on_progress
-        self.worker_peak_rss_bytes = 0
-        self.throttled_s = 0.0
-
-    def __call__(self, now: RunProgress) -> None:
-        self.worker_peak_rss_bytes = max(self.worker_peak_rss_bytes, now.worker_peak_rss_bytes)
-        self.throttled_s = now.throttled_s + now.limited_s
-        if self._on_progress is not None:
-            self._on_progress(now)

@@ -14,6 +14,8 @@ from offsite.model.untrusted.printable import printable
 from offsite.services.monitor.view import FollowState, FollowView, Outage
 
 _INTERVALS = 3
+_ROUND_AT_LEAST_S = 15.0
+"""Seconds that a round may take, and the roll-up behind it, however short the interval is."""
 _ROUND_S = 900.0
 """Seconds: three times the five minutes after which a long pass commits, so that a slow store is not called dead."""
 _MESSAGE_MAX = 300
@@ -41,17 +43,28 @@ def liveness(view: FollowView, *, silent_s: float) -> Health:
     return Health(ok=True, reason=f"alive: {view.state.value.replace('_', ' ')}")
 
 
-def readiness(view: FollowView, *, silent_s: float, now_ms: int) -> Health:
-    """Whether all that the source held at the newest round is in a commit, or is named as a hole."""
+def round_limit_s(view: FollowView) -> float:
+    """Seconds after the end of a round without another end before the backup counts as behind."""
+    return max(_INTERVALS * view.interval_s, _ROUND_AT_LEAST_S)
+
+
+def readiness(view: FollowView, *, silent_s: float, round_ended_s: float, now_ms: int, waiting: str = "") -> Health:
+    """Whether all that the source held a moment ago is in a commit, or is named as a hole. `silent_s` and
+    `round_ended_s`: the times since the last view, and since the end of the newest round. `waiting`: what the round
+    that is under way waits for, if it was found to."""
     alive = liveness(view, silent_s=silent_s)
     if not alive.ok:
         return alive
     if view.outage is not None:
         return Health(ok=False, reason=_outage(view.outage, now_ms))
     if not view.passes:
-        return Health(ok=False, reason=f"no complete round yet{_behind(view)}")
+        return Health(ok=False, reason=f"no complete round yet{_behind(view)}{_waits(waiting)}")
     if view.state is not FollowState.FOLLOWING:
-        return Health(ok=False, reason=f"the newest round is not complete{_failed(view)}{_behind(view)}")
+        told = f"{_failed(view)}{_behind(view)}{_waits(waiting)}"
+        return Health(ok=False, reason=f"the newest round is not complete{told}")
+    if round_ended_s > round_limit_s(view):
+        told = f"no round has ended for {format_duration(round_ended_s)}, the interval is"
+        return Health(ok=False, reason=f"{told} {format_duration(view.interval_s)}{_waits(waiting)}")
     return Health(ok=True, reason=f"up to date: {view.head_commit} is the newest commit")
 
 
@@ -64,6 +77,10 @@ def _outage(outage: Outage, now_ms: int) -> str:
 def _failed(view: FollowView) -> str:
     told = ", ".join(f"{error_id}: {count:,}" for error_id, count in sorted(view.failed.items()))
     return f", partitions failed ({told})" if told else ""
+
+
+def _waits(waiting: str) -> str:
+    return f": {printable(waiting)[:_MESSAGE_MAX]}" if waiting else ""
 
 
 def _behind(view: FollowView) -> str:

@@ -12,6 +12,7 @@ import socket
 import socketserver
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,10 +24,12 @@ from typing import Self
 from offsite.model.clock import Clock
 from offsite.model.errors import BadOption
 from offsite.model.journal import failed, safe_trace
+from offsite.model.time import format_duration
 from offsite.services.monitor.address import Address
 from offsite.services.monitor.exposition import OPEN_METRICS, TOPICS_MAX, Exposition, expose
 from offsite.services.monitor.health import Health, liveness, readiness
 from offsite.services.monitor.view import FollowView
+from offsite.services.waiting import Waiting
 
 CONNECTIONS_MAX = 16
 """Connections that are served at once: one Prometheus, its twin, and some people."""
@@ -51,27 +54,40 @@ class _Made:
 
 @dataclass(slots=True, kw_only=True)
 class Shown:
-    """What the server shows: the newest view, and when it came. Readers of other threads see either view whole."""
+    """What the server shows: the newest view, when it came, and when the newest round of it did. Readers of other
+    threads see either view whole."""
 
     clock: Clock
     topics_max: int
-    newest: tuple[FollowView, float]
+    newest: tuple[FollowView, float, float]
+    waiting: Callable[[], Waiting | None]
     made: dict[bool, _Made] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def health(self) -> Health:
-        view, shown_s = self.newest
+        view, shown_s, _ = self.newest
         return liveness(view, silent_s=self.clock.monotonic_s() - shown_s)
 
     def ready(self) -> Health:
-        view, shown_s = self.newest
-        return readiness(view, silent_s=self.clock.monotonic_s() - shown_s, now_ms=self.clock.now_ms())
+        (view, shown_s, ended_s), now_s, waiting = self.newest, self.clock.monotonic_s(), self.waiting()
+        return readiness(
+            view,
+            silent_s=now_s - shown_s,
+            round_ended_s=now_s - ended_s,
+            now_ms=self.clock.now_ms(),
+            waiting="" if waiting is None else f"{waiting.what}, for {format_duration(waiting.waited_s)}",
+        )
+
+    def show(self, view: FollowView) -> None:
+        """Replace the view. A round that has ended since is known by their number."""
+        now_s, (before, _, ended_s) = self.clock.monotonic_s(), self.newest
+        self.newest = (view, now_s, ended_s if view.rounds == before.rounds else now_s)
 
     def metrics(self, accept: str) -> Exposition:
         """The text of a scrape of the newest view, no older than a second."""
         kind = OPEN_METRICS in accept
         with self.lock:
-            (view, _), now_s, made = self.newest, self.clock.monotonic_s(), self.made.get(kind)
+            (view, _, _), now_s, made = self.newest, self.clock.monotonic_s(), self.made.get(kind)
             if made is None or made.view is not view or now_s - made.at_s >= _SCRAPE_FOR_S:
                 text = expose(view, now_ms=self.clock.now_ms(), accept=accept, topics_max=self.topics_max)
                 made = self.made[kind] = _Made(view=view, at_s=now_s, exposition=text)
@@ -81,8 +97,17 @@ class Shown:
 class MonitorServer:
     """The server of one backup, from `start` to `stop`, or in a `with` block. `show` replaces what it shows."""
 
-    def __init__(self, view: FollowView, *, listen: Address, clock: Clock, topics_max: int = TOPICS_MAX) -> None:
-        self._shown = Shown(clock=clock, topics_max=topics_max, newest=(view, clock.monotonic_s()))
+    def __init__(
+        self,
+        view: FollowView,
+        *,
+        listen: Address,
+        clock: Clock,
+        topics_max: int = TOPICS_MAX,
+        waiting: Callable[[], Waiting | None] = lambda: None,
+    ) -> None:
+        now_s = clock.monotonic_s()
+        self._shown = Shown(clock=clock, topics_max=topics_max, newest=(view, now_s, now_s), waiting=waiting)
         self._listen = listen
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
@@ -96,7 +121,7 @@ class MonitorServer:
 
     def show(self, view: FollowView) -> None:
         """Show `view` from now on. Whoever calls this lives: it is what `/healthz` goes by."""
-        self._shown.newest = (view, self._shown.clock.monotonic_s())
+        self._shown.show(view)
 
     def start(self) -> Self:
         """Listen. Raises `BadOption` where the address cannot be had."""

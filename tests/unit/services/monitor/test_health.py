@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from offsite.services.monitor.health import liveness, readiness, silence_limit_s
+from offsite.services.monitor.health import liveness, readiness, round_limit_s, silence_limit_s
 from offsite.services.monitor.view import FollowView
 from tests.unit.services.monitor.views import FINE, FULL, NEW, NOW_MS, ORDERS, OUTAGE
 
 
-def ready(view: FollowView) -> tuple[bool, str]:
-    found = readiness(view, silent_s=1, now_ms=NOW_MS)
+def ready(view: FollowView, *, round_ended_s: float = 1, waiting: str = "") -> tuple[bool, str]:
+    found = readiness(view, silent_s=1, round_ended_s=round_ended_s, now_ms=NOW_MS, waiting=waiting)
     return found.ok, found.reason
 
 
@@ -23,7 +23,7 @@ def test_who_was_heard_lives_and_who_was_not_is_stuck(view: FollowView) -> None:
     dead = liveness(view, silent_s=limit_s + 1)
     assert not dead.ok
     assert dead.reason == "stuck: nothing was heard for 15 min 31 s, no round takes longer than 15 min 30 s"
-    assert not readiness(view, silent_s=limit_s + 1, now_ms=NOW_MS).ok
+    assert not readiness(view, silent_s=limit_s + 1, round_ended_s=1, now_ms=NOW_MS).ok
 
 
 def test_the_limit_follows_the_interval() -> None:
@@ -52,3 +52,23 @@ def test_ready_means_that_all_was_copied() -> None:
     failing = replace(FINE, pass_complete=False, failed={"OFF-1503": 2, "OFF-1301": 1})
     assert ready(failing) == (False, "the newest round is not complete, partitions failed (OFF-1301: 1, OFF-1503: 2)")
     assert ready(FINE) == (True, "up to date: 4711 is the newest commit")
+
+
+@pytest.mark.parametrize(("interval_s", "limit_s"), [(0.3, 15), (10, 30), (300, 900)])
+def test_a_round_that_does_not_end_is_not_ready_whatever_the_one_before_found(
+    interval_s: float, limit_s: float
+) -> None:
+    view = replace(FINE, interval_s=interval_s)
+    assert round_limit_s(view) == limit_s
+    assert ready(view, round_ended_s=limit_s)[0]
+    assert not ready(view, round_ended_s=limit_s + 1)[0]
+
+
+def test_it_says_since_when_and_what_it_waits_for() -> None:
+    waiting = "broker-2:9092 has not answered, for 25.0 s"
+    view = replace(FINE, interval_s=10)
+    told = "no round has ended for 31.0 s, the interval is 10.0 s"
+    assert ready(view, round_ended_s=31) == (False, told)
+    assert ready(view, round_ended_s=31, waiting=waiting) == (False, f"{told}: {waiting}")
+    assert ready(NEW, waiting=waiting) == (False, f"no complete round yet: {waiting}")
+    assert ready(view, waiting=waiting)[0], "a wait alone says nothing of what was committed"

@@ -19,6 +19,7 @@ from offsite.services.monitor import exposition, server
 from offsite.services.monitor.address import Address, parse_address
 from offsite.services.monitor.health import silence_limit_s
 from offsite.services.monitor.server import MonitorServer
+from offsite.services.waiting import Waiting
 from tests.unit.services.monitor.views import FINE, FULL, NEW, OUTAGE
 
 WAIT_S = 30.0
@@ -122,6 +123,21 @@ def test_a_loop_that_says_nothing_is_stuck_until_it_speaks(monitor: MonitorServe
     assert ask(monitor, "/readyz")[0] == 503
     monitor.show(replace(NEW, outage=OUTAGE))
     assert ask(monitor, "/healthz")[:2] == (200, "alive: outage\n")
+
+
+def test_signs_of_life_of_a_round_are_not_its_end(clock: AheadClock) -> None:
+    waiting = Waiting(what="broker-2:9092 has not answered", waited_s=16.0)
+    fine = replace(FINE, interval_s=1)
+    with MonitorServer(NEW, listen=parse_address("0"), clock=clock, waiting=lambda: waiting) as monitor:
+        monitor.show(fine)
+        assert ask(monitor, "/readyz")[0] == 200
+        clock.ahead_s = 16
+        monitor.show(fine)
+        status, text, _ = ask(monitor, "/readyz")
+        assert (status, text.partition(": ")[2]) == (503, "broker-2:9092 has not answered, for 16.0 s\n")
+        assert ask(monitor, "/healthz")[0] == 200
+        monitor.show(replace(fine, rounds=fine.rounds + 1))
+        assert ask(monitor, "/readyz")[0] == 200
 
 
 def test_other_paths_and_methods_are_refused_without_an_echo(monitor: MonitorServer) -> None:

@@ -1,0 +1,47 @@
+"""The progress of a copy as it goes by: passed on, its last figures kept, and how long nothing has come of it noted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from offsite.model.clock import Clock
+from offsite.model.waits import Wait
+from offsite.spark.runner import OnProgress, RunProgress
+
+NAMED_MAX = 3
+"""Partitions in one line: a broker that leads thousands must not fill the screen."""
+
+
+class LastProgress:
+    """Passes progress on and remembers the last of it. `wait` is for the records of what has not ended."""
+
+    def __init__(
+        self, on_progress: OnProgress | None, *, clock: Clock, open_partitions: Callable[[], Sequence[str]]
+    ) -> None:
+        self._on_progress, self._clock, self._open_partitions = on_progress, clock, open_partitions
+        self._last: RunProgress | None = None
+        self.wait = Wait(self._nothing_came, since_s=math.inf)
+        self.worker_peak_rss_bytes = 0
+        self.throttled_s = 0.0
+
+    def __call__(self, now: RunProgress) -> None:
+        # The first word comes before Spark is up: until the second, no broker was asked for anything.
+        if self._last is not None and (_moved(now) != _moved(self._last) or self.wait.since_s == math.inf):
+            self.wait.since_s = self._clock.monotonic_s()
+        self._last = now
+        self.worker_peak_rss_bytes = max(self.worker_peak_rss_bytes, now.worker_peak_rss_bytes)
+        self.throttled_s = now.throttled_s + now.limited_s
+        if self._on_progress is not None:
+            self._on_progress(now)
+
+    def _nothing_came(self) -> str:
+        left = self._open_partitions()
+        more = f" and {len(left) - NAMED_MAX} more partitions" if len(left) > NAMED_MAX else ""
+        return f"nothing has come of {', '.join(left[:NAMED_MAX])}{more}"
+
+
+def _moved(progress: RunProgress) -> tuple[float, ...]:
+    """What changes as long as anything is under way; a pause that a limit asks for is no silence."""
+    ended = progress.tasks_done, progress.tasks_failed
+    return (*ended, progress.moved_bytes, progress.throttled_s, progress.limited_s)
