@@ -12,7 +12,8 @@ from offsite.repository.repository import Repository
 from offsite.repository.snapshots.cluster_snapshot import get_cluster_snapshot
 from offsite.repository.snapshots.group_snapshot import get_group_snapshot
 from offsite.repository.state import BackupState
-from offsite.services.overview import read_status, show_backup
+from offsite.services.overview.contents import show_backup
+from offsite.services.overview.status import read_status
 from offsite.services.records.find import RecordsRequest, cat_records, plan_records
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.verify.run import VerifyResult, verify_deep, verify_quick

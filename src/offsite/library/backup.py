@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from offsite.repository.history import CommitSummary
     from offsite.services.archives.run_export import ExportResult
     from offsite.services.cluster import Cluster
-    from offsite.services.overview import BackupDetail
+    from offsite.services.overview.contents import BackupDetail
     from offsite.services.restore.options import PointWords, RestoreWords
     from offsite.services.restore.plan_report import RestorePlanReport
     from offsite.services.restore.planned import PlannedRestore
@@ -45,14 +45,14 @@ class Backup:
 
     def detail(self, *, commit: int | None = None) -> BackupDetail:
         """Topics, partitions with their offsets, holes, as `offsite show` shows them. Raises `NoSuchRestorePoint`."""
-        from offsite.services.overview import show_backup
+        from offsite.services.overview.contents import show_backup
 
         return show_backup(self._backup, commit=commit)
 
     def verify(self, *, deep: bool = False, on_progress: OnProgress | None = None) -> VerifyResult:
         """Whether all that the backup lists is there; `deep`: every byte is read and compared. Damage is a result, not
         an error. The repository remembers the check, where it may be written."""
-        from offsite.services.last_checks import remember_check
+        from offsite.services.overview.last_checks import remember_check
         from offsite.services.verify.run import verify_deep, verify_quick
 
         if deep:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from offsite.services.archives.run_import import ImportResult
     from offsite.services.backup.options import BackupWords
     from offsite.services.backup.result import BackupResult
-    from offsite.services.overview import BackupSummary, Status
+    from offsite.services.overview.contents import BackupSummary
+    from offsite.services.overview.status import Status
     from offsite.spark.runner import OnProgress
 
 
@@ -63,7 +64,7 @@ class Repo:
 
     def backups(self) -> tuple[BackupSummary, ...]:
         """One summary for each backup, as `offsite list` shows them. Raises `DamagedCommit`."""
-        from offsite.services.overview import list_backups
+        from offsite.services.overview.contents import list_backups
 
         return list_backups(self._repository).backups
 
@@ -73,7 +74,7 @@ class Repo:
 
     def status(self) -> Status:
         """Am I safe? A backup that cannot be read is a problem in the answer, not an error."""
-        from offsite.services.overview import read_status
+        from offsite.services.overview.status import read_status
 
         return read_status(self._repository)
 

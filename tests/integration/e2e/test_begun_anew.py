@@ -13,7 +13,7 @@ from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.services.cluster import Cluster
 from offsite.services.demo.data import BASE_MS, Message
-from offsite.services.overview import read_status
+from offsite.services.overview.status import read_status
 from offsite.services.restore.plan_report import report_plan
 from offsite.services.restore.planned import PlannedRestore, prepare_restore
 from offsite.services.restore.request import RestoreRequest

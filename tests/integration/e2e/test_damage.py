@@ -16,7 +16,7 @@ from offsite.model.selections.selection import parse_selection
 from offsite.repository.segments.segment import Compression, Segment
 from offsite.sandbox.tools import DUMP_LOG_SEGMENTS, run_tool
 from offsite.services.demo.data import BASE_MS, Message
-from offsite.services.overview import read_status
+from offsite.services.overview.status import read_status
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.result import RestoreResult

@@ -17,7 +17,7 @@ from offsite.services.backup.planned import plan_backup
 from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.run import run_backup
 from offsite.services.demo.data import BASE_MS, Message
-from offsite.services.overview import show_backup
+from offsite.services.overview.contents import show_backup
 from tests.integration.e2e.site import BACKUP, SLOTS, Site, new_name, values
 from tests.integration.e2e.transactions import begun, with_transaction
 from tests.integration.kafka.cluster import wait_until

@@ -23,7 +23,7 @@ from offsite.services.backup.result import BackupResult
 from offsite.services.backup.run import run_backup
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import read_topic
-from offsite.services.overview import show_backup
+from offsite.services.overview.contents import show_backup
 from offsite.services.restore.cluster_settings import PARTS, AppliedMetadata, parse_metadata
 from offsite.services.restore.plan_report import report_plan
 from offsite.services.restore.planned import PlannedRestore, prepare_restore

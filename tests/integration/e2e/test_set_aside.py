@@ -21,7 +21,7 @@ from offsite.repository.restores.record import put_record
 from offsite.repository.restores.topic_settings import TopicAside, get_aside, put_aside
 from offsite.services.cluster import Cluster
 from offsite.services.demo.data import BASE_MS, DAY_MS, Message
-from offsite.services.overview import read_status
+from offsite.services.overview.status import read_status
 from offsite.services.restore.plan_report import report_plan
 from offsite.services.restore.planned import PlannedRestore, prepare_restore
 from offsite.services.restore.request import RestoreRequest

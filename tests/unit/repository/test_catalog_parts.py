@@ -24,7 +24,8 @@ from offsite.repository.repository import Repository
 from offsite.repository.segments.figures import SegmentFigures
 from offsite.repository.segments.segment import Segment, SegmentList
 from offsite.repository.state import BackupState, fold
-from offsite.services.overview import list_backups, read_status, show_backup
+from offsite.services.overview.contents import list_backups, show_backup
+from offsite.services.overview.status import read_status
 from offsite.stores.posix_store import PosixStore
 from offsite.stores.store import ObjectInfo
 

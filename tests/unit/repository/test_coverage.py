@@ -16,7 +16,7 @@ from offsite.repository.commit import Changes, LeftBehind, PartitionId, Position
 from offsite.repository.commit_json import decode_commit, encode_commit
 from offsite.repository.coverage import frontier, unaccounted
 from offsite.repository.repository import Repository
-from offsite.services.overview import read_status
+from offsite.services.overview.status import read_status
 from offsite.services.verify.history import check_history
 from offsite.services.verify.run import verify_quick
 from offsite.stores.posix_store import open_folder

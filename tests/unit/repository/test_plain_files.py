@@ -16,7 +16,7 @@ from offsite.model.errors import DamagedObject
 from offsite.model.selections.selection import TopicSelection
 from offsite.repository.commit import Changes
 from offsite.repository.repository import Repository
-from offsite.services.overview import read_status
+from offsite.services.overview.status import read_status
 from offsite.stores.posix_store import PosixStore, open_folder
 
 PATIENCE_S = 5

@@ -11,7 +11,7 @@ import pytest
 from offsite.model.errors import KafkaUnreachable, SparkFailed, StoreUnreachable
 from offsite.services.backup.copy_pass import CommitEvery
 from offsite.services.backup.run import Ended, carry_out, make_backup
-from offsite.services.overview import read_status
+from offsite.services.overview.status import read_status
 from offsite.services.restore.plan_report import report_plan
 from offsite.spark.runner import Done, Failed
 from tests.fake_cluster.site import Site

@@ -17,7 +17,8 @@ from offsite.repository.leftovers import find_orphans
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.state import BackupState, fold
 from offsite.services.branch_report import BranchReport
-from offsite.services.overview import read_status, show_backup
+from offsite.services.overview.contents import show_backup
+from offsite.services.overview.status import read_status
 from offsite.services.verify.run import verify_deep, verify_quick
 from offsite.table.options import read_options
 from offsite.table.stream import TableStream

@@ -17,7 +17,7 @@ from offsite.model.untrusted.json_object import JsonValue
 from offsite.repository.snapshots.drill_record import put_drill_report
 from offsite.services.drill.report import DrillReport, drill_page
 from offsite.services.drill.run import PREFIX, Drill, DrillRequest
-from offsite.services.last_checks import read_last_checks
+from offsite.services.overview.last_checks import read_last_checks
 from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import Site
 

@@ -10,7 +10,8 @@ from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.model.errors import KafkaNotAuthorized, LeaderUnavailable, NoSuchTopic
 from offsite.services.backup import source
-from offsite.services.overview import read_status, show_backup
+from offsite.services.overview.contents import show_backup
+from offsite.services.overview.status import read_status
 from offsite.services.verify.run import verify_quick
 from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.partition_log import PartitionLog

@@ -10,7 +10,7 @@ from offsite.model.head import Head, parse_head
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.services.heads import SeenHead, head_of, missing
-from offsite.services.overview import read_status
+from offsite.services.overview.status import read_status
 from offsite.stores.posix_store import PosixStore, open_folder
 from tests.backups import new_backup, run_once
 

@@ -17,9 +17,9 @@ from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.drill_record import put_drill_report
 from offsite.repository.snapshots.verify_record import VerifyRecord, last_verify_record, put_verify_record
-from offsite.services.last_checks import LastChecks, read_last_checks, remember_check
 from offsite.services.monitor.repository_view import read_repository_view
-from offsite.services.overview import BackupStatus, read_status
+from offsite.services.overview.last_checks import LastChecks, read_last_checks, remember_check
+from offsite.services.overview.status import BackupStatus, read_status
 from offsite.services.verify.run import verify_quick
 from offsite.stores.posix_store import PosixStore, open_folder
 from tests.backups import new_backup, run_once

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from offsite.cli.app import app
 from offsite.repository.commit import Changes
 from offsite.repository.repository import Repository
-from offsite.services.overview import BackupStatus, read_status
+from offsite.services.overview.status import BackupStatus, read_status
 from offsite.stores.posix_store import PosixStore, open_folder
 from tests.backups import append_unchecked, new_backup, run_once
 

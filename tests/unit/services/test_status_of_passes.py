@@ -14,7 +14,7 @@ from offsite.repository.commit import Changes, PassProgress
 from offsite.repository.repository import Repository
 from offsite.services.backup.copy_pass import CommitEvery
 from offsite.services.backup.run import carry_out, make_backup
-from offsite.services.overview import BackupStatus, read_status
+from offsite.services.overview.status import BackupStatus, read_status
 from tests.backups import append_unchecked
 from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import Site

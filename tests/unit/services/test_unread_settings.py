@@ -9,7 +9,7 @@ from rich.console import Console
 from offsite.cli.views.backup_view import render_result
 from offsite.kafka.admin import ClusterAdmin
 from offsite.model.errors import KafkaNotAuthorized
-from offsite.services.overview import read_status
+from offsite.services.overview.status import read_status
 from tests.fake_cluster.site import Site
 
 DESCRIBE_CONFIGS = 10

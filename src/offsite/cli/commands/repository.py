@@ -19,7 +19,7 @@ from offsite.model.time import format_time
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.services.overview import BackupDetail, BackupList
+    from offsite.services.overview.contents import BackupDetail, BackupList
 
 EXIT_ATTENTION = 3
 RESTORE_POINTS_SHOWN = 10
@@ -47,7 +47,7 @@ def init(
 
 def list_(repo: Repo, output: Output = OutputFormat.TABLE) -> None:
     """List the backups of the repository. Exit code 13 when one of them is damaged."""
-    from offsite.services.overview import list_backups
+    from offsite.services.overview.contents import list_backups
 
     found = list_backups(open_repository(repo))
     emit(found, output=output, render=_render_list)
@@ -65,7 +65,7 @@ def show(
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show what a backup holds: topics, offsets, holes, restore points."""
-    from offsite.services.overview import show_backup
+    from offsite.services.overview.contents import show_backup
 
     detail = show_backup(open_repository(repo).backup(backup), commit=commit, with_settings=metadata)
     emit(detail, output=output, render=_render_detail_and_settings if metadata else _render_detail)
@@ -73,7 +73,7 @@ def show(
 
 def status(repo: Repo, output: Output = OutputFormat.TABLE) -> None:
     """Am I safe? One screen; exit code 3 when something needs attention, 13 when something is damaged or gone."""
-    from offsite.services.overview import read_status
+    from offsite.services.overview.status import read_status
 
     report = read_status(open_repository(repo))
     emit(report, output=output, render=render_status)

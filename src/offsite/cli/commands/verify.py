@@ -91,7 +91,7 @@ def verify(options: VerifyOptions, spark_master: SparkMaster = None, output: Out
     What is different is named by topic, partition and offset. Exit code 3: nothing is known to be different, but there
     was nothing to compare, or partitions could not be read.
     """
-    from offsite.services.last_checks import remember_check
+    from offsite.services.overview.last_checks import remember_check
 
     repository, request = open_repository(options.repo), _request(options)
     opened, expected = repository.backup(options.backup), _expected_head(options)

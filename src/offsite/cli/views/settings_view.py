@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from offsite.model.cluster_settings import ClusterSettings
-    from offsite.services.overview import TopicDetail
+    from offsite.services.overview.contents import TopicDetail
     from offsite.services.restore.cluster_settings import AppliedMetadata, MetadataPlan
     from offsite.services.restore.plan_report import SettingDiff, TopicPlanReport
 

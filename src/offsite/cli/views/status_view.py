@@ -10,8 +10,8 @@ from offsite.model.time import format_duration, format_time
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from offsite.services.last_checks import LastChecks
-    from offsite.services.overview import BackupStatus, Status
+    from offsite.services.overview.last_checks import LastChecks
+    from offsite.services.overview.status import BackupStatus, Status
 
 
 def render_status(console: Console, report: Status) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from offsite.repository.backup import Backup
-from offsite.services.last_checks import LastChecks, read_last_checks
 from offsite.services.monitor.view import RepositoryView
+from offsite.services.overview.last_checks import LastChecks, read_last_checks
 
 
 def read_repository_view(backup: Backup, *, now_ms: int) -> RepositoryView:

@@ -1,0 +1,207 @@
+"""What the backups of a repository hold: lists and details. Reads no data, only commits; needs no Spark."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from offsite.model.cluster_settings import ClusterSettings
+from offsite.model.errors import Damaged, FormatTooNew
+from offsite.repository.backup import Backup
+from offsite.repository.commit import NOT_DELETED, PartitionId, TopicIncarnation, TopicShape
+from offsite.repository.history import CommitSummary
+from offsite.repository.repository import Repository
+from offsite.repository.segments.figures import SegmentFigures
+from offsite.repository.snapshots.cluster_snapshot import get_cluster_snapshot
+from offsite.repository.state import BackupState
+from offsite.services.branch_report import BranchReport, branch_reports
+from offsite.services.hole_report import HoleReport, hole_reports
+from offsite.services.import_origin import import_origin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupSummary:
+    """One line of `list`. Times are epoch ms by the store's clock, 0 when there is no commit yet. `problem`: why it
+    cannot be read, or not to its end."""
+
+    backup: str
+    cluster_id: str
+    topics: int
+    restore_points: int
+    first_commit_ms: int
+    last_commit_ms: int
+    records: int
+    bytes: int
+    stored_bytes: int
+    holes: int
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupList:
+    repository: str
+    repository_id: str
+    backups: tuple[BackupSummary, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDetail:
+    """Offsets `[start, end)` that are backed up, holes aside."""
+
+    partition: int
+    start: int
+    end: int
+    records: int
+    stored_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDetail:
+    """One incarnation of a topic. `deleted_ms`: when a run found that it is deleted at the source, -1 if none did."""
+
+    topic: str
+    topic_id: str
+    holds_schemas: bool
+    configs: dict[str, str]
+    records: int
+    bytes: int
+    stored_bytes: int
+    newest_record_ms: int
+    partitions: tuple[PartitionDetail, ...]
+    deleted_ms: int = NOT_DELETED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupDetail:
+    """Details of one backup. `settings` are those of the cluster, when they were asked for and are in the backup. Of an
+    imported backup `origin` names the archive, and `fidelity` says what that did not hold of its source. `branches` are
+    the old histories of logs that were cut back at the source. `restore_points` are read when they are looked at: there
+    may be millions."""
+
+    summary: BackupSummary
+    selection: str
+    commit: int
+    topics: tuple[TopicDetail, ...]
+    holes: tuple[HoleReport, ...]
+    branches: tuple[BranchReport, ...]
+    restore_points: Sequence[CommitSummary]
+    settings: ClusterSettings | None = None
+    origin: str = ""
+    fidelity: tuple[str, ...] = ()
+
+
+def list_backups(repository: Repository) -> BackupList:
+    """One summary for each backup; for a backup that cannot be read it says why."""
+    return BackupList(
+        repository=repository.store.url,
+        repository_id=repository.descriptor.repository_id,
+        backups=tuple(_summary_or_problem(repository, name) for name in repository.backups()),
+    )
+
+
+def _summary_or_problem(repository: Repository, name: str) -> BackupSummary:
+    """Damage to one backup hides no other."""
+    try:
+        backup = repository.backup(name)
+        state = backup.sound_state()
+        return _summary(backup.descriptor.cluster_id, state, _holding(state))
+    except (Damaged, FormatTooNew) as error:
+        return replace(_summary("", BackupState(backup=name), {}), problem=f"{error.id}: {error.message}")
+
+
+def show_backup(backup: Backup, *, commit: int | None = None, with_settings: bool = False) -> BackupDetail:
+    """Everything of one backup, as of a commit (the newest by default). Raises `NoSuchRestorePoint`, and with settings
+    `DamagedObject`."""
+    head = backup.sound_state()
+    state = head if commit is None else backup.state_at(commit, head=head)
+    holding = _holding(state)
+    return BackupDetail(
+        summary=_summary(backup.descriptor.cluster_id, state, holding),
+        selection=",".join(backup.descriptor.selection.include),
+        commit=state.seq,
+        topics=tuple(_topic(shape, holding.get(shape.incarnation, {})) for shape in state.topics.values()),
+        holes=hole_reports(state.holes),
+        branches=branch_reports(state),
+        restore_points=state.history,
+        settings=get_cluster_snapshot(backup.store, state.metadata) if with_settings and state.metadata else None,
+        origin=import_origin(backup.descriptor),
+        fidelity=backup.descriptor.fidelity,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    """What is backed up of a partition: offsets, holes aside, and figures."""
+
+    start: int
+    end: int
+    figures: SegmentFigures
+
+    @classmethod
+    def of(cls, state: BackupState, partition_id: PartitionId) -> _Held:
+        start, end = state.held_range(partition_id)
+        found = state.segments.get(partition_id)
+        return cls(start=start, end=end, figures=found.figures() if found else SegmentFigures())
+
+
+_Holding = Mapping[TopicIncarnation, Mapping[int, _Held]]
+"""By incarnation and partition."""
+
+
+def _holding(state: BackupState) -> _Holding:
+    """All that is backed up, gone through in the order in which catalogs have it."""
+    found: defaultdict[TopicIncarnation, dict[int, _Held]] = defaultdict(dict)
+    for each in sorted(state.positions.keys() | state.segments.keys()):
+        found[each.incarnation][each.partition] = _Held.of(state, each)
+    return found
+
+
+def _sum(held: Iterable[_Held]) -> SegmentFigures:
+    return SegmentFigures.of(each.figures for each in held)
+
+
+def _summary(cluster_id: str, state: BackupState, holding: _Holding) -> BackupSummary:
+    figures = _sum(chain.from_iterable(held.values() for held in holding.values()))
+    return BackupSummary(
+        backup=state.backup,
+        cluster_id=cluster_id,
+        topics=len(state.topics),
+        restore_points=len(state.history),
+        first_commit_ms=state.history.first_ms,
+        last_commit_ms=state.committed_at_ms,
+        records=figures.records,
+        bytes=figures.raw_bytes,
+        stored_bytes=figures.stored_bytes,
+        holes=len(state.holes),
+        problem=state.unreadable,
+    )
+
+
+def _topic(shape: TopicShape, held: Mapping[int, _Held]) -> TopicDetail:
+    """All partitions that the topic has, and whatever else was backed up of it."""
+    figures, nothing = _sum(held.values()), _Held(start=0, end=0, figures=SegmentFigures())
+    numbers = sorted(held.keys() | set(range(shape.partitions)))
+    return TopicDetail(
+        topic=shape.topic,
+        topic_id=shape.topic_id,
+        holds_schemas=shape.holds_schemas,
+        configs=dict(shape.configs),
+        records=figures.records,
+        bytes=figures.raw_bytes,
+        stored_bytes=figures.stored_bytes,
+        newest_record_ms=figures.timestamp_max_ms,
+        partitions=tuple(_partition(number, held.get(number, nothing)) for number in numbers),
+        deleted_ms=shape.deleted_ms,
+    )
+
+
+def _partition(number: int, held: _Held) -> PartitionDetail:
+    return PartitionDetail(
+        partition=number,
+        start=held.start,
+        end=held.end,
+        records=held.figures.records,
+        stored_bytes=held.figures.stored_bytes,
+    )

@@ -1,0 +1,115 @@
+"""What a state says for and against relying on a backup: what is a problem, and what is only to be known. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from offsite.model.time import format_duration, format_time
+from offsite.repository.state import BackupState
+from offsite.services.branch_report import BranchReport, branch_reports
+
+STALE_AFTER_S = 24 * 3600
+"""Age in seconds from which the newest commit gets attention: the least demanding schedule people have is a nightly
+one."""
+
+_AHEAD_MAX_S = 60
+"""Seconds by which a commit may seem to lie in the future: stores round their clocks, and servers of one differ a
+little."""
+
+_QUIET_S = 1800
+"""Seconds without a commit from which on a pass no longer counts as under way: it commits every 5 minutes."""
+
+_NAMED_MAX = 5
+"""Partitions named in one line of the status."""
+
+
+def age_s(state: BackupState, now_ms: int) -> int:
+    """Age of the newest commit in seconds, below 0 only when no rounding of clocks explains it."""
+    found_s = (now_ms - state.committed_at_ms) // 1000
+    return found_s if found_s < -_AHEAD_MAX_S else max(0, found_s)
+
+
+def problems_of(state: BackupState, now_ms: int, stale_after_s: int | None) -> Iterable[str]:
+    """Reasons not to rely on a backup in this state. `stale_after_s`: the age in seconds from which its newest commit
+    is one; None: never."""
+    if not state.history:
+        yield "no restore point yet"
+        return
+    old_s = age_s(state, now_ms)
+    if old_s < 0:
+        yield (
+            f"commit {state.seq} is dated {format_duration(-old_s)} in the future: a clock was wrong, "
+            "and nobody knows how old the newest backup is"
+        )
+    if stale_after_s is not None and old_s > stale_after_s:
+        yield f"last backup {format_duration(old_s)} ago"
+    yield from _unfinished(state, old_s, now_ms, stale_after_s)
+    if state.left_behind:
+        told = ", ".join(f"{each.partition_id} ({each.error})" for each in state.left_behind[:_NAMED_MAX])
+        more = "" if len(state.left_behind) <= _NAMED_MAX else f" and {len(state.left_behind) - _NAMED_MAX} more"
+        yield f"the newest run could not back up {told}{more}"
+    yield from (str(each) for each in branch_reports(state) if _is_new(state, each, now_ms))
+    if state.holes:
+        lost = sum(hole.end - hole.start for hole in state.holes)
+        yield f"{len(state.holes)} holes: {lost:,} offsets were gone before they were backed up"
+
+
+def _unfinished(state: BackupState, old_s: int, now_ms: int, stale_after_s: int | None) -> Iterable[str]:
+    """What a pass that has not ended means. Each of its commits only adds to what is restorable, so it takes nothing
+    from the complete pass before it: how old that one is decides. Before the first one has ended there is none."""
+    if not state.incomplete:
+        return
+    if not state.completed_at_ms and old_s > _QUIET_S:
+        yield (
+            f"the first pass has not ended{_so_far(state)}, and nothing was committed for {format_duration(old_s)}: "
+            "its run died, or is stuck; run it again, it goes on from there"
+        )
+    elif not state.completed_at_ms:
+        yield f"first pass under way{_so_far(state)}: what it has not reached is not backed up yet"
+    elif stale_after_s is not None and (behind_s := (now_ms - state.completed_at_ms) // 1000) > stale_after_s:
+        yield f"no pass was completed for {format_duration(behind_s)}, the newest one has not ended{_so_far(state)}"
+
+
+def _under_way(state: BackupState) -> Iterable[str]:
+    if state.incomplete and state.completed_at_ms:
+        yield (
+            f"the newest pass has not ended{_so_far(state)}; the one before was complete at "
+            f"{format_time(state.completed_at_ms)}"
+        )
+
+
+def _so_far(state: BackupState) -> str:
+    known = state.progress
+    return "" if known is None else f" ({known.copied:,} of the {known.planned:,} offsets that it found)"
+
+
+def _is_new(state: BackupState, branch: BranchReport, now_ms: int) -> bool:
+    """Found so lately that a person may not have heard of it: nothing is lost, so it is no problem for ever."""
+    found = state.history.find(branch.found_by)
+    return found is not None and now_ms - found.committed_at_ms < STALE_AFTER_S * 1000
+
+
+def notes_on(state: BackupState, now_ms: int) -> Iterable[str]:
+    """What is to be known, and no reason against relying on it."""
+    yield from _under_way(state)
+    yield from (str(each) for each in branch_reports(state) if not _is_new(state, each, now_ms))
+    yield from _deleted(state)
+    yield from _unread_settings(state)
+
+
+def _deleted(state: BackupState) -> Iterable[str]:
+    gone = [shape for shape in state.latest_shapes().values() if shape.is_deleted]
+    for shape in gone[:_NAMED_MAX]:
+        yield f"topic {shape.topic} is deleted at the source since {format_time(shape.deleted_ms)} or before, and kept"
+    if gone[_NAMED_MAX:]:
+        yield f"{len(gone) - _NAMED_MAX} more topics are deleted at the source, and kept"
+
+
+def _unread_settings(state: BackupState) -> Iterable[str]:
+    unread = [shape.topic for shape in state.latest_shapes().values() if shape.configs_unread and not shape.is_deleted]
+    if unread:
+        more = f" and {len(unread) - _NAMED_MAX} more" if unread[_NAMED_MAX:] else ""
+        yield (
+            f"the settings of {', '.join(unread[:_NAMED_MAX])}{more} are those of an earlier run: the newest one was "
+            "not allowed to read them (DESCRIBE_CONFIGS)"
+        )

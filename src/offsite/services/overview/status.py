@@ -1,0 +1,122 @@
+"""Am I safe? The answer for each backup, from its commits and from what is remembered of checks and restores. Reads no
+data; needs no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from offsite.model.errors import Damaged, OffsiteError
+from offsite.model.time import format_time
+from offsite.repository.backup import Backup
+from offsite.repository.repository import Repository
+from offsite.repository.state import BackupState
+from offsite.services.heads import SeenHead, vanished
+from offsite.services.import_origin import import_origin
+from offsite.services.overview.judgement import STALE_AFTER_S, age_s, notes_on, problems_of
+from offsite.services.overview.last_checks import LastChecks, read_last_checks
+from offsite.services.restore.set_aside import unfinished_asides
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupStatus:
+    """Whether one backup is safe to rely on. `safe` is the answer, `problems` the reasons when it is no. `notes` are
+    about restores that did not end, which do not harm the backup. `age_s` is negative for a commit dated in the future.
+    `damaged`: what is stored is not what was written, or is gone. `head_commit` and `head_hash` are the newest commit
+    that can be used. `completed_ms`: when a pass was last complete, so that all that the source held then is backed up
+    or named (epoch ms by the store's clock, 0: never, or not known)."""
+
+    backup: str
+    safe: bool
+    problems: tuple[str, ...]
+    restorable_from_ms: int
+    restorable_to_ms: int
+    age_s: int
+    notes: tuple[str, ...] = ()
+    damaged: bool = False
+    head_commit: int = 0
+    head_hash: str = ""
+    checks: LastChecks | None = None
+    completed_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    repository: str
+    safe: bool
+    backups: tuple[BackupStatus, ...]
+
+
+def read_status(repository: Repository, *, stale_after_s: int = STALE_AFTER_S) -> Status:
+    """Is each backup safe to rely on? A backup that cannot be read is a problem, not an error; so is one that this
+    machine saw here before, and that is gone."""
+    now_ms, names = repository.store.now_ms(), repository.backups()
+    there = (_status(repository, name, now_ms, stale_after_s) for name in names)
+    backups = (*there, *(_gone(seen, now_ms) for seen in vanished(repository, names)))
+    safe = bool(backups) and all(backup.safe for backup in backups)
+    return Status(repository=repository.store.url, safe=safe, backups=backups)
+
+
+def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int) -> BackupStatus:
+    try:
+        backup = repository.backup(name)
+        state = backup.sound_state()
+    except OffsiteError as error:
+        unread = _judged(name, [f"{error.id}: {error.message}"], BackupState(backup=name), now_ms)
+        return replace(unread, damaged=isinstance(error, Damaged))
+    fresh_for_s = None if import_origin(backup.descriptor) else stale_after_s  # an archive may be as old as it likes
+    damage = list(_damage(repository, backup, state))
+    checks, unchecked = _checks(backup, now_ms)
+    problems = [*damage, *_found_by(checks), *problems_of(state, now_ms, fresh_for_s)]
+    found = _judged(name, problems, state, now_ms)
+    notes = (*notes_on(state, now_ms), *_notes(backup), *unchecked)
+    return replace(found, notes=notes, damaged=bool(damage), checks=checks)
+
+
+def _gone(seen: SeenHead, now_ms: int) -> BackupStatus:
+    problems = [seen.absent(), seen.forgotten_by()]
+    return replace(_judged(seen.backup, problems, BackupState(backup=seen.backup), now_ms), damaged=True)
+
+
+def _damage(repository: Repository, backup: Backup, state: BackupState) -> Iterable[str]:
+    if state.unreadable:
+        yield f"nothing behind commit {state.seq} can be used: {state.unreadable}"
+    elif lost := backup.lost_commit(state):
+        yield f"commits {state.seq + 1} to {lost} are missing, a catalog of them is there"
+    if gone := SeenHead(repository=repository, backup=state.backup).problem(backup, state):
+        yield gone
+
+
+def _notes(backup: Backup) -> Iterable[str]:
+    try:
+        yield from map(str, unfinished_asides(backup))
+    except OffsiteError as error:
+        yield f"unfinished restores cannot be read: {error.message}"
+
+
+def _checks(backup: Backup, now_ms: int) -> tuple[LastChecks | None, tuple[str, ...]]:
+    try:
+        found = read_last_checks(backup, now_ms=now_ms)
+    except OffsiteError as error:
+        return None, (f"the last checks cannot be read: {error.message}",)
+    return found, found.problems
+
+
+def _found_by(checks: LastChecks | None) -> Iterable[str]:
+    for each in checks.damage if checks is not None else ():
+        found = f"{each.damaged} {'object' if each.damaged == 1 else 'objects'} damaged or gone"
+        yield f"the {each.depth} check of {format_time(each.verified_at_ms)} found {found}"
+
+
+def _judged(name: str, problems: list[str], state: BackupState, now_ms: int) -> BackupStatus:
+    return BackupStatus(
+        backup=name,
+        safe=not problems,
+        problems=tuple(problems),
+        restorable_from_ms=state.history.first_ms,
+        restorable_to_ms=state.committed_at_ms,
+        age_s=age_s(state, now_ms),
+        head_commit=state.seq,
+        head_hash=state.head_hash,
+        completed_ms=state.completed_at_ms,
+    )
