@@ -259,17 +259,23 @@ def _judged(name: str, problems: list[str], state: BackupState, now_ms: int) -> 
         safe=not problems,
         problems=tuple(problems),
         restorable_from_ms=state.history.first_ms,
-        restorable_to_ms=state.committed_at_ms,
-        age_s=_age_s(state, now_ms),
+        restorable_to_ms=_restorable_to_ms(state),
+        age_s=_age_s(_restorable_to_ms(state), now_ms),
         head_commit=state.seq,
         head_hash=state.head_hash,
         completed_ms=state.completed_at_ms,
     )
 
 
-def _age_s(state: BackupState, now_ms: int) -> int:
+def _restorable_to_ms(state: BackupState) -> int:
+    """While a pass is under way, that of the complete one before: the newest commit does not reach as far in every
+    partition."""
+    return state.completed_at_ms if state.incomplete and state.completed_at_ms else state.committed_at_ms
+
+
+def _age_s(committed_at_ms: int, now_ms: int) -> int:
     """Below 0 only when no rounding of clocks explains it."""
-    age_s = (now_ms - state.committed_at_ms) // 1000
+    age_s = (now_ms - committed_at_ms) // 1000
     return age_s if age_s < -_AHEAD_MAX_S else max(0, age_s)
 
 
@@ -277,7 +283,7 @@ def _problems(state: BackupState, now_ms: int, stale_after_s: int | None) -> Ite
     if not state.history:
         yield "no restore point yet"
         return
-    age_s = _age_s(state, now_ms)
+    age_s = _age_s(state.committed_at_ms, now_ms)
     if age_s < 0:
         yield (
             f"commit {state.seq} is dated {format_duration(-age_s)} in the future: a clock was wrong, "
