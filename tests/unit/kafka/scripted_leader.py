@@ -11,6 +11,7 @@ from typing import Any
 
 from offsite.kafka.config.config import Address, KafkaConfig
 from offsite.kafka.net.routing import GivenUp, Leader
+from offsite.kafka.protocol.configs import TopicConfigs
 from offsite.kafka.protocol.log_offsets import EARLIEST, ListedOffset
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Encoder
@@ -142,7 +143,7 @@ class ScriptedRouter:
             (epoch,) = struct.unpack(">i", request.body[-4:])
             return {TOPIC: _listed(self._leader.epoch_ends.get(epoch, -1))}
         assert request.api is Api.DESCRIBE_CONFIGS
-        return {TOPIC.topic: self._leader.configs}
+        return TopicConfigs(configs={TOPIC.topic: self._leader.configs})
 
 
 def _listed(offset: int) -> ListedOffset:

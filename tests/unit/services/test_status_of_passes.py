@@ -89,6 +89,7 @@ def test_a_later_pass_that_is_under_way_takes_nothing_from_the_one_before(
     die_amid(three)
     found = status(three, monkeypatch)
     assert (found.safe, found.problems, found.completed_ms) == (True, (), complete_ms)
+    assert found.restorable_to_ms == complete_ms < three.backup.state().committed_at_ms, "some may reach no further"
     assert found.notes[0].startswith("the newest pass has not ended (2 of the 3 offsets that it found); the one before")
 
 
@@ -100,7 +101,8 @@ def test_passes_that_never_end_make_it_unsafe_however_fresh_their_commits_are(
     under_way = Changes(incomplete=True, progress=PassProgress(copied=2, planned=3))
     append_unchecked(three.backup, state, under_way, committed_at_ms=state.committed_at_ms + 25 * HOUR_MS)
     found = status(three, monkeypatch, after_ms=25 * HOUR_MS)
-    assert found.age_s < 60
+    assert three.backup.state().committed_at_ms == state.committed_at_ms + 25 * HOUR_MS
+    assert (found.restorable_to_ms, found.age_s >= 25 * 3600) == (state.committed_at_ms, True)
     assert [each.partition(":")[0] for each in found.problems] == [
         "no pass was completed for 1 d 1 h, the newest one has not ended (2 of the 3 offsets that it found)"
     ]

@@ -14,8 +14,8 @@ from offsite.services.follow.follower import Round
 from offsite.services.follow.topic_views import TopicSettings, TopicViews
 from offsite.services.monitor.repository_view import read_repository_view
 from offsite.services.monitor.store_requests import StoreRequests
-from offsite.services.monitor.view import FollowView, Outage
-from offsite.services.outages import Outage as FailedRounds
+from offsite.services.monitor.view import FollowView
+from offsite.services.outages import Outage
 from offsite.spark.runner import RunProgress
 
 CHECKS_EVERY_S = 600.0
@@ -73,7 +73,7 @@ class FollowWatch:
             )
         self._set(self._with_checks(replace(view, topics=tuple(self._topics.of(ended)))))
 
-    def outage(self, outage: FailedRounds | None) -> None:
+    def outage(self, outage: Outage | None) -> None:
         """Take a round that failed, or the end of an outage: it copies again, and has not all that there is yet."""
         view = self._view
         if outage is None:
@@ -84,8 +84,7 @@ class FollowWatch:
         view = replace(view, retries=Counter(view.retries) + Counter([error.id]))
         if outage.attempts == 1:
             view = replace(view, outages=Counter(view.outages) + Counter([error.id]))
-        told = Outage(error_id=error.id, message=error.message, since_ms=outage.since_ms)
-        self._set(replace(view, outage=told))
+        self._set(replace(view, outage=outage))
 
     def progress(self, now: RunProgress) -> None:
         """Take a sign of life of a round that is under way."""

@@ -206,7 +206,7 @@ SERIES = (
         name="offsite_outage_start_timestamp_seconds",
         kind=Kind.GAUGE,
         help="When the outage began that is being waited out, by error id. Absent without one.",
-        read=lambda view, _: {view.outage.error_id: view.outage.since_ms / 1000} if view.outage else None,
+        read=lambda view, _: {view.outage.error.id: view.outage.since_ms / 1000} if view.outage else None,
         labels=("reason",),
     ),
     Series(

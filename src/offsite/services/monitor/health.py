@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from offsite.model.time import format_duration, format_time
 from offsite.model.untrusted.printable import printable
-from offsite.services.monitor.view import FollowState, FollowView, Outage
+from offsite.services.monitor.view import FollowState, FollowView
+from offsite.services.outages import Outage
 
 _INTERVALS = 3
 _ROUND_AT_LEAST_S = 15.0
@@ -71,7 +72,7 @@ def readiness(view: FollowView, *, silent_s: float, round_ended_s: float, now_ms
 def _outage(outage: Outage, now_ms: int) -> str:
     lasted_s = max(0, now_ms - outage.since_ms) / 1000
     since = f"since {format_time(outage.since_ms)} ({format_duration(lasted_s)})"
-    return f"outage {since}: {outage.error_id} {printable(outage.message)[:_MESSAGE_MAX]}"
+    return f"outage {since}: {outage.error.id} {printable(outage.error.message)[:_MESSAGE_MAX]}"
 
 
 def _failed(view: FollowView) -> str:

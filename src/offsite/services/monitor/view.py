@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from offsite.services.outages import Outage
+
 BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 """Upper bounds of the buckets of durations, inclusive: from an idle round to one that copies until it must commit."""
 
@@ -54,15 +56,6 @@ class Durations:
         """The upper bound of each bucket as Prometheus writes it, and the number of durations up to it."""
         bounds = [*map(str, self.bounds), "+Inf"]
         return [(bound, sum(self.counts[: at + 1])) for at, bound in enumerate(bounds)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outage:
-    """An outage that is being waited out: the id and the message of its error, and when it began."""
-
-    error_id: str
-    message: str
-    since_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,9 +23,15 @@ _NAMED_MAX = 5
 """Partitions named in one line of the status."""
 
 
-def age_s(state: BackupState, now_ms: int) -> int:
-    """Age of the newest commit in seconds, below 0 only when no rounding of clocks explains it."""
-    found_s = (now_ms - state.committed_at_ms) // 1000
+def restorable_to_ms(state: BackupState) -> int:
+    """While a pass is under way, that of the complete one before: the newest commit does not reach as far in every
+    partition."""
+    return state.completed_at_ms if state.incomplete and state.completed_at_ms else state.committed_at_ms
+
+
+def age_s(committed_at_ms: int, now_ms: int) -> int:
+    """Age of a commit in seconds, below 0 only when no rounding of clocks explains it."""
+    found_s = (now_ms - committed_at_ms) // 1000
     return found_s if found_s < -_AHEAD_MAX_S else max(0, found_s)
 
 
@@ -35,7 +41,7 @@ def problems_of(state: BackupState, now_ms: int, stale_after_s: int | None) -> I
     if not state.history:
         yield "no restore point yet"
         return
-    old_s = age_s(state, now_ms)
+    old_s = age_s(state.committed_at_ms, now_ms)
     if old_s < 0:
         yield (
             f"commit {state.seq} is dated {format_duration(-old_s)} in the future: a clock was wrong, "

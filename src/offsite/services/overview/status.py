@@ -13,7 +13,7 @@ from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 from offsite.services.heads import SeenHead, vanished
 from offsite.services.import_origin import import_origin
-from offsite.services.overview.judgement import STALE_AFTER_S, age_s, notes_on, problems_of
+from offsite.services.overview.judgement import STALE_AFTER_S, age_s, notes_on, problems_of, restorable_to_ms
 from offsite.services.overview.last_checks import LastChecks, read_last_checks
 from offsite.services.restore.set_aside import unfinished_asides
 
@@ -114,8 +114,8 @@ def _judged(name: str, problems: list[str], state: BackupState, now_ms: int) -> 
         safe=not problems,
         problems=tuple(problems),
         restorable_from_ms=state.history.first_ms,
-        restorable_to_ms=state.committed_at_ms,
-        age_s=age_s(state, now_ms),
+        restorable_to_ms=restorable_to_ms(state),
+        age_s=age_s(restorable_to_ms(state), now_ms),
         head_commit=state.seq,
         head_hash=state.head_hash,
         completed_ms=state.completed_at_ms,

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from offsite.model.errors import KafkaUnreachable
 from offsite.services.monitor.health import liveness, readiness, round_limit_s, silence_limit_s
 from offsite.services.monitor.view import FollowView
 from tests.unit.services.monitor.views import FINE, FULL, NEW, NOW_MS, ORDERS, OUTAGE
@@ -36,7 +37,8 @@ def test_an_outage_is_alive_and_not_ready() -> None:
 
 
 def test_an_error_cannot_write_lines_of_its_own() -> None:
-    ok, reason = ready(replace(FULL, outage=replace(OUTAGE, message="x\r\nSet-Cookie: a\x1b[2J" + "y" * 9999)))
+    told = KafkaUnreachable("x\r\nSet-Cookie: a\x1b[2J" + "y" * 9999, hint="")
+    ok, reason = ready(replace(FULL, outage=replace(OUTAGE, error=told)))
     assert not ok
     assert reason.isprintable()
     assert len(reason) < 500

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offsite.services.monitor.view import REQUEST_BUCKETS_S, Durations, FollowView, Outage, RepositoryView, TopicView
+from offsite.model.errors import KafkaUnreachable
+from offsite.services.monitor.view import REQUEST_BUCKETS_S, Durations, FollowView, RepositoryView, TopicView
+from offsite.services.outages import Outage
 
 NOW_MS = 1_800_000_000_000
 S, H, DAY = 1000, 3_600_000, 86_400_000
 
-OUTAGE = Outage(error_id="OFF-1501", message="no broker answers", since_ms=NOW_MS - 5 * 60 * S)
+OUTAGE = Outage(
+    error=KafkaUnreachable("no broker answers", hint=""), attempts=3, since_ms=NOW_MS - 5 * 60 * S, wait_s=4.0
+)
 NEW = FollowView(backup="shop", interval_s=10, started_ms=NOW_MS - H)
 ORDERS = TopicView(
     topic="orders",
