@@ -45,8 +45,8 @@ class ExportRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportPlan:
     """A decided export: nothing was written yet. `source` names it for people. `tasks` of one partition rise. `ends`:
-    how far the archive reaches already. `holes` are new ones; `sick` partitions cannot be read or gone on with: they are
-    left out."""
+    how far the archive reaches already. `holes` are new ones; `sick` partitions are left out: they cannot
+    be read now, or not gone on with."""
 
     source: str
     topics: tuple[ArchiveTopic, ...]
