@@ -19,6 +19,7 @@ from offsite.model.selections.topic_choices import NEWEST, OLDEST, is_number
 from offsite.model.time import format_time
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId, TopicIncarnation, TopicShape
+from offsite.repository.commit_json import damaged_commit
 from offsite.repository.segments.segment import Segment
 from offsite.repository.sightings import UNKNOWN_MS, Sighting, read_sightings
 from offsite.repository.state import BackupState
@@ -99,7 +100,7 @@ def find_incarnations(
     """The incarnations of those `topics` of which `state` knows several, one of each topic `taken`. Reads the commits,
     but only where there are such topics.
 
-    Raises `IncarnationUnclear`, and `BadOption` for a name that fits no incarnation, or several.
+    Raises `IncarnationUnclear`, `BadOption` for a name that fits no incarnation, or several, and `DamagedCommit`.
     """
     if others := sorted(set(wanted.named) - set(topics)):
         raise BadOption(f"--incarnation names {', '.join(others)}, which is not selected", hint="name it with --topics")
@@ -109,6 +110,10 @@ def find_incarnations(
     sightings = read_sightings(backup.log, asked, upto=state.seq)
     if backup.descriptor.is_import:  # when something was imported says nothing of when it lived
         sightings = {each: replace(seen, alive_ms=UNKNOWN_MS) for each, seen in sightings.items()}
+    if unseen := [each for each in state.topics if each.topic in asked and each not in sightings]:
+        raise damaged_commit(
+            f"no commit of {state.backup} to {state.seq} saw topic {unseen[0].topic} with one of its ids"
+        )
     found = [each for each in choose(known_incarnations(state, asked, sightings), wanted) if each.of > 1]
     for each in found:
         event = "incarnation_taken" if each.taken else "incarnation_left_aside"

@@ -274,3 +274,26 @@ def test_an_archive_that_ends_before_a_cut_or_behind_the_old_history_goes_on(sit
     site.back_up()
     result = run(of_backup(site, tmp_path / "before"), site)
     assert (result.records, result.complete) == (1, True)
+
+
+@pytest.mark.parametrize("kind", ["kafka-backup", "osodevops"])
+def test_an_archive_without_topic_ids_that_holds_the_topic_of_before_is_not_gone_on_with(
+    site: Site, tmp_path: Path, kind: str
+) -> None:
+    for topic in ("orders", "users"):
+        site.source.make_topic(topic)
+        write_all(site, topic, [b"a", b"b"], [b"c"])
+    site.back_up("*")
+    run(of_backup(site, tmp_path / "archive", kind=kind), site)
+    del site.source.topics["orders"]
+    site.source.make_topic("orders")
+    write_all(site, "orders", [b"x"], [b"y"])
+    write_all(site, "users", [b"d"])
+    site.back_up()
+    result = run(of_backup(site, tmp_path / "archive", kind=kind), site)
+    assert (result.records, result.complete) == (1, False)  # users goes on
+    (left_out,) = result.sick
+    assert "orders/0: topic orders was deleted and made anew, and ends at 2; the archive, which ends at 3" in left_out
+    anew = run(of_backup(site, tmp_path / "anew", kind=kind), site)
+    assert (anew.records, anew.sick) == (6, ())
+    assert run(of_backup(site, tmp_path / "anew", kind=kind), site).complete

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.catalogs.parquet_form import damaged_catalog
+from offsite.repository.history import LINES_PER_CHUNK
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.layout import BackupLayout
 from offsite.repository.part_ref import PartRef
@@ -61,10 +62,7 @@ def decode_seal(data: bytes, *, key: str, layout: BackupLayout) -> Seal | FirstS
         partitions=item.text("partitions"),
         tail=item.text("tail"),
         segments=tuple(_ref(each, layout) for each in item.children("segments")),
-        history=tuple(
-            HistoryRef(ref=_ref(each, layout), first=_pair(each, "first"), last=_pair(each, "last"))
-            for each in item.children("history")
-        ),
+        history=tuple(_chunk(each, layout) for each in item.children("history")),
     )
 
 
@@ -77,6 +75,14 @@ def _ref(item: JsonObject, layout: BackupLayout) -> PartRef:
     if not layout.is_part(ref.key) or not ref.rows:
         raise item.wrong("key", "that of a part with rows of this backup")
     return ref
+
+
+def _chunk(item: JsonObject, layout: BackupLayout) -> HistoryRef:
+    """Its lines are counted before they are read, so whoever makes a list of them would make room for any number."""
+    found = HistoryRef(ref=_ref(item, layout), first=_pair(item, "first"), last=_pair(item, "last"))
+    if not found.ref.rows <= min(LINES_PER_CHUNK, found.last[0] - found.first[0] + 1):
+        raise item.wrong("rows", "a number of lines that its commits have")
+    return found
 
 
 def _pair(item: JsonObject, name: str) -> tuple[int, int]:

@@ -122,6 +122,8 @@ def part_from_json(item: JsonObject | None) -> SegmentPart | None:
         leader_epochs=item.integers("leader_epochs"),
         **{name: item.integer(name) if name in _SIGNED else item.count(name) for name in sorted(integers)},
     )
-    if not part.start <= part.last_offset or not part.first_offset <= part.last_offset or part.start >= part.end:
+    if not part.first_offset <= part.last_offset or not max(part.start, part.first_offset) < part.end:
+        raise item.wrong("first_offset", "an offset before its end and its last one")
+    if part.start > part.last_offset:
         raise item.wrong("last_offset", "an offset of its range")
     return part

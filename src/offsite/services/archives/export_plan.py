@@ -14,6 +14,7 @@ from offsite.archives.archive import ArchiveTopic, ArchiveWriter
 from offsite.copy.chain import PartitionChain, SelectedChains, select_chains
 from offsite.copy.export import ExportTask
 from offsite.copy.incarnations import incarnation_notes
+from offsite.copy.point_in_time import PointInTime
 from offsite.copy.restore_point import PointRequest, find_point
 from offsite.log.groups.offsets import GroupOffsets, on_topics
 from offsite.log.range import LogRange, TopicPartition
@@ -45,8 +46,8 @@ class ExportRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportPlan:
     """A decided export: nothing was written yet. `source` names it for people. `tasks` of one partition rise. `ends`:
-    how far the archive reaches already. `holes` are new ones; `sick` partitions, which cannot be read or gone on with,
-    are left out."""
+    how far the archive reaches already. `holes` are new ones; `sick` partitions are left out: they cannot
+    be read now, or not gone on with."""
 
     source: str
     topics: tuple[ArchiveTopic, ...]
@@ -74,7 +75,8 @@ def plan_export(backup: Backup, writer: ArchiveWriter, request: ExportRequest) -
     topics = tuple(archive_topic(topic.shape) for topic in selected.topics)
     groups = _groups(backup, point.state, {topic.topic: topic.topic_id for topic in topics}, request.groups)
     check_same_topics(writer, topics)
-    strange = dict(_of_two_histories(point.state.branches, ends))
+    known = (*_of_two_histories(point.state.branches, ends), *_of_those_before(point, writer.topic_ids(), ends))
+    strange = {each: why for each, why in known if request.point.partitions.includes(each.topic, each.partition)}
     chains = [each for each in selected.chains if each.source not in strange]
     tasks = [list(_tasks(each, ends, divides=writer.divides)) for each in chains]
     return ExportPlan(
@@ -89,7 +91,7 @@ def plan_export(backup: Backup, writer: ArchiveWriter, request: ExportRequest) -
             *incarnation_notes(incarnations_of(point, selected.names)),
             *groups.notes,
         ),
-        sick=tuple(strange[each.source] for each in selected.chains if each.source in strange),
+        sick=tuple(why for each, why in sorted(strange.items()) if each.topic in selected.names),
     )
 
 
@@ -159,6 +161,21 @@ def _of_two_histories(branches: Iterable[Branch], ends: Ends) -> Iterator[tuple[
             why = f"the source's log was cut back to offset {each.at} (found by commit {each.commit})"
             told = f"the archive, which ends at {reached}, may hold the records of before; export it into another place"
             yield each.partition_id, f"{each.partition_id}: {why}, and {told}"
+
+
+def _of_those_before(point: PointInTime, ids: Mapping[str, str], ends: Ends) -> Iterator[tuple[PartitionId, str]]:
+    """Partitions of topics that were made anew and end before the archive does, which keeps no topic ids (`ids`): what
+    it holds is of the topic of before."""
+    for each in point.incarnations:
+        if not each.taken or each.topic in ids:
+            continue
+        own = {held.partition: held.end for held in each.ranges}
+        for where, reached in ends.items():
+            if where.topic == each.topic and reached > own.get(where.partition, 0):
+                why = f"topic {each.topic} was deleted and made anew, and ends at {own.get(where.partition, 0)}"
+                told = f"the archive, which ends at {reached}, holds records of before; export it into another place"
+                source = PartitionId(topic=each.topic, topic_id=each.topic_id, partition=where.partition)
+                yield source, f"{source}: {why}; {told}"
 
 
 def _holes(selected: SelectedChains, ends: Ends) -> Iterator[HoleReport]:

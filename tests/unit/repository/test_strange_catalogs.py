@@ -1,0 +1,81 @@
+"""What a stranger wrote into a catalog or a commit, with every hash made anew, is named damage and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from offsite.copy.incarnations import Wanted, find_incarnations
+from offsite.model.errors import DamagedCommit, DamagedObject
+from offsite.model.untrusted.json_object import JsonObject
+from offsite.repository.catalogs.seal import HistoryRef, Seal, decode_seal, encode_seal
+from offsite.repository.commit_json import damaged_commit
+from offsite.repository.history import LINES_PER_CHUNK
+from offsite.repository.layout import BackupLayout
+from offsite.repository.part_ref import PartRef
+from offsite.repository.segments.part import SegmentPart, part_from_json, part_to_json
+from tests.fake_cluster.site import Site, open_site
+
+LAYOUT = BackupLayout(backup="nightly")
+PART = SegmentPart(
+    key="backups/nightly/topics/orders/partition=0/orders+0-00000000000000000000-422df86d.log",
+    start=0,
+    end=3,
+    first_offset=0,
+    last_offset=2,
+    records=3,
+    control_batches=0,
+    batches=3,
+    largest_batch_bytes=70,
+    raw_bytes=210,
+    base_timestamp_min_ms=0,
+    timestamp_max_ms=0,
+    timestamp_types=(0,),
+    leader_epochs=(0,),
+    has_transactions=False,
+)
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {"first_offset": 3, "last_offset": 3},
+        {"first_offset": 1 << 62, "last_offset": 1 << 62},
+        {"first_offset": 2, "last_offset": 1},
+        {"start": 3, "end": 3, "last_offset": 4},
+        {"start": 2, "last_offset": 1},
+    ],
+)
+def test_figures_of_a_part_that_contradict_each_other_are_damage(figures: dict[str, Any]) -> None:
+    told = {**(part_to_json(PART) or {}), **figures}
+    with pytest.raises(DamagedCommit):
+        part_from_json(JsonObject(fields=told, damaged=damaged_commit))
+
+
+@pytest.mark.parametrize(
+    ("rows", "first", "last"),
+    [(LINES_PER_CHUNK + 1, 1, 1 << 62), (1 << 62, 1, 1 << 62), (3, 1, 2), (1, 2, 1)],
+)
+def test_a_chunk_of_the_history_with_more_lines_than_it_can_have_is_damage(rows: int, first: int, last: int) -> None:
+    ref = PartRef(key=LAYOUT.part_key(7, "90e5e29b"), hash="blake3:x", rows=rows)
+    seal = Seal(partitions="", tail="", segments=(), history=(HistoryRef(ref=ref, first=(first, 0), last=(last, 0)),))
+    with pytest.raises(DamagedObject):
+        decode_seal(encode_seal(seal), key=LAYOUT.seal_key(7), layout=LAYOUT)
+
+
+def test_an_incarnation_that_no_commit_saw_is_damage(tmp_path: Any) -> None:
+    with open_site(tmp_path) as site:
+        state = _backed_up(site)
+        shape = replace(state.topics[next(iter(state.topics))], topic_id="strange")
+        strange = replace(state, topics={**state.topics, shape.incarnation: shape})
+        with pytest.raises(DamagedCommit, match="saw topic orders"):
+            find_incarnations(site.backup, strange, ["orders"], Wanted())
+
+
+def _backed_up(site: Site) -> Any:
+    site.source.make_topic("orders")
+    site.source.write("orders", [b"a"])
+    site.back_up("*")
+    return site.backup.state()
