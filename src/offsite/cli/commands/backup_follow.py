@@ -67,6 +67,7 @@ def follow_backup(
             request=request,
             slots=slots(spark_master),
             interval_s=times.interval_s,
+            collect_after_s=times.collect_after_s,
         )
         following = Follower(
             follow,
