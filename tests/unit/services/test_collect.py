@@ -8,10 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from offsite.copy.backup import BackupEnds
-from offsite.copy.roll_up import RollUp, RollUps, roll_up_all
-from offsite.kafka.config.config import Address, KafkaConfig
-from offsite.model.choices import CompressionChoice
 from offsite.model.clock import SystemClock
 from offsite.model.errors import Bug, CommitsGone, DamagedCommit, DamagedObject, StoreUnreachable
 from offsite.repository import catalog
@@ -30,6 +26,7 @@ from offsite.services.collect.plan import CollectableObject, CollectionPlan
 from offsite.services.collect.run import Collected, collect, plan_collection, steps
 from offsite.services.leftovers import find_leftovers
 from offsite.services.verify.run import verify_deep
+from tests import roll_ups
 from tests.backups import PARTITIONS, SELECTION, content, new_backup, run_once, write_segment
 from tests.inline_runner import InlineRunner
 from tests.source_events.memory_store import MemoryStore
@@ -61,24 +58,11 @@ def roll_up(
     backup: Backup, *, alone: bool = True, count: int = 4, partitions: Sequence[PartitionId] = PARTITIONS
 ) -> BackupState:
     """One commit that makes one segment of the first `count` of each partition, in a pack unless `alone`."""
-    state = backup.state()
-    changes = rolled_up(backup, alone=alone, count=count, partitions=partitions)
-    return backup.commit(changes, base=state, writer=f"roll-up-{state.seq}")
+    return roll_ups.roll_up(backup, firsts(backup, count, partitions), alone=alone)
 
 
-def rolled_up(backup: Backup, *, alone: bool, count: int, partitions: Sequence[PartitionId]) -> Changes:
-    state = backup.state()
-    chosen = tuple(RollUp(segments=tuple(state.segments[each][:count]), alone=alone) for each in partitions)
-    tasks = (
-        [RollUps(roll_ups=(each,), packed=False) for each in chosen]
-        if alone
-        else [RollUps(roll_ups=chosen, packed=True)]
-    )
-    kafka = KafkaConfig(bootstrap=(Address(host="none", port=1),))
-    ends = BackupEnds(kafka=kafka, store=backup.store, layout=backup.layout, compression=CompressionChoice.NONE)
-    made = [each for task in tasks for each in roll_up_all(task, ends=ends, base=state.seq)]
-    removed = tuple(segment.key for each in chosen for segment in each.segments)
-    return Changes(segments=tuple(each for each in made if each), removed=removed)
+def firsts(backup: Backup, count: int, partitions: Sequence[PartitionId]) -> list[tuple[Segment, ...]]:
+    return [tuple(backup.state().segments[each][:count]) for each in partitions]
 
 
 def plan_now(backup: Backup, *, grace_ms: int = 0) -> CollectionPlan:
@@ -248,7 +232,7 @@ def test_the_segments_of_a_pack_that_later_commits_of_its_run_listed_count_too(
 ) -> None:
     """A long run commits again and again; what a pack holds may be listed by several of its commits."""
     state = backup.state()
-    both = rolled_up(backup, alone=False, count=4, partitions=PARTITIONS).segments
+    both = roll_ups.rolled_up(backup, firsts(backup, 4, PARTITIONS), alone=False).segments
     for n, segment in enumerate(both):
         old = tuple(each.key for each in state.segments[PARTITIONS[n]])
         changes = Changes(segments=(segment,), removed=old, incomplete=n < len(both) - 1)

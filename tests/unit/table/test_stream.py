@@ -8,12 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from offsite.copy.backup import BackupEnds
 from offsite.copy.chain import chains_of
 from offsite.copy.point_in_time import point_in_time
-from offsite.copy.roll_up import RollUp, RollUps, roll_up_all
-from offsite.kafka.config.config import Address, KafkaConfig
-from offsite.model.choices import CompressionChoice
 from offsite.model.errors import BadOption, DamagedCommit
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, CutBack
@@ -24,6 +20,7 @@ from offsite.table.scan import scan_arrow
 from offsite.table.scan_plan import plan_scan
 from offsite.table.stream import TableStream
 from tests.batches import make_control_batch
+from tests.roll_ups import roll_up
 from tests.tables import ORDERS, ORDERS_1, USERS, batch_of, commit_batches, new_table, transactional
 
 Row = tuple[str, int, int, int | None]
@@ -217,14 +214,9 @@ def roll_up_some(backup: Backup, chance: random.Random) -> None:
     state = backup.state()
     live = state.segments[ORDERS]
     first, last = sorted(chance.sample(range(len(live) + 1), 2))
-    chosen = RollUp(segments=tuple(live[first:last]), alone=chance.random() < 0.5)
-    kafka = KafkaConfig(bootstrap=(Address(host="none", port=1),))
-    ends = BackupEnds(kafka=kafka, store=backup.store, layout=backup.layout, compression=CompressionChoice.NONE)
-    (made,) = roll_up_all(RollUps(roll_ups=(chosen,), packed=not chosen.alone), ends=ends, base=state.seq)
-    assert made is not None
-    removed = tuple(each.key for each in chosen.segments)
-    backup.commit(Changes(segments=(made,), removed=removed), base=state, writer="roll-up")
-    for each in chosen.segments:
+    chosen = tuple(live[first:last])
+    roll_up(backup, [chosen], alone=chance.random() < 0.5)
+    for each in chosen:
         backup.store.delete(each.object_key)
 
 
