@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from offsite.model.clock import Clock
-from offsite.model.errors import Damaged, OffsiteError
+from offsite.model.errors import Damaged, OffsiteError, StoreDenied
 from offsite.model.journal import warned
 from offsite.repository.backup import Backup
 from offsite.services.collect.run import Collected, steps
@@ -44,7 +44,7 @@ class Collecting:
             warned("collection_failed", error=error.id, why=error.message)
             if isinstance(error, Damaged):
                 backup.on_damage(error.message)
-            self._end(RETRY_S)
+            self._end(REST_S if isinstance(error, StoreDenied) else RETRY_S)  # rights do not come by themselves
 
     def _end(self, rest_s: float) -> None:
         self._pass, self._next_s = None, self._clock.monotonic_s() + rest_s
