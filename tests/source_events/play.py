@@ -8,9 +8,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self
 from unittest import mock
@@ -23,6 +23,7 @@ from offsite.copy.plan import CopyTask
 from offsite.kafka.config.config import Address, KafkaConfig
 from offsite.log.range import TopicPartition
 from offsite.model.choices import CompressionChoice
+from offsite.model.clock import SystemClock
 from offsite.model.errors import OffsiteError
 from offsite.model.selections.selection import NO_GROUPS, parse_selection
 from offsite.repository import backup as stored_backup
@@ -34,6 +35,9 @@ from offsite.services.backup.planned import BackupPlan, plan_backup
 from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.roll_up import roll_up_step
 from offsite.services.backup.run import run_backup
+from offsite.services.collect import plan as collect_plan
+from offsite.services.collect import run as collect_run
+from offsite.services.collect.run import steps
 from offsite.services.verify.history import check_history
 from offsite.spark.runner import Done, Failed, OnProgress
 from tests.inline_runner import InlineRunner
@@ -88,19 +92,25 @@ class Play:
     def __post_init__(self) -> None:
         self.random = random.Random(self.number)
         self.repository = Repository.init(MemoryStore())  # type: ignore[arg-type]
+        self.collecting = random.Random(self.number)
+        self.readers: list[tuple[int, frozenset[str]]] = []
+        self.deleted = 0
         self.replicas: dict[TopicPartition, list[SimLog]] = {}
         self.values = 0
 
     def play(self) -> None:
         self.source.make("a", 1)
-        with _small(commits_per_catalog=2 if self.number % 4 == 0 else 100):
+        with _small(commits_per_catalog=(2, 1, 2, 100)[self.number % 4]):
             for _ in range(self.random.randint(6, ACTIONS)):
                 self._happen()
                 if self.random.random() < 0.3:
                     self._back_up()
             self.source.hidden.clear()
             self.source.shut.clear()
-            self._back_up(quiet=True)
+            for _ in range(3):
+                self._back_up(quiet=True)
+                self._roll_up()
+            self._collect(finally_all=True)
             if self.judge.points:
                 self._check_all()
 
@@ -138,10 +148,13 @@ class Play:
             self.judge.after(planned, self.source, result, self.repository.backup("sim").state())
             if self.random.random() < 0.5:
                 self._roll_up()
+            self._collect()
         finally:
             self.source.failing = set()
 
     def _roll_up(self) -> None:
+        if not self.judge.points:
+            return
         backup = self.repository.backup("sim")
         state = backup.state()
         ends = BackupEnds(
@@ -151,6 +164,30 @@ class Play:
         done = roll_up_step(backup, state, chosen, runner=InlineRunner(), ends=ends, slots=2)
         if done is not None:
             self._tell(f"roll up {done.segments} into {done.into}")
+
+    def _collect(self, *, finally_all: bool = False) -> None:
+        """A collection, broken off now and then. Whoever planned to read within the grace time finds all objects."""
+        if not self.judge.points:
+            return
+        backup, store = self.repository.backup("sim"), self.repository.store
+        needed = frozenset(each.object_key for each in backup.state().stored_segments())
+        self.readers.append((store.now_ms(), needed))
+        if not finally_all and self.collecting.random() < 0.5:
+            return
+        grace_ms = 0 if finally_all else self.collecting.choice((0, 5_000, 20_000))
+        breaking = _Breaking(store, after=1000 if finally_all else self.collecting.choice((0, 1, 3, 1000)))
+        before = set(store.objects)  # type: ignore[attr-defined]
+        collected = replace(backup, store=breaking)
+        with suppress(_BrokenOffError):
+            for _ in steps(collected, runner=InlineRunner(), clock=SystemClock(), grace_ms=grace_ms):
+                pass
+        gone = before - set(store.objects)  # type: ignore[attr-defined]
+        self.deleted += len(gone)
+        self._tell(f"collect after {grace_ms}: {len(gone)} gone")
+        for planned_ms, keys in self.readers:
+            if planned_ms > store.now_ms() - grace_ms:
+                assert not keys & gone, "a reader within the grace time lost what it had planned to read"
+        assert not needed & gone, "the newest state lost an object"
 
     def _plan(self) -> BackupPlan:
         request = BackupRequest(
@@ -263,6 +300,26 @@ class Play:
         self.told.append(what)
 
 
+class _BrokenOffError(Exception):
+    """Stands for `kill -9`."""
+
+
+class _Breaking:
+    """A store for a process that is killed after some deletions."""
+
+    def __init__(self, store: Any, *, after: int) -> None:
+        self._store, self._left = store, after
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def delete(self, key: str) -> None:
+        if not self._left:
+            raise _BrokenOffError
+        self._left -= 1
+        self._store.delete(key)
+
+
 class _InlinePool:
     """Threads that hide the latency of a store take longer than all else where there is none."""
 
@@ -295,6 +352,8 @@ def _small(*, commits_per_catalog: int) -> Iterator[None]:
         mock.patch.object(pass_commits, "SeenHead", mock.MagicMock()),
         mock.patch.object(commit_log, "ThreadPoolExecutor", _InlinePool),
         mock.patch.object(stored_backup, "ThreadPoolExecutor", _InlinePool),
+        mock.patch.object(collect_plan, "ThreadPoolExecutor", _InlinePool),
+        mock.patch.object(collect_run, "ThreadPoolExecutor", _InlinePool),
     ):
         yield
 

@@ -12,6 +12,7 @@ import typer
 from offsite.cli.commands import (
     archive,
     backup,
+    collect,
     demo,
     export,
     groups,
@@ -44,6 +45,7 @@ app.command()(repository.status)
 app.add_typer(restore.app, name="restore")
 app.add_typer(groups.app, name="groups")
 app.command()(verify.verify)
+app.add_typer(collect.app, name="collect")
 app.command()(records.cat)
 app.command()(records.search)
 app.command()(export.export)

@@ -10,7 +10,7 @@ head that somebody wrote down vouches for all commits up to it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -159,16 +159,3 @@ class CommitLog:
         if self.layout.commit_key(commit.seq) != key or commit.backup != self.layout.backup:
             raise damaged_commit(f"{key} holds commit {commit.seq} of {commit.backup}")
         return StoredCommit(commit=commit, hash=commit_hash(data))
-
-
-def listed_by(commits: Iterable[StoredCommit], keys: Collection[str]) -> dict[str, int]:
-    """The number of the commit that listed each of these segments, by key. Reads `commits` until all are found; what
-    none of them listed is left out."""
-    found: dict[str, int] = {}
-    missing = set(keys)
-    reading = iter(commits)
-    while missing and (stored := next(reading, None)) is not None:
-        listed = missing.intersection(segment.key for segment in stored.commit.changes.segments)
-        found |= dict.fromkeys(listed, stored.commit.seq)
-        missing -= listed
-    return found

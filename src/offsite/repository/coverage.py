@@ -45,6 +45,11 @@ def frontier(start: int, spans: Iterable[Span]) -> int:
     return next((low for low, _ in uncovered(start, maxsize, sorted(spans))), maxsize)
 
 
+def is_covered(start: int, end: int, spans: Iterable[Span]) -> bool:
+    """Whether `spans`, in any order, hold every offset of `[start, end)`."""
+    return next(iter(uncovered(start, end, sorted(spans))), None) is None
+
+
 def unaccounted(changes: Changes, before: Mapping[PartitionId, int]) -> Iterator[Unaccounted]:
     """Where `changes` move positions over offsets that nothing in them accounts for. `before`: how far partitions were
     accounted for already (see `BackupState.reached`); a new one starts at its log start, one whose log was cut back

@@ -14,6 +14,8 @@
     backups/<backup>/topics/<topic>/partition=<nr>/<topic>+<nr>-<start:020>-<attempt:8hex>.log[.zst]
     backups/<backup>/topics/<topic>/partition=<nr>/<same without .log[.zst]>.idx
     backups/<backup>/packs/<seq:020>-<attempt:8hex>.pack        small segments and their indexes, back to back
+    backups/<backup>/collected.json                             up to which commit what was replaced is deleted:
+                                                                overwritten, never trusted
     backups/<backup>/groups/<seq:020>-<attempt:8hex>.parquet    group offsets as of that commit
     backups/<backup>/metadata/<seq:020>-<attempt:8hex>.json     the cluster's settings, stored when they change
     backups/<backup>/restores/<restore>/...                     records of restores
@@ -131,6 +133,18 @@ class BackupLayout:
     def is_pack(self, key: str) -> bool:
         """Whether `key`, which somebody else wrote, is that of a pack of this backup."""
         return _PACK.fullmatch(key) is not None and lies_below(key, self.packs_prefix)
+
+    def is_stored_body(self, key: str) -> bool:
+        """Whether `key`, which somebody else wrote, is that of a pack, a segment or an index of this backup: of what
+        may be deleted once it was replaced."""
+        if self.is_pack(key):
+            return True
+        name = parse_segment_key(key)
+        return name is not None and name.backup == self.backup and lies_below(key, self.topics_prefix)
+
+    @property
+    def collected_key(self) -> str:
+        return f"{self.prefix}collected.json"
 
     @property
     def groups_prefix(self) -> str:

@@ -95,6 +95,14 @@ def find_quiet_restores(backup: Backup) -> tuple[QuietRestore, ...]:
     )
 
 
+def living_since_ms(backup: Backup) -> int | None:
+    """When the first of the restores under way began, those that wrote something within `LEFT_AFTER_MS`; None when
+    there is none. What was live then may still be read. Raises `DamagedObject`."""
+    quiet = {each.record.restore for each in find_quiet_restores(backup)}
+    records = unfinished_restores(backup.store, backup.layout)
+    return min((each.created_at_ms for each in records if each.restore not in quiet), default=None)
+
+
 def find_unnamed_folders(repository: Repository) -> tuple[Folder, ...]:
     """Folders of backups that never came to be: a first import that failed leaves its segments, and no backup."""
     folders = tuple(folder_of(repository.store, prefix) for prefix in _folders_without_backup(repository.store))

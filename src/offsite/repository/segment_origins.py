@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from offsite.log.range import TopicPartition
+from offsite.log.range import Span, TopicPartition, uncovered
 from offsite.repository.commit import PartitionId, StoredCommit
 from offsite.repository.layout import parse_segment_key
 from offsite.repository.segments.segment import Segment
@@ -58,6 +58,26 @@ def find_origins(commits: Iterable[StoredCommit], keys: Iterable[str]) -> dict[s
                 else:
                     found[root].append((segment.start, stored.commit.seq))
     return {root: Origins(*map(tuple, zip(*sorted(each), strict=True))) for root, each in found.items()}
+
+
+def find_bringers(
+    commits: Iterable[StoredCommit], partition: PartitionId, *, span: Span, held: Iterable[Span]
+) -> Origins | None:
+    """The commits that brought the offsets of `span` that are `held`, of one partition; None when none of `commits`
+    did. They come newest first, and are read until all is found: a roll-up brings nothing."""
+    low, high = span
+    missing = [(max(low, start), min(high, end)) for start, end in held if start < high and low < end]
+    found: list[tuple[int, int]] = []
+    reading = iter(commits)
+    while missing and (stored := next(reading, None)) is not None:
+        replaced = _by_partition(stored.commit.changes.removed)
+        for segment in stored.commit.changes.segments:
+            if segment_partition(segment) == partition and next(_made_of(segment, replaced), None) is None:
+                left = [rest for each in missing for rest in uncovered(*each, [(segment.start, segment.end)])]
+                if left != missing:
+                    found.append((segment.start, stored.commit.seq))
+                missing = left
+    return Origins(*map(tuple, zip(*sorted(found), strict=True))) if found else None
 
 
 _Replaced = dict[TopicPartition, list[tuple[int, str]]]

@@ -15,10 +15,10 @@ from offsite.copy.record_bounds import RecordBounds
 from offsite.copy.source_view import VisibleBatch
 from offsite.log.batch import BatchHeader
 from offsite.log.markers import Marker
+from offsite.log.range import Span
 from offsite.log.records.record_arrow import ArrowColumns
-from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.repository.commit_log import CommitLog
-from offsite.repository.segment_origins import find_origins
+from offsite.repository.segment_origins import Origins, find_bringers
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
 from offsite.spark.meter import counted
@@ -34,14 +34,14 @@ def scan_ended(task: EndedTask, log: CommitLog, *, with_commit: bool) -> Iterato
     raises."""
     floors = _floors(task, log)
     columns = ArrowColumns(topic=task.partition.topic, partition=task.partition.partition)
-    for scan in scans_of(task.earlier, end=MAX_OFFSET):
-        if not floors or scan.segment.last_offset < min(floors.values()):
-            continue
-        # Backwards: the newest of those before most likely listed it.
-        found = find_origins(log.read_back(upto=task.before), [scan.segment.key]) if with_commit else {}
-        origins = found.get(scan.segment.key)
+    lowest = min(floors.values(), default=task.start)
+    scans = [scan for scan in scans_of(task.earlier, end=task.start) if scan.segment.last_offset >= lowest]
+    if not floors or not scans:
+        return
+    origins = _origins(task, (max(lowest, scans[0].start), task.start), log) if with_commit else None
+    for scan in scans:
         record_bounds = RecordBounds(scan.start, scan.end)
-        for data, header in _batches(scan.segment, log, start=min(floors.values())):
+        for data, header in _batches(scan.segment, log, start=lowest, end=task.start):
             if header.is_transactional and header.base_offset >= floors.get(header.producer_id, header.next_offset):
                 columns.add_records(
                     VisibleBatch(data, header, record_bounds).records(),
@@ -53,33 +53,43 @@ def scan_ended(task: EndedTask, log: CommitLog, *, with_commit: bool) -> Iterato
         yield rest
 
 
+def _origins(task: EndedTask, span: Span, log: CommitLog) -> Origins | None:
+    """Backwards: one of the newest before the micro-batch most likely brought it."""
+    held = [(segment.start, segment.end) for segment in task.earlier]
+    return find_bringers(log.read_back(upto=task.before), task.partition, span=span, held=held)
+
+
 def _floors(task: EndedTask, log: CommitLog) -> dict[int, int]:
-    """The lowest offset, by producer id, from which its records before the new segments belong to what was committed in
-    the new ones."""
+    """The lowest offset, by producer id, from which its records below the start of the micro-batch belong to what was
+    committed in it."""
     first: dict[int, tuple[Segment, Marker]] = {}
     for segment in task.new:
         for marker in chain.from_iterable(SegmentReader(store=log.store, segment=segment).markers()):
-            if marker.offset < task.partition_end:
+            if task.start <= marker.offset < task.partition_end:
                 first.setdefault(marker.producer_id, (segment, marker))
     pending = {
         producer
         for producer, (segment, marker) in first.items()
-        if marker.committed and not _begins(segment, marker, log)
+        if marker.committed and not _begins(segment, marker, task, log)
     }
     floors: dict[int, int] = {}
     for segment in reversed(task.earlier):
         if not pending - set(floors):
             break
         markers = chain.from_iterable(SegmentReader(store=log.store, segment=segment).markers())
-        last = {marker.producer_id: marker.offset for marker in markers if marker.producer_id in pending}
+        last = {
+            marker.producer_id: marker.offset
+            for marker in markers
+            if marker.producer_id in pending and marker.offset < task.start
+        }
         floors |= {producer: offset + 1 for producer, offset in last.items() if producer not in floors}
     return {producer: floors.get(producer, 0) for producer in pending}
 
 
-def _begins(segment: Segment, marker: Marker, log: CommitLog) -> bool:
-    """Whether the producer's first batch in the new segment is the first it ever wrote: nothing is before it."""
-    if marker.first_offset < 0:
-        return False
+def _begins(segment: Segment, marker: Marker, task: EndedTask, log: CommitLog) -> bool:
+    """Whether the producer's first batch in the micro-batch is the first it ever wrote: nothing is before it."""
+    if marker.first_offset < task.start:
+        return False  # it has data below, or none at all that the segment's index knows of
     batches = _batches(segment, log, start=marker.first_offset, end=marker.first_offset + 1)
     return any(header.base_sequence == 0 and header.producer_id == marker.producer_id for _, header in batches)
 

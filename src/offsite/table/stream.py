@@ -2,7 +2,8 @@
 
 A micro-batch holds what a consumer could see after its last commit and could not see before its first: the rows of the
 segments those commits added, and, read committed, rows of earlier segments whose transactions they ended. It is the
-same whenever it is read, so a query that restarts from its checkpoint neither loses nor repeats rows.
+same whenever it is read, so a query that restarts from its checkpoint neither loses nor repeats rows. It is read from
+what holds these rows now, not from what its commits listed: that may have been rolled up, and collected.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from offsite.model.errors import BadOption
+from offsite.model.errors import BadOption, DamagedCommit
 from offsite.repository.backup import Backup
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.commit_log import CommitLog
@@ -48,6 +49,7 @@ class TableStream(DataSourceStreamReader):
             raise BadOption(f"option {unusable[0]} is not for streams", hint="say where to begin with startingCommit")
         self._options, self._backup = options, backup
         self._newest: int | None = None
+        self._head: BackupState | None = None
         self._state = BackupState(backup=backup.descriptor.name)
 
     def initialOffset(self) -> StreamOffset:  # noqa: N802  # Spark's name
@@ -69,7 +71,7 @@ class TableStream(DataSourceStreamReader):
         if len(commits) != end[_COMMIT] - start[_COMMIT]:  # fewer would be rows that no later batch brings
             missing = start[_COMMIT] + len(commits) + 1
             raise damaged_commit(f"{self._backup.layout.commit_key(missing)} was seen before and is missing")
-        tasks = plan_micro_batch(self._state, commits, self._selection())
+        tasks = plan_micro_batch(self._state, commits, self._selection(), head=self._newest_state())
         self._state = fold(self._state, commits)
         return [StreamPartition(task, self._backup.log, with_commit=self._options.with_commit) for task in tasks]
 
@@ -86,6 +88,16 @@ class TableStream(DataSourceStreamReader):
         return StreamSelection(
             topics=options.selection, partitions=options.partitions, read_committed=options.read_committed
         )
+
+    def _newest_state(self) -> BackupState:
+        """What holds the data of all commits now: opened once, then only what came since is read. Damage in a commit
+        behind what is wanted is told when its turn comes."""
+        try:
+            head = self._head or self._backup.sound_state()
+            self._head = fold(head, self._backup.log.read(after=head.seq))
+        except DamagedCommit:
+            self._head = self._backup.sound_state()
+        return self._head
 
     def _newest_commit(self) -> int:
         """The number of the newest commit. Asked for again and again: only what came since the last time is read."""

@@ -1,38 +1,42 @@
-"""The tasks of a micro-batch of the stream. Pure: from the backup's state before its commits, and from these.
+"""The tasks of a micro-batch of the stream. Pure: from the state before its commits, from these, and the newest state.
 
 Rows of a partition are given once, by offset: a segment that holds nothing behind the partition's position (one written
-anew by a later commit) is left out.
+anew by a later commit) is left out. What commits brought is a range of offsets; it is read from the segments that hold
+it *now*, because those that the commits listed may have been rolled up since, and collected (decision 0022).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from offsite.log.range import Span
 from offsite.model.selections.selection import TopicSelection
 from offsite.model.selections.topic_choices import PartitionSelection
 from offsite.model.untrusted.names import PROTECTED_TOPICS
 from offsite.repository.commit import PartitionId, StoredCommit
-from offsite.repository.commit_log import listed_by
+from offsite.repository.coverage import is_covered
 from offsite.repository.segment_origins import Origins
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState, fold, segment_partition
 from offsite.table.row_filter import RowFilter
-from offsite.table.scan_plan import ScanTask, partition_tasks, scans_of, with_commits
+from offsite.table.scan_plan import ScanTask, partition_tasks, scans_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedTask:
-    """Records of `earlier` segments whose transactions were ended by a commit marker in one of `new`.
+    """Records below offset `start` whose transactions were ended by a commit marker at `[start, partition_end)`.
 
-    All are transactional segments of one partition, in order; `before` is the commit that listed the last of `earlier`
-    or a later one. Markers from `partition_end` on do not count yet.
+    `earlier` are the transactional segments of the partition that hold offsets below `start`, `new` those that hold
+    some from there on, both in order: one segment may be in both. `before` is the commit that brought the last offset
+    below `start`, or a later one.
     """
 
     partition: PartitionId
     earlier: tuple[Segment, ...]
     new: tuple[Segment, ...]
+    start: int
     partition_end: int
     before: int
 
@@ -55,14 +59,16 @@ class StreamSelection:
 
 
 def plan_micro_batch(
-    base: BackupState, commits: Sequence[StoredCommit], selection: StreamSelection
+    base: BackupState, commits: Sequence[StoredCommit], selection: StreamSelection, *, head: BackupState
 ) -> tuple[StreamTask, ...]:
-    """Tasks for what `commits` add to `base`, partition by partition, in the order of offsets. Where a log was cut
-    back, what comes behind the cut is new, though offsets of before come again."""
+    """Tasks for what `commits` add to `base`, partition by partition, in the order of offsets, read from the segments
+    of `head`, the newest state. Where a log was cut back, what comes behind the cut is new, though offsets of before
+    come again."""
     tasks: list[StreamTask] = []
     for run in _between_cuts(commits):
-        tasks += _plan_run(base.cut_back(run[0].commit.changes.cut_back), fold(base, run), run, selection)
+        before = base.cut_back(run[0].commit.changes.cut_back)
         base = fold(base, run)
+        tasks += _plan_run(before, base, run, selection, head)
     return tuple(tasks)
 
 
@@ -73,42 +79,92 @@ def _between_cuts(commits: Sequence[StoredCommit]) -> Iterator[Sequence[StoredCo
         yield commits[start:end]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Growth:
+    """What commits brought of one partition, offsets `[start, end)`: the segments `listed` by them, in order, and the
+    commits that did."""
+
+    partition: PartitionId
+    start: int
+    end: int
+    listed: tuple[Segment, ...]
+    origins: Origins
+
+
 def _plan_run(
-    base: BackupState, state: BackupState, commits: Sequence[StoredCommit], selection: StreamSelection
+    base: BackupState,
+    state: BackupState,
+    commits: Sequence[StoredCommit],
+    selection: StreamSelection,
+    head: BackupState,
 ) -> Iterator[StreamTask]:
-    added = _added(base, commits)
-    listed = listed_by(commits, {segment.key for found in added.values() for segment in found})
-    for partition in selection.partitions_of(state, added):
-        end = state.positions[partition].end
+    growths = _growths(base, state, commits)
+    for partition in selection.partitions_of(state, growths):
+        growth = growths[partition]
+        held = head.segments_at(state.seq, partition).read()
+        new = _holding(held, growth.listed, (growth.start, growth.end))
         if selection.read_committed:
-            yield from _ended(base, partition, added[partition], end)
-        new = _new(base, partition, added[partition], end=end, read_committed=selection.read_committed)
-        yield from with_commits(new, {key: Origins.of(commit) for key, commit in listed.items()})
+            earlier = _holding(held, base.segments.get(partition, ()), (0, growth.start))
+            yield from _ended(base, growth, earlier, new)
+        yield from _scans(growth, new, read_committed=selection.read_committed)
 
 
-def _added(base: BackupState, commits: Iterable[StoredCommit]) -> dict[PartitionId, list[Segment]]:
-    """The segments that each partition grew by."""
+def _growths(base: BackupState, state: BackupState, commits: Iterable[StoredCommit]) -> dict[PartitionId, _Growth]:
+    """What each partition grew by."""
     ends = {partition: position.end for partition, position in base.positions.items()}
-    added: dict[PartitionId, list[Segment]] = {}
+    added: dict[PartitionId, list[tuple[Segment, int]]] = {}
     for stored in commits:
         for segment in sorted(stored.commit.changes.segments, key=lambda each: each.start):
             partition = segment_partition(segment)
             if segment.end > ends.get(partition, 0):
-                added.setdefault(partition, []).append(segment)
+                added.setdefault(partition, []).append((segment, stored.commit.seq))
                 ends[partition] = segment.end
-    return added
+    return {known: _growth(known, found, base, state) for known, found in added.items()}
 
 
-def _new(
-    base: BackupState, partition: PartitionId, segments: Sequence[Segment], *, end: int, read_committed: bool
-) -> Iterator[ScanTask]:
+def _growth(
+    partition: PartitionId, added: Sequence[tuple[Segment, int]], base: BackupState, state: BackupState
+) -> _Growth:
     known = base.positions.get(partition)
-    scans = scans_of(segments, start=known.end if known else 0, end=end)
-    return partition_tasks(partition, segments, scans, end=end, rows=RowFilter(), read_committed=read_committed)
+    return _Growth(
+        partition=partition,
+        start=known.end if known else 0,
+        end=state.positions[partition].end,
+        listed=tuple(segment for segment, _ in added),
+        origins=Origins(tuple(segment.start for segment, _ in added), tuple(commit for _, commit in added)),
+    )
 
 
-def _ended(base: BackupState, partition: PartitionId, segments: Sequence[Segment], end: int) -> Iterator[EndedTask]:
-    new = tuple(segment for segment in segments if segment.has_transactions)
-    earlier = tuple(segment for segment in base.segments.get(partition, ()) if segment.has_transactions)
-    if new and earlier:
-        yield EndedTask(partition=partition, earlier=earlier, new=new, partition_end=end, before=base.seq)
+def _holding(held: Iterable[Segment], listed: Sequence[Segment], span: Span) -> tuple[Segment, ...]:
+    """Those out of `held`, which are there now, with offsets of `span`. Where they do not hold what the segments of
+    then, `listed`, did, because these were removed and not replaced, it is these: nothing collects such."""
+    low, high = span
+    found = tuple(each for each in held if each.end > low and each.start < high)
+    spans = [(each.start, max(each.end, each.last_offset + 1)) for each in found]
+    wanted = ((max(each.start, low), min(each.end, high)) for each in listed)
+    return found if all(is_covered(*each, spans) for each in wanted) else tuple(listed)
+
+
+def _scans(growth: _Growth, segments: Sequence[Segment], *, read_committed: bool) -> Iterator[ScanTask]:
+    scans = scans_of(segments, start=growth.start, end=growth.end)
+    tasks = partition_tasks(
+        growth.partition, segments, scans, end=growth.end, rows=RowFilter(), read_committed=read_committed
+    )
+    for task in tasks:
+        yield replace(task, segments=tuple(replace(scan, origins=growth.origins) for scan in task.segments))
+
+
+def _ended(
+    base: BackupState, growth: _Growth, earlier: Iterable[Segment], new: Iterable[Segment]
+) -> Iterator[EndedTask]:
+    ended = tuple(segment for segment in new if segment.has_transactions)
+    begun = tuple(segment for segment in earlier if segment.has_transactions)
+    if ended and begun:
+        yield EndedTask(
+            partition=growth.partition,
+            earlier=begun,
+            new=ended,
+            start=growth.start,
+            partition_end=growth.end,
+            before=base.seq,
+        )

@@ -56,7 +56,19 @@ def names(broker: SandboxInfo, tmp_path: Path) -> list[str]:
 
 
 def follow(names: list[str], bootstrap: str, pattern: str, mark: str) -> subprocess.Popen[str]:
-    ends = [*names, "--bootstrap", bootstrap, "--topics", pattern, "--interval", "300ms", "-o", "jsonl"]
+    ends = [
+        *names,
+        "--bootstrap",
+        bootstrap,
+        "--topics",
+        pattern,
+        "--interval",
+        "300ms",
+        "--collect-after",
+        "0s",
+        "-o",
+        "jsonl",
+    ]
     return start("backup", "run", "--follow", *ends, environment={MARK: mark})
 
 

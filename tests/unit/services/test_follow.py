@@ -12,6 +12,7 @@ from offsite.copy.roll_up import FAN_IN
 from offsite.model.errors import CommitsGone, KafkaUnreachable, NoSuchTopic, StoreUnreachable
 from offsite.model.selections.selection import parse_selection
 from offsite.model.uninterrupted import interrupt
+from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.services.backup import roll_up
 from offsite.services.backup.request import BackupRequest
@@ -80,6 +81,7 @@ def follow(
         request=BackupRequest(backup=BACKUP, selection=parse_selection([topics])),
         slots=2,
         interval_s=interval_s,
+        collect_after_s=parts.get("collect_after_s", 24 * 3600),
     )
     outages = Outages(give_up_after_s=3600, clock=clock, on_outage=told.append)
     with pytest.raises(KeyboardInterrupt):
@@ -319,3 +321,48 @@ def test_what_one_step_of_a_roll_up_has_no_room_for_is_in_the_next(
     head = orders.backup.state()
     assert head.seq == FAN_IN + 3 + 4
     assert [len(head.segments[known]) for known in sorted(head.segments)] == [4, 3, 2, 1]
+
+
+@pytest.mark.parametrize("collect_after_s", [0, 24 * 3600])
+def test_what_a_roll_up_replaced_is_collected_between_rounds(
+    orders: Site, monkeypatch: pytest.MonkeyPatch, collect_after_s: float
+) -> None:
+    monkeypatch.setattr(catalog, "COMMITS_PER_CATALOG", 1)
+
+    def write() -> None:
+        for partition in range(4):
+            orders.source.write("orders", [b"new"], partition=partition)
+
+    rounds, told = follow(orders, *[write] * 40, collect_after_s=collect_after_s)
+    assert told == []
+    backup = orders.backup
+    needed = {each.object_key for each in backup.state().stored_segments()}
+    there = {each.key for each in backup.store.list(backup.layout.packs_prefix)}
+    assert needed <= there
+    assert (len(there - needed) < 10) is (collect_after_s == 0), "2 for each round, 32 rolled up"
+    for seq in (1, 9, 16, 30, backup.state().seq):
+        assert backup.state_at(seq).holes == ()
+    assert orders.restore(commit=9).records == 4 * 9
+    assert verify_deep(backup, InlineRunner()).ok
+    assert rounds[-1].state == backup.state()
+
+
+def test_a_collection_that_fails_is_told_and_the_rounds_go_on(orders: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "COMMITS_PER_CATALOG", 1)
+    before: set[str] = set()
+
+    def write() -> None:
+        for partition in range(4):
+            orders.source.write("orders", [b"new"], partition=partition)
+
+    def damage() -> None:
+        before.update(each.key for each in orders.backup.store.list(orders.backup.layout.packs_prefix))
+        segment = next(orders.backup.state().all_segments())
+        orders.backup.store.delete(segment.object_key)
+        before.remove(segment.object_key)
+
+    steps = [*[write] * (FAN_IN - 1), damage, *[write] * 5]
+    rounds, told = follow(orders, *steps, collect_after_s=0)
+    assert told == []
+    assert rounds[-1].result is not None
+    assert before <= {each.key for each in orders.backup.store.list(orders.backup.layout.packs_prefix)}

@@ -12,7 +12,7 @@ from offsite.copy.chain import chains_of
 from offsite.copy.point_in_time import point_in_time
 from offsite.model.errors import BadOption, DamagedCommit
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes
+from offsite.repository.commit import Changes, CutBack
 from offsite.stores.open_store import open_store
 from offsite.table.options import read_options
 from offsite.table.row_filter import RowFilter
@@ -20,6 +20,7 @@ from offsite.table.scan import scan_arrow
 from offsite.table.scan_plan import plan_scan
 from offsite.table.stream import TableStream
 from tests.batches import make_control_batch
+from tests.roll_ups import roll_up
 from tests.tables import ORDERS, ORDERS_1, USERS, batch_of, commit_batches, new_table, transactional
 
 Row = tuple[str, int, int, int | None]
@@ -145,6 +146,50 @@ def test_an_ended_transaction_brings_nothing_of_the_one_before(backup: Backup) -
 def test_however_transactions_and_commits_lie_all_micro_batches_are_the_table(backup: Backup, seed: int) -> None:
     """Random logs of three producers, cut into random commits and micro-batches: no row is lost, none comes twice."""
     chance = random.Random(seed)
+    commits = commit_random(backup, chance)
+    borders = sorted({0, commits, *(chance.randint(0, commits) for _ in range(3))})
+    seen = [n for start, end in pairwise(borders) for n in offsets(micro_batch(stream(backup), start, end))]
+    assert sorted(seen) == table(backup)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_every_micro_batch_stays_the_same_when_its_segments_are_rolled_up_and_gone(
+    backup: Backup, seed: int, isolation: str
+) -> None:
+    chance = random.Random(seed)
+    commits = commit_random(backup, chance)
+    spans = [(start, end) for start in range(commits) for end in range(start + 1, commits + 1)]
+    before = {span: micro_batch(stream(backup, isolation=isolation), *span) for span in spans}
+    following = stream(backup, isolation=isolation)
+    assert micro_batch(following, 0, 1) == before[0, 1]  # one that has opened the backup already
+    for _ in range(chance.randint(1, 3)):
+        roll_up_some(backup, chance)
+    assert {span: micro_batch(stream(backup, isolation=isolation), *span) for span in spans} == before
+    assert micro_batch(following, 1, commits) == before[1, commits]
+
+
+def test_what_was_removed_and_not_replaced_is_still_read_where_it_was(backup: Backup) -> None:
+    commit_batches(backup, {ORDERS: [batch_of(0, 10)]})
+    state = commit_batches(backup, {ORDERS: [batch_of(10, 10)]})
+    first, *_ = state.all_segments()
+    backup.commit(Changes(removed=(first.key,)), base=state, writer="w")
+    assert micro_batch(stream(backup), 0, 2) == [("orders", 0, n, 1 + n // 10) for n in range(20)]
+
+
+def test_a_micro_batch_of_before_a_cut_is_of_the_old_history(backup: Backup) -> None:
+    commit_batches(backup, {ORDERS: [batch_of(0, 10)]})
+    state = commit_batches(backup, {ORDERS: [batch_of(10, 10)]})
+    cut = CutBack(partition_id=ORDERS, at=10, end=20, epoch=0, leader_epoch=1)
+    backup.commit(Changes(cut_back=(cut,)), base=state, writer="w")
+    commit_batches(backup, {ORDERS: [batch_of(10, 4)]})
+    roll_up_some(backup, random.Random(0))
+    assert micro_batch(stream(backup), 0, 2) == [("orders", 0, n, 1 + n // 10) for n in range(20)]
+    assert micro_batch(stream(backup), 2, 5) == [("orders", 0, n, 4) for n in range(10, 14)]
+
+
+def commit_random(backup: Backup, chance: random.Random) -> int:
+    """Random commits of a log that three producers write; how many."""
     offset, sequences, is_open = 0, {1: 0, 2: 0, 3: 0}, {1: False, 2: False, 3: False}
     commits = chance.randint(3, 8)
     for _ in range(commits):
@@ -161,9 +206,18 @@ def test_however_transactions_and_commits_lie_all_micro_batches_are_the_table(ba
                 is_open[producer] = True
             offset += count
         commit_batches(backup, {ORDERS: batches})
-    borders = sorted({0, commits, *(chance.randint(0, commits) for _ in range(3))})
-    seen = [n for start, end in pairwise(borders) for n in offsets(micro_batch(stream(backup), start, end))]
-    assert sorted(seen) == table(backup)
+    return commits
+
+
+def roll_up_some(backup: Backup, chance: random.Random) -> None:
+    """Make one segment of some neighbours, and delete what it replaced."""
+    state = backup.state()
+    live = state.segments[ORDERS]
+    first, last = sorted(chance.sample(range(len(live) + 1), 2))
+    chosen = tuple(live[first:last])
+    roll_up(backup, [chosen], alone=chance.random() < 0.5)
+    for each in chosen:
+        backup.store.delete(each.object_key)
 
 
 def table(backup: Backup) -> list[int]:

@@ -9,6 +9,7 @@ import typer
 
 from offsite.cli.options.backup import BackupOptions, BackupRunOptions
 from offsite.cli.options.common import (
+    COLLECT_AFTER,
     GIVE_UP_AFTER,
     GiveUpAfter,
     Output,
@@ -43,6 +44,10 @@ MetricsPort = Annotated[
     str | None,
     typer.Option("--metrics-port", help="With --follow: where to show metrics, as 9464 or 0.0.0.0:9464."),
 ]
+FollowCollectAfter = Annotated[
+    str,
+    typer.Option("--collect-after", help="With --follow: how long what a roll-up replaced is kept."),
+]
 Interval = Annotated[str, typer.Option("--interval", help="With --follow: how long from one round to the next.")]
 
 
@@ -54,6 +59,7 @@ def run(  # options of the command line
     interval: Interval = "10s",
     give_up_after: GiveUpAfter = GIVE_UP_AFTER,
     metrics_port: MetricsPort = None,
+    collect_after: FollowCollectAfter = COLLECT_AFTER,
     spark_master: SparkMaster = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
@@ -69,7 +75,7 @@ def run(  # options of the command line
         from offsite.cli.commands.backup_follow import follow_backup
         from offsite.services.follow.options import parse_follow
 
-        given = parse_follow(interval, give_up_after, metrics_port)
+        given = parse_follow(interval, give_up_after, metrics_port, collect_after)
         follow_backup(options, given, spark_master=spark_master, output=output)
         return
     if metrics_port is not None:

@@ -73,6 +73,7 @@ def follow_backup(
             request=request,
             slots=slots(spark_master),
             interval_s=times.interval_s,
+            collect_after_s=times.collect_after_s,
         )
         opened.enter_context(WaitingTeller(lines.waiting, clock=clock))
         shown_round = _both(shown.round, lambda _: lines.worked())

@@ -41,6 +41,7 @@ BackupName = Annotated[str, typer.Option("--backup", help="Name of the backup.")
 OptionalBackup = Annotated[str | None, typer.Option("--backup", help="Name of the backup.")]
 Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="How to print the result.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+COLLECT_AFTER = "24h"
 GIVE_UP_AFTER = "24h"
 GiveUpAfter = Annotated[
     str, typer.Option("--give-up-after", help="With --follow: how long an outage is waited out before it is an error.")

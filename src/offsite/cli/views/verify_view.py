@@ -173,7 +173,9 @@ def render_leftovers(console: Console, left: Leftovers) -> None:
         written = format_time(each.written_ms)
         console.print(f"  {each.kind}: {each.key} ({format_size(each.bytes)}, written {written})")
     if any(each.kind in {"segment", "index"} for each in left.listed):
-        console.print("  what a roll-up replaced is among the segments: a Spark stream that is behind still reads it")
+        console.print(
+            "  what a roll-up replaced is among the segments: offsite collect plan tells, collect run deletes it"
+        )
     for restore in left.restores:
         console.print(
             f"  unfinished restore {restore.restore} to cluster {restore.cluster_id}, begun "

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.repository.backup import Backup
+from offsite.repository.leftovers import LEFT_AFTER_MS
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 from offsite.services.backup.planned import BackupPlan, Known, plan_backup
@@ -22,6 +23,7 @@ from offsite.services.backup.result import BackupResult
 from offsite.services.backup.roll_up import RollUpWatch, roll_up_step
 from offsite.services.backup.run import carry_out, ends_of, make_backup
 from offsite.services.cluster import Cluster
+from offsite.services.follow.collecting import Collecting
 from offsite.services.groups.snapshots import FormerGroups
 from offsite.services.outages import Outages
 from offsite.spark.runner import OnProgress, Runner
@@ -50,7 +52,7 @@ class Round:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follow:
     """What to follow, from where to where. A round begins `interval_s` seconds after the one before began, at once when
-    that took longer."""
+    that took longer. What was replaced more than `collect_after_s` seconds ago is deleted."""
 
     repository: Repository
     cluster: Cluster
@@ -58,6 +60,7 @@ class Follow:
     request: BackupRequest
     slots: int
     interval_s: float
+    collect_after_s: float = LEFT_AFTER_MS / 1000
 
 
 class Follower:
@@ -78,6 +81,7 @@ class Follower:
         self._made: Backup | None = None
         self._groups = FormerGroups()
         self._watch = RollUpWatch(clock)
+        self._collecting = Collecting(runner=follow.runner, clock=clock, grace_s=follow.collect_after_s)
         self._committed_s = clock.monotonic_s()
 
     def run(self) -> None:
@@ -88,6 +92,8 @@ class Follower:
                 ended = self.round()
                 self._on_round(ended)
                 self._roll_up(ended)
+                if self._made is not None and ended.state.seq:
+                    self._collecting.step(self._made)
             except OffsiteError as error:
                 self._known = None
                 self._outages.wait(error)

@@ -1,0 +1,156 @@
+"""`offsite collect`: delete what a roll-up replaced. A run that follows does so by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.options.common import COLLECT_AFTER, BackupName, Output, Repo, SparkMaster, Yes
+from offsite.cli.options.option_group import takes
+from offsite.cli.output import OutputFormat, confirm, emit, emit_notice
+from offsite.cli.wiring import open_repository, spark
+from offsite.model.size import format_size
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from offsite.repository.backup import Backup
+    from offsite.services.collect.plan import CollectionPlan
+    from offsite.services.collect.run import Collected
+
+app = typer.Typer(help="Delete what a roll-up replaced.", no_args_is_help=True)
+
+_LISTED_MAX = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectOptions:
+    """Options that name what to collect, as typed: the same for plan and run."""
+
+    repo: Repo
+    backup: BackupName
+    collect_after: Annotated[
+        str, typer.Option("--collect-after", help="How long what a roll-up replaced is kept, by the store's clock.")
+    ] = COLLECT_AFTER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectionReport:
+    """What would be deleted: objects that commits up to `upto` replaced, and how many bytes must be read first, of what
+    holds their data now. `is_last`: nothing else is old enough."""
+
+    backup: str
+    upto: int
+    objects: int
+    bytes: int
+    bytes_to_read: int
+    is_last: bool
+    keys: tuple[str, ...]
+
+
+@app.command()
+@takes(CollectOptions)
+def plan(options: CollectOptions, output: Output = OutputFormat.TABLE) -> None:
+    """Show what would be deleted, and what has to be read first. Changes nothing."""
+    opened, grace_ms = _opened(options)
+    emit(_report(_planned(opened, grace_ms)), output=output, render=_render_plan)
+
+
+@app.command()
+@takes(CollectOptions)
+def run(
+    options: CollectOptions,
+    yes: Yes = False,
+    spark_master: SparkMaster = None,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Delete what a roll-up replaced, after reading what holds the same records now.
+
+    Every restore point stays. Exit code 13: what holds the records now is damaged; then nothing is deleted.
+    """
+    from offsite.services.collect.run import Collected
+
+    opened, grace_ms = _opened(options)
+    planned = _planned(opened, grace_ms)
+    if not planned.objects and planned.is_last:
+        emit(Collected(objects=0, bytes=0, upto=planned.upto, is_last=True), output=output, render=_render_collected)
+        return
+    if not yes:
+        emit_notice(_report(planned), render=_render_plan)
+        confirm(f"delete what a roll-up replaced in backup {options.backup}?")
+    done = _collect(opened, planned, grace_ms, spark_master)
+    emit(done, output=output, render=_render_collected)
+
+
+def _opened(options: CollectOptions) -> tuple[Backup, int]:
+    from offsite.model.time import parse_duration_s
+    from offsite.services.heads import SeenHead
+
+    grace_ms = int(parse_duration_s(options.collect_after) * 1000)
+    repository = open_repository(options.repo)
+    opened = repository.backup(options.backup)
+    SeenHead(repository=repository, backup=options.backup).check(opened, opened.state())
+    return opened, grace_ms
+
+
+def _planned(opened: Backup, grace_ms: int) -> CollectionPlan:
+    from offsite.model.clock import SystemClock
+    from offsite.services.collect.run import plan_collection
+
+    return plan_collection(opened, clock=SystemClock(), grace_ms=grace_ms)
+
+
+def _collect(opened: Backup, planned: CollectionPlan, grace_ms: int, spark_master: str | None) -> Collected:
+    """All passes until nothing is left that is old enough."""
+    from offsite.cli.progress import progress
+    from offsite.services.collect.run import Collected, collect
+
+    objects = size_bytes = 0
+    with spark(spark_master, preload="offsite.copy.verify") as runner:
+        while True:
+            with progress("collect", total_bytes=sum(each.raw_bytes for each in planned.replacements)) as on_progress:
+                done = collect(opened, planned, runner=runner, on_progress=on_progress)
+            objects, size_bytes = objects + done.objects, size_bytes + done.bytes
+            if done.is_last:
+                return Collected(objects=objects, bytes=size_bytes, upto=done.upto, is_last=True)
+            planned = _planned(opened, grace_ms)
+
+
+def _report(planned: CollectionPlan) -> CollectionReport:
+    return CollectionReport(
+        backup=planned.head.backup,
+        upto=planned.upto,
+        objects=len(planned.objects),
+        bytes=planned.bytes,
+        bytes_to_read=planned.bytes_to_read,
+        is_last=planned.is_last,
+        keys=tuple(each.key for each in planned.objects),
+    )
+
+
+def _render_plan(console: Console, report: CollectionReport) -> None:
+    if not report.objects:
+        console.print(f"backup {report.backup}: nothing to collect")
+        return
+    console.print(
+        f"backup {report.backup}: {report.objects} objects ({format_size(report.bytes)}) that no restore needs, "
+        f"replaced by commits up to {report.upto}; {format_size(report.bytes_to_read)} that hold their records now are "
+        "read first"
+    )
+    for key in report.keys[:_LISTED_MAX]:
+        console.print(f"  {key}")
+    if len(report.keys) > _LISTED_MAX:
+        console.print(f"  and {len(report.keys) - _LISTED_MAX} more; -o json lists them")
+    if not report.is_last:
+        console.print("  more is left for the next pass, which follows by itself")
+
+
+def _render_collected(console: Console, done: Collected) -> None:
+    if not done.objects:
+        console.print("nothing to collect")
+        return
+    console.print(
+        f"collected {done.objects} objects ({format_size(done.bytes)}), replaced by commits up to {done.upto}"
+    )

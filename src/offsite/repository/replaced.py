@@ -1,0 +1,141 @@
+"""What commits say was replaced: the objects that a roll-up made superfluous, found by walking the commits in order.
+
+Only a positive statement counts. A commit names segments as removed, and lists in the same breath one that covers them
+with the very same figures. What is merely in no list, or was removed without a successor, is none of it. The object of
+a packed segment is known from the state before; all that ever lay in it, from the commits of the run that wrote it.
+Nothing here judges whether an object is still needed: see `services.collect`. See decision 0022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from offsite.model.errors import Damaged, DamagedObject, FormatTooNew
+from offsite.model.journal import noted
+from offsite.repository.backup import Backup
+from offsite.repository.commit import PartitionId, StoredCommit
+from offsite.repository.commit_log import CommitLog
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.segments.segment import Segment
+from offsite.repository.state import BackupState, fold, segment_partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Offsets of a partition that an object holds, or held: those of the segment that commit `commit` knew as live."""
+
+    partition: PartitionId
+    start: int
+    end: int
+    commit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replaced:
+    """An object of which something was replaced: a pack, or a segment's own (`key`) with its index. `held`: all that
+    lies in it."""
+
+    key: str
+    index_key: str | None
+    held: tuple[Held, ...]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return (self.key,) if self.index_key is None else (self.key, self.index_key)
+
+
+class ReplacedWalk:
+    """Goes through the commits behind `state`, in order; `state` is that of the last one taken."""
+
+    def __init__(self, state: BackupState) -> None:
+        self.state = state
+        self._topic_ids: dict[str, set[str]] = {}
+        for known in state.positions:
+            self._topic_ids.setdefault(known.topic, set()).add(known.topic_id)
+
+    def take(self, stored: StoredCommit) -> Iterator[Segment]:
+        """The segments that the next commit replaced. Raises `DamagedCommit`."""
+        found = tuple(self._replaced_by(stored))
+        self.state = fold(self.state, [stored])
+        for position in stored.commit.changes.positions:
+            known = position.partition_id
+            self._topic_ids.setdefault(known.topic, set()).add(known.topic_id)
+        yield from found
+
+    def _replaced_by(self, stored: StoredCommit) -> Iterator[Segment]:
+        changes = stored.commit.changes
+        if not changes.removed or changes.cut_back:  # no roll-up cuts a log back
+            return
+        removed = set(changes.removed)
+        for made in changes.segments:
+            old = [each for each in self._live(segment_partition(made)) if each.key in removed]
+            old = [each for each in old if made.start <= each.start and each.end <= made.end]
+            if _holds_the_same(made, old) and not self._is_ambiguous(made, {each.key for each in old}):
+                yield from old
+
+    def _live(self, partition: PartitionId) -> tuple[Segment, ...]:
+        found = self.state.segments.get(partition)
+        return found.read() if found else ()
+
+    def _is_ambiguous(self, made: Segment, keys: set[str]) -> bool:
+        """Keys do not tell incarnations of a topic apart: one that two of them list is no statement about either."""
+        others = self._topic_ids.get(made.topic, set()) - {made.topic_id}
+        ids = (PartitionId(topic=made.topic, topic_id=each, partition=made.partition) for each in others)
+        return any(segment.key in keys for each in ids for segment in self._live(each))
+
+
+def _holds_the_same(made: Segment, old: list[Segment]) -> bool:
+    """Whether `made` can be what a roll-up makes of `old`: end to end, and not a batch or record more or less."""
+    if not old or (old[0].start, old[-1].end) != (made.start, made.end):
+        return False
+    if any(one.end != other.start for one, other in pairwise(old)):
+        return False
+    return _figures([made]) == _figures(old)
+
+
+def _figures(segments: Iterable[Segment]) -> tuple[int, ...]:
+    each = [(s.raw_bytes, s.records, s.control_batches, s.batches) for s in segments]
+    return tuple(map(sum, zip(*each, strict=True)))
+
+
+def own_object(segment: Segment, commit: int) -> Replaced:
+    """The object of a segment that was replaced by `commit` and lay in no pack."""
+    body = segment.as_written
+    return Replaced(key=body.key, index_key=body.index_key, held=(_held(body, commit - 1),))
+
+
+def packs_begun_at(log: CommitLog, seq: int) -> dict[str, Replaced]:
+    """The packs that were begun when commit `seq` was the newest, by key, each with all that commits listed of it.
+    Those are of the run that wrote it: they follow `seq`, up to the first that ends a pass. Raises `DamagedCommit`."""
+    found: dict[str, list[Held]] = {}
+    while (stored := log.get(seq + 1)) is not None:
+        seq = stored.commit.seq
+        for segment in stored.commit.changes.segments:
+            if segment.pack is not None:
+                found.setdefault(segment.pack, []).append(_held(segment, seq))
+        if not stored.commit.changes.incomplete:
+            break
+    return {pack: Replaced(key=pack, index_key=None, held=tuple(held)) for pack, held in found.items()}
+
+
+def _held(segment: Segment, commit: int) -> Held:
+    return Held(partition=segment_partition(segment), start=segment.start, end=segment.end, commit=commit)
+
+
+def collected_upto(backup: Backup) -> int:
+    """The commit up to which all that was replaced is known to be deleted, as the last one that collected says; 0 when
+    nobody did. Not to be trusted: whoever begins too early finds nothing, who begins too late leaves something."""
+    key = backup.layout.collected_key
+    try:
+        data = backup.store.get(key)
+        return 0 if data is None else parse_json_object(data, source=key, damaged=DamagedObject).count("upto")
+    except (Damaged, FormatTooNew) as error:
+        noted("hint_unusable", what=key, why=error.message)
+        return 0
+
+
+def note_collected(backup: Backup, upto: int) -> None:
+    """Say that all that commits up to `upto` replaced is deleted, as far as it can be."""
+    backup.store.put_overwrite(backup.layout.collected_key, encode_object({"format": FORMAT, "upto": upto}))

@@ -1,0 +1,1 @@
+"""Collection: objects that a roll-up replaced are deleted."""

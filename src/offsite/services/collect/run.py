@@ -1,0 +1,160 @@
+"""The collection of a backup: what a roll-up replaced is deleted, after what holds the same data was read whole.
+
+A pass goes in small steps: plan, read, look at the newest state again, delete, and note how far it came. It may be
+broken off anywhere, by `kill -9` too. Nothing but objects is deleted, each of them is superfluous by itself, and the
+next pass finds by the same commits what is left of them. Two processes at once delete the same.
+
+Nothing is deleted by a pass that met damage: the old object may be the only sound copy, and who has a store that
+damages objects wants every copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from offsite.copy.verify import SegmentFinding, verify_segment
+from offsite.model.check import check
+from offsite.model.clock import Clock
+from offsite.model.errors import CommitsGone, DamagedObject
+from offsite.model.journal import decided
+from offsite.model.size import MIB
+from offsite.repository.backup import Backup
+from offsite.repository.leftovers import LEFT_AFTER_MS
+from offsite.repository.replaced import collected_upto, note_collected
+from offsite.repository.segments.segment import Segment
+from offsite.repository.state import BackupState
+from offsite.services.collect.plan import LOOKED_UP_AT_ONCE, CollectableObject, CollectionPlan, planned, spared
+from offsite.services.heads import head_of, missing
+from offsite.spark.runner import Done, OnProgress, Runner
+
+ResultT = TypeVar("ResultT")
+
+STEP_BYTES = 256 * MIB
+"""Raw bytes that one step reads, about: rounds of a backup wait for it."""
+DELETED_AT_ONCE = 1_000
+"""Objects that one step deletes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """What a pass has deleted: the objects and bytes, and up to which commit what was replaced is gone. `is_last`:
+    nothing behind is old enough."""
+
+    objects: int
+    bytes: int
+    upto: int
+    is_last: bool
+
+
+def plan_collection(backup: Backup, *, clock: Clock, grace_ms: int = LEFT_AFTER_MS) -> CollectionPlan:
+    """The plan of the next pass. Raises as `planned`."""
+    return _ended(planned(backup, clock=clock, grace_ms=grace_ms))
+
+
+def collect(
+    backup: Backup,
+    plan: CollectionPlan,
+    *,
+    runner: Runner,
+    on_progress: OnProgress | None = None,
+) -> Collected:
+    """Carry out `plan`. Raises as `steps`."""
+    return _ended(_carried_out(backup, plan, runner=runner, on_progress=on_progress, step_bytes=None))
+
+
+def steps(
+    backup: Backup, *, runner: Runner, clock: Clock, grace_ms: int = LEFT_AFTER_MS
+) -> Generator[None, None, Collected]:
+    """One pass, which pauses after each step. Raises `DamagedObject` where what replaced others is damaged, and
+    `DamagedCommit`, `CommitsGone` where the history is: nothing was deleted then. And what the store raises."""
+    plan = yield from planned(backup, clock=clock, grace_ms=grace_ms)
+    return (yield from _carried_out(backup, plan, runner=runner, on_progress=None, step_bytes=STEP_BYTES))
+
+
+def _ended(steps: Generator[None, None, ResultT]) -> ResultT:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+def _carried_out(
+    backup: Backup, plan: CollectionPlan, *, runner: Runner, on_progress: OnProgress | None, step_bytes: int | None
+) -> Generator[None, None, Collected]:
+    if plan.objects:
+        for some in _shares(plan.replacements, step_bytes):
+            if not _are_sound(backup, some, runner, on_progress):
+                return Collected(objects=0, bytes=0, upto=0, is_last=False)
+            yield
+        yield from _delete(backup, plan)
+        decided("collect", objects=len(plan.objects), bytes=plan.bytes, why="a roll-up has replaced them")
+    if plan.upto > collected_upto(backup):
+        note_collected(backup, plan.upto)
+    return Collected(objects=len(plan.objects), bytes=plan.bytes, upto=plan.upto, is_last=plan.is_last)
+
+
+def _shares(segments: Sequence[Segment], step_bytes: int | None) -> Iterator[Sequence[Segment]]:
+    share: list[Segment] = []
+    size_bytes = 0
+    for segment in segments:
+        share.append(segment)
+        size_bytes += segment.raw_bytes
+        if step_bytes is not None and size_bytes >= step_bytes:
+            yield share
+            share, size_bytes = [], 0
+    if share:
+        yield share
+
+
+def _are_sound(backup: Backup, segments: Sequence[Segment], runner: Runner, on_progress: OnProgress | None) -> bool:
+    """Read all of `segments`: whether each was seen to be what its commit says. Not so where another process has
+    replaced and collected one meanwhile. Raises `DamagedObject`."""
+    outcomes = runner.run_all(segments, partial(verify_segment, store=backup.store), on_progress=on_progress)
+    for outcome in outcomes:
+        if not isinstance(outcome, Done):
+            raise outcome.error
+        if outcome.value.problem:
+            key = outcome.value.segment.object_key
+            if not any(key in needed for needed in spared([key], backup.state())):
+                return False
+            raise _damage(backup, outcome.value)
+    return True
+
+
+def _damage(backup: Backup, finding: SegmentFinding) -> DamagedObject:
+    segment = finding.segment
+    return DamagedObject(
+        f"{segment.key} ({segment.topic}/{segment.partition} [{segment.start}, {segment.end})) has replaced others and "
+        f"is damaged: {finding.problem}; nothing is collected, and what it replaced is still there",
+        hint="bring the object back from the store's versions or from a copy, then: offsite verify --backup "
+        f"{backup.descriptor.name} --deep",
+    )
+
+
+def _delete(backup: Backup, plan: CollectionPlan) -> Generator[None, None, None]:
+    """Delete what the newest state, folded from the repository once more, does not need either."""
+    head = backup.state()
+    if gone := missing(backup, head, head_of(plan.head)):
+        raise CommitsGone(gone, hint="bring the commits back; nothing was collected")
+    doomed = _superfluous(plan, head)
+    for first in range(0, len(doomed), DELETED_AT_ONCE):
+        some = doomed[first : first + DELETED_AT_ONCE]
+        with ThreadPoolExecutor(max_workers=LOOKED_UP_AT_ONCE, thread_name_prefix="collect") as pool:
+            list(pool.map(partial(_delete_one, backup), some))
+        yield
+
+
+def _superfluous(plan: CollectionPlan, head: BackupState) -> tuple[CollectableObject, ...]:
+    bodies = {each.body for each in plan.objects}
+    needed = {key for some in spared(bodies, head) for key in some}
+    return tuple(each for each in plan.objects if each.body not in needed)
+
+
+def _delete_one(backup: Backup, each: CollectableObject) -> None:
+    check(backup.layout.is_stored_body(each.key), f"{each.key} is nothing that a collection deletes")
+    backup.store.delete(each.key)

@@ -1,0 +1,50 @@
+"""The collection of a run that follows: one small step of it after each round, and a rest when nothing is left to do.
+
+It never ends or delays a backup for long: what goes wrong is told, and tried again later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from offsite.model.clock import Clock
+from offsite.model.errors import Damaged, OffsiteError, StoreDenied
+from offsite.model.journal import warned
+from offsite.repository.backup import Backup
+from offsite.services.collect.run import Collected, steps
+from offsite.spark.runner import Runner
+
+REST_S = 6 * 3600.0
+"""Seconds from the end of a pass that left nothing to the next. Each pass reads once what holds the data of all that it
+deletes, so it pays to let much come together."""
+RETRY_S = 600.0
+"""Seconds after one that failed."""
+
+
+class Collecting:
+    """Collects what was replaced longer than `grace_s` seconds ago, pass after pass."""
+
+    def __init__(self, *, runner: Runner, clock: Clock, grace_s: float) -> None:
+        self._runner, self._clock, self._grace_ms = runner, clock, int(grace_s * 1000)
+        self._rest_s = min(REST_S, max(1.0, grace_s))
+        self._pass: Generator[None, None, Collected] | None = None
+        self._next_s = clock.monotonic_s()
+
+    def step(self, backup: Backup) -> None:
+        """Do one step, if it is time for one. Raises nothing of ours."""
+        if self._pass is None:
+            if self._clock.monotonic_s() < self._next_s:
+                return
+            self._pass = steps(backup, runner=self._runner, clock=self._clock, grace_ms=self._grace_ms)
+        try:
+            next(self._pass)
+        except StopIteration as end:
+            self._end(self._rest_s if end.value.is_last else 0.0)
+        except OffsiteError as error:
+            warned("collection_failed", error=error.id, why=error.message)
+            if isinstance(error, Damaged):
+                backup.on_damage(error.message)
+            self._end(REST_S if isinstance(error, StoreDenied) else RETRY_S)  # rights do not come by themselves
+
+    def _end(self, rest_s: float) -> None:
+        self._pass, self._next_s = None, self._clock.monotonic_s() + rest_s

@@ -1,0 +1,461 @@
+"""What a collection deletes, what it never does, and what it leaves behind wherever it is broken off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from offsite.model.clock import SystemClock
+from offsite.model.errors import Bug, CommitsGone, DamagedCommit, DamagedObject, StoreUnreachable
+from offsite.repository import catalog
+from offsite.repository.backup import Backup
+from offsite.repository.commit import Changes, Commit, CutBack, PartitionId, Position, TopicShape
+from offsite.repository.commit_json import encode_commit
+from offsite.repository.leftovers import LEFT_AFTER_MS
+from offsite.repository.replaced import note_collected
+from offsite.repository.repository import Repository
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.record import RestoreRecord, put_record
+from offsite.repository.segments.segment import Segment
+from offsite.repository.state import BackupState
+from offsite.services.collect import plan as collect_plan
+from offsite.services.collect.plan import CollectableObject, CollectionPlan
+from offsite.services.collect.run import Collected, collect, plan_collection, steps
+from offsite.services.leftovers import find_leftovers
+from offsite.services.verify.run import verify_deep
+from tests import roll_ups
+from tests.backups import PARTITIONS, SELECTION, content, new_backup, run_once, write_segment
+from tests.inline_runner import InlineRunner
+from tests.source_events.memory_store import MemoryStore
+
+ORDERS = PARTITIONS[0]
+
+
+@pytest.fixture(autouse=True)
+def _a_catalog_for_each_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(catalog, "COMMITS_PER_CATALOG", 1)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def backup(store: MemoryStore) -> Backup:
+    """Four commits."""
+    made = new_backup(store)  # type: ignore[arg-type]
+    for _ in range(4):
+        run_once(made)
+    return made
+
+
+def roll_up(
+    backup: Backup, *, alone: bool = True, count: int = 4, partitions: Sequence[PartitionId] = PARTITIONS
+) -> BackupState:
+    """One commit that makes one segment of the first `count` of each partition, in a pack unless `alone`."""
+    return roll_ups.roll_up(backup, firsts(backup, count, partitions), alone=alone)
+
+
+def firsts(backup: Backup, count: int, partitions: Sequence[PartitionId]) -> list[tuple[Segment, ...]]:
+    return [tuple(backup.state().segments[each][:count]) for each in partitions]
+
+
+def plan_now(backup: Backup, *, grace_ms: int = 0) -> CollectionPlan:
+    return plan_collection(backup, clock=SystemClock(), grace_ms=grace_ms)
+
+
+def collect_now(backup: Backup, *, grace_ms: int = 0) -> Collected:
+    return collect(backup, plan_now(backup, grace_ms=grace_ms), runner=InlineRunner())
+
+
+def keys(segments: Sequence[Segment]) -> set[str]:
+    return {key for each in segments for key in (each.object_key, each.index_key) if key}
+
+
+def bodies(store: MemoryStore) -> set[str]:
+    return {key for key in store.objects if "/topics/" in key or "/packs/" in key}
+
+
+def contents(backup: Backup) -> list[dict[PartitionId, bytes]]:
+    return [content(backup.store, backup.state_at(each.seq)) for each in backup.state().history]
+
+
+def test_what_was_replaced_goes_and_every_restore_point_stays(backup: Backup, store: MemoryStore) -> None:
+    old, before = keys(tuple(backup.state().all_segments())), contents(backup)
+    roll_up(backup)
+    run_once(backup)
+    planned = plan_now(backup)
+    assert {each.key for each in planned.objects} == old
+    assert planned.bytes == sum(len(store.objects[key]) for key in old)
+    assert collect_now(backup) == Collected(objects=len(old), bytes=planned.bytes, upto=5, is_last=True)
+    assert not old & bodies(store)
+    assert contents(backup)[:4] == before
+    assert verify_deep(backup, InlineRunner()).ok
+    assert find_leftovers(Repository.open(backup.store), backup, listed=True).objects == 0
+    assert collect_now(backup).objects == 0
+
+
+def test_it_goes_on_where_it_ended_and_finds_all_again_without_that(backup: Backup, store: MemoryStore) -> None:
+    roll_up(backup)
+    run_once(backup)
+    collect_now(backup)
+    read: list[str] = []
+    store.get = lambda key, get=store.get: (read.append(key), get(key))[1]  # type: ignore[method-assign]
+    assert plan_now(backup).objects == ()
+    assert not any(key.endswith(f"{3:020}.json") for key in read)
+    store.delete(backup.layout.collected_key)
+    assert plan_now(backup).objects == ()
+    assert any(key.endswith(f"{3:020}.json") for key in read)
+
+
+@pytest.mark.parametrize("upto", [-1, 10**9])
+def test_a_note_of_how_far_it_came_is_not_trusted_to_delete(backup: Backup, upto: int) -> None:
+    roll_up(backup)
+    run_once(backup)
+    if upto < 0:
+        backup.store.put_overwrite(backup.layout.collected_key, b"{")
+    else:
+        note_collected(backup, upto)
+    assert bool(plan_now(backup).objects) is (upto < 0)
+
+
+def test_nothing_goes_within_the_grace_time_by_the_clock_of_the_store(backup: Backup) -> None:
+    roll_up(backup)
+    run_once(backup)
+    assert plan_now(backup, grace_ms=LEFT_AFTER_MS).objects == ()
+    aged = replace(backup, store=_Later(backup.store, LEFT_AFTER_MS))  # type: ignore[arg-type]
+    assert plan_now(aged, grace_ms=LEFT_AFTER_MS).objects
+
+
+class _Later:
+    """A store whose clock went on."""
+
+    def __init__(self, store: MemoryStore, by_ms: int) -> None:
+        self._store, self._by_ms = store, by_ms
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    def now_ms(self) -> int:
+        return self._store.now_ms() + self._by_ms
+
+
+def test_a_commit_that_says_it_is_older_than_its_object_is_young(backup: Backup, store: MemoryStore) -> None:
+    """As in a copy of a repository, and as somebody may claim."""
+    state = roll_up(backup)
+    run_once(backup)
+    aged = replace(backup, store=_Later(store, LEFT_AFTER_MS))  # type: ignore[arg-type]
+    store._times[backup.layout.commit_key(state.seq)] = aged.store.now_ms()
+    assert plan_now(aged, grace_ms=LEFT_AFTER_MS).objects == ()
+
+
+def test_one_damaged_commit_cannot_bring_a_state_back_that_needs_what_is_gone(
+    backup: Backup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what a catalog vouches for, which a later commit names."""
+    monkeypatch.setattr(catalog, "COMMITS_PER_CATALOG", 100)
+    roll_up(backup)
+    run_once(backup)
+    assert plan_now(backup).objects == ()
+
+
+def test_a_restore_under_way_keeps_what_was_live_when_it_began(backup: Backup, store: MemoryStore) -> None:
+    layout = RestoreLayout(backup=backup.layout, restore="r")
+    record = RestoreRecord(
+        restore="r",
+        commit=1,
+        cluster_id="c",
+        request=(),
+        isolation="read_committed",
+        offsets="auto",
+        created_at_ms=store.now_ms(),
+        topics=(("orders", "orders"),),
+        created=(),
+    )
+    put_record(backup.store, layout, record)
+    roll_up(backup)
+    run_once(backup)
+    assert plan_now(backup).objects == ()
+    for key in store.objects:
+        if key.startswith(layout.prefix):
+            store._times[key] -= 2 * LEFT_AFTER_MS
+    assert plan_now(backup).objects, "one that wrote nothing for a day is not under way"
+
+
+def test_a_pack_goes_with_the_last_segment_in_it(backup: Backup, store: MemoryStore) -> None:
+    (pack,) = {each.pack for each in roll_up(backup, alone=False).all_segments()}
+    for _ in range(2):
+        run_once(backup)
+    roll_up(backup, count=2, partitions=PARTITIONS[:1])
+    run_once(backup)
+    collect_now(backup)
+    assert pack in store.objects
+    roll_up(backup, count=2, partitions=PARTITIONS[1:])
+    run_once(backup)
+    before = contents(backup)
+    assert collect_now(backup).objects > 0
+    assert pack not in store.objects
+    assert contents(backup) == before
+
+
+def test_a_pack_of_which_something_was_removed_and_not_replaced_stays(backup: Backup, store: MemoryStore) -> None:
+    state = roll_up(backup, alone=False)
+    lost = state.segments[ORDERS][0]
+    backup.commit(Changes(removed=(lost.key,)), base=state, writer="w")
+    run_once(backup)
+    roll_up(backup, count=2, partitions=PARTITIONS[1:])
+    run_once(backup)
+    collect_now(backup)
+    assert lost.pack in store.objects
+
+
+def test_a_pack_waits_for_the_grace_time_of_the_last_segment_in_it(backup: Backup, store: MemoryStore) -> None:
+    (pack,) = {each.pack for each in roll_up(backup, alone=False).all_segments()}
+    run_once(backup)
+    roll_up(backup, count=2, partitions=PARTITIONS[:1])
+    run_once(backup)
+    first_ms = store.now_ms()
+    store._now_ms += 100_000
+    roll_up(backup, count=2, partitions=PARTITIONS[1:])
+    run_once(backup)
+    assert pack not in {each.key for each in plan_now(backup, grace_ms=store.now_ms() - first_ms).objects}
+    assert pack in {each.key for each in plan_now(backup).objects}
+
+
+def test_the_segments_of_a_pack_that_later_commits_of_its_run_listed_count_too(
+    backup: Backup, store: MemoryStore
+) -> None:
+    """A long run commits again and again; what a pack holds may be listed by several of its commits."""
+    state = backup.state()
+    both = roll_ups.rolled_up(backup, firsts(backup, 4, PARTITIONS), alone=False).segments
+    for n, segment in enumerate(both):
+        old = tuple(each.key for each in state.segments[PARTITIONS[n]])
+        changes = Changes(segments=(segment,), removed=old, incomplete=n < len(both) - 1)
+        state = backup.commit(changes, base=state, writer=f"w{n}")
+    run_once(backup)
+    roll_up(backup, count=2, partitions=PARTITIONS[:1])
+    run_once(backup)
+    collect_now(backup)
+    assert both[0].pack in store.objects
+    roll_up(backup, count=2, partitions=PARTITIONS[1:])
+    run_once(backup)
+    planned = plan_now(backup)
+    assert both[0].pack in {each.key for each in planned.objects}
+    assert {(each.topic, each.partition) for each in planned.replacements} >= {
+        (p.topic, p.partition) for p in PARTITIONS
+    }
+
+
+def test_where_what_replaced_others_is_damaged_nothing_goes_and_it_is_told(backup: Backup, store: MemoryStore) -> None:
+    made = tuple(roll_up(backup).all_segments())
+    run_once(backup)
+    planned = plan_now(backup)
+    data = bytearray(store.objects[made[-1].key])
+    data[len(data) // 2] ^= 1
+    store.objects[made[-1].key] = bytes(data)
+    before = dict(store.objects)
+    with pytest.raises(DamagedObject, match=r"has replaced others and is damaged.* what it replaced is still there"):
+        collect(backup, planned, runner=InlineRunner())
+    assert store.objects == before
+
+
+def test_what_the_newest_state_needs_is_spared_whatever_was_planned(backup: Backup, store: MemoryStore) -> None:
+    first = backup.state().segments[ORDERS][0]
+    made = roll_up(backup).segments[ORDERS][0]
+    run_once(backup)
+    planned = plan_now(backup)
+    assert first.key in {each.key for each in planned.objects}
+    state = backup.state()
+    backup.commit(Changes(removed=(made.key,)), base=state, writer="w")
+    backup.commit(Changes(segments=(first,)), base=backup.state(), writer="w2")
+    collect(backup, planned, runner=InlineRunner())
+    assert first.key in store.objects
+
+
+def test_a_history_that_ends_before_the_plan_ends_the_collection(backup: Backup, store: MemoryStore) -> None:
+    roll_up(backup)
+    run_once(backup)
+    planned = plan_now(backup)
+    for n in (5, 6):
+        store.delete(backup.layout.commit_key(n))
+    for key in [key for key in store.objects if "/catalog/" in key and not key.endswith(f"{4:020}.json")]:
+        store.delete(key)
+    before = bodies(store)
+    with pytest.raises((CommitsGone, DamagedCommit)):
+        collect(backup, planned, runner=InlineRunner())
+    assert bodies(store) == before
+
+
+def test_what_was_removed_and_not_replaced_stays(backup: Backup, store: MemoryStore) -> None:
+    before = bodies(store)
+    first = backup.state().segments[ORDERS][0]
+    backup.commit(Changes(removed=(first.key,)), base=backup.state(), writer="w")
+    run_once(backup)
+    assert plan_now(backup).objects == ()
+    assert bodies(store) >= before
+
+
+def test_what_only_seems_to_replace_stays(backup: Backup, store: MemoryStore) -> None:
+    """A segment of the same offsets that holds less: somebody else's, or a fault of ours."""
+    state = backup.state()
+    old = state.segments[ORDERS][:2]
+    less = write_segment(backup.store, backup, ORDERS, 0, 40)
+    less = replace(less, records=less.records - 1)
+    backup.commit(Changes(segments=(less,), removed=tuple(each.key for each in old)), base=state, writer="w")
+    run_once(backup)
+    assert plan_now(backup).objects == ()
+
+
+def test_a_branch_keeps_what_it_needs(backup: Backup, store: MemoryStore) -> None:
+    """The log was cut back behind what is rolled up: the old history needs the rest."""
+    state = backup.state()
+    cut = CutBack(partition_id=ORDERS, at=40, end=80, epoch=0, leader_epoch=1)
+    backup.commit(Changes(cut_back=(cut,)), base=state, writer="w")
+    run_once(backup)
+    before = contents(backup)
+    roll_up(backup, count=2)
+    run_once(backup)
+    assert collect_now(backup).objects > 0
+    assert contents(backup)[: len(before)] == before
+
+
+def test_what_was_replaced_before_the_log_was_cut_back_is_held_by_the_branch(
+    backup: Backup, store: MemoryStore
+) -> None:
+    old = keys(backup.state().segments[ORDERS])
+    state = roll_up(backup)
+    cut = CutBack(partition_id=ORDERS, at=0, end=80, epoch=0, leader_epoch=1)
+    backup.commit(Changes(cut_back=(cut,)), base=state, writer="w")
+    run_once(backup)
+    before = contents(backup)
+    collect_now(backup)
+    assert not old & bodies(store)
+    assert contents(backup) == before
+
+
+@pytest.mark.parametrize("name", ["other/segment", "other/pack", "outside"])
+def test_a_commit_that_names_what_is_not_of_this_backup_deletes_nothing_of_it(
+    backup: Backup, store: MemoryStore, name: str
+) -> None:
+    """Whoever can write a commit may write anything into it; it is not read, or not believed."""
+    other = Repository.open(backup.store).create_backup("other", cluster_id="cluster", selection=SELECTION)
+    for _ in range(5):
+        run_once(other)
+    theirs = other.state().segments[ORDERS][4]
+    state = backup.state()
+    mine = write_segment(backup.store, backup, ORDERS, 80, 100)
+    victim = {
+        "other/segment": theirs,
+        "other/pack": replace(mine, pack="backups/other/packs/00000000000000000001-00000000.pack"),
+        "outside": replace(mine, pack="offsite.json"),
+    }[name]
+    store.objects.setdefault("backups/other/packs/00000000000000000001-00000000.pack", b"x" * 10**5)
+    before = {key for key in store.objects if not key.startswith("backups/b/")}
+    position = Position(partition_id=ORDERS, log_start=0, end=100)
+    forged = Commit(
+        backup="b",
+        seq=5,
+        previous=state.head_hash,
+        writer="w",
+        committed_at_ms=state.committed_at_ms,
+        changes=Changes(segments=(victim,), positions=(position,)),
+    )
+    store.put_if_absent(backup.layout.commit_key(5), encode_commit(forged))
+    with pytest.raises(DamagedCommit, match=r"which is no (pack|segment) of backup b"):
+        plan_now(backup)
+    assert {key for key in store.objects if not key.startswith("backups/b/")} == before
+
+
+def test_a_plan_that_names_what_no_collection_deletes_is_not_carried_out(backup: Backup, store: MemoryStore) -> None:
+    state = backup.state()
+    for key in ("offsite.json", backup.layout.commit_key(1), "backups/other/packs/00000000000000000001-00000000.pack"):
+        forged = CollectionPlan(head=state, upto=4, objects=(CollectableObject(key=key, body=key, bytes=1),))
+        with pytest.raises(Bug, match="nothing that a collection deletes"):
+            collect(backup, forged, runner=InlineRunner())
+    assert store.get("offsite.json")
+
+
+def test_a_key_that_two_incarnations_of_a_topic_list_is_no_statement(backup: Backup, store: MemoryStore) -> None:
+    """A forged incarnation lists a live segment's key, and replaces it."""
+    state = backup.state()
+    live = state.segments[ORDERS][0]
+    fake = replace(live, topic_id="id-forged")
+    forged = PartitionId(topic="orders", topic_id="id-forged", partition=0)
+    shape = TopicShape(topic="orders", topic_id="id-forged", partitions=1, replication_factor=1)
+    position = Position(partition_id=forged, log_start=0, end=live.end)
+    state = backup.commit(Changes(segments=(fake,), positions=(position,), topics=(shape,)), base=state, writer="w")
+    made = replace(write_segment(backup.store, backup, ORDERS, live.start, live.end), topic_id="id-forged")
+    backup.commit(Changes(segments=(made,), removed=(live.key,)), base=state, writer="w2")
+    run_once(backup)
+    assert live.key not in {each.key for each in plan_now(backup).objects}
+
+
+@pytest.mark.parametrize("killed_after", range(0, 26, 5))
+def test_broken_off_anywhere_it_goes_on(backup: Backup, store: MemoryStore, killed_after: int) -> None:
+    before = contents(backup)
+    roll_up(backup)
+    run_once(backup)
+    left = killed_after
+    delete = store.delete
+
+    def dying(key: str) -> None:
+        nonlocal left
+        if not left:
+            raise StoreUnreachable("killed")
+        left -= 1
+        delete(key)
+
+    store.delete = dying  # type: ignore[method-assign]
+    try:
+        collect_now(backup)
+    except StoreUnreachable:
+        assert contents(backup)[:4] == before
+    left = 1000
+    collect_now(backup)
+    assert contents(backup)[:4] == before
+    assert bodies(store) == keys(tuple(backup.state().all_segments()))
+
+
+def test_two_at_once_delete_the_same(backup: Backup, store: MemoryStore) -> None:
+    before = contents(backup)
+    roll_up(backup)
+    run_once(backup)
+    one = steps(backup, runner=InlineRunner(), clock=SystemClock(), grace_ms=0)
+    other = steps(backup, runner=InlineRunner(), clock=SystemClock(), grace_ms=0)
+    running = [one, other]
+    while running:
+        for each in tuple(running):
+            try:
+                next(each)
+            except StopIteration:
+                running.remove(each)
+    assert contents(backup)[:4] == before
+    assert bodies(store) == keys(tuple(backup.state().all_segments()))
+
+
+def test_a_replacement_that_another_process_has_collected_meanwhile_is_no_damage(
+    backup: Backup, store: MemoryStore
+) -> None:
+    roll_up(backup, count=2)
+    run_once(backup)
+    planned = plan_now(backup)
+    roll_up(backup, count=3)
+    run_once(backup)
+    collect_now(backup)
+    assert collect(backup, planned, runner=InlineRunner()) == Collected(objects=0, bytes=0, upto=0, is_last=False)
+
+
+def test_a_plan_that_is_full_is_gone_on_with(backup: Backup, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collect_plan, "OBJECTS_MAX", 1)
+    roll_up(backup, count=2)
+    run_once(backup)
+    roll_up(backup, count=2)
+    run_once(backup)
+    done = [collect_now(backup) for _ in range(3)]
+    assert [each.is_last for each in done] == [False, False, True]
+    assert [bool(each.objects) for each in done] == [True, True, False]
