@@ -10,10 +10,10 @@ from functools import partial
 from typing import TypeVar
 
 from offsite.kafka.groups.committed_offsets import GroupClient
-from offsite.kafka.log_bounds import FoundBounds, LeaderAnswers, find_bounds
+from offsite.kafka.log_bounds import FoundBounds, LeaderAnswers, find_bounds, find_epoch_ends
 from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.net.routing import Router
-from offsite.kafka.offsets import EpochEnd, find_epoch_ends, find_offsets
+from offsite.kafka.offsets import EpochEnd, find_offsets
 from offsite.kafka.presence import Presence, find_presence
 from offsite.kafka.protocol import fetch, log_offsets
 from offsite.kafka.protocol.broker_errors import (
@@ -145,8 +145,9 @@ class ClusterAdmin:
         """High watermarks, or last stable offsets with `READ_COMMITTED`."""
         return find_offsets(self._router, self._clock, partitions, LATEST, isolation=isolation)
 
-    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, EpochEnd]:
-        """Partition → where that part of its log ends which leaders up to the given epoch wrote."""
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, EpochEnd | OffsiteError]:
+        """Partition → where that part of its log ends which leaders up to the given epoch wrote, or why nobody says
+        so."""
         return find_epoch_ends(self._router, self._clock, epochs)
 
     def epoch_end_now(self, partition: TopicPartition, epoch: int) -> EpochEnd:

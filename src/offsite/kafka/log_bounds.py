@@ -1,15 +1,16 @@
 """Where logs begin and end, each told by the partition's leader in a known epoch.
 
 `LeaderAnswers` is what one leader says, in the very epoch that we read in, on a connection that has no fetch under way;
-a broker that leads no more, or leads again, refuses (KIP-320). `find_bounds` asks for many partitions at once, and
-tells the sick ones by name: one leaderless partition, one dead broker or one failed disk keeps nothing back but what is
-on it.
+a broker that leads no more, or leads again, refuses (KIP-320). `find_bounds` and `find_epoch_ends` ask for many
+partitions at once, and tell the sick ones by name: one leaderless partition, one dead broker or one failed disk keeps
+nothing back but what is on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
 
 from offsite.kafka.net.backoff import Backoff
 from offsite.kafka.net.connection import Connection
@@ -21,6 +22,10 @@ from offsite.kafka.protocol.request import Request
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock
 from offsite.model.errors import KafkaUnavailable, LeaderUnavailable, OffsiteError
+
+T = TypeVar("T")
+
+_Told: TypeAlias = Mapping[TopicPartition, T | OffsiteError]
 
 SICK_AFTER_S = 30.0
 """How long partitions without leader are waited for while others could go on: an election takes seconds, and the next
@@ -79,68 +84,109 @@ class FoundBounds:
 
 def find_bounds(router: Router, clock: Clock, partitions: Iterable[TopicPartition]) -> FoundBounds:
     """Ask the leaders, again for `SICK_AFTER_S` where one does not answer. Never raises for a partition."""
-    search = _Search(router)
-    missing = set(partitions)
-    outage = Backoff(clock, limit_s=SICK_AFTER_S)
-    while missing:
-        search.ask(missing)
-        missing -= search.found.keys()
-        curable = [search.failed[key] for key in sorted(missing) if isinstance(search.failed[key], KafkaUnavailable)]
-        try:
-            if not curable:
-                break
-            outage.wait(curable[0])
-        except KafkaUnavailable:
-            break
-    return FoundBounds(bounds=search.found, failed={key: search.failed[key] for key in missing})
+    search = _Search(router, _ask_bounds)
+    search.find(set(partitions), clock)
+    return FoundBounds(bounds=search.found, failed=search.failed)
 
 
-class _Search:
-    """What is known so far: `failed` has why a partition that was not found was not found last time."""
+def find_epoch_ends(
+    router: Router, clock: Clock, epochs: Mapping[TopicPartition, int]
+) -> Mapping[TopicPartition, EpochEnd | OffsiteError]:
+    """Where that part of each partition's log ends which leaders up to the given epoch wrote, or why nobody says so.
+    Asks the leaders that are known, and as `find_bounds` where one does not answer."""
 
-    def __init__(self, router: Router) -> None:
-        self._router = router
-        self.found: dict[TopicPartition, LogBounds] = {}
+    def ask(connection: Connection, led_in: Mapping[TopicPartition, int]) -> _Told[EpochEnd]:
+        listed = connection.call(epoch_ends_request({key: epochs[key] for key in led_in}, led_in=led_in))
+        return {key: _judged(key, listed.get(key)) for key in led_in}
+
+    search = _Search(router, ask)
+    search.find(set(epochs), clock, leaders_are_fresh=True)
+    return {**search.found, **search.failed}
+
+
+def _ask_bounds(connection: Connection, led_in: Mapping[TopicPartition, int]) -> _Told[LogBounds]:
+    partitions = list(led_in)
+    starts = connection.call(list_offsets_request(partitions, EARLIEST, epochs=led_in))
+    ends = connection.call(list_offsets_request(partitions, LATEST, epochs=led_in))
+    return {key: _bounds(key, starts.get(key), ends.get(key), epoch) for key, epoch in led_in.items()}
+
+
+def _bounds(
+    key: TopicPartition, start: ListedOffset | None, end: ListedOffset | None, epoch: int
+) -> LogBounds | OffsiteError:
+    if start is None or end is None:
+        return _says_nothing(key)
+    if code := start.error_code or end.error_code:
+        return broker_error(code, f"listing offsets of {key}")
+    return LogBounds(start=start.offset, end=max(start.offset, end.offset), leader_epoch=epoch)
+
+
+def _judged(key: TopicPartition, end: ListedOffset | None) -> EpochEnd | OffsiteError:
+    if end is None:
+        return _says_nothing(key)
+    if end.error_code:
+        return broker_error(end.error_code, f"asking for the end of an epoch of {key}")
+    return EpochEnd(epoch=end.leader_epoch, end=end.offset)
+
+
+def _says_nothing(key: TopicPartition) -> LeaderUnavailable:
+    return LeaderUnavailable(f"its leader says nothing of {key}")
+
+
+class _Search(Generic[T]):
+    """What leaders say of their partitions. Each partition searched for is in one of the two in the end: `failed` has
+    why it was not found last time. `ask` asks one broker about those that it leads, each in a leader epoch."""
+
+    def __init__(self, router: Router, ask: Callable[[Connection, Mapping[TopicPartition, int]], _Told[T]]) -> None:
+        self._router, self._ask = router, ask
+        self.found: dict[TopicPartition, T] = {}
         self.failed: dict[TopicPartition, OffsiteError] = {}
 
-    def ask(self, partitions: Iterable[TopicPartition]) -> None:
-        wanted = sorted(partitions)
+    def find(self, missing: set[TopicPartition], clock: Clock, *, leaders_are_fresh: bool = False) -> None:
+        """Ask, and again for as long as what is missing may still come."""
+        outage = Backoff(clock, limit_s=SICK_AFTER_S)
+        while missing:
+            self._ask_leaders(sorted(missing), refresh=not leaders_are_fresh)
+            leaders_are_fresh = False
+            missing -= self.found.keys()
+            curable = [self.failed[key] for key in sorted(missing) if isinstance(self.failed[key], KafkaUnavailable)]
+            try:
+                if not curable:
+                    return
+                outage.wait(curable[0])
+            except KafkaUnavailable:
+                return
+
+    def _ask_leaders(self, wanted: Sequence[TopicPartition], *, refresh: bool) -> None:
         try:
-            self._router.metadata(sorted({each.topic for each in wanted}))
+            if refresh:
+                self._router.metadata(sorted({each.topic for each in wanted}))
         except KafkaUnavailable as error:
             self.failed.update(dict.fromkeys(wanted, error))
             return
         for node_id, share in self._by_leader(wanted).items():
             try:
-                self._ask_broker(node_id, share)
+                with self._router.lease_broker(node_id) as connection:
+                    self._take(self._ask(connection, share))
             except KafkaUnavailable as error:
                 self.failed.update(dict.fromkeys(share, error))
 
-    def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        shares: dict[int, list[TopicPartition]] = {}
+    def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, dict[TopicPartition, int]]:
+        """Node id → its partitions, each with the epoch in which it leads."""
+        shares: dict[int, dict[TopicPartition, int]] = {}
         for each in partitions:
             leader = self._router.known_leader(each)
             if leader is None:
                 hint = "bring one of its replicas back, then run again"
                 self.failed[each] = LeaderUnavailable(f"{each} has no leader", hint=hint)
             else:
-                shares.setdefault(leader.node_id, []).append(each)
+                shares.setdefault(leader.node_id, {})[each] = leader.epoch
         return shares
 
-    def _ask_broker(self, node_id: int, partitions: list[TopicPartition]) -> None:
-        epochs = {each: self._router.leader(each).epoch for each in partitions}
-        with self._router.lease_broker(node_id) as connection:
-            starts = connection.call(list_offsets_request(partitions, EARLIEST, epochs=epochs))
-            ends = connection.call(list_offsets_request(partitions, LATEST, epochs=epochs))
-        for each in partitions:
-            self._take(each, starts.get(each), ends.get(each), epochs[each])
-
-    def _take(
-        self, partition: TopicPartition, start: ListedOffset | None, end: ListedOffset | None, epoch: int
-    ) -> None:
-        if start is None or end is None:
-            self.failed[partition] = LeaderUnavailable(f"its leader says nothing of {partition}")
-        elif code := start.error_code or end.error_code:
-            self.failed[partition] = broker_error(code, f"listing offsets of {partition}")
-        else:
-            self.found[partition] = LogBounds(start=start.offset, end=max(start.offset, end.offset), leader_epoch=epoch)
+    def _take(self, told: _Told[T]) -> None:
+        for key, each in told.items():
+            if isinstance(each, OffsiteError):
+                self.failed[key] = each
+            else:
+                self.found[key] = each
+                self.failed.pop(key, None)

@@ -18,7 +18,6 @@ from offsite.kafka.protocol.log_offsets import (
     LATEST,
     READ_UNCOMMITTED,
     ListedOffset,
-    epoch_ends_request,
     list_offsets_request,
 )
 from offsite.kafka.protocol.request import Request
@@ -74,20 +73,6 @@ class EpochEnd:
 
     epoch: int
     end: int
-
-
-def find_epoch_ends(
-    router: Router, clock: Clock, epochs: Mapping[TopicPartition, int]
-) -> Mapping[TopicPartition, EpochEnd]:
-    """Where that part of each partition's log ends which leaders up to the given epoch wrote. Waits and raises as
-    `find_offsets` does."""
-
-    def request(share: list[TopicPartition]) -> Request[Mapping[TopicPartition, ListedOffset]]:
-        led_in = {key: router.leader(key).epoch for key in share}
-        return epoch_ends_request({key: epochs[key] for key in share}, led_in=led_in)
-
-    told = _find(router, clock, epochs, request)
-    return {key: EpochEnd(epoch=each.leader_epoch, end=each.offset) for key, each in told.items()}
 
 
 def not_told(partitions: Collection[TopicPartition]) -> LeaderUnavailable:

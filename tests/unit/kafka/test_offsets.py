@@ -10,7 +10,7 @@ import pytest
 
 from offsite.kafka.config.config import Address
 from offsite.kafka.net.routing import Leader
-from offsite.kafka.offsets import end_offset, find_epoch_ends, find_offsets, high_watermark
+from offsite.kafka.offsets import end_offset, find_offsets, high_watermark
 from offsite.kafka.protocol.log_offsets import LATEST, ListedOffset
 from offsite.kafka.protocol.request import Request
 from offsite.log.range import TopicPartition
@@ -67,8 +67,6 @@ def test_a_partition_left_out_is_asked_for_again() -> None:
 def test_a_partition_left_out_for_ever_is_named() -> None:
     with pytest.raises(LeaderUnavailable, match="left out the offset of bills/0"):
         find_offsets(FakeRouter({ORDERS: told(7)}), FakeClock(), [ORDERS, BILLS], LATEST)
-    with pytest.raises(LeaderUnavailable, match="left out the offset of bills/0"):
-        find_epoch_ends(FakeRouter({ORDERS: told(7)}), FakeClock(), {ORDERS: 1, BILLS: 1})
 
 
 def test_many_partitions_left_out_are_named_in_one_line() -> None:

@@ -27,7 +27,6 @@ from offsite.model.errors import (
     Damaged,
     Denied,
     KafkaUnavailable,
-    NoSuchTopic,
     OffsiteError,
     SourceTruncated,
     StoreUnavailable,
@@ -46,7 +45,7 @@ Known = tuple[int, int]
 class LogEvidence(Protocol):
     """The ends of the parts of logs that leaders up to an epoch wrote, and batches of logs, each by an offset in it."""
 
-    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, EpochEnd]: ...
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, EpochEnd | OffsiteError]: ...
 
     def epoch_end_now(self, partition: TopicPartition, epoch: int) -> EpochEnd: ...
 
@@ -70,7 +69,7 @@ def find_truncations(
     """The partitions of `bounds` whose log no longer is the one that `base` has. Asks one request per broker, and of
     what was cut back a few more. Raises what the store raises."""
     known = {each.topic_partition: (each, found) for each in bounds if (found := _known(base, each))}
-    ends = _epoch_ends(admin, {key: epoch for key, (_, (epoch, _)) in known.items()})
+    ends = admin.epoch_ends({key: epoch for key, (_, (epoch, _)) in known.items()}) if known else {}
     cuts: list[CutBack] = []
     borders: dict[PartitionId, LastBatch | None] = {}
     sick: list[SickPartition] = []
@@ -129,23 +128,6 @@ def _cannot_tell(base: BackupState, bounds: PartitionBounds, epoch: int) -> bool
     nothing tells what was written twice; earlier versions did not keep what tells."""
     is_exact = base.positions[bounds.partition_id].is_exact
     return not bounds.topic_id or bounds.was_compacted or bounds.leader_epoch <= epoch or not is_exact
-
-
-def _epoch_ends(
-    admin: LogEvidence, epochs: Mapping[TopicPartition, int]
-) -> Mapping[TopicPartition, EpochEnd | OffsiteError]:
-    """Of all at once; each on its own where one of them keeps the others from an answer."""
-    try:
-        return admin.epoch_ends(epochs) if epochs else {}
-    except (KafkaUnavailable, NoSuchTopic, Denied):
-        return {key: _epoch_end(admin, key, epoch) for key, epoch in epochs.items()}
-
-
-def _epoch_end(admin: LogEvidence, key: TopicPartition, epoch: int) -> EpochEnd | OffsiteError:
-    try:
-        return admin.epoch_end_now(key, epoch)
-    except (KafkaUnavailable, NoSuchTopic, Denied) as error:
-        return error
 
 
 def _cut_back(key: TopicPartition, known: Known, end: int) -> SourceTruncated:
