@@ -18,10 +18,11 @@ from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import Backup
 from offsite.repository.catalog import Catalog, Kept
 from offsite.repository.commit import Changes, Commit, PartitionId, Position, TopicShape
+from offsite.repository.fold import fold
 from offsite.repository.history import NO_CHECKPOINT, History
 from offsite.repository.repository import Repository
 from offsite.repository.segments.segment import Compression, Segment, SegmentList
-from offsite.repository.state import BackupState, fold
+from offsite.repository.state import BackupState
 from offsite.stores.posix_store import open_folder
 
 NAME = "nightly"

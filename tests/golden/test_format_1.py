@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 from offsite.repository.backup import Backup
+from offsite.repository.fold import fold
 from offsite.repository.repository import Repository
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Compression
 from offsite.repository.snapshots.group_snapshot import get_group_snapshot
-from offsite.repository.state import BackupState, fold
+from offsite.repository.state import BackupState
 from offsite.stores.posix_store import open_folder
 from tests.backups import content
 from tests.golden.make_format_1 import (

@@ -16,9 +16,10 @@ from offsite.repository.commit_json import damaged_commit
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.coverage import removed_since, unaccounted
 from offsite.repository.descriptor import BackupDescriptor
+from offsite.repository.fold import fold
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.segment import Segment
-from offsite.repository.state import BackupState, fold
+from offsite.repository.state import BackupState
 from offsite.stores.store import Store
 
 UNFINISHED_AFTER_MS = 24 * 3_600_000

@@ -30,11 +30,12 @@ from offsite.repository.catalogs.seal import FirstSeal, Seal, decode_seal
 from offsite.repository.commit import StoredCommit
 from offsite.repository.commit_json import commit_hash, damaged_commit
 from offsite.repository.commit_log import CommitLog
+from offsite.repository.fold import fold
 from offsite.repository.history import History
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.layout import parse_catalog_key
 from offsite.repository.segments.segment import SegmentList
-from offsite.repository.state import FIRST_SEQ, BackupState, fold
+from offsite.repository.state import FIRST_SEQ, BackupState
 from offsite.stores.store import PutResult
 
 COMMITS_PER_CATALOG = 100

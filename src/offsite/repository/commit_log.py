@@ -76,7 +76,7 @@ class CommitLog:
         """The commits `after` < number <= `upto` in order. Raises `DamagedCommit` at a missing or unreadable one, after
         those before it.
 
-        Neither their chain nor their content is judged here: `state.fold` does that.
+        Neither their chain nor their content is judged here: `fold` does that.
         """
         for _, each in self.try_read(after=after, upto=upto):
             if isinstance(each, DamagedCommit):

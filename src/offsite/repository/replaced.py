@@ -17,9 +17,10 @@ from offsite.model.journal import noted
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId, StoredCommit
 from offsite.repository.commit_log import CommitLog
+from offsite.repository.fold import fold
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.segments.segment import Segment
-from offsite.repository.state import BackupState, fold, segment_partition
+from offsite.repository.state import BackupState, segment_partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,33 +1,26 @@
-"""What a backup is after a number of commits: a pure fold over them."""
+"""What a backup is after a number of commits (see `fold`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from offsite.log.range import Span, TopicPartition
-from offsite.model.errors import DamagedCommit
-from offsite.repository.branches import Branch, borders, cut_holes, cut_segments, segments_before
+from offsite.log.range import Span
+from offsite.repository.branches import Branch, borders, segments_before
 from offsite.repository.commit import (
     NO_PREVIOUS,
     Checkpoint,
-    Commit,
-    CutBack,
     LeftBehind,
     PartitionId,
     PassProgress,
     Position,
     RecordedHole,
     SnapshotRef,
-    StoredCommit,
     TopicIncarnation,
     TopicShape,
 )
-from offsite.repository.commit_json import damaged_commit
-from offsite.repository.history import History, HistoryBuilder
-from offsite.repository.layered_map import LayeredMapBuilder
-from offsite.repository.layout import parse_segment_key
+from offsite.repository.history import History
 from offsite.repository.segments.segment import Segment, SegmentList
 
 FIRST_SEQ = 1
@@ -138,194 +131,6 @@ class BackupState:
     def borders(self, partition_id: PartitionId) -> frozenset[int]:
         """The offsets of a partition that no new segment may lie over, whatever it is merged of (see `Branch`)."""
         return borders(branch for branch in self.branches if branch.partition_id == partition_id)
-
-    def cut_back(self, cuts: Iterable[CutBack]) -> BackupState:
-        """This state as the histories that go on have it; the closed ones are left out. Raises `DamagedCommit`."""
-        folding = Folding(self)
-        for cut in cuts:
-            folding.cut_back(cut)
-        return replace(folding.state(), branches=self.branches)
-
-
-def fold(state: BackupState, commits: Iterable[StoredCommit]) -> BackupState:
-    """The state after `commits`, which follow `state` in order.
-
-    Raises `DamagedCommit` when one does not follow: wrong number, wrong previous hash, time going back, a segment
-    listed twice, over another one or without a position of its partition, a removed segment that is not there.
-    """
-    folding = Folding(state)
-    for stored in commits:
-        folding.apply(stored)
-    return folding.state()
-
-
-class Folding:
-    """A fold's working copy: it costs what the commits change. After an error it is not to be used again."""
-
-    def __init__(self, state: BackupState) -> None:
-        self._state = state
-        self._history = HistoryBuilder(state.history)
-        self._topics = LayeredMapBuilder(state.topics)
-        self._positions = LayeredMapBuilder(state.positions)
-        self._segments = LayeredMapBuilder(state.segments)
-        self._holes: list[RecordedHole] = []
-        self._checkpoints: dict[int, Checkpoint] = {}
-        self._topic_ids: dict[str, set[str]] | None = None
-        self._branches: list[Branch] | None = None
-
-    @property
-    def head_hash(self) -> str:
-        """What the next commit must name as the one before it."""
-        return self._state.head_hash
-
-    def apply(self, stored: StoredCommit) -> None:
-        """Go on by one commit. Raises `DamagedCommit` when it does not follow."""
-        commit, changes = stored.commit, stored.commit.changes
-        self._check_follows(commit)
-        for cut in changes.cut_back:
-            self.cut_back(cut)
-        for shape in changes.topics:
-            self._topics[shape.incarnation] = shape
-        for position in changes.positions:
-            self._move(position)
-        self._remove_all(commit)
-        for segment in changes.segments:
-            self._add(segment, commit)
-        self._holes.extend(changes.holes)
-        if changes.checkpoint is not None:
-            self._checkpoints[changes.checkpoint.id] = changes.checkpoint
-        is_catalogued = bool(commit.catalog)
-        self._state = replace(
-            self._state,
-            seq=commit.seq,
-            head_hash=stored.hash,
-            committed_at_ms=commit.committed_at_ms,
-            groups=changes.groups or self._state.groups,
-            metadata=changes.metadata or self._state.metadata,
-            left_behind=changes.left_behind,
-            incomplete=changes.incomplete,
-            progress=changes.progress,
-            completed_at_ms=self._state.completed_at_ms if changes.incomplete else commit.committed_at_ms,
-            loose_commits=1 if is_catalogued else self._state.loose_commits + 1,
-            loose_entries=changes.entries + (0 if is_catalogued else self._state.loose_entries),
-            is_own=False,
-        )
-        self._history.append(commit)
-
-    def cut_back(self, cut: CutBack) -> None:
-        """Close the history of a partition that the next commit found to be cut back. Raises `DamagedCommit`."""
-        known = cut.partition_id
-        position = self._positions.get(known)
-        if position is None or position.end != cut.end:
-            raise damaged_commit(f"{known} did not reach to {cut.end} before it was cut back to {cut.at}")
-        found = cut_segments(self._segments.get(known) or SegmentList(), cut)
-        if found.kept:
-            self._segments[known] = found.kept
-        elif known in self._segments:
-            self._segments.remove(known)
-        holes = cut_holes((*self._state.holes, *self._holes), cut)
-        self._state, self._holes = replace(self._state, holes=()), holes
-        self._positions[known] = replace(position, end=cut.at, leader_epoch=cut.epoch, last_batch=None)
-        branches = self._known_branches()
-        self._branches = [
-            *branches,
-            Branch(
-                partition_id=known,
-                number=1 + sum(branch.partition_id == known for branch in branches),
-                at=cut.at,
-                end=cut.end,
-                commit=self._state.seq + 1,
-                segments=found.closed,
-            ),
-        ]
-
-    def _known_branches(self) -> Sequence[Branch]:
-        return self._state.branches if self._branches is None else self._branches
-
-    def state(self) -> BackupState:
-        """The state now; what is applied later does not change it."""
-        taken = {each.id: each for each in self._state.checkpoints} | self._checkpoints if self._checkpoints else None
-        self._state = replace(
-            self._state,
-            topics=self._topics.built(),
-            positions=self._positions.built(),
-            segments=self._segments.built(),
-            holes=(*self._state.holes, *self._holes) if self._holes else self._state.holes,
-            checkpoints=self._state.checkpoints if taken is None else tuple(taken.values()),
-            branches=self._state.branches if self._branches is None else tuple(self._branches),
-            history=self._history.built(),
-        )
-        self._holes, self._checkpoints = [], {}
-        return self._state
-
-    def _check_follows(self, commit: Commit) -> None:
-        state = self._state
-        if (commit.backup, commit.seq) != (state.backup, state.seq + 1):
-            raise damaged_commit(f"commit {commit.seq} of {commit.backup} cannot follow {state.seq} of {state.backup}")
-        if commit.previous != state.head_hash:
-            raise damaged_commit(f"commit {commit.seq} of {commit.backup} does not name the hash of commit {state.seq}")
-        if commit.committed_at_ms < state.committed_at_ms:
-            raise damaged_commit(f"commit {commit.seq} of {commit.backup} is dated before commit {state.seq}")
-
-    def _move(self, position: Position) -> None:
-        known = position.partition_id
-        self._positions[known] = position
-        if self._topic_ids is not None:
-            self._topic_ids.setdefault(known.topic, set()).add(known.topic_id)
-
-    def _add(self, segment: Segment, commit: Commit) -> None:
-        partition_id = segment_partition(segment)
-        if partition_id not in self._positions:
-            raise damaged_commit(f"commit {commit.seq} of {commit.backup}: no position for {segment.key}")
-        for at in borders(each for each in self._known_branches() if each.partition_id == partition_id):
-            if segment.start < at < segment.end:
-                raise damaged_commit(f"commit {commit.seq} of {commit.backup}: {segment.key} lies over the cut at {at}")
-        found = self._segments.get(partition_id) or SegmentList()
-        if segment.start >= found.end:
-            self._segments[partition_id] = found.appended(segment)
-            return
-        if any(segment.start < other.end and other.start < segment.end for other in found):
-            raise damaged_commit(f"commit {commit.seq} of {commit.backup}: {segment.key} lies over another segment")
-        self._segments[partition_id] = found.inserted(segment)
-
-    def _remove_all(self, commit: Commit) -> None:
-        """Each partition's list is gone through once, however many of its segments are removed."""
-        wanted: dict[TopicPartition, set[str]] = {}
-        for key in commit.changes.removed:
-            if (name := parse_segment_key(key)) is None:
-                raise _not_there(key, commit)
-            known = wanted.setdefault(TopicPartition(topic=name.topic, partition=name.partition), set())
-            if key in known:
-                raise _not_there(key, commit)
-            known.add(key)
-        for where, keys in wanted.items():
-            removed = [self._remove(each, keys) for each in self._incarnations_of(where)]
-            if left := keys.difference(*removed):
-                raise _not_there(min(left), commit)
-
-    def _remove(self, partition_id: PartitionId, keys: set[str]) -> set[str]:
-        """The keys that were in the list of the partition."""
-        if not (found := self._segments.get(partition_id)):
-            return set()
-        if gone := keys.intersection(segment.key for segment in found):
-            if left := found.without(gone):
-                self._segments[partition_id] = left
-            else:
-                self._segments.remove(partition_id)
-        return gone
-
-    def _incarnations_of(self, where: TopicPartition) -> Iterator[PartitionId]:
-        """The partitions of that topic and number: commits that only remove do not say of which topic id."""
-        if self._topic_ids is None:
-            self._topic_ids = {}
-            for known in self._positions.built():
-                self._topic_ids.setdefault(known.topic, set()).add(known.topic_id)
-        for topic_id in sorted(self._topic_ids.get(where.topic, ())):
-            yield PartitionId(topic=where.topic, topic_id=topic_id, partition=where.partition)
-
-
-def _not_there(key: str, commit: Commit) -> DamagedCommit:
-    return damaged_commit(f"commit {commit.seq} of {commit.backup} removes {key}, which is not there")
 
 
 def segment_partition(segment: Segment) -> PartitionId:

@@ -17,7 +17,8 @@ from offsite.model.errors import BadOption, DamagedCommit
 from offsite.repository.backup import Backup
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.commit_log import CommitLog
-from offsite.repository.state import BackupState, fold
+from offsite.repository.fold import fold
+from offsite.repository.state import BackupState
 from offsite.table.ended_scan import scan_ended
 from offsite.table.options import BATCH_OPTIONS, LATEST, TableOptions
 from offsite.table.scan import scan_arrow

@@ -17,9 +17,10 @@ from offsite.model.selections.topic_choices import PartitionSelection
 from offsite.model.untrusted.names import PROTECTED_TOPICS
 from offsite.repository.commit import PartitionId, StoredCommit
 from offsite.repository.coverage import is_covered
+from offsite.repository.fold import fold, with_cuts
 from offsite.repository.segment_origins import Origins
 from offsite.repository.segments.segment import Segment
-from offsite.repository.state import BackupState, fold, segment_partition
+from offsite.repository.state import BackupState, segment_partition
 from offsite.table.row_filter import RowFilter
 from offsite.table.scan_plan import ScanTask, partition_tasks, scans_of
 
@@ -66,7 +67,7 @@ def plan_micro_batch(
     come again."""
     tasks: list[StreamTask] = []
     for run in _between_cuts(commits):
-        before = base.cut_back(run[0].commit.changes.cut_back)
+        before = with_cuts(base, run[0].commit.changes.cut_back)
         base = fold(base, run)
         tasks += _plan_run(before, base, run, selection, head)
     return tuple(tasks)

@@ -10,7 +10,8 @@ from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.catalog import Catalog
 from offsite.repository.commit import Changes, Checkpoint, RecordedHole, SnapshotRef
-from offsite.repository.state import BackupState, fold
+from offsite.repository.fold import fold
+from offsite.repository.state import BackupState
 from offsite.stores.posix_store import PosixStore, open_folder
 from tests.backups import PARTITIONS, new_backup, run_once
 

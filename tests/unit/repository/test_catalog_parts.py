@@ -19,11 +19,12 @@ from offsite.repository.catalogs.parquet_form import from_parquet
 from offsite.repository.catalogs.segment_parts import CatalogPart, Extent, StoredRows
 from offsite.repository.catalogs.segment_rows import table_of
 from offsite.repository.commit import Changes, Commit, PartitionId, StoredCommit
+from offsite.repository.fold import fold
 from offsite.repository.layout import parse_part_key
 from offsite.repository.repository import Repository
 from offsite.repository.segments.figures import SegmentFigures
 from offsite.repository.segments.segment import Segment, SegmentList
-from offsite.repository.state import BackupState, fold
+from offsite.repository.state import BackupState
 from offsite.services.overview.contents import list_backups, show_backup
 from offsite.services.overview.status import read_status
 from offsite.stores.posix_store import PosixStore

@@ -9,8 +9,9 @@ import pytest
 
 from offsite.model.errors import PutOutcomeUnknown, RepositoryExists, StoreFull, StoreUnreachable
 from offsite.repository import catalog
+from offsite.repository.fold import fold
 from offsite.repository.repository import Repository
-from offsite.repository.state import BackupState, fold
+from offsite.repository.state import BackupState
 from offsite.stores.posix_store import open_folder
 from offsite.stores.store import Store
 from tests.backups import PARTITIONS, SELECTION, STEP, commit_next, content, run_once

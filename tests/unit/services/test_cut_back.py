@@ -13,9 +13,10 @@ from offsite.log.range import TopicPartition
 from offsite.model.errors import DamagedCommit, SourceTruncated
 from offsite.repository import catalog
 from offsite.repository.commit import Changes, PartitionId
+from offsite.repository.fold import fold
 from offsite.repository.leftovers import find_orphans
 from offsite.repository.segments.reader import SegmentReader
-from offsite.repository.state import BackupState, fold
+from offsite.repository.state import BackupState
 from offsite.services.branch_report import BranchReport
 from offsite.services.overview.contents import show_backup
 from offsite.services.overview.status import read_status

@@ -15,13 +15,14 @@ from offsite.repository import catalog, history
 from offsite.repository.backup import Backup
 from offsite.repository.catalogs.keeping import Keeping
 from offsite.repository.catalogs.parts_reader import PartsReader
+from offsite.repository.fold import fold
 from offsite.repository.json_form import encode_object
 from offsite.repository.layout import parse_part_key
 from offsite.repository.repository import Repository
 from offsite.repository.segments.body import content_hash
 from offsite.repository.segments.segment import SegmentList
 from offsite.repository.snapshots.parquet_object import read_parquet
-from offsite.repository.state import BackupState, fold
+from offsite.repository.state import BackupState
 from offsite.services.verify.history import check_history
 from offsite.services.verify.run import verify_quick
 from offsite.stores.posix_store import PosixStore, open_folder

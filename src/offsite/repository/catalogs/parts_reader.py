@@ -14,11 +14,12 @@ from offsite.repository.catalogs.seal import HistoryRef
 from offsite.repository.catalogs.segment_parts import Again, CatalogPart
 from offsite.repository.commit import PartitionId
 from offsite.repository.commit_log import CommitLog
+from offsite.repository.fold import fold
 from offsite.repository.history import Columns, HistoryChunk
 from offsite.repository.part_ref import PartRef
 from offsite.repository.segments.body import content_hash
 from offsite.repository.segments.segment import Segment
-from offsite.repository.state import FIRST_SEQ, BackupState, fold
+from offsite.repository.state import FIRST_SEQ, BackupState
 
 
 @dataclass(slots=True)

@@ -16,7 +16,8 @@ from offsite.repository.catalogs.parts_reader import SharedParts
 from offsite.repository.commit import Commit, SnapshotRef, StoredCommit
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.coverage import CoverageWalk
-from offsite.repository.state import FIRST_SEQ, BackupState, Folding, fold
+from offsite.repository.fold import Folding, fold
+from offsite.repository.state import FIRST_SEQ, BackupState
 
 _LOST_CATALOG = "nothing is lost: the commits say the same. Delete it; it is not needed"
 
