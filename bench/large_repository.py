@@ -48,7 +48,7 @@ class Large:
     def write(self, folder: Path) -> Backup:
         """Make it in `folder`, which is not there yet: a catalog of all but the last `tail` commits, and those."""
         backup = _empty(folder)
-        state = self._state()
+        state = self.state()
         head = Commit(backup=NAME, seq=state.seq, previous="0" * 64, writer="w", committed_at_ms=state.committed_at_ms)
         state = replace(state, head_hash=backup.log.append(head).hash)
         kept = Catalog(log=backup.log).write(state)
@@ -58,7 +58,8 @@ class Large:
             catalog = ""
         return backup
 
-    def _state(self) -> BackupState:
+    def state(self) -> BackupState:
+        """Without the last commits; nothing is written."""
         seq = self.commits - self.tail
         shapes = tuple(_shape(number, self.partitions) for number in range(self.topics))
         known = [each for shape in shapes for each in shape.partition_ids]

@@ -26,7 +26,7 @@ _COMMAND = "import sys; from offsite.cli.main import main; sys.exit(main())"
 
 
 def main() -> None:
-    """For each repository: the status as a command, then, in a process of their own, a state and commits to it."""
+    """For each repository: what shows it, as commands, then, in a process of their own, a state and commits to it."""
     with tempfile.TemporaryDirectory(prefix="offsite-bench-") as folder:
         for number, (name, make) in enumerate(MAKERS.items()):
             if sys.argv[1:] and not name.startswith(tuple(sys.argv[1:])):
@@ -42,11 +42,17 @@ def main() -> None:
             environment = {**os.environ, "XDG_STATE_HOME": f"{folder}/heads"}
             for what, arguments in (
                 ("status", ["-c", _COMMAND, "status", "--repo", str(place)]),
+                ("list", ["-c", _COMMAND, "list", "--repo", str(place)]),
+                ("show", ["-c", _COMMAND, "show", NAME, "--repo", str(place)]),
                 ("state and commits", ["-m", "bench.opening", "--commit", str(place)]),
             ):
                 seconds, cpu_s, peak_mb, output = _measured([sys.executable, *arguments], environment)
                 print(f"  {what}: {seconds:.2f} s, {cpu_s:.2f} s of CPU, {peak_mb} MB", flush=True)
-                print("".join(f"    {line}\n" for line in output.splitlines() if what != "status"), end="", flush=True)
+                print(
+                    "".join(f"    {line}\n" for line in output.splitlines() if "--commit" in arguments),
+                    end="",
+                    flush=True,
+                )
 
 
 def _measured(command: list[str], environment: dict[str, str]) -> tuple[float, float, int, str]:

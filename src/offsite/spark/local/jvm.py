@@ -79,6 +79,7 @@ RECORDING_NICENESS = 10
 LIGHT_FLAGS = (
     "-XX:TieredStopAtLevel=1",  # it only schedules: the optimising compiler never pays off
     "-XX:+UseSerialGC",
+    "-Xmn32m",  # a third of the heap by default: touched whole before it is collected for the first time
     "-XX:-UsePerfData",
     "-Xss512k",
     "-Dslf4j.internal.verbosity=ERROR",
