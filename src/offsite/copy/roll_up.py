@@ -32,6 +32,8 @@ from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES, SegmentWrit
 from offsite.spark import meter
 
 FAN_IN = 16
+CROWD = 4
+"""How many times `FAN_IN` segments of any classes may stand in a row. Fewer would write bytes more often."""
 CLASSES = (256 * KIB, 4 * MIB, 64 * MIB)
 """Raw bytes at which one size class ends and the next begins; what is larger is never rolled up."""
 
@@ -70,22 +72,26 @@ def find_roll_ups(
 
 
 def _of_class(run: Sequence[Segment], number: int) -> tuple[Segment, ...]:
-    """The first stretch of `run` without a segment above class `number` and with enough of that class; small ones
+    """The first stretch of `run` without a segment above class `number` and with enough of that class; smaller ones
     between them go along."""
     stretch: list[Segment] = []
+    size_bytes = 0
     for segment in run:
-        of_class, size = _class(segment), sum(each.raw_bytes for each in stretch)
-        if of_class > number or size + segment.raw_bytes > TARGET_SEGMENT_BYTES:
-            if _is_enough(stretch, number):
-                break
-            stretch = []
-        if of_class <= number:
+        is_full = size_bytes + segment.raw_bytes > TARGET_SEGMENT_BYTES
+        if _class(segment) > number or is_full:
+            # What fills a segment is done for good, of whatever classes: what comes behind could not join it.
+            if _is_enough(stretch, number) or (is_full and len(stretch) >= FAN_IN):
+                return tuple(stretch)
+            stretch, size_bytes = [], 0
+        if _class(segment) <= number:
             stretch.append(segment)
+            size_bytes += segment.raw_bytes
     return tuple(stretch) if _is_enough(stretch, number) else ()
 
 
 def _is_enough(stretch: Sequence[Segment], number: int) -> bool:
-    return sum(_class(segment) == number for segment in stretch) >= FAN_IN
+    """Enough of the class, or a crowd of smaller ones that wait between a few of it: they may never become enough."""
+    return sum(_class(segment) == number for segment in stretch) >= FAN_IN or len(stretch) >= CROWD * FAN_IN
 
 
 def _class(segment: Segment) -> int:

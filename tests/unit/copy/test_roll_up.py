@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -10,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.copy.backup import BackupEnds
-from offsite.copy.roll_up import CLASSES, FAN_IN, RollUp, RollUps, dealt, find_roll_ups, roll_up_all
+from offsite.copy.roll_up import CLASSES, CROWD, FAN_IN, RollUp, RollUps, dealt, find_roll_ups, roll_up_all
 from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
 from offsite.log.range import LogRange
 from offsite.model.choices import CompressionChoice
+from offsite.model.size import KIB, MIB
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.reader import SegmentReader, stored_markers
 from offsite.repository.segments.segment import Compression, Segment
@@ -133,6 +137,36 @@ def test_rolling_up_again_and_again_ends_with_few_segments_and_each_in_its_place
     else:
         pytest.fail("it goes on for ever")
     assert sum(each.raw_bytes for each in segments) == sum(sizes)
+
+
+def log_uniform() -> Iterator[int]:
+    chance = random.Random(1)
+    while True:
+        yield int(2 ** chance.uniform(10, 24))
+
+
+def small_between_middle_between_large() -> Iterator[int]:
+    yield from [*([*[1] * 15, 300 * KIB] * 15), 5 * MIB] * 100
+
+
+@pytest.mark.parametrize("sizes", [log_uniform, small_between_middle_between_large])
+def test_however_sizes_are_mixed_few_small_segments_stand_in_a_partition(sizes: Callable[[], Iterator[int]]) -> None:
+    """A producer with bursts: small ones would wait between larger ones for ever."""
+    segments: list[Segment] = []
+    written = total = most = 0
+    for number, size in enumerate(islice(sizes(), 1500)):
+        segments.append(segment(10 * number, raw_bytes=size))
+        total += size
+        while number % FAN_IN == 0 and (found := list(find_roll_ups(segments))):
+            for each in found:
+                low = segments.index(each.segments[0])
+                end, raw_bytes = each.log_range.end, each.raw_bytes
+                merged = replace(each.segments[0], end=end, last_offset=end - 1, raw_bytes=raw_bytes)
+                segments[low : low + len(each.segments)] = [merged]
+                written += raw_bytes
+        most = max(most, sum(each.raw_bytes < CLASSES[1] for each in segments))
+    assert most <= CROWD * FAN_IN + FAN_IN
+    assert written <= 6 * total
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -459,3 +460,34 @@ def test_a_plan_that_is_full_is_gone_on_with(backup: Backup, monkeypatch: pytest
     done = [collect_now(backup) for _ in range(3)]
     assert [each.is_last for each in done] == [False, False, True]
     assert [bool(each.objects) for each in done] == [True, True, False]
+
+
+class Overtaken(InlineRunner):
+    """While it runs for the first time, what it looks at is rolled up and collected, by a run beside it."""
+
+    def __init__(self, backup: Backup) -> None:
+        self._backup, self._left = backup, 1
+
+    def run(self, tasks: Sequence[Any], function: Any, **options: Any) -> list[Any]:
+        if self._left:
+            self._left = 0
+            roll_up(self._backup)
+            run_once(self._backup)
+            collect_now(self._backup)
+        return super().run(tasks, function, **options)
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_check_that_takes_longer_than_the_grace_time_tells_no_damage_but_what_there_is(
+    backup: Backup, store: MemoryStore, damaged: bool
+) -> None:
+    class Damaging(Overtaken):
+        def run(self, tasks: Sequence[Any], function: Any, **options: Any) -> list[Any]:
+            found = super().run(tasks, function, **options)
+            if damaged:
+                store.objects[backup.state().segments[ORDERS][0].key] = b"x"
+            return found
+
+    result = verify_deep(backup, Damaging(backup))
+    assert result.ok is not damaged
+    assert {each.key for each in result.damaged} == ({backup.state().segments[ORDERS][0].key} if damaged else set())

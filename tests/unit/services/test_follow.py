@@ -16,6 +16,7 @@ from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.services.backup import roll_up
 from offsite.services.backup.request import BackupRequest
+from offsite.services.follow import follower
 from offsite.services.follow.follower import HEARTBEAT_S, Follow, Follower, Round
 from offsite.services.outages import Outage, Outages
 from offsite.services.verify.run import verify_deep, verify_quick
@@ -217,6 +218,26 @@ def test_small_segments_are_rolled_up_and_all_restore_points_stay_what_they_were
     assert orders.restore(commit=9).records == 4 * 9
     assert verify_deep(backup, InlineRunner()).ok
     assert rounds[-1].state == head
+
+
+def test_a_partition_is_looked_at_again_after_something_was_made_in_it(
+    orders: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was made may be the last of 16 of its class; the next turn of all partitions is hours away."""
+    looked_at: list[int] = []
+
+    def counting(backup: Any, state: Any, partitions: Any, **options: Any) -> Any:
+        looked_at.append(len(partitions))
+        return roll_up.roll_up_step(backup, state, partitions, **options)
+
+    monkeypatch.setattr(follower, "roll_up_step", counting)
+
+    def write() -> None:
+        for partition in range(4):
+            orders.source.write("orders", [b"new"], partition=partition)
+
+    follow(orders, *[write] * (FAN_IN + 1))
+    assert looked_at == [4, *[0] * (FAN_IN - 2), 4, 4, 0]
 
 
 def test_a_roll_up_does_not_hide_what_the_round_before_could_not_back_up(orders: Site) -> None:

@@ -1,7 +1,7 @@
 """The roll-up of a backup: small segments are replaced by large ones, in a commit that changes nothing else.
 
 The data of restore points stays what it was: they are served by whatever segments hold it now. The objects that were
-replaced stay for readers that have already planned to read them, and are collected later (see `collect`).
+replaced stay for readers that have already planned to read them, and are collected later (see `services.collect`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class RollUpWatch:
         self._new[known] += 1
 
     def put_back(self, partitions: Iterable[PartitionId]) -> None:
-        """Tell of partitions that were chosen and not looked at, because the step was full: they are next."""
+        """Tell of partitions to look at next: the step was full before them, or something was made in them."""
         for known in partitions:
             self._new[known] += FAN_IN
 
@@ -120,6 +120,8 @@ def roll_up_step(  # noqa: PLR0913  # all by keyword but what is rolled up
     )
     with uninterrupted():
         after = backup.commit(changes, base=state, writer=random_id(16))
+    if watch is not None:
+        watch.put_back(map(segment_partition, made))  # with what is made there may be enough of its class
     return RolledUp(segments=len(removed), into=len(made), bytes=sum(each.raw_bytes for each in made), state=after)
 
 
