@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
+from offsite.kafka.evidence import GIVEN_UP_MAX_S
 from offsite.kafka.net.backoff import Backoff
 from offsite.kafka.net.connection import Connection
 from offsite.kafka.net.routing import Router
@@ -143,19 +144,26 @@ class _Search(Generic[T]):
         self.failed: dict[TopicPartition, OffsiteError] = {}
 
     def find(self, missing: set[TopicPartition], clock: Clock, *, leaders_are_fresh: bool = False) -> None:
-        """Ask, and again for as long as what is missing may still come."""
-        outage = Backoff(clock, limit_s=SICK_AFTER_S)
+        """Ask, and again for as long as what is missing may still come. What was sick before is not waited for as long:
+        a partition without a leader would make every round of a run that follows half a minute longer."""
+        outage, known = Backoff(clock, limit_s=SICK_AFTER_S), Backoff(clock, limit_s=GIVEN_UP_MAX_S)
+        sick, now_s = self._router.sick, clock.monotonic_s()
+        is_known = {key for key in missing if sick.holds(key, now_s)}
         while missing:
             self._ask_leaders(sorted(missing), refresh=not leaders_are_fresh)
             leaders_are_fresh = False
             missing -= self.found.keys()
-            curable = [self.failed[key] for key in sorted(missing) if isinstance(self.failed[key], KafkaUnavailable)]
+            curable = [key for key in sorted(missing) if isinstance(self.failed[key], KafkaUnavailable)]
             try:
                 if not curable:
-                    return
-                outage.wait(curable[0])
+                    break
+                (known if is_known.issuperset(curable) else outage).wait(self.failed[curable[0]])
             except KafkaUnavailable:
-                return
+                for key in curable:
+                    sick.add(key, clock.monotonic_s())
+                break
+        for key in self.found:
+            sick.discard(key)
 
     def _ask_leaders(self, wanted: Sequence[TopicPartition], *, refresh: bool) -> None:
         try:

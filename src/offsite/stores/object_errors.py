@@ -17,12 +17,18 @@ _DENIED = re.compile(r"status code: 40[13]\b")  # a refused listing comes as a g
 def wrapped(what: str, place: str) -> Iterator[None]:
     """Turn an error of the client into `StoreDenied` or `StoreUnreachable` that says `what` could not be done where."""
     try:
-        with store_wait(what, place):
-            yield
+        yield
     except OffsiteError:
         raise
     except Exception as error:  # the client's errors have no common base
         raise store_error(what, place, error) from error
+
+
+@contextmanager
+def asked(what: str, place: str) -> Iterator[None]:
+    """`wrapped`, around a request that the block waits for."""
+    with wrapped(what, place), store_wait(what, place):
+        yield
 
 
 def store_wait(what: str, place: str) -> Wait:

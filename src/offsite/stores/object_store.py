@@ -21,7 +21,7 @@ from offsite.model.check import check
 from offsite.model.errors import BadRepositoryUrl, OffsiteError, PutOutcomeUnknown, StoreUnreachable
 from offsite.model.journal import decided
 from offsite.model.version import __version__
-from offsite.stores.object_errors import is_taken, is_unclear, store_error, store_wait, wrapped
+from offsite.stores.object_errors import asked, is_taken, is_unclear, store_error, store_wait, wrapped
 from offsite.stores.store import ObjectInfo, PutResult, check_key, check_prefix, joined, named_key
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class CloudStore:
         """Replace an object. `metadata`: the object's user metadata."""
         import obstore
 
-        with wrapped("write", self._place(key)):
+        with asked("write", self._place(key)):
             obstore.put(self._client, check_key(key), data, attributes=dict(metadata or {}), use_multipart=False)
 
     def open_write(self, key: str) -> CloudWriter:
@@ -88,7 +88,7 @@ class CloudStore:
     def get(self, key: str) -> bytes | None:
         import obstore
 
-        with wrapped("read", self._place(key)):
+        with asked("read", self._place(key)):
             try:
                 return obstore.get(self._client, named_key(key)).bytes().to_bytes()
             except FileNotFoundError:
@@ -98,7 +98,7 @@ class CloudStore:
         import obstore
         from obstore.exceptions import GenericError
 
-        with wrapped("read", self._place(key)):
+        with asked("read", self._place(key)):
             try:
                 return obstore.get_range(self._client, named_key(key), start=start, length=length).to_bytes()
             except FileNotFoundError:
@@ -112,7 +112,7 @@ class CloudStore:
     def head(self, key: str) -> ObjectInfo | None:
         import obstore
 
-        with wrapped("look at", self._place(key)):
+        with asked("look at", self._place(key)):
             try:
                 return _info(obstore.head(self._client, named_key(key)))
             except FileNotFoundError:
@@ -123,13 +123,17 @@ class CloudStore:
 
         with wrapped("list", self._place(prefix)):
             listed = obstore.list(self._client, check_prefix(prefix) or None, offset=start_after or None)
-            for page in listed:
+            while True:
+                with store_wait("list", self._place(prefix)):  # not while somebody makes use of a page
+                    page = next(listed, None)
+                if page is None:
+                    return
                 yield from (_info(meta) for meta in page)
 
     def delete(self, key: str) -> None:
         import obstore
 
-        with wrapped("delete", self._place(key)):
+        with asked("delete", self._place(key)):
             try:
                 obstore.delete(self._client, check_key(key))
             except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Ends of epochs are told by each leader for all its partitions; what one does not tell keeps none of the others."""
+"""Leaders are asked for bounds and ends of epochs of all their partitions; a sick one keeps none of the others."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.log_bounds import SICK_AFTER_S
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import EpochEnd
-from offsite.kafka.protocol.broker_errors import UNKNOWN_TOPIC_OR_PARTITION
+from offsite.kafka.protocol.broker_errors import LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.model.clock import SystemClock
@@ -33,7 +34,7 @@ class StepClock(SystemClock):
         return self.now_s
 
     def sleep(self, duration_s: float) -> None:
-        self.now_s += max(10.0, duration_s)
+        self.now_s += max(1.0, duration_s)
 
 
 @pytest.fixture
@@ -78,3 +79,22 @@ def test_a_leader_that_answers_again_is_asked_again(source: FakeCluster, admin: 
     clock.sleep = lambda _: source.answering.set()  # type: ignore[method-assign]
     found = admin.epoch_ends(EPOCHS)
     assert set(found.values()) == {EpochEnd(epoch=0, end=0)}
+
+
+def test_a_partition_that_is_known_to_be_sick_is_not_waited_for_as_long(
+    source: FakeCluster, admin: ClusterAdmin
+) -> None:
+    clock = admin._clock
+    assert isinstance(clock, StepClock)
+    waited_s: list[float] = []
+    for code in (LEADER_NOT_AVAILABLE, LEADER_NOT_AVAILABLE, 0, LEADER_NOT_AVAILABLE):
+        source.failing.clear()
+        if code:
+            source.failing[Api.LIST_OFFSETS, PARTITIONS[7]] = code
+        began_s = clock.now_s
+        assert list(admin.bounds(PARTITIONS).failed) == ([PARTITIONS[7]] if code else [])
+        waited_s.append(clock.now_s - began_s)
+    first, known, well, again = waited_s
+    assert first >= SICK_AFTER_S > 3 * known > 0
+    assert well == 0
+    assert again >= SICK_AFTER_S, "it was well in between"

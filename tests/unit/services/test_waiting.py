@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
+import socket
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from offsite.kafka.net.backoff import Backoff
 from offsite.model.clock import SystemClock
-from offsite.model.errors import KafkaUnreachable
+from offsite.model.errors import KafkaUnreachable, OffsiteError
 from offsite.model.waits import Wait, longest_wait
 from offsite.services import waiting as module
 from offsite.services.backup.last_progress import LastProgress
 from offsite.services.backup.run import carry_out, make_backup
 from offsite.services.waiting import TOLD_AFTER_S, Waiting, WaitingTeller, waiting_now
 from offsite.spark.runner import RunProgress
-from offsite.stores.object_errors import wrapped
+from offsite.stores.object_store import CloudStore
 from tests.fake_cluster.site import Site
 from tests.inline_runner import InlineRunner
 from tests.processes import wait_until
@@ -47,6 +50,11 @@ def told(clock: Moved = LATER) -> str:
 def wait_for_ever(backoff: Backoff, error: KafkaUnreachable) -> None:
     while True:
         backoff.wait(error)
+
+
+def suppressed(ask: Callable[[], object]) -> None:
+    with suppress(OffsiteError):
+        ask()
 
 
 def progress(**figures: float) -> RunProgress:
@@ -94,9 +102,25 @@ def test_what_is_tried_again_is_told_with_its_error_and_since_it_failed_first() 
 
 
 def test_a_store_that_does_not_answer_is_named() -> None:
-    with wrapped("read", "s3://bucket/key"):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        options = {"aws_endpoint": endpoint, "aws_access_key_id": "a", "aws_secret_access_key": "b"}
+        store = CloudStore(url="s3://bucket", options=tuple(options.items()), max_retries=0, retry_timeout_s=1)
+        asking = threading.Thread(target=lambda: suppressed(lambda: store.get("key")))
+        asking.start()
+        wait_until(lambda: told() != "", "the wait")
         assert told() == "the store has not answered: read s3://bucket/key"
+        silent.accept()[0].close()
+    asking.join(60)
     assert longest_wait() is None
+
+
+def test_a_store_is_not_waited_for_while_somebody_looks_at_what_it_listed() -> None:
+    store = CloudStore(url="memory:///")
+    for name in "ab":
+        store.put_if_absent(name, b"")
+    for _ in store.list(""):
+        assert longest_wait() is None
 
 
 def test_the_partitions_are_named_of_which_nothing_comes(orders: Site) -> None:

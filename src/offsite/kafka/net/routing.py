@@ -78,6 +78,8 @@ class Router:
         self._brokers: dict[int, Address] = {}
         self._leaders: dict[TopicPartition, Leader] = {}
         self.given_up = GivenUp()
+        self.sick = GivenUp()
+        """Those whose leader was asked for their bounds in vain: a run that follows asks again in every round."""
 
     def metadata(self, topics: Sequence[str] | None, *, operations: bool = False) -> ClusterMetadata:
         """Fresh metadata from any broker, kept for `leader`. None asks for all topics. Raises `KafkaUnavailable`,
