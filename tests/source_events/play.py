@@ -100,7 +100,7 @@ class Play:
 
     def play(self) -> None:
         self.source.make("a", 1)
-        with _small(commits_per_catalog=(2, 1, 2, 100)[self.number % 4]):
+        with _small(commits_per_catalog=(2, 3, 100, 100)[self.number % 4]):
             for _ in range(self.random.randint(6, ACTIONS)):
                 self._happen()
                 if self.random.random() < 0.3:
