@@ -100,7 +100,7 @@ class Play:
 
     def play(self) -> None:
         self.source.make("a", 1)
-        with _small(commits_per_catalog=(2, 1, 2, 100)[self.number % 4]):
+        with _small(commits_per_catalog=(2, 3, 100, 100)[self.number % 4]):
             for _ in range(self.random.randint(6, ACTIONS)):
                 self._happen()
                 if self.random.random() < 0.3:
@@ -110,7 +110,8 @@ class Play:
             for _ in range(3):
                 self._back_up(quiet=True)
                 self._roll_up()
-            self._collect(finally_all=True)
+            for grace_ms in (10**7, 0):  # all is younger than the first
+                self._collect(grace_ms=grace_ms)
             if self.judge.points:
                 self._check_all()
 
@@ -165,17 +166,18 @@ class Play:
         if done is not None:
             self._tell(f"roll up {done.segments} into {done.into}")
 
-    def _collect(self, *, finally_all: bool = False) -> None:
+    def _collect(self, *, grace_ms: int | None = None) -> None:
         """A collection, broken off now and then. Whoever planned to read within the grace time finds all objects."""
         if not self.judge.points:
             return
         backup, store = self.repository.backup("sim"), self.repository.store
         needed = frozenset(each.object_key for each in backup.state().stored_segments())
         self.readers.append((store.now_ms(), needed))
-        if not finally_all and self.collecting.random() < 0.5:
+        is_last = grace_ms is not None
+        if not is_last and self.collecting.random() < 0.5:
             return
-        grace_ms = 0 if finally_all else self.collecting.choice((0, 5_000, 20_000))
-        breaking = _Breaking(store, after=1000 if finally_all else self.collecting.choice((0, 1, 3, 1000)))
+        grace_ms = self.collecting.choice((0, 20_000, 60_000)) if grace_ms is None else grace_ms
+        breaking = _Breaking(store, after=1000 if is_last else self.collecting.choice((0, 1, 3, 1000)))
         before = set(store.objects)  # type: ignore[attr-defined]
         collected = replace(backup, store=breaking)
         with suppress(_BrokenOffError):
