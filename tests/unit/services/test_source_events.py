@@ -14,8 +14,8 @@ MANY = 10_000
 
 
 @pytest.fixture(autouse=True)
-def _quiet() -> None:
-    logging.getLogger("offsite").setLevel(logging.ERROR)
+def _quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR, logger="offsite")
 
 
 def test_the_state_names_what_is_held_and_lost_whatever_happens() -> None:
