@@ -62,6 +62,8 @@ def point_notes(point: PointInTime, plan: RestorePlan) -> Iterator[str]:
             "back in part; the figures are upper bounds"
         )
         yield from _compacted(plan)
+    elif any(segment.end > chain.end for chain in plan.all_chains for segment in chain.segments):
+        yield "later records lie in the same segments, and do not come back: the figures are upper bounds"
     for topic in plan.topics:
         if topic.repartition is not None:
             yield (
