@@ -122,9 +122,12 @@ class CloudStore:
         import obstore
 
         with wrapped("list", self._place(prefix)):
-            listed = obstore.list(self._client, check_prefix(prefix) or None, offset=start_after or None)
-            for page in listed:
-                yield from (_info(meta) for meta in page)
+            pages = iter(obstore.list(self._client, check_prefix(prefix) or None, offset=start_after or None))
+        page: Sequence[ObjectMeta] | None = ()
+        while page is not None:
+            yield from (_info(meta) for meta in page)
+            with wrapped("list", self._place(prefix)):  # not over a yield: who reads on later waits for no store
+                page = next(pages, None)
 
     def delete(self, key: str) -> None:
         import obstore

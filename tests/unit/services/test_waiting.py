@@ -18,6 +18,7 @@ from offsite.services.backup.run import carry_out, make_backup
 from offsite.services.waiting import TOLD_AFTER_S, Waiting, WaitingTeller, waiting_now
 from offsite.spark.runner import RunProgress
 from offsite.stores.object_errors import wrapped
+from offsite.stores.object_store import CloudStore
 from tests.fake_cluster.site import Site
 from tests.inline_runner import InlineRunner
 from tests.processes import wait_until
@@ -154,3 +155,14 @@ def test_the_longest_of_several_waits_is_told() -> None:
         found = longest_wait()
     assert found is not None
     assert found.what == "long"
+
+
+def test_a_listing_that_nobody_reads_on_is_no_wait_for_the_store() -> None:
+    """A collection pauses between two commits while rounds of the backup go on."""
+    store = CloudStore(url="memory:///listed")
+    for number in range(3):
+        store.put_if_absent(f"commits/{number}", b"x")
+    listed = store.list("commits/")
+    assert next(listed).key == "commits/0"
+    assert told() == ""
+    assert [each.key for each in listed] == ["commits/1", "commits/2"]
