@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from time import monotonic
 
 from offsite.model.errors import OffsiteError, StoreDenied, StoreUnavailable, StoreUnreachable
-from offsite.model.waits import Wait
+from offsite.stores.store_wait import store_wait
 
 _DENIED = re.compile(r"status code: 40[13]\b")  # a refused listing comes as a general error
 
@@ -23,11 +22,6 @@ def wrapped(what: str, place: str) -> Iterator[None]:
         raise
     except Exception as error:  # the client's errors have no common base
         raise store_error(what, place, error) from error
-
-
-def store_wait(what: str, place: str) -> Wait:
-    """The wait for the store, to `what` at `place`: the client tries again by itself for minutes, and says nothing."""
-    return Wait(lambda: f"the store has not answered: {what} {place}", since_s=monotonic())
 
 
 def store_error(what: str, place: str, error: Exception) -> StoreDenied | StoreUnavailable:

@@ -21,8 +21,9 @@ from offsite.model.check import check
 from offsite.model.errors import BadRepositoryUrl, OffsiteError, PutOutcomeUnknown, StoreUnreachable
 from offsite.model.journal import decided
 from offsite.model.version import __version__
-from offsite.stores.object_errors import is_taken, is_unclear, store_error, store_wait, wrapped
+from offsite.stores.object_errors import is_taken, is_unclear, store_error, wrapped
 from offsite.stores.store import ObjectInfo, PutResult, check_key, check_prefix, joined, named_key
+from offsite.stores.store_wait import store_wait
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta

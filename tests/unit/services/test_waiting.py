@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,8 @@ from offsite.services.waiting import TOLD_AFTER_S, Waiting, WaitingTeller, waiti
 from offsite.spark.runner import RunProgress
 from offsite.stores.object_errors import wrapped
 from offsite.stores.object_store import CloudStore
+from offsite.stores.plain_files import PlainFiles
+from offsite.stores.posix_store import open_folder
 from tests.fake_cluster.site import Site
 from tests.inline_runner import InlineRunner
 from tests.processes import wait_until
@@ -166,3 +170,26 @@ def test_a_listing_that_nobody_reads_on_is_no_wait_for_the_store() -> None:
     assert next(listed).key == "commits/0"
     assert told() == ""
     assert [each.key for each in listed] == ["commits/1", "commits/2"]
+
+
+def test_a_network_folder_that_hangs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, seen = open_folder(tmp_path), list[str]()
+
+    def hang(call: Any) -> Any:
+        return lambda *given: (seen.append(told()), call(*given))[1]
+
+    store.prepare()
+    monkeypatch.setattr(os, "fsync", hang(os.fsync))
+    for name in ("status", "opened"):
+        monkeypatch.setattr(PlainFiles, name, hang(getattr(PlainFiles, name)))
+    store.put_if_absent("a/b", b"x")
+    assert f"the store has not answered: write {tmp_path}/a/b" in seen
+    for what, ask in {"look at": store.head, "read": store.get}.items():
+        seen.clear()
+        ask("a/b")
+        assert seen == [f"the store has not answered: {what} {tmp_path}/a/b"]
+    seen.clear()
+    monkeypatch.setattr(os, "fstat", hang(os.fstat))
+    store.now_ms()
+    assert seen[-1].startswith("the store has not answered: write ")
+    assert longest_wait() is None
