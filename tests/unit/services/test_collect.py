@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from offsite.model.clock import SystemClock
-from offsite.model.errors import Bug, CommitsGone, DamagedCommit, DamagedObject, StoreUnreachable
+from offsite.model.errors import Bug, CommitsGone, DamagedCommit, DamagedObject, StoreDenied, StoreUnreachable
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, Commit, CutBack, PartitionId, Position, TopicShape
@@ -459,3 +459,20 @@ def test_a_plan_that_is_full_is_gone_on_with(backup: Backup, monkeypatch: pytest
     done = [collect_now(backup) for _ in range(3)]
     assert [each.is_last for each in done] == [False, False, True]
     assert [bool(each.objects) for each in done] == [True, True, False]
+
+
+def test_who_may_not_delete_is_told_before_anything_is_read(backup: Backup, store: MemoryStore) -> None:
+    """A run that follows tries again every few hours: reading a day of data each time would be paid for nothing."""
+    roll_up(backup)
+    run_once(backup)
+    planned = plan_now(backup)
+    read: list[str] = []
+    store.get_range = lambda key, *at, get=store.get_range: (read.append(key), get(key, *at))[1]  # type: ignore[method-assign]
+
+    def denied(key: str) -> None:
+        raise StoreDenied(key)
+
+    store.delete = denied  # type: ignore[method-assign]
+    with pytest.raises(StoreDenied):
+        collect(backup, planned, runner=InlineRunner())
+    assert read == []
