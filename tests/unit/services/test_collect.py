@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from offsite.repository.state import BackupState
 from offsite.services.collect import plan as collect_plan
 from offsite.services.collect.plan import CollectableObject, CollectionPlan
 from offsite.services.collect.run import Collected, collect, plan_collection, steps
+from offsite.services.follow.collecting import REST_S, RETRY_S, Collecting
 from offsite.services.leftovers import find_leftovers
 from offsite.services.verify.run import verify_deep
 from tests import roll_ups
@@ -476,3 +477,34 @@ def test_who_may_not_delete_is_told_before_anything_is_read(backup: Backup, stor
     with pytest.raises(StoreDenied):
         collect(backup, planned, runner=InlineRunner())
     assert read == []
+
+
+@pytest.mark.parametrize(("damages", "pause_s"), [(True, REST_S), (False, RETRY_S)])
+def test_what_does_not_mend_itself_is_not_read_again_every_few_minutes(
+    backup: Backup, store: MemoryStore, damages: bool, pause_s: float
+) -> None:
+    made = tuple(roll_up(backup).all_segments())
+    run_once(backup)
+    now_s, read = [0.0], list[str]()
+
+    class Clock(SystemClock):
+        def monotonic_s(self) -> float:
+            return now_s[0]
+
+    def get_range(key: str, *at: int, get: Callable[..., bytes | None] = store.get_range) -> bytes | None:
+        read.append(key)
+        if not damages:
+            raise StoreUnreachable(key)
+        return get(key, *at)
+
+    data = bytearray(store.objects[made[-1].key])
+    data[len(data) // 2] ^= 1
+    store.objects[made[-1].key] = bytes(data)
+    store.get_range = get_range  # type: ignore[method-assign]
+    collecting = Collecting(runner=InlineRunner(), clock=Clock(), grace_s=0)
+    for at_s, is_read in ((0.0, True), (pause_s - 1, False), (pause_s + 1, True)):
+        now_s[0] = at_s
+        read.clear()
+        for _ in range(3):
+            collecting.step(backup)
+        assert bool(read) is is_read
