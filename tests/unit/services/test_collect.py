@@ -14,8 +14,9 @@ from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, Commit, CutBack, PartitionId, Position, TopicShape
 from offsite.repository.commit_json import encode_commit
+from offsite.repository.json_form import encode_object
 from offsite.repository.leftovers import LEFT_AFTER_MS
-from offsite.repository.replaced import note_collected
+from offsite.repository.replaced import collected_upto, note_collected
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RestoreRecord, put_record
@@ -114,15 +115,24 @@ def test_it_goes_on_where_it_ended_and_finds_all_again_without_that(backup: Back
     assert any(key.endswith(f"{3:020}.json") for key in read)
 
 
-@pytest.mark.parametrize("upto", [-1, 10**9])
-def test_a_note_of_how_far_it_came_is_not_trusted_to_delete(backup: Backup, upto: int) -> None:
+@pytest.mark.parametrize("noted", [b"{", *(encode_object({"format": 1, "upto": n}) for n in (-1, 7, 10**9))])
+def test_a_note_that_no_commit_bears_out_is_not_believed(backup: Backup, noted: bytes) -> None:
+    """Forged, damaged, or of commits that are gone since the store was put back: else nothing would ever go again."""
     roll_up(backup)
     run_once(backup)
-    if upto < 0:
-        backup.store.put_overwrite(backup.layout.collected_key, b"{")
-    else:
-        note_collected(backup, upto)
-    assert bool(plan_now(backup).objects) is (upto < 0)
+    backup.store.put_overwrite(backup.layout.collected_key, noted)
+    assert plan_now(backup).objects
+    assert collect_now(backup).upto == 5
+    assert collected_upto(backup) == 5
+
+
+def test_a_note_that_may_be_true_deletes_nothing(backup: Backup) -> None:
+    roll_up(backup)
+    run_once(backup)
+    note_collected(backup, 6)
+    assert plan_now(backup).objects == ()
+    assert collect_now(backup).objects == 0
+    assert collected_upto(backup) == 6
 
 
 def test_nothing_goes_within_the_grace_time_by_the_clock_of_the_store(backup: Backup) -> None:

@@ -94,7 +94,7 @@ def _carried_out(
             yield
         yield from _delete(backup, plan)
         decided("collect", objects=len(plan.objects), bytes=plan.bytes, why="a roll-up has replaced them")
-    if plan.upto > collected_upto(backup):
+    if plan.upto != collected_upto(backup):
         note_collected(backup, plan.upto)
     return Collected(objects=len(plan.objects), bytes=plan.bytes, upto=plan.upto, is_last=plan.is_last)
 
