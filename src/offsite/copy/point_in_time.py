@@ -50,11 +50,12 @@ class PointInTime:
     def _cut(self, partition: PartitionId) -> PartitionCut:
         position = self.state.positions[partition]
         taken = self.state.segments.get(partition, ())
-        edges = sum(segment.end > position.end or is_open(segment, self.until_ms) for segment in taken)
+        commit_end = self.commit.positions[partition].end  # a roll-up may have put later records beside those of then
+        edges = sum(position.end < min(segment.end, commit_end) or is_open(segment, self.until_ms) for segment in taken)
         return PartitionCut(
             partition=partition,
             end=position.end,
-            commit_end=self.commit.positions[partition].end,
+            commit_end=commit_end,
             whole_segments=len(taken) - edges,
             edge_segments=edges,
             left_out_segments=len(self.commit.segments[partition]) - len(taken),

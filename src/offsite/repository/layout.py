@@ -143,6 +143,11 @@ class BackupLayout:
         return name is not None and name.backup == self.backup and lies_below(key, self.topics_prefix)
 
     @property
+    def never_key(self) -> str:
+        """Beside packs, and never written: whoever may delete it may delete them."""
+        return f"{self.packs_prefix}never-written"
+
+    @property
     def collected_key(self) -> str:
         return f"{self.prefix}collected.json"
 

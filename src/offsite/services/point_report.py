@@ -62,7 +62,14 @@ def point_notes(point: PointInTime, plan: RestorePlan) -> Iterator[str]:
             "back in part; the figures are upper bounds"
         )
         yield from _compacted(plan)
+    elif any(segment.end > chain.end for chain in plan.all_chains for segment in chain.segments):
+        yield "later records lie in the same segments, and do not come back: the figures are upper bounds"
     for topic in plan.topics:
+        if topic.source.configs_unread:
+            yield (
+                f"the settings of {topic.source.topic} are those of an earlier run: that of the restore point was not "
+                "allowed to read them (DESCRIBE_CONFIGS)"
+            )
         if topic.repartition is not None:
             yield (
                 f"{topic.target} gets {topic.partitions} partitions instead of {topic.source.partitions}: records go "

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from time import monotonic
 
 from offsite.model.errors import OffsiteError, StoreDenied, StoreUnavailable, StoreUnreachable
-from offsite.model.waits import Wait
+from offsite.stores.store_wait import store_wait
 
 _DENIED = re.compile(r"status code: 40[13]\b")  # a refused listing comes as a general error
 
@@ -29,11 +28,6 @@ def asked(what: str, place: str) -> Iterator[None]:
     """`wrapped`, around a request that the block waits for."""
     with wrapped(what, place), store_wait(what, place):
         yield
-
-
-def store_wait(what: str, place: str) -> Wait:
-    """The wait for the store, to `what` at `place`: the client tries again by itself for minutes, and says nothing."""
-    return Wait(lambda: f"the store has not answered: {what} {place}", since_s=monotonic())
 
 
 def store_error(what: str, place: str, error: Exception) -> StoreDenied | StoreUnavailable:

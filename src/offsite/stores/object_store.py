@@ -21,8 +21,9 @@ from offsite.model.check import check
 from offsite.model.errors import BadRepositoryUrl, OffsiteError, PutOutcomeUnknown, StoreUnreachable
 from offsite.model.journal import decided
 from offsite.model.version import __version__
-from offsite.stores.object_errors import asked, is_taken, is_unclear, store_error, store_wait, wrapped
+from offsite.stores.object_errors import asked, is_taken, is_unclear, store_error, wrapped
 from offsite.stores.store import ObjectInfo, PutResult, check_key, check_prefix, joined, named_key
+from offsite.stores.store_wait import store_wait
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -122,13 +123,12 @@ class CloudStore:
         import obstore
 
         with wrapped("list", self._place(prefix)):
-            listed = obstore.list(self._client, check_prefix(prefix) or None, offset=start_after or None)
-            while True:
-                with store_wait("list", self._place(prefix)):  # not while somebody makes use of a page
-                    page = next(listed, None)
-                if page is None:
-                    return
-                yield from (_info(meta) for meta in page)
+            pages = iter(obstore.list(self._client, check_prefix(prefix) or None, offset=start_after or None))
+        page: Sequence[ObjectMeta] | None = ()
+        while page is not None:
+            yield from (_info(meta) for meta in page)
+            with asked("list", self._place(prefix)):  # not over a yield: who reads on later waits for no store
+                page = next(pages, None)
 
     def delete(self, key: str) -> None:
         import obstore

@@ -20,6 +20,7 @@ from offsite.stores.plain_files import PlainFiles, folder_mode, make_private_roo
 from offsite.stores.posix_errors import MISSING, store_error, wrapped
 from offsite.stores.posix_writer import PosixWriter, Temporaries
 from offsite.stores.store import ObjectInfo, PutResult, check_key, check_prefix, named_key
+from offsite.stores.store_wait import store_wait
 
 _HINT = "offsite writes plain files in plain folders: find out who put it there, and take it away"
 
@@ -62,7 +63,7 @@ class PosixStore:
     def put_overwrite(self, key: str, data: Buffer) -> None:
         target, temporaries = self._path(key), self._prepared()
         temporary = temporaries.new_path()
-        with wrapped("write", str(target)):
+        with wrapped("write", str(target)), store_wait("write", str(target)):
             self._make_folder(target.parent)
             try:
                 with os.fdopen(temporaries.create(temporary), "wb") as file:
@@ -73,7 +74,7 @@ class PosixStore:
 
     def open_write(self, key: str) -> PosixWriter:
         target = self._path(key)
-        with wrapped("write", str(target)):
+        with wrapped("write", str(target)), store_wait("write", str(target)):
             return PosixWriter(
                 temporaries=self._prepared(),
                 target=target,
@@ -90,14 +91,16 @@ class PosixStore:
 
     def head(self, key: str) -> ObjectInfo | None:
         try:
-            return _info(key, self._files.status(named_key(key)))
+            with store_wait("look at", f"{self.root}/{key}"):
+                return _info(key, self._files.status(named_key(key)))
         except OSError as error:
             self._raise_unless_missing("look at", key, error)
             return None
 
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
         with wrapped("list", str(self.root / check_prefix(prefix))):
-            self.root.stat()  # a folder that is not mounted does not tell that there is nothing
+            with store_wait("list", str(self.root / prefix)):
+                self.root.stat()  # a folder that is not mounted does not tell that there is nothing
             with suppress(FileNotFoundError, NotADirectoryError):
                 self._files.check_way(prefix)
             yield from _walk(self.root / prefix, prefix, start_after)
@@ -111,7 +114,7 @@ class PosixStore:
         """The time the file system gives to a new file: on a network folder that is the server's clock."""
         temporaries = self._prepared()
         probe = temporaries.new_path()
-        with wrapped("write", str(probe)):
+        with wrapped("write", str(probe)), store_wait("write", str(probe)):
             fd = temporaries.create(probe)
             try:
                 return os.fstat(fd).st_mtime_ns // 1_000_000
@@ -125,7 +128,7 @@ class PosixStore:
 
     def _read(self, key: str, read: Callable[[int], bytes]) -> bytes | None:
         try:
-            with self._files.opened(named_key(key)) as fd:
+            with store_wait("read", f"{self.root}/{key}"), self._files.opened(named_key(key)) as fd:
                 return read(fd)
         except OSError as error:
             self._raise_unless_missing("read", key, error)
@@ -140,7 +143,7 @@ class PosixStore:
 
     def _prepared(self) -> Temporaries:
         temporaries = Temporaries(self._files)
-        with wrapped("write into", self.url):
+        with wrapped("write into", self.url), store_wait("write into", self.url):
             if temporaries.folder not in self._synced:
                 temporaries.prepare()
                 self._synced.add(temporaries.folder)

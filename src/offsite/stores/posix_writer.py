@@ -30,6 +30,7 @@ from offsite.model.size import MIB
 from offsite.stores.plain_files import PlainFiles, file_mode, folder_mode
 from offsite.stores.posix_errors import wrapped
 from offsite.stores.store import PutResult
+from offsite.stores.store_wait import store_wait
 
 TEMPORARY_FOLDER = "~tmp"
 _NAME = re.compile(r".+-[0-9]+-[0-9a-f]{16}")
@@ -155,7 +156,7 @@ class PosixWriter:
     def write(self, data: Buffer) -> None:
         check(self._fd >= 0, "write to a closed object")
         left = memoryview(data)
-        with wrapped("write", str(self._target)):
+        with wrapped("write", str(self._target)), store_wait("write", str(self._target)):
             while left:
                 count = os.write(self._fd, left)
                 self._written += count
@@ -165,7 +166,7 @@ class PosixWriter:
     def close(self) -> PutResult:
         check(self._fd >= 0, "close of a closed object")
         try:
-            with wrapped("write", str(self._target)):
+            with wrapped("write", str(self._target)), store_wait("write", str(self._target)):
                 os.fsync(self._fd)
                 self._make_folder()
                 result = self._link()

@@ -128,3 +128,13 @@ def test_a_point_that_is_a_commit_cuts_nothing() -> None:
     point = point_in_time(given_state)
     assert point.state == given_state
     assert point.cuts() == ()
+
+
+def test_a_segment_that_reaches_past_the_commit_is_taken_as_far_as_the_commit_and_no_cut() -> None:
+    """A roll-up has put later records beside those of then."""
+    rolled_up = state([segment(0), segment(1)])
+    position = replace(rolled_up.positions[ORDERS], end=15)
+    given_state = replace(rolled_up, positions={**rolled_up.positions, ORDERS: position})
+    assert point_in_time(given_state).cuts() == ()
+    (cut,) = point_in_time(given_state, ends={ORDERS: 12}).cuts()
+    assert (cut.end, cut.commit_end, cut.whole_segments, cut.edge_segments) == (12, 15, 1, 1)

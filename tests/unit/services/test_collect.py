@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from offsite.model.clock import SystemClock
-from offsite.model.errors import Bug, CommitsGone, DamagedCommit, DamagedObject, StoreUnreachable
+from offsite.model.errors import Bug, CommitsGone, DamagedCommit, DamagedObject, StoreDenied, StoreUnreachable
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, Commit, CutBack, PartitionId, Position, TopicShape
 from offsite.repository.commit_json import encode_commit
+from offsite.repository.json_form import encode_object
 from offsite.repository.leftovers import LEFT_AFTER_MS
-from offsite.repository.replaced import note_collected
+from offsite.repository.replaced import collected_upto, note_collected
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RestoreRecord, put_record
@@ -25,6 +26,7 @@ from offsite.repository.state import BackupState
 from offsite.services.collect import plan as collect_plan
 from offsite.services.collect.plan import CollectableObject, CollectionPlan
 from offsite.services.collect.run import Collected, collect, plan_collection, steps
+from offsite.services.follow.collecting import REST_S, RETRY_S, Collecting
 from offsite.services.leftovers import find_leftovers
 from offsite.services.verify.run import verify_deep
 from tests import roll_ups
@@ -114,15 +116,24 @@ def test_it_goes_on_where_it_ended_and_finds_all_again_without_that(backup: Back
     assert any(key.endswith(f"{3:020}.json") for key in read)
 
 
-@pytest.mark.parametrize("upto", [-1, 10**9])
-def test_a_note_of_how_far_it_came_is_not_trusted_to_delete(backup: Backup, upto: int) -> None:
+@pytest.mark.parametrize("noted", [b"{", *(encode_object({"format": 1, "upto": n}) for n in (-1, 7, 10**9))])
+def test_a_note_that_no_commit_bears_out_is_not_believed(backup: Backup, noted: bytes) -> None:
+    """Forged, damaged, or of commits that are gone since the store was put back: else nothing would ever go again."""
     roll_up(backup)
     run_once(backup)
-    if upto < 0:
-        backup.store.put_overwrite(backup.layout.collected_key, b"{")
-    else:
-        note_collected(backup, upto)
-    assert bool(plan_now(backup).objects) is (upto < 0)
+    backup.store.put_overwrite(backup.layout.collected_key, noted)
+    assert plan_now(backup).objects
+    assert collect_now(backup).upto == 5
+    assert collected_upto(backup) == 5
+
+
+def test_a_note_that_may_be_true_deletes_nothing(backup: Backup) -> None:
+    roll_up(backup)
+    run_once(backup)
+    note_collected(backup, 6)
+    assert plan_now(backup).objects == ()
+    assert collect_now(backup).objects == 0
+    assert collected_upto(backup) == 6
 
 
 def test_nothing_goes_within_the_grace_time_by_the_clock_of_the_store(backup: Backup) -> None:
@@ -491,3 +502,51 @@ def test_a_check_that_takes_longer_than_the_grace_time_tells_no_damage_but_what_
     result = verify_deep(backup, Damaging(backup))
     assert result.ok is not damaged
     assert {each.key for each in result.damaged} == ({backup.state().segments[ORDERS][0].key} if damaged else set())
+
+
+def test_who_may_not_delete_is_told_before_anything_is_read(backup: Backup, store: MemoryStore) -> None:
+    """A run that follows tries again every few hours: reading a day of data each time would be paid for nothing."""
+    roll_up(backup)
+    run_once(backup)
+    planned = plan_now(backup)
+    read: list[str] = []
+    store.get_range = lambda key, *at, get=store.get_range: (read.append(key), get(key, *at))[1]  # type: ignore[method-assign]
+
+    def denied(key: str) -> None:
+        raise StoreDenied(key)
+
+    store.delete = denied  # type: ignore[method-assign]
+    with pytest.raises(StoreDenied):
+        collect(backup, planned, runner=InlineRunner())
+    assert read == []
+
+
+@pytest.mark.parametrize(("damages", "pause_s"), [(True, REST_S), (False, RETRY_S)])
+def test_what_does_not_mend_itself_is_not_read_again_every_few_minutes(
+    backup: Backup, store: MemoryStore, damages: bool, pause_s: float
+) -> None:
+    made = tuple(roll_up(backup).all_segments())
+    run_once(backup)
+    now_s, read = [0.0], list[str]()
+
+    class Clock(SystemClock):
+        def monotonic_s(self) -> float:
+            return now_s[0]
+
+    def get_range(key: str, *at: int, get: Callable[..., bytes | None] = store.get_range) -> bytes | None:
+        read.append(key)
+        if not damages:
+            raise StoreUnreachable(key)
+        return get(key, *at)
+
+    data = bytearray(store.objects[made[-1].key])
+    data[len(data) // 2] ^= 1
+    store.objects[made[-1].key] = bytes(data)
+    store.get_range = get_range  # type: ignore[method-assign]
+    collecting = Collecting(runner=InlineRunner(), clock=Clock(), grace_s=0)
+    for at_s, is_read in ((0.0, True), (pause_s - 1, False), (pause_s + 1, True)):
+        now_s[0] = at_s
+        read.clear()
+        for _ in range(3):
+            collecting.step(backup)
+        assert bool(read) is is_read

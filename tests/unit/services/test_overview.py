@@ -10,9 +10,11 @@ from typer.testing import CliRunner
 from offsite.cli.app import app
 from offsite.repository.commit import Changes
 from offsite.repository.repository import Repository
+from offsite.services.overview.contents import show_backup
 from offsite.services.overview.status import BackupStatus, read_status
 from offsite.stores.posix_store import PosixStore, open_folder
-from tests.backups import append_unchecked, new_backup, run_once
+from tests.backups import PARTITIONS, append_unchecked, new_backup, run_once
+from tests.roll_ups import roll_up
 
 ATTENTION = 3
 
@@ -44,3 +46,29 @@ def test_a_commit_in_the_future_is_not_safe_and_its_age_is_not_told(store: Posix
 def test_clocks_that_differ_by_seconds_are_no_problem(store: PosixStore) -> None:
     status = status_of_commit(store, ahead_s=20)
     assert (status.safe, status.age_s) == (True, 0)
+
+
+def test_an_older_restore_point_shows_what_it_holds_whatever_was_rolled_up_since(store: PosixStore) -> None:
+    backup = new_backup(store)
+    for _ in range(4):
+        run_once(backup)
+    before = [show_backup(backup, commit=seq) for seq in range(1, 5)]
+    assert [each.summary.records for each in before] == [60, 120, 180, 240]
+    roll_up(backup, [tuple(backup.state().segments[each]) for each in PARTITIONS], alone=True)
+    for was, seq in zip(before, range(1, 5), strict=True):
+        now = show_backup(backup, commit=seq)
+        assert (now.summary.records, now.summary.bytes) == (was.summary.records, was.summary.bytes)
+        assert [part.records for each in now.topics for part in each.partitions] == [
+            part.records for each in was.topics for part in each.partitions
+        ]
+
+
+def test_what_an_older_restore_point_has_lost_since_is_not_shown(store: PosixStore) -> None:
+    backup = new_backup(store)
+    for _ in range(3):
+        state = run_once(backup)
+    first, *others = state.segments[PARTITIONS[0]]
+    state = backup.commit(Changes(removed=(first.key,)), base=state, writer="w")
+    roll_up(backup, [others], alone=True)
+    (shown, *_) = show_backup(backup, commit=2).topics[0].partitions
+    assert (shown.start, shown.end) == (20, 40)

@@ -27,6 +27,7 @@ from tests.batches import FIRST_TIME_MS, make_batch
 from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import Site
 from tests.inline_runner import InlineRunner, ResultT, TaskT
+from tests.roll_ups import roll_up
 
 _WRITE, _DELETE = 4, 6
 OLD_ENOUGH = "-1"
@@ -52,6 +53,22 @@ def test_a_plan_says_what_will_be_made_and_touches_nothing(site: Site) -> None:
     assert report.notes == ("copy will not get min.insync.replicas=3: the target has 1 brokers: it is 1 there",)
     assert not report.resumes
     assert site.target.topics == {}
+
+
+def test_a_plan_says_that_its_figures_are_bounds_where_a_roll_up_has_added_later_records(site: Site) -> None:
+    backed_up(site, retention_ms="-1")
+    site.source.write("orders", [b"d"])
+    site.back_up()
+    older = report_plan(site.plan_restore(commit=1))
+    assert (older.records, older.notes) == (3, ())
+    state = site.backup.state()
+    roll_up(site.backup, [tuple(found) for found in state.segments.values()], alone=True)
+    report = report_plan(site.plan_restore(commit=1))
+    assert report.notes == (
+        "later records lie in the same segments, and do not come back: the figures are upper bounds",
+    )
+    assert report.cuts == ()
+    assert site.restore(commit=1).records == 3
 
 
 def test_records_come_back_in_their_partitions_with_settings_and_proof(site: Site) -> None:

@@ -10,6 +10,7 @@ from offsite.cli.views.backup_view import render_result
 from offsite.kafka.admin import ClusterAdmin
 from offsite.model.errors import KafkaNotAuthorized
 from offsite.services.overview.status import read_status
+from offsite.services.restore.plan_report import report_plan
 from tests.fake_cluster.site import Site
 
 DESCRIBE_CONFIGS = 10
@@ -53,6 +54,13 @@ def test_when_the_right_is_back_the_settings_are_read_again(begun: Site) -> None
     assert (result.unread_topics, result.complete, dict(shape.configs)["retention.ms"]) == ((), True, "1")
     assert not shape.configs_unread
     assert read_status(begun.repository).backups[0].notes == ()
+
+
+def test_who_restores_is_told_that_the_settings_are_older_than_the_records(begun: Site) -> None:
+    begun.back_up()
+    told = "the settings of users are those of an earlier run"
+    notes = {seq: report_plan(begun.plan_restore(commit=seq)).notes for seq in (1, 2)}
+    assert [sum(told in note for note in notes[seq]) for seq in (1, 2)] == [0, 1]
 
 
 @pytest.mark.parametrize("remade", [False, True])

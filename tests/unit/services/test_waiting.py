@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +23,8 @@ from offsite.services.backup.run import carry_out, make_backup
 from offsite.services.waiting import TOLD_AFTER_S, Waiting, WaitingTeller, waiting_now
 from offsite.spark.runner import RunProgress
 from offsite.stores.object_store import CloudStore
+from offsite.stores.plain_files import PlainFiles
+from offsite.stores.posix_store import open_folder
 from tests.fake_cluster.site import Site
 from tests.inline_runner import InlineRunner
 from tests.processes import wait_until
@@ -115,14 +119,6 @@ def test_a_store_that_does_not_answer_is_named() -> None:
     assert longest_wait() is None
 
 
-def test_a_store_is_not_waited_for_while_somebody_looks_at_what_it_listed() -> None:
-    store = CloudStore(url="memory:///")
-    for name in "ab":
-        store.put_if_absent(name, b"")
-    for _ in store.list(""):
-        assert longest_wait() is None
-
-
 def test_the_partitions_are_named_of_which_nothing_comes(orders: Site) -> None:
     clock, found = Moved(), list[str]()
 
@@ -178,3 +174,37 @@ def test_the_longest_of_several_waits_is_told() -> None:
         found = longest_wait()
     assert found is not None
     assert found.what == "long"
+
+
+def test_a_listing_that_nobody_reads_on_is_no_wait_for_the_store() -> None:
+    """A collection pauses between two commits while rounds of the backup go on."""
+    store = CloudStore(url="memory:///listed")
+    for number in range(3):
+        store.put_if_absent(f"commits/{number}", b"x")
+    listed = store.list("commits/")
+    assert next(listed).key == "commits/0"
+    assert told() == ""
+    assert [each.key for each in listed] == ["commits/1", "commits/2"]
+
+
+def test_a_network_folder_that_hangs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, seen = open_folder(tmp_path), list[str]()
+
+    def hang(call: Any) -> Any:
+        return lambda *given: (seen.append(told()), call(*given))[1]
+
+    store.prepare()
+    monkeypatch.setattr(os, "fsync", hang(os.fsync))
+    for name in ("status", "opened"):
+        monkeypatch.setattr(PlainFiles, name, hang(getattr(PlainFiles, name)))
+    store.put_if_absent("a/b", b"x")
+    assert f"the store has not answered: write {tmp_path}/a/b" in seen
+    for what, ask in {"look at": store.head, "read": store.get}.items():
+        seen.clear()
+        ask("a/b")
+        assert seen == [f"the store has not answered: {what} {tmp_path}/a/b"]
+    seen.clear()
+    monkeypatch.setattr(os, "fstat", hang(os.fstat))
+    store.now_ms()
+    assert seen[-1].startswith("the store has not answered: write ")
+    assert longest_wait() is None

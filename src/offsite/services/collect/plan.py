@@ -71,9 +71,10 @@ def planned(
     paused = _Pauses(clock)
     head = backup.state()
     after = collected_upto(backup) if after is None else after
+    after = after if after <= head.seq else 0  # said of commits that are gone, or by nobody
     until = _newest_old_enough(backup, head, grace_ms)
     if until <= after:
-        return CollectionPlan(head=head, upto=max(0, min(after, head.seq)))
+        return CollectionPlan(head=head, upto=after)
     begin = backup.catalog.state(upto=after) if after else BackupState(backup=head.backup)
     walk = ReplacedWalk(begin)
     found = yield from _walked(backup, walk, until, grace_ms, paused)

@@ -87,13 +87,14 @@ def _carried_out(
     backup: Backup, plan: CollectionPlan, *, runner: Runner, on_progress: OnProgress | None, step_bytes: int | None
 ) -> Generator[None, None, Collected]:
     if plan.objects:
+        backup.store.delete(backup.layout.never_key)  # who may not delete is told before hours of reading, not after
         for some in _shares(plan.replacements, step_bytes):
             if not _are_sound(backup, some, runner, on_progress):
                 return Collected(objects=0, bytes=0, upto=0, is_last=False)
             yield
         yield from _delete(backup, plan)
         decided("collect", objects=len(plan.objects), bytes=plan.bytes, why="a roll-up has replaced them")
-    if plan.upto > collected_upto(backup):
+    if plan.upto != collected_upto(backup):
         note_collected(backup, plan.upto)
     return Collected(objects=len(plan.objects), bytes=plan.bytes, upto=plan.upto, is_last=plan.is_last)
 

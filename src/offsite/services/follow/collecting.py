@@ -18,7 +18,7 @@ REST_S = 6 * 3600.0
 """Seconds from the end of a pass that left nothing to the next. Each pass reads once what holds the data of all that it
 deletes, so it pays to let much come together."""
 RETRY_S = 600.0
-"""Seconds after one that failed."""
+"""Seconds after one that failed by what may pass."""
 
 
 class Collecting:
@@ -44,7 +44,8 @@ class Collecting:
             warned("collection_failed", error=error.id, why=error.message)
             if isinstance(error, Damaged):
                 backup.on_damage(error.message)
-            self._end(REST_S if isinstance(error, StoreDenied) else RETRY_S)  # rights do not come by themselves
+            is_lasting = isinstance(error, StoreDenied | Damaged)  # neither mends itself, and each attempt reads anew
+            self._end(REST_S if is_lasting else RETRY_S)
 
     def _end(self, rest_s: float) -> None:
         self._pass, self._next_s = None, self._clock.monotonic_s() + rest_s

@@ -11,6 +11,7 @@ from offsite.model.cluster_settings import ClusterSettings
 from offsite.model.errors import Damaged, FormatTooNew
 from offsite.repository.backup import Backup
 from offsite.repository.commit import NOT_DELETED, PartitionId, TopicIncarnation, TopicShape
+from offsite.repository.coverage import REMOVED
 from offsite.repository.history import CommitSummary
 from offsite.repository.repository import Repository
 from offsite.repository.segments.figures import SegmentFigures
@@ -116,7 +117,7 @@ def show_backup(backup: Backup, *, commit: int | None = None, with_settings: boo
     `DamagedObject`."""
     head = backup.sound_state()
     state = head if commit is None else backup.state_at(commit, head=head)
-    holding = _holding(state)
+    holding = _holding(state, then=_as_it_was(backup, state))
     return BackupDetail(
         summary=_summary(backup.descriptor.cluster_id, state, holding),
         selection=",".join(backup.descriptor.selection.include),
@@ -141,6 +142,7 @@ class _Held:
 
     @classmethod
     def of(cls, state: BackupState, partition_id: PartitionId) -> _Held:
+        """Of a partition as `state` lists it."""
         start, end = state.held_range(partition_id)
         found = state.segments.get(partition_id)
         return cls(start=start, end=end, figures=found.figures() if found else SegmentFigures())
@@ -150,12 +152,21 @@ _Holding = Mapping[TopicIncarnation, Mapping[int, _Held]]
 """By incarnation and partition."""
 
 
-def _holding(state: BackupState) -> _Holding:
-    """All that is backed up, gone through in the order in which catalogs have it."""
+def _holding(state: BackupState, *, then: BackupState | None = None) -> _Holding:
+    """All that is backed up, gone through in the order in which catalogs have it. Counted as `then` listed it, where
+    nothing of it was removed since."""
     found: defaultdict[TopicIncarnation, dict[int, _Held]] = defaultdict(dict)
+    lacking = {hole.partition_id for hole in state.holes if hole.reason == REMOVED}
     for each in sorted(state.positions.keys() | state.segments.keys()):
-        found[each.incarnation][each.partition] = _Held.of(state, each)
+        found[each.incarnation][each.partition] = _Held.of(state if each in lacking else then or state, each)
     return found
+
+
+def _as_it_was(backup: Backup, state: BackupState) -> BackupState | None:
+    """The restore point with the segments that its commits listed, where a roll-up has put later records beside its
+    own: their figures are not its."""
+    is_mixed = any(found.end > state.positions[known].end for known, found in state.segments.items())
+    return backup.catalog.state(upto=state.seq) if is_mixed else None
 
 
 def _sum(held: Iterable[_Held]) -> SegmentFigures:
