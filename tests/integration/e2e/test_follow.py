@@ -23,7 +23,7 @@ from tests.integration.kafka.cluster import Cluster
 from tests.processes import processes_with, wait_until
 
 MARK = "OFFSITE_FOLLOW_TEST"
-ROUNDS, SOAK_ROUNDS = 1, 40
+KILLS = 40
 BATCH = 500
 
 
@@ -111,14 +111,14 @@ def test_it_follows_until_it_is_told_to_stop_and_new_topics_join(
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("count", [ROUNDS, pytest.param(SOAK_ROUNDS, marks=pytest.mark.soak)])
+@pytest.mark.soak  # `make test` has `cluster.test_follow_soak`, which kills as well
 def test_killed_again_and_again_it_loses_and_doubles_nothing(
-    broker: SandboxInfo, names: list[str], tmp_path: Path, count: int
+    broker: SandboxInfo, names: list[str], tmp_path: Path
 ) -> None:
     chance = random.Random(int(os.environ.get("OFFSITE_SEED", "1")))
     pattern, topics = make(Cluster(broker.bootstrap), 2)
     with producing(broker.bootstrap, topics):
-        for _ in range(count):
+        for _ in range(KILLS):
             before = head_commit(names)
             running = follow(names, broker.bootstrap, pattern, str(tmp_path))
             wait_until(lambda before=before: head_commit(names) > before, "a commit")  # type: ignore[misc]

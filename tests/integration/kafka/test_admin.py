@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
+from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.net.connection import Connection
 from offsite.kafka.protocol.broker_errors import INVALID_CONFIG
 from offsite.kafka.protocol.log_offsets import READ_COMMITTED
@@ -71,14 +75,21 @@ def test_bad_wishes_are_refused_in_the_brokers_words(cluster: Cluster) -> None:
 
 
 def test_what_is_not_there_is_said_so(cluster: Cluster) -> None:
-    for ask in (cluster.admin.topics, cluster.admin.topic_configs, cluster.admin.delete_topics):
-        with pytest.raises(NoSuchTopic, match="nowhere"):
-            ask(["nowhere"])
-    with pytest.raises(NoSuchTopic, match="nowhere"):
-        cluster.admin.end_offsets([TopicPartition(topic="nowhere", partition=0)])
+    """Each is asked for again for a while, so all are at once."""
     name = cluster.make_topic()
-    with pytest.raises(NoSuchTopic, match="no partition 7"):
-        cluster.admin.end_offsets([TopicPartition(topic=name, partition=7)])
+    questions: dict[str, Callable[[ClusterAdmin], object]] = {
+        "topics": lambda admin: admin.topics(["nowhere"]),
+        "configs": lambda admin: admin.topic_configs(["nowhere"]),
+        "delete": lambda admin: admin.delete_topics(["nowhere"]),
+        "ends": lambda admin: admin.end_offsets([TopicPartition(topic="nowhere", partition=0)]),
+        "partition": lambda admin: admin.end_offsets([TopicPartition(topic=name, partition=7)]),
+    }
+    with ThreadPoolExecutor(max_workers=len(questions)) as pool:
+        asked = {what: pool.submit(ask, Cluster(cluster.bootstrap).admin) for what, ask in questions.items()}
+    found = {what: future.exception() for what, future in asked.items()}
+    assert {type(error) for error in found.values()} == {NoSuchTopic}
+    told = {what: "no partition 7" if what == "partition" else "nowhere" for what in questions}
+    assert {what for what, words in told.items() if words not in str(found[what])} == set()
 
 
 def test_a_cluster_that_is_not_there_is_said_so_at_once() -> None:

@@ -107,6 +107,7 @@ def test_two_runs_in_one_process_leave_nothing_and_say_nothing(environment: dict
     wait_until(lambda: not left_processes(environment), "every process of the run to end")
 
 
+@pytest.mark.soak  # two slow starts of Spark
 def test_a_pyspark_without_the_parts_that_the_quick_start_needs_is_started_its_own_way(
     environment: dict[str, str],
 ) -> None:
