@@ -206,8 +206,18 @@ def as_alice(broker: SecureBroker) -> Cluster:
 def elsewhere(second_broker: SandboxInfo) -> Iterator[Cluster]:
     """Another cluster, without topics and without an authorizer."""
     target = Cluster(second_broker.bootstrap)
+    delete_topics(target)  # also what tests of other files left there
     yield target
-    target.admin.delete_topics([name for name, topic in target.admin.topics().items() if not topic.internal])
+    delete_topics(target)
+
+
+def topics_of(cluster: Cluster) -> list[str]:
+    return [name for name, topic in cluster.admin.topics().items() if not topic.internal]
+
+
+def delete_topics(cluster: Cluster) -> None:
+    cluster.admin.delete_topics(topics_of(cluster))
+    wait_until(lambda: topics_of(cluster) == [])
 
 
 def test_a_plan_shows_what_the_target_lacks_and_changes_nothing(source: Site, elsewhere: Cluster) -> None:
@@ -225,7 +235,7 @@ def test_a_plan_shows_what_the_target_lacks_and_changes_nothing(source: Site, el
     assert ("user carol", "producer_byte_rate", None, 1e6) in changes
     assert {user.name for user in report.metadata.users_by_hand} == {"admin", "alice"}
     assert any("no authorizer" in note for note in report.notes)
-    assert not [name for name, found in elsewhere.admin.topics().items() if not found.internal]
+    assert topics_of(elsewhere) == []
 
 
 def test_the_cluster_s_settings_are_set_only_when_that_is_asked(source: Site, elsewhere: Cluster) -> None:
