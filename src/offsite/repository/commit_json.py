@@ -126,10 +126,10 @@ def topic_from_json(item: JsonObject) -> TopicShape:
         partitions=item.partition("partitions"),
         replication_factor=item.integer("replication_factor"),
         configs=item.text_map("configs"),
-        holds_schemas="holds_schemas" in item.fields and item.flag("holds_schemas"),
-        was_compacted="was_compacted" in item.fields and item.flag("was_compacted"),
+        holds_schemas=item.optional_flag("holds_schemas"),
+        was_compacted=item.optional_flag("was_compacted"),
         deleted_ms=item.integer_or("deleted_ms", NOT_DELETED),
-        configs_unread="configs_unread" in item.fields and item.flag("configs_unread"),
+        configs_unread=item.optional_flag("configs_unread"),
     )
 
 
@@ -329,8 +329,8 @@ def _changes_from_json(item: JsonObject) -> Changes:
         gaps=tuple(_gap_from_json(gap) for gap in item.children("gaps")),
         cut_back=tuple(map(_cut_from_json, item.children("cut_back"))),
         left_behind=tuple(map(left_behind_from_json, item.children("left_behind"))),
-        accounted="accounted" in item.fields and item.flag("accounted"),
-        incomplete="incomplete" in item.fields and item.flag("incomplete"),
+        accounted=item.optional_flag("accounted"),
+        incomplete=item.optional_flag("incomplete"),
         progress=progress_from_json(item.optional_child("progress")),
         positions=tuple(position_from_json(position) for position in item.children("positions")),
         topics=tuple(topic_from_json(shape) for shape in item.children("topics")),

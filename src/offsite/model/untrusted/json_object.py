@@ -90,6 +90,10 @@ class JsonObject:
             raise self.wrong(name, "true or false")
         return value
 
+    def optional_flag(self, name: str) -> bool:
+        """False for a missing field: it was added later, or is written only where it is true."""
+        return name in self.fields and self.flag(name)
+
     def integers(self, name: str) -> tuple[int, ...]:
         values = self._list(name)
         found = tuple(value for value in values if _is_integer(value))

@@ -124,7 +124,7 @@ def state_to_json(state: BackupState) -> dict[str, JsonValue]:
 
 def state_from_json(item: JsonObject) -> BackupState:
     """Without what has columns."""
-    is_incomplete = "incomplete" in item.fields and item.flag("incomplete")
+    is_incomplete = item.optional_flag("incomplete")
     return BackupState(
         backup=item.text("backup"),
         seq=item.integer("seq"),
