@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import TypeAlias
 
 from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
@@ -32,6 +31,7 @@ from offsite.model.errors import (
     TargetNotEmpty,
 )
 from offsite.model.journal import decided
+from offsite.model.named import named
 
 RequestFor: TypeAlias = Callable[[list[TopicPartition]], Request[Mapping[TopicPartition, ListedOffset]]]
 """What a broker is asked about the partitions it leads."""
@@ -79,10 +79,8 @@ def not_told(partitions: Collection[TopicPartition]) -> LeaderUnavailable:
     """The error for an answer that leaves out what it was asked about: worth another try, and evidence of nothing."""
     for each in partitions:
         decided("retry", why="the answer left out its offset", topic=each.topic, partition=each.partition)
-    named = ", ".join(str(each) for each in islice(sorted(partitions), _NAMED_MAX))
-    more = "" if len(partitions) <= _NAMED_MAX else f" and {len(partitions) - _NAMED_MAX} more"
     return LeaderUnavailable(
-        f"the leader's answer left out the offset of {named}{more}",
+        f"the leader's answer left out the offset of {named(list(map(str, sorted(partitions))), most=_NAMED_MAX)}",
         hint="run the command again; if that does not help, look at the broker's log",
     )
 

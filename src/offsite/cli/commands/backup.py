@@ -20,6 +20,7 @@ from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note
 from offsite.cli.views.backup_view import render_result
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.errors import BadOption
+from offsite.model.named import named
 from offsite.model.size import format_size
 from offsite.services.backup.options import parse_backup, parse_limits
 
@@ -129,7 +130,7 @@ def _note_gone(vanished: Sequence[str], deleted: Sequence[str], denied: Sequence
 
 
 def _named(topics: Sequence[str]) -> str:
-    return ", ".join(topics[:_NAMED_MAX]) + (f" and {len(topics) - _NAMED_MAX} more" if topics[_NAMED_MAX:] else "")
+    return named(topics, most=_NAMED_MAX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from offsite.model.clock import Clock
+from offsite.model.named import named
 from offsite.model.waits import Wait
 from offsite.spark.runner import OnProgress, RunProgress
 
@@ -36,9 +37,7 @@ class LastProgress:
             self._on_progress(now)
 
     def _nothing_came(self) -> str:
-        left = self._open_partitions()
-        more = f" and {len(left) - NAMED_MAX} more partitions" if len(left) > NAMED_MAX else ""
-        return f"nothing has come of {', '.join(left[:NAMED_MAX])}{more}"
+        return f"nothing has come of {named(self._open_partitions(), most=NAMED_MAX, of='partitions')}"
 
 
 def _moved(progress: RunProgress) -> tuple[float, ...]:

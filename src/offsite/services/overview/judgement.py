@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from offsite.model.named import named
 from offsite.model.time import format_duration, format_time
 from offsite.repository.state import BackupState
 from offsite.services.branch_report import BranchReport, branch_reports
@@ -51,9 +52,8 @@ def problems_of(state: BackupState, now_ms: int, stale_after_s: int | None) -> I
         yield f"last backup {format_duration(old_s)} ago"
     yield from _unfinished(state, old_s, now_ms, stale_after_s)
     if state.left_behind:
-        told = ", ".join(f"{each.partition_id} ({each.error})" for each in state.left_behind[:_NAMED_MAX])
-        more = "" if len(state.left_behind) <= _NAMED_MAX else f" and {len(state.left_behind) - _NAMED_MAX} more"
-        yield f"the newest run could not back up {told}{more}"
+        told = [f"{each.partition_id} ({each.error})" for each in state.left_behind]
+        yield f"the newest run could not back up {named(told, most=_NAMED_MAX)}"
     yield from (str(each) for each in branch_reports(state) if _is_new(state, each, now_ms))
     if state.holes:
         lost = sum(hole.end - hole.start for hole in state.holes)
@@ -114,8 +114,7 @@ def _deleted(state: BackupState) -> Iterable[str]:
 def _unread_settings(state: BackupState) -> Iterable[str]:
     unread = [shape.topic for shape in state.latest_shapes().values() if shape.configs_unread and not shape.is_deleted]
     if unread:
-        more = f" and {len(unread) - _NAMED_MAX} more" if unread[_NAMED_MAX:] else ""
         yield (
-            f"the settings of {', '.join(unread[:_NAMED_MAX])}{more} are those of an earlier run: the newest one was "
-            "not allowed to read them (DESCRIBE_CONFIGS)"
+            f"the settings of {named(unread, most=_NAMED_MAX)} are those of an earlier run: the newest one was not "
+            "allowed to read them (DESCRIBE_CONFIGS)"
         )

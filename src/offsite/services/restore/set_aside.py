@@ -18,6 +18,7 @@ from offsite.kafka.offsets import SETTLE_S
 from offsite.model.clock import SystemClock
 from offsite.model.errors import OffsiteError, RestoreTakenOver
 from offsite.model.journal import decided, warned
+from offsite.model.named import named
 from offsite.model.time import format_time
 from offsite.repository.backup import Backup
 from offsite.repository.restores.layout import RestoreLayout
@@ -290,5 +291,4 @@ def _with(settings: TopicSettings, left: dict[str, str], originals: Mapping[str,
 
 
 def _names(topics: Sequence[str]) -> str:
-    more = f" and {len(topics) - _NAMED_MAX} more" if len(topics) > _NAMED_MAX else ""
-    return ", ".join(topics[:_NAMED_MAX]) + more
+    return named(topics, most=_NAMED_MAX)
