@@ -41,8 +41,9 @@ class Cluster:
         self.admin = ClusterAdmin(self.router)
 
     def make_topic(self, *, partitions: int = 1, **configs: str) -> str:
-        """A new topic; `cleanup_policy="compact"` sets cleanup.policy."""
-        name = f"topic-{next(_numbers)}"
+        """A new topic; `cleanup_policy="compact"` sets cleanup.policy. No name begins another: tests set rules for
+        prefixes."""
+        name = f"topic-{next(_numbers):05}"
         settings = {key.replace("_", "."): value for key, value in configs.items()}
         self.admin.create_topics([NewTopic(name=name, partitions=partitions, configs=settings)])
         return name
