@@ -1,5 +1,5 @@
-"""What a topic's settings say of how long its records stay: `cleanup.policy` (`delete`, `compact`, or both with a comma),
-`retention.ms`, `retention.bytes`, as Kafka writes them."""
+"""What a topic's settings say of how long its records stay: `cleanup.policy` (`delete`, `compact`, or both with a
+comma), `retention.ms` and `retention.bytes`, as Kafka writes them."""
 
 from __future__ import annotations
 

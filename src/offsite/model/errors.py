@@ -359,6 +359,18 @@ class IncarnationUnclear(Refused):
     id = "OFF-1416"
 
 
+class ClocksDiffer(Refused):
+    """This machine and the store do not agree about the time, and something was to be deleted by its age."""
+
+    id = "OFF-1460"
+
+
+class BelowFloor(Refused):
+    """Retention would drop restore points that its floor protects."""
+
+    id = "OFF-1461"
+
+
 class RestoreRefused(Refused):
     """Several checks before a restore said no; the message lists all of them."""
 

@@ -49,7 +49,8 @@ def parse_rate(text: str, option: str) -> int:
 
 
 def _bytes_of(found: re.Match[str]) -> float:
-    return float(found[1]) * (KIB if found[3] else 1000) ** _POWERS.index(found[2].lower())
+    unit: int = (KIB if found[3] else 1000) ** _POWERS.index(found[2].lower())
+    return float(found[1]) * unit
 
 
 LEAST_RATE = 10_000

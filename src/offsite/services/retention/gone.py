@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from operator import attrgetter
 
 from offsite.log.range import Span
@@ -26,12 +27,13 @@ MayGo = Callable[[KnownHistory, Segment], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoneSegments:
-    """What goes of one partition: the ranges, how many segments lie in them, and the bytes that their objects free, by
-    key; `stay` are keys of segments of which another part stays."""
+    """What goes of a partition: the ranges, how many segments lie in them, and the bytes that this frees. Of a segment
+    that a cut parted nothing is freed while a part of it stays. `held_bytes`: all that was held before."""
 
     ranges: tuple[ExpiredRange, ...]
     segments: int
     bytes: int
+    held_bytes: int
 
 
 @dataclass(slots=True)
@@ -99,8 +101,9 @@ class Gone:
         needed = self._needed(partition_id)
         spans = self._spans(partition_id)
         ranges: list[ExpiredRange] = []
-        went: dict[str, Segment] = {}
-        segments, stays = 0, set()
+        went: dict[str, int] = {}
+        stays: dict[str, int] = {}
+        segments = 0
         for known, branch, listed in self._lists(partition_id):
             goes = [
                 each
@@ -108,12 +111,14 @@ class Gone:
                 if (each.key, each.start) not in needed and self.may_go(known, each)
             ]
             going = {(each.key, each.start) for each in goes}
-            stays |= {each.key for each in listed if (each.key, each.start) not in going}
-            went |= {each.key: each for each in goes}
+            stays |= {each.key: each.stored_bytes for each in listed if (each.key, each.start) not in going}
+            went |= {each.key: each.stored_bytes for each in goes}
             segments += len(goes)
             ranges += _ranges(partition_id, branch, goes, listed, spans)
-        freed = sum(each.stored_bytes for key, each in went.items() if key not in stays)
-        return GoneSegments(ranges=tuple(ranges), segments=segments, bytes=freed)
+        freed = sum(size for key, size in went.items() if key not in stays)
+        return GoneSegments(
+            ranges=tuple(ranges), segments=segments, bytes=freed, held_bytes=freed + sum(stays.values())
+        )
 
     def _lists(self, partition_id: PartitionId) -> Iterator[tuple[KnownHistory, Branch | None, tuple[Segment, ...]]]:
         """The lists of a partition, each with the history that it ends: that of today, and the closed ones."""
@@ -123,9 +128,7 @@ class Gone:
         for cuts, branch in enumerate(branches):
             yield KnownHistory(partition_id=partition_id, cuts=cuts), branch, branch.segments.read()
 
-    def _free(
-        self, partition_id: PartitionId, branch: Branch | None, listed: Sequence[Segment]
-    ) -> Iterator[Segment]:
+    def _free(self, partition_id: PartitionId, branch: Branch | None, listed: Sequence[Segment]) -> Iterator[Segment]:
         """Those that no rule of the backup's own holds: a log that goes on is known by its newest segment."""
         goes_on = branch is None and partition_id in self._alive
         end = self.head.positions[partition_id].end if branch is None else branch.end
@@ -160,7 +163,7 @@ def _ranges(
     """The ranges of one list: one that begins where the list does begins where the history does."""
     begin = 0 if branch is None else branch.at
     number = LIVE if branch is None else branch.number
-    nexts = {(one.key, one.start): (other.key, other.start) for one, other in zip(listed, listed[1:], strict=False)}
+    nexts = {(one.key, one.start): (other.key, other.start) for one, other in pairwise(listed)}
     low = high = -1
     last: tuple[str, int] | None = None
     for segment in goes:

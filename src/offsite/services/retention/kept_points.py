@@ -19,7 +19,7 @@ from operator import attrgetter
 
 from offsite.log.range import Span
 from offsite.repository.commit import FOR_EVER, Pin
-from offsite.repository.history import History
+from offsite.repository.history import CommitSummary, History
 from offsite.services.retention.policy import RetentionPolicy
 
 IsComplete = Callable[[int], bool]
@@ -51,12 +51,6 @@ class KeptPoints:
     last: int
     points: int
     rule: str
-
-    def clipped(self, span: Span, history: History) -> KeptPoints | None:
-        """Those with numbers in `[span)`; None when there are none."""
-        first, last = max(self.first, span[0]), min(self.last, span[1] - 1)
-        points = points_between(history, first, last) if first <= last else 0
-        return replace(self, first=first, last=last, points=points) if points else None
 
 
 def kept_by_rules(history: History, policy: RetentionPolicy, *, now_ms: int, is_complete: IsComplete) -> list[Chosen]:
@@ -152,6 +146,13 @@ def points_between(history: History, first: int, last: int) -> int:
     """How many restore points there are from commit `first` to `last`, both inclusive."""
     low = bisect_left(history, first, key=attrgetter("seq"))
     return bisect_right(history, last, lo=low, key=attrgetter("seq")) - low
+
+
+def newest_between(history: History, start: int, end: int) -> CommitSummary:
+    """The newest restore point with a number below `end`; there is one from `start` on."""
+    return history[
+        bisect_left(history, end, lo=bisect_left(history, start, key=attrgetter("seq")), key=attrgetter("seq")) - 1
+    ]
 
 
 def bucket_start_ms(rule: str, time_ms: int) -> int:

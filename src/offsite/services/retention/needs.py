@@ -5,8 +5,8 @@ without a break needs their union: from the log start of the first to the end of
 long as the log is not cut back. Where it was, the run is parted there: what came before is the closed history's. So a
 run of millions of points is told by the states at its ends, and at the cuts within.
 
-A partition is alive as of a point when its topic is the latest of its name and is not known to be deleted. One that came
-within the run needs all that is held of it, and so does one that moved within.
+A partition is alive as of a point when its topic is the latest of its name and is not known to be deleted. Of one that
+came within the run, or moved in it without being alive at its beginning, all is needed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from offsite.log.range import Span
 from offsite.repository.branches import Branch, segments_before
 from offsite.repository.commit import PartitionId
-from offsite.repository.segments.segment import Segment, SegmentList
+from offsite.repository.segments.segment import SegmentList
 from offsite.repository.state import BackupState
 
 
@@ -83,7 +83,9 @@ def states_to_read(run: Span, branches: Branches) -> list[int]:
     return sorted({first, *branches.within(run), end - 1})
 
 
-def needs_of_run(states: Mapping[int, BackupState], run: Span, branches: Branches) -> Iterator[tuple[KnownHistory, Span]]:
+def needs_of_run(
+    states: Mapping[int, BackupState], run: Span, branches: Branches
+) -> Iterator[tuple[KnownHistory, Span]]:
     """What the points of `run` need, one or more spans for each partition; `states` are those of `states_to_read`."""
     first, last = states[run[0]], states[run[1] - 1]
     alive_first, alive_last = Alive(first), Alive(last)
@@ -116,9 +118,3 @@ def add(needs: Needs, found: Iterable[tuple[KnownHistory, Span]]) -> None:
     for known, (start, end) in found:
         if start < end:
             needs.setdefault(known, []).append((start, end))
-
-
-def is_needed(segment: Segment, spans: Iterable[Span]) -> bool:
-    """Whether `segment` holds anything of `spans`: its last batch may reach over its end."""
-    reach = max(segment.end, segment.last_offset + 1)
-    return any(segment.start < end and start < reach for start, end in spans)

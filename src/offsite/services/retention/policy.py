@@ -34,9 +34,7 @@ class PolicyWords(TypedDict, total=False):
     max_bytes: Annotated[
         str | None, Option("Let the oldest go until what is needed fits, as 10GiB; not pins, nor the newest.")
     ]
-    floor: Annotated[
-        str | None, Option("Refuse where a moment of that time, as 7d, would not be restorable any more.")
-    ]
+    floor: Annotated[str | None, Option("Refuse where a moment of that time, as 7d, would not be restorable any more.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
