@@ -20,6 +20,7 @@ from offsite.cli.commands import (
     records,
     repository,
     restore,
+    retention,
     sandbox,
     verify,
 )
@@ -46,6 +47,7 @@ app.add_typer(restore.app, name="restore")
 app.add_typer(groups.app, name="groups")
 app.command()(verify.verify)
 app.add_typer(collect.app, name="collect")
+app.add_typer(retention.app, name="retention")
 app.command()(records.cat)
 app.command()(records.search)
 app.command()(export.export)

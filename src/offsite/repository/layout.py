@@ -16,6 +16,7 @@
     backups/<backup>/packs/<seq:020>-<attempt:8hex>.pack        small segments and their indexes, back to back
     backups/<backup>/collected.json                             up to which commit what was replaced is deleted:
                                                                 overwritten, never trusted
+    backups/<backup>/retention.json                             what retention did last: overwritten, never trusted
     backups/<backup>/audit/<seq:020>-<attempt:8hex>.jsonl       what was to be deleted when that commit was the newest
     backups/<backup>/groups/<seq:020>-<attempt:8hex>.parquet    group offsets as of that commit
     backups/<backup>/metadata/<seq:020>-<attempt:8hex>.json     the cluster's settings, stored when they change
@@ -151,6 +152,10 @@ class BackupLayout:
     @property
     def collected_key(self) -> str:
         return f"{self.prefix}collected.json"
+
+    @property
+    def retention_key(self) -> str:
+        return f"{self.prefix}retention.json"
 
     @property
     def audit_prefix(self) -> str:

@@ -11,7 +11,7 @@ moment, so that nothing more goes by age than was shown.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from offsite.model.cleanup_policy import Retention
@@ -19,15 +19,14 @@ from offsite.model.clock import Clock
 from offsite.model.errors import BelowFloor, CommitLost
 from offsite.model.ids import random_id
 from offsite.model.journal import decided
-from offsite.model.size import format_size
-from offsite.model.time import format_duration
 from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
 from offsite.repository.commit import LIVE, Changes, ExpiredRange
 from offsite.repository.snapshots.audit_record import POINTS, RANGE, Deletion, note_deletions
 from offsite.repository.state import BackupState
+from offsite.services.retention.note import put_note
 from offsite.services.retention.plan import RetentionPlan, planned
-from offsite.services.retention.policy import RetentionPolicy
+from offsite.services.retention.policy import RetentionPolicy, rule_of
 
 ResultT = TypeVar("ResultT")
 
@@ -85,7 +84,7 @@ def carry_out(backup: Backup, plan: RetentionPlan, *, base: BackupState, force: 
     writer = random_id(16)
     note_deletions(backup.store, backup.layout, tuple(deletions(plan)), by=BY, commit=base.seq, writer=writer)
     with uninterrupted():
-        after = backup.commit(changes_of(plan, base), base=base, writer=writer)
+        after = backup.commit(carried_over(changes_of(plan), base), base=base, writer=writer)
     decided(
         "retention",
         why=f"the policy keeps {len(base.history) - plan.points} restore points",
@@ -94,6 +93,7 @@ def carry_out(backup: Backup, plan: RetentionPlan, *, base: BackupState, force: 
         segments=plan.segments,
         bytes=plan.removed_bytes,
     )
+    put_note(backup, plan, after.seq)
     return Applied(plan=plan, state=after, commit=after.seq)
 
 
@@ -103,16 +103,19 @@ def check_floor(plan: RetentionPlan, *, force: bool) -> None:
         raise BelowFloor(plan.below_floor, hint="keep more, or lower --floor, or do it all the same with --force")
 
 
-def changes_of(plan: RetentionPlan, base: BackupState) -> Changes:
-    """What the commit says."""
+def changes_of(plan: RetentionPlan) -> Changes:
+    """What the commit says of retention."""
     return Changes(
         forgotten=plan.forgotten,
         expired=plan.expired,
         unpinned=plan.unpinned,
-        left_behind=base.left_behind,  # what a commit does not say of the newest run, no reader knows any more
-        incomplete=base.incomplete,
-        progress=base.progress,
     )
+
+
+def carried_over(changes: Changes, base: BackupState) -> Changes:
+    """`changes` with what the commit before them says of the newest run: what a commit does not say of it, no reader
+    knows any more."""
+    return replace(changes, left_behind=base.left_behind, incomplete=base.incomplete, progress=base.progress)
 
 
 def deletions(plan: RetentionPlan) -> Iterator[Deletion]:
@@ -126,17 +129,6 @@ def deletions(plan: RetentionPlan) -> Iterator[Deletion]:
     for each in plan.expired:
         yield Deletion(kind=RANGE, what=_named(each), rule=rule, bytes=size_bytes)
         size_bytes = 0
-
-
-def rule_of(policy: RetentionPolicy) -> str:
-    """The policy in words."""
-    rules = ["the retention of the topics"] if policy.mirrors else []
-    if policy.keep_age_ms is not None:
-        rules.append(f"age {format_duration(policy.keep_age_ms / 1000)}")
-    rules += [f"{name} {number}" for name, number in policy.counts.items() if number]
-    if policy.max_bytes is not None:
-        rules.append(f"at most {format_size(policy.max_bytes)}")
-    return "not kept by " + ", ".join(rules)
 
 
 def ended(steps: Generator[None, None, ResultT]) -> ResultT:

@@ -32,6 +32,9 @@ AHEAD = "dated ahead"
 PINNED = "pinned"
 IN_USE = "in use"
 
+FIXED = frozenset({NEWEST, COMPLETE, AHEAD, PINNED, IN_USE})
+"""The rules by which points stay whatever the policy is."""
+
 _LOOKED_BACK = 100
 """Restore points of a bucket that are looked at for a complete one, from its newest down."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from offsite.log.range import Span
-from offsite.model.cleanup_policy import Retention
+from offsite.model.cleanup_policy import UNLIMITED, Retention
 from offsite.repository.commit import PartitionId
 from offsite.repository.expiry import joined
 from offsite.repository.history import History
@@ -89,6 +89,17 @@ class Expiring:
         if (known, limits) not in self._below:
             self._below[known, limits] = self.stored(known).expired_below(limits, now_ms=self.now_ms)
         return self._below[known, limits]
+
+    def next_ms(self) -> int:
+        """The earliest time at which more may be let go by its age; 0 where there is none."""
+        found: list[int] = []
+        for each in self.head.positions:
+            limits, segments = self.limits(each), self.head.segments.get(each)
+            if limits.keep_ms != UNLIMITED and segments:
+                below = self.below(KnownHistory(partition_id=each, cuts=len(self.branches.by_partition.get(each, ()))))
+                left = next((s.timestamp_max_ms for s in segments.read() if s.end > below), -1)
+                found += [left + limits.keep_ms] if left >= 0 else []
+        return min(found, default=0)
 
     def stored(self, known: KnownHistory) -> StoredPartition:
         if known not in self._stored:

@@ -25,6 +25,8 @@ from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.services.retention.gone import Gone, NeededBytes
 from offsite.services.retention.kept_points import (
+    AGE,
+    FIXED,
     IN_USE,
     Chosen,
     KeptPoints,
@@ -59,7 +61,9 @@ class RetentionPlan:
     `kept` are the restore points that stay, rising, each told by the rule that keeps it; `forgotten` the commit numbers
     `[start, end)` of `points` that go. `expired` are the ranges that no kept point needs, of `segments` segments that
     free `removed_bytes` of the store, once their objects are collected; `kept_bytes` are those that stay. `unpinned`
-    are pins that have ended. `below_floor`: why it must not be done unless it is forced; `notes`: what is to be known.
+    are pins that have ended. `next_commit` is the oldest point that no pin keeps, `next_ms` the earliest time at which
+    it may go (0: no time tells, newer points decide). `below_floor`: why it must not be done unless it is forced;
+    `notes`: what is to be known.
     """
 
     head: BackupState = field(repr=False)
@@ -73,6 +77,8 @@ class RetentionPlan:
     removed_bytes: int = 0
     kept_bytes: int = 0
     unpinned: tuple[int, ...] = ()
+    next_commit: int = 0
+    next_ms: int = 0
     below_floor: str = ""
     notes: tuple[str, ...] = ()
 
@@ -175,6 +181,7 @@ class _Planning:
             if number % _PARTITIONS_AT_ONCE == _PARTITIONS_AT_ONCE - 1:
                 yield
         forgotten = tuple(dropped(head.history, kept))
+        oldest = next((each for each in kept if each.rule not in FIXED), None)
         return RetentionPlan(
             head=head,
             policy=self._policy,
@@ -187,6 +194,8 @@ class _Planning:
             removed_bytes=removed_bytes,
             kept_bytes=held_bytes - removed_bytes,
             unpinned=tuple(pin.seq for pin in head.pins if not holds(pin, now_ms=self._now_ms)),
+            next_commit=oldest.first if oldest else 0,
+            next_ms=self._next_ms(oldest) if oldest else 0,
             below_floor=self._below_floor(forgotten),
             notes=tuple(self._notes(held_bytes - removed_bytes)),
         )
@@ -236,6 +245,12 @@ class _Planning:
         if self._expiring is None or self._policy.max_bytes is not None:
             return True
         return segment.end <= self._expiring.below(known)
+
+    def _next_ms(self, oldest: KeptPoints) -> int:
+        line = self._head.history.find(oldest.first)
+        if oldest.rule == AGE and line is not None:
+            return line.committed_at_ms + (self._policy.keep_age_ms or 0)
+        return self._expiring.next_ms() if self._expiring is not None else 0
 
     def _below_floor(self, forgotten: Sequence[Span]) -> str:
         since_ms = self._now_ms - self._policy.floor_ms

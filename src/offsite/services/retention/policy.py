@@ -12,8 +12,8 @@ from typing import Annotated, TypedDict, Unpack
 
 from offsite.model.errors import BadOption
 from offsite.model.option import Option, filled
-from offsite.model.size import parse_size
-from offsite.model.time import parse_duration_s
+from offsite.model.size import format_size, parse_size
+from offsite.model.time import format_duration, parse_duration_s
 
 MIRROR = "mirror"
 OFF = "off"
@@ -97,6 +97,17 @@ def parse_retain(text: str) -> RetentionPolicy | None:
             raise _no_rule(part)
         words[known] = value if known in {"keep_age", "max_bytes", "floor"} else _count(value, part)
     return parse_policy(**words)  # type: ignore[arg-type]  # the names were looked at
+
+
+def rule_of(policy: RetentionPolicy) -> str:
+    """The policy in words."""
+    rules = ["the retention of the topics"] if policy.mirrors else []
+    if policy.keep_age_ms is not None:
+        rules.append(f"age {format_duration(policy.keep_age_ms / 1000)}")
+    rules += [f"{name} {number}" for name, number in policy.counts.items() if number]
+    if policy.max_bytes is not None:
+        rules.append(f"at most {format_size(policy.max_bytes)}")
+    return "not kept by " + ", ".join(rules)
 
 
 def _count(value: str, part: str) -> int:
