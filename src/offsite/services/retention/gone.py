@@ -71,7 +71,7 @@ def overlapping(segments: Sequence[Segment], start: int, end: int) -> Iterator[S
     """The segments, rising, that hold anything of `[start, end)`: the last batch of one may reach over its end."""
     if start >= end:
         return
-    low = max(0, bisect_right(segments, start, key=attrgetter("start")) - 1)
+    low = max(0, bisect_right(segments, start, key=attrgetter("start")) - 2)  # the one before may reach into it
     for segment in segments[low : bisect_left(segments, end, key=attrgetter("start"))]:
         if max(segment.end, segment.last_offset + 1) > start:
             yield segment
@@ -160,7 +160,8 @@ def _ranges(
     listed: Sequence[Segment],
     needed: Sequence[Span],
 ) -> Iterator[ExpiredRange]:
-    """The ranges of one list: one that begins where the list does begins where the history does."""
+    """The ranges of one list: one that begins where the list does begins where the history does, and one that ends
+    where a history does that is closed reaches to its end."""
     begin = 0 if branch is None else branch.at
     number = LIVE if branch is None else branch.number
     nexts = {(one.key, one.start): (other.key, other.start) for one, other in pairwise(listed)}
@@ -177,6 +178,8 @@ def _ranges(
             low, high = begin if is_first else segment.start, segment.end
         last = me
     if last is not None:
+        is_last = last == (listed[-1].key, listed[-1].start) and branch is not None
+        high = branch.end if branch is not None and is_last and _is_free(high, branch.end, needed) else high
         yield ExpiredRange(partition_id=partition_id, start=low, end=high, branch=number)
 
 
