@@ -114,7 +114,8 @@ class Gone:
             stays |= {each.key: each.stored_bytes for each in listed if (each.key, each.start) not in going}
             went |= {each.key: each.stored_bytes for each in goes}
             segments += len(goes)
-            ranges += _ranges(partition_id, branch, goes, listed, spans)
+            end = self.head.positions[partition_id].end if branch is None else branch.end
+            ranges += _ranges(partition_id, branch, goes, listed, spans, end=end)
         freed = sum(size for key, size in went.items() if key not in stays)
         return GoneSegments(
             ranges=tuple(ranges), segments=segments, bytes=freed, held_bytes=freed + sum(stays.values())
@@ -159,9 +160,11 @@ def _ranges(
     goes: Sequence[Segment],
     listed: Sequence[Segment],
     needed: Sequence[Span],
+    *,
+    end: int,
 ) -> Iterator[ExpiredRange]:
-    """The ranges of one list: one that begins where the list does begins where the history does, and one that ends
-    where a history does that is closed reaches to its end."""
+    """The ranges of one list: one that begins where the list does begins where the history does, and one that takes the
+    last segment of a history, which only one that does not go on loses, reaches to the history's `end`."""
     begin = 0 if branch is None else branch.at
     number = LIVE if branch is None else branch.number
     nexts = {(one.key, one.start): (other.key, other.start) for one, other in pairwise(listed)}
@@ -178,8 +181,8 @@ def _ranges(
             low, high = begin if is_first else segment.start, segment.end
         last = me
     if last is not None:
-        is_last = last == (listed[-1].key, listed[-1].start) and branch is not None
-        high = branch.end if branch is not None and is_last and _is_free(high, branch.end, needed) else high
+        is_last = last == (listed[-1].key, listed[-1].start) and _is_free(high, end, needed)
+        high = max(high, end) if is_last else high
         yield ExpiredRange(partition_id=partition_id, start=low, end=high, branch=number)
 
 
