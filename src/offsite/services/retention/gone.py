@@ -25,6 +25,11 @@ MayGo = Callable[[KnownHistory, Segment], bool]
 """Whether a segment of a history may go when no point needs it."""
 
 
+def anything(_known: KnownHistory, _segment: Segment) -> bool:
+    """That all may go that no point needs."""
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoneSegments:
     """What goes of a partition: the ranges, how many segments lie in them, and the bytes that this frees. Of a segment
