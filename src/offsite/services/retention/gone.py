@@ -187,4 +187,4 @@ def _ranges(
 
 def _is_free(start: int, end: int, needed: Iterable[Span]) -> bool:
     """Whether nothing of `[start, end)` is needed."""
-    return not any(low < end and start < high for low, high in needed)
+    return start >= end or not any(low < end and start < high for low, high in needed)
