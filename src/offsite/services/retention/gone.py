@@ -25,6 +25,11 @@ MayGo = Callable[[KnownHistory, Segment], bool]
 """Whether a segment of a history may go when no point needs it."""
 
 
+def anything(_known: KnownHistory, _segment: Segment) -> bool:
+    """That all may go that no point needs."""
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoneSegments:
     """What goes of a partition: the ranges, how many segments lie in them, and the bytes that this frees. Of a segment
@@ -188,4 +193,4 @@ def _ranges(
 
 def _is_free(start: int, end: int, needed: Iterable[Span]) -> bool:
     """Whether nothing of `[start, end)` is needed."""
-    return not any(low < end and start < high for low, high in needed)
+    return start >= end or not any(low < end and start < high for low, high in needed)

@@ -23,7 +23,7 @@ from offsite.repository.leftovers import find_quiet_restores
 from offsite.repository.restores.record import unfinished_restores
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
-from offsite.services.retention.gone import Gone, NeededBytes
+from offsite.services.retention.gone import Gone, MayGo, NeededBytes, anything
 from offsite.services.retention.kept_points import (
     AGE,
     FIXED,
@@ -63,7 +63,7 @@ class RetentionPlan:
     free `removed_bytes` of the store, once their objects are collected; `kept_bytes` are those that stay. `unpinned`
     are pins that have ended. `next_commit` is the oldest point that no pin keeps, `next_ms` the earliest time at which
     it may go (0: no time tells, newer points decide). `below_floor`: why it must not be done unless it is forced;
-    `notes`: what is to be known.
+    `notes`: what is to be known. `needs` and `may_go` are what it was decided by.
     """
 
     head: BackupState = field(repr=False)
@@ -81,6 +81,8 @@ class RetentionPlan:
     next_ms: int = 0
     below_floor: str = ""
     notes: tuple[str, ...] = ()
+    needs: Needs = field(default_factory=dict, repr=False, compare=False)
+    may_go: MayGo = field(default=anything, repr=False, compare=False)
 
     @property
     def is_empty(self) -> bool:
@@ -198,6 +200,8 @@ class _Planning:
             next_ms=self._next_ms(oldest) if oldest else 0,
             below_floor=self._below_floor(forgotten),
             notes=tuple(self._notes(held_bytes - removed_bytes)),
+            needs=needs,
+            may_go=self._may_go,
         )
 
     def _mirrored(self) -> Generator[None, None, list[Chosen]]:
