@@ -359,6 +359,12 @@ class IncarnationUnclear(Refused):
     id = "OFF-1416"
 
 
+class ClocksDiffer(Refused):
+    """The clock of this machine and that of the store are more than 5 minutes apart: nothing is deleted by its age."""
+
+    id = "OFF-1471"
+
+
 class RestoreRefused(Refused):
     """Several checks before a restore said no; the message lists all of them."""
 
