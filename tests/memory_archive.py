@@ -1,4 +1,4 @@
-"""The place of an archive in memory: a bucket, or a folder that can append; a test decides its clock, lock and death."""
+"""The place of an archive in memory: a bucket, or a folder that can append; a test decides its clock and its death."""
 
 from __future__ import annotations
 

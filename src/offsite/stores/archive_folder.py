@@ -27,7 +27,7 @@ _HINT = (
 )
 _MARK = "~offsite"
 _CLOCK_NAME = "clock"
-_LOCK_WAIT_S, _LOCK_PAUSE_S = 2.0, 0.05
+_LOCK_WAIT_S, _LOCK_PAUSE_S = 1.0, 0.05
 """Retention holds the lock for moments: an export that begins just then need not fail."""
 _READ_BYTES = 1 << 30
 """Linux reads at most about twice as much at once."""
@@ -143,7 +143,8 @@ class ArchiveFolder:
             name = _temporary_name(_CLOCK_NAME)
             with self._files.opened(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, folder=folder) as file:
                 now_ms = os.fstat(file).st_mtime_ns // 1_000_000
-            os.unlink(name, dir_fd=folder)
+            with suppress(FileNotFoundError):  # an export that begins sweeps what has such a name
+                os.unlink(name, dir_fd=folder)
         return now_ms
 
     def delete(self, key: str) -> None:

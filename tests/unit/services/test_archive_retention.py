@@ -133,7 +133,9 @@ def test_files_go_whose_last_message_is_old_and_the_rest_is_read_on(archive: Arc
     assert archive.offsets() == list(range(8, END))
     assert archive.offsets(1) == list(range(PER_FILE))
     contents = archive.reader.contents()
-    assert min(each.start for each in contents.pieces if not each.partition) == 8, "else it would say: nothing was there"
+    assert min(each.start for each in contents.pieces if not each.partition) == 8, (
+        "else it would say: nothing was there"
+    )
     holes = [(each.range.start, each.range.end, each.reason) for each in contents.holes]
     assert holes == ([(0, 8, "retention")] if archive.format == "osodevops" else [])
     archive.export(END, END + 4)
