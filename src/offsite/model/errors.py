@@ -360,7 +360,7 @@ class IncarnationUnclear(Refused):
 
 
 class ClocksDiffer(Refused):
-    """This machine and the store do not agree about the time, and something was to be deleted by its age."""
+    """The clock of this machine and that of the store are more than 5 minutes apart: nothing is deleted by its age."""
 
     id = "OFF-1460"
 
