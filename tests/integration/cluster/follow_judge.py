@@ -203,7 +203,7 @@ def read_restored(bootstrap: str, topic: str, life: Life) -> dict[int, Records]:
         client.close()
 
 
-def read_shown(lines: Iterable[bytes], life: Life) -> dict[int, Records]:
+def read_shown(lines: Iterable[str], life: Life) -> dict[int, Records]:
     """All that `offsite cat -o jsonl` shows of the topic."""
     found = {each: Records() for each in life.acked}
     for line in lines:
