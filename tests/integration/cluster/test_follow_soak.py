@@ -270,7 +270,7 @@ def soak(trial: Trial) -> Iterator[Soak]:
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    ("run", "pace"), [(short_run, Pace(pause_s=0.3)), pytest.param(long_run, Pace(), marks=pytest.mark.soak)]
+    ("run", "pace"), [(short_run, Pace(burst=25, pause_s=0.3)), pytest.param(long_run, Pace(), marks=pytest.mark.soak)]
 )
 def test_nothing_is_lost_without_a_name_and_nothing_doubled(
     soak: Soak, run: Callable[[Soak], None], pace: Pace
