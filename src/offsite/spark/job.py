@@ -132,7 +132,6 @@ class SparkJob(Generic[TaskT, ResultT]):
         else:
             self._inbox.put(_End(error=None))
 
-
     def _source(self) -> RDD[tuple[int, TaskT]]:
         return self._context.parallelize(self._tasks, len(self._tasks))
 

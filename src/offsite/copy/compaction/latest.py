@@ -158,7 +158,9 @@ class _Gathering:
             self._stretch = stretch
         latest, offsets = self._latest, records.offsets
         doubled: Sequence[int] = (
-            range(2 * offsets.start, 2 * offsets.stop, 2) if isinstance(offsets, range) else [2 * each for each in offsets]
+            range(2 * offsets.start, 2 * offsets.stop, 2)
+            if isinstance(offsets, range)
+            else [2 * each for each in offsets]
         )
         if tombstones_below and len(offsets) and offsets[0] < tombstones_below:
             doubled = [
@@ -167,9 +169,7 @@ class _Gathering:
             ]
         latest.update(zip(records.keys, doubled, strict=True))
         if latest.pop(None, None) is not None:
-            self._without_key.extend(
-                offset for key, offset in zip(records.keys, offsets, strict=True) if key is None
-            )
+            self._without_key.extend(offset for key, offset in zip(records.keys, offsets, strict=True) if key is None)
         if len(latest) >= self._most or len(self._without_key) >= self._most or self._is_large(records):
             yield from self.flush()
 
@@ -213,7 +213,7 @@ def _merge(known: dict[bytes, int], found: Found) -> None:
     get = known.get
     for key, offset in zip(found.keys or (), found.offsets, strict=True):
         if offset > get(key, -1):
-            known[key] = offset
+            known[key] = offset  # noqa: PERF403  # a comprehension would hold them all once more
 
 
 def _routed(stretch: int, offsets: array[int], routes: Routes) -> Iterator[tuple[int, array[int]]]:

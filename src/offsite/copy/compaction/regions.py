@@ -81,7 +81,9 @@ def find_regions(  # noqa: PLR0913  # what of the partition must stay as it is, 
     """
     dense = [(low, high) for low, high in kept if low < high]
     ends = sorted({end for span in kept for end in span})
-    free = [s for s in segments if _is_free(s, above) and not any(s.start < high and low < s.end for low, high in dense)]
+    free = [
+        s for s in segments if _is_free(s, above) and not any(s.start < high and low < s.end for low, high in dense)
+    ]
     for run in _runs(free, borders, sorted(holes)):
         start, end = run[0].start, run[-1].end
         cuts = tuple(ends[bisect_right(ends, start) : bisect_left(ends, end)])
@@ -95,9 +97,7 @@ def _is_free(segment: Segment, above: int) -> bool:
     return whole and segment.start >= above and segment.end < MAX_END
 
 
-def _runs(
-    segments: Iterable[Segment], borders: Collection[int], holes: Sequence[Span]
-) -> Iterator[list[Segment]]:
+def _runs(segments: Iterable[Segment], borders: Collection[int], holes: Sequence[Span]) -> Iterator[list[Segment]]:
     run: list[Segment] = []
     for segment in segments:
         if run and not _may_join(run[-1], segment, borders, holes):

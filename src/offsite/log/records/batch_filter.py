@@ -46,7 +46,7 @@ def with_only(batch: Buffer, header: BatchHeader, offsets: Sequence[int]) -> Buf
             next_offset = next(wanted, -1)
     if len(kept) != len(offsets):
         raise DamagedBatch(
-            f"the batch at offset {header.base_offset} holds {len(kept)} of {len(offsets)} records that were found in it"
+            f"the batch at offset {header.base_offset} holds {len(kept)} of {len(offsets)} records found there"
         )
     latest_ms = header.max_timestamp_ms if header.timestamp_type else latest_ms
     changed = header._replace(record_count=len(kept), max_timestamp_ms=latest_ms)

@@ -26,7 +26,10 @@ class KeyedRecords(NamedTuple):
     def within(self, start: int, end: int) -> KeyedRecords:
         """Those at offsets in `[start, end)`."""
         places = [place for place, offset in enumerate(self.offsets) if start <= offset < end]
-        return KeyedRecords(*([column[place] for place in places] for column in self))
+        keys, offsets, values = self
+        return KeyedRecords(
+            [keys[place] for place in places], [offsets[place] for place in places], [values[place] for place in places]
+        )
 
 
 def keyed_records(batch: Buffer, header: BatchHeader) -> KeyedRecords:
