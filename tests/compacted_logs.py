@@ -92,7 +92,9 @@ class CompactedLog:
 
     def _is_committed(self, batch: LoggedBatch, end: int) -> bool:
         first = batch.records[0].offset
-        decided = (good for offset, producer, good in self.markers if producer == batch.producer_id and first < offset < end)
+        decided = (
+            good for offset, producer, good in self.markers if producer == batch.producer_id and first < offset < end
+        )
         return next(decided, False)
 
     def _next(self) -> bytes:

@@ -13,6 +13,7 @@ from offsite.cli.commands import (
     archive,
     backup,
     collect,
+    compact,
     demo,
     export,
     groups,
@@ -45,6 +46,7 @@ app.command()(repository.status)
 app.add_typer(restore.app, name="restore")
 app.add_typer(groups.app, name="groups")
 app.command()(verify.verify)
+app.add_typer(compact.app, name="compact")
 app.add_typer(collect.app, name="collect")
 app.command()(records.cat)
 app.command()(records.search)
