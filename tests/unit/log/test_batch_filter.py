@@ -53,7 +53,7 @@ def batch_of(records: list[Record], *, codec: int, is_append_time: bool = False)
     gaps=st.booleans(),
     is_append_time=st.booleans(),
 )
-def test_what_stays_keeps_its_place_and_its_batch(  # noqa: PLR0913  # a dimension each
+def test_what_stays_keeps_its_place_and_its_batch(
     count: int, chosen: set[int], codec: int, gaps: bool, is_append_time: bool
 ) -> None:
     records = logged(count, gaps=gaps, is_append_time=is_append_time)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -144,6 +143,7 @@ def _planned(opened: Backup, request: CompactionRequest) -> CompactionPlan:
 def _compacted(opened: Backup, planned: CompactionPlan, spark_master: str | None) -> Compacted:
     from offsite.cli.progress import progress
     from offsite.services.compaction.run import Compacted, compact
+    from offsite.spark.master import slots
 
     if not planned.regions:
         return Compacted(state=planned.head)
@@ -151,7 +151,7 @@ def _compacted(opened: Backup, planned: CompactionPlan, spark_master: str | None
         spark(spark_master, preload="offsite.copy.compaction.rewrite") as runner,
         progress("compact", total_bytes=2 * planned.raw_bytes) as on_progress,  # all is read twice
     ):
-        return compact(opened, planned, runner=runner, slots=os.cpu_count() or 1, on_progress=on_progress)
+        return compact(opened, planned, runner=runner, slots=slots(spark_master), on_progress=on_progress)
 
 
 def _report(planned: CompactionPlan) -> CompactionReport:
@@ -179,20 +179,12 @@ def _report(planned: CompactionPlan) -> CompactionReport:
 
 
 def _done_report(planned: CompactionPlan, done: Compacted) -> CompactedReport:
-    figures = {
-        name: getattr(done, name)
-        for name in (
-            "regions",
-            "left_alone",
-            "segments_before",
-            "segments_after",
-            "records_before",
-            "records_after",
-            "bytes_before",
-            "bytes_after",
-        )  # fmt: skip
-    }
-    return CompactedReport(backup=planned.head.backup, commit=done.state.seq, **figures)
+    return CompactedReport(
+        backup=planned.head.backup, commit=done.state.seq, **{name: getattr(done, name) for name in _FIGURES}
+    )
+
+
+_FIGURES = tuple(field.name for field in fields(CompactedReport) if field.name not in {"backup", "commit"})
 
 
 def _render_plan(console: Console, report: CompactionReport) -> None:

@@ -22,8 +22,8 @@ from zlib import crc32
 from offsite.copy.compaction.regions import Part, Routes, Stretch
 from offsite.log.batch import BatchHeader
 from offsite.log.committed_view import CommittedView
-from offsite.log.records.batch_keys import KeyedRecords, keyed_records
 from offsite.log.range import Span
+from offsite.log.records.batch_keys import KeyedRecords, keyed_records
 from offsite.model.errors import OffsiteError
 from offsite.model.size import MIB
 from offsite.repository.segments.reader import SegmentReader, stored_markers
@@ -72,7 +72,7 @@ def spoil(part: Part, error: OffsiteError) -> Iterator[tuple[int, Found | Spoilt
 
 def find_latest(part: Part, *, store: Store, buckets: int) -> Iterator[tuple[int, Found | Spoilt]]:
     """The last record of each key of the part, by bucket; of a key maybe several times. Raises what reading raises."""
-    gathering = _Gathering(buckets)
+    gathering = Gathering(buckets)
     for stretch, records, tombstones_below in _visible(part, store):
         yield from gathering.take(stretch.number, records, tombstones_below)
     yield from gathering.flush()
@@ -141,7 +141,7 @@ def first_undecided(segments: Iterable[Segment], store: Store, *, end: int) -> i
     return min(opened.values(), default=end)
 
 
-class _Gathering:
+class Gathering:
     """The last offset of each key so far, of one stretch after the other, until it is sent."""
 
     def __init__(self, buckets: int) -> None:
