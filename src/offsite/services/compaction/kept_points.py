@@ -6,17 +6,21 @@ two ends of each run only. Between these, any offset may be the end of a point.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 from offsite.log.range import Span
 from offsite.model.cleanup_policy import is_compacted
+from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.model.untrusted.whole_number import whole_number
 from offsite.repository.backup import Backup
 from offsite.repository.branches import Branch
 from offsite.repository.commit import PartitionId, TopicIncarnation
+from offsite.repository.commit_log import CommitLog
 from offsite.repository.history import History
-from offsite.repository.state import BackupState
+from offsite.repository.state import FIRST_SEQ, BackupState
 
 _DAY_MS = 86_400_000
 _RETENTION = "delete.retention.ms"
@@ -40,6 +44,7 @@ class KeptPoints:
         self._backup, self._head = backup, head
         self._partitions = tuple(partitions)
         self._points: dict[int, Point] = {}
+        self._newest: dict[tuple[int, int], int] = {}
         self._branches: dict[PartitionId, list[Branch]] = {}
         for branch in head.branches:
             self._branches.setdefault(branch.partition_id, []).append(branch)
@@ -62,8 +67,15 @@ class KeptPoints:
         retention_ms = whole_number(configs.get(_RETENTION, str(_DAY_MS)))
         if oldest is None or retention_ms is None:
             return 0
-        before = self._head.history.latest_at(oldest.committed_at_ms - retention_ms)
-        return self._at(before.seq).ends.get(partition, 0) if before else 0
+        before = self._newest_at(oldest.committed_at_ms - retention_ms, upto=oldest.seq)
+        return self._at(before).ends.get(partition, 0) if before else 0
+
+    def _newest_at(self, time_ms: int, *, upto: int) -> int:
+        """The number of the newest commit up to `upto` made at `time_ms` or before, kept or not; 0: there is none."""
+        if (time_ms, upto) not in self._newest:
+            times = _CommitTimes(self._backup.log, upto)
+            self._newest[time_ms, upto] = bisect_right(times, time_ms)
+        return self._newest[time_ms, upto]
 
     def _spans(self, partition: PartitionId) -> Iterator[tuple[tuple[Point, Point], Span]]:
         for first, last in self._runs:
@@ -86,6 +98,27 @@ class KeptPoints:
                 compacted=frozenset(s.incarnation for s in shapes if s is not None and is_compacted(dict(s.configs))),
             )
         return self._points[seq]
+
+
+class _CommitTimes(Sequence[int]):
+    """When each of the first commits was made, read one by one as they are asked for: points that were dropped have
+    left the list of points, and their commits are still there."""
+
+    def __init__(self, log: CommitLog, count: int) -> None:
+        self._log, self._count = log, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[int]: ...
+    def __getitem__(self, index: int | slice) -> int | Sequence[int]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(self._count))]
+        stored = self._log.get(FIRST_SEQ + index)
+        return MAX_OFFSET if stored is None else stored.commit.committed_at_ms  # unknown: not old
 
 
 def kept_runs(history: History) -> Iterator[Span]:
