@@ -143,14 +143,15 @@ def commit_log(backup: Backup, data: bytes, end: int, shape: TopicShape, *, piec
     base = backup.state()
     start = base.positions[TOPIC].end if TOPIC in base.positions else 0
     changes = Changes(
-        segments=tuple(_segments(backup, data, start, end, pieces)) if data else (),
+        segments=tuple(segments_of(backup, data, start, end, pieces)) if data else (),
         positions=(Position(partition_id=TOPIC, log_start=0, end=end, leader_epoch=3),),
         topics=(shape,),
     )
     return backup.commit(changes, base=base, writer=f"writer-{base.seq}")
 
 
-def _segments(backup: Backup, data: bytes, start: int, end: int, pieces: int) -> Iterator[Segment]:
+def segments_of(backup: Backup, data: bytes, start: int, end: int, pieces: int) -> Iterator[Segment]:
+    """The batches of `data` in about `pieces` segments, which share `[start, end)` out."""
     chunk = chunk_of(data)
     headers = list(chunk.batches)
     size = max(1, len(headers) // pieces)

@@ -9,17 +9,24 @@ from pathlib import Path
 import pytest
 
 from offsite.copy.compaction import latest, regions
+from offsite.copy.point_in_time import PointInTime
+from offsite.copy.restore_point import find_point
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.model.clock import SystemClock
+from offsite.model.errors import NoSuchRestorePoint
+from offsite.model.selections.selection import parse_selection
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
+from offsite.repository.commit import Changes, Checkpoint, Position
 from offsite.services.collect.run import collect, plan_collection
 from offsite.services.compaction.plan import CompactionRequest, plan_compaction
 from offsite.services.compaction.run import Compacted, compact
+from offsite.services.restore.request import RestoreRequest
 from offsite.services.verify.run import verify_deep
 from tests.backups import new_backup
-from tests.compacted_logs import TOPIC, CompactedLog, commit_log, compacted_shape, forget, read_state
+from tests.batches import FIRST_TIME_MS
+from tests.compacted_logs import TOPIC, CompactedLog, commit_log, compacted_shape, forget, read_state, segments_of
 from tests.inline_runner import InlineRunner
 from tests.roll_ups import roll_up
 from tests.source_events.memory_store import MemoryStore
@@ -246,3 +253,42 @@ def test_what_was_replaced_is_collected(backup: Backup, store: MemoryStore, monk
     assert not old & store.objects.keys()
     assert read_state(backup, done.state.seq)[:2] == log.state_at(log.end)
     assert verify_deep(backup, runner=InlineRunner()).ok
+
+
+def found(backup: Backup, **point: object) -> PointInTime:
+    request = RestoreRequest(selection=parse_selection(["orders"]), **point)  # type: ignore[arg-type]
+    return find_point(backup, request)
+
+
+def test_a_moment_inside_of_what_was_compacted_is_refused(backup: Backup) -> None:
+    log = grown(backup)
+    forget(backup, [1, 2])
+    compacted(backup)
+    (span,) = backup.state().compacted[TOPIC]
+    state = commit_log(backup, log.grow(10), log.end, compacted_shape())
+    where = TOPIC.topic_partition
+    for point in (
+        {"before": {where: span[1] - 1}},
+        {"at": str(FIRST_TIME_MS + 60)},
+    ):
+        with pytest.raises(NoSuchRestorePoint, match="compacted over offsets 0 to"):
+            found(backup, **point)
+    assert found(backup, before={where: log.end - 1}).state.positions[TOPIC].end == log.end - 1
+    assert found(backup, at=str(FIRST_TIME_MS + log.end + 100)).until_ms is not None
+    assert found(backup, commit=3).commit.seq == 3
+    assert found(backup).commit.seq == state.seq
+
+
+def test_where_a_checkpoint_ends_is_the_end_of_a_point(backup: Backup) -> None:
+    log = CompactedLog(random.Random(1))
+    commit_log(backup, log.grow(10), log.end, compacted_shape())
+    middle = log.end
+    data = log.grow(20)
+    base = backup.state()
+    taken = Checkpoint(id=1, taken_at_ms=1, ends=((TOPIC, middle + 3),))
+    position = Position(partition_id=TOPIC, log_start=0, end=log.end, leader_epoch=3)
+    segments = tuple(segments_of(backup, data, middle, log.end, 2))
+    backup.commit(Changes(segments=segments, positions=(position,), checkpoint=taken), base=base, writer="w")
+    forget(backup, [1])
+    (region,) = plan_compaction(backup, ALWAYS).regions
+    assert region.cuts == (middle + 3,)

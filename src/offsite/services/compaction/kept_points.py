@@ -51,8 +51,9 @@ class KeptPoints:
         self._runs = tuple((self._at(first), self._at(last)) for first, last in kept_runs(head.history))
 
     def ends(self, partition: PartitionId) -> tuple[Span, ...]:
-        """Where points end, for each run from its first end to its last."""
-        return tuple(span for _, span in self._spans(partition))
+        """Where points end, for each run from its first end to its last, and where their checkpoints do."""
+        cuts = (end for taken in self._head.checkpoints for known, end in taken.ends if known == partition)
+        return (*(span for _, span in self._spans(partition)), *((end, end) for end in cuts))
 
     def above(self, partition: PartitionId) -> int:
         """The offset below which some kept point knew the topic as not compacted, and so needs every record."""
