@@ -61,6 +61,7 @@ def main() -> None:
 
 def _measure(backup: Backup, records: int, keys: int) -> None:
     load = os.getloadavg()[0]
+    before_ticks = int(time.process_time() * os.sysconf("SC_CLK_TCK"))  # what making the records took
     begin_s = time.monotonic()
     runner = SparkRunner(preload=["offsite.copy.compaction.rewrite"])
     runner.begin()
@@ -68,10 +69,11 @@ def _measure(backup: Backup, records: int, keys: int) -> None:
         plan = plan_compaction(backup, CompactionRequest())
         done = compact(backup, plan, runner=runner, slots=os.cpu_count() or 1)
         took_s = time.monotonic() - begin_s
-        peaks = _peaks_mib()
+        used_s, peaks = _usage(before_ticks)
     finally:
         runner.close()
     _print(done, took_s, load)
+    print(f"processor time {used_s:.0f} s")
     print(f"peak memory in MiB: {', '.join(f'{name} {peak}' for name, peak in peaks)}")
     expected = min(records, keys)
     if not 0.9 * expected <= done.records_after <= keys:
@@ -85,8 +87,8 @@ def _print(done: Compacted, took_s: float, load: float) -> None:
     )
 
 
-def _peaks_mib() -> list[tuple[str, int]]:
-    """The peak of this process, and of each below it: Linux only."""
+def _usage(before_ticks: int) -> tuple[float, list[tuple[str, int]]]:
+    """Seconds of processor time of this process and those below it, and the peak of each in MiB: Linux only."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and (fields := _status(entry)):
@@ -94,12 +96,13 @@ def _peaks_mib() -> list[tuple[str, int]]:
     ours = {os.getpid()}
     for _ in range(4):
         ours |= {pid for pid, parent in parents.items() if parent in ours}
-    found = []
-    for pid in sorted(ours):
-        fields = _status(Path("/proc") / str(pid))
+    ticks, found = 0, []
+    for entry in (Path("/proc") / str(pid) for pid in sorted(ours)):
+        fields = _status(entry)
         if "VmHWM" in fields:
             found.append((fields["Name"], int(fields["VmHWM"].split()[0]) // 1024))
-    return found
+            ticks += sum(map(int, (entry / "stat").read_text().rpartition(")")[2].split()[11:13]))
+    return (ticks - before_ticks) / os.sysconf("SC_CLK_TCK"), found
 
 
 def _status(entry: Path) -> dict[str, str]:
