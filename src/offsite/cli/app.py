@@ -13,6 +13,7 @@ from offsite.cli.commands import (
     archive,
     backup,
     collect,
+    compact,
     demo,
     export,
     groups,
@@ -46,6 +47,7 @@ app.command()(repository.status)
 app.add_typer(restore.app, name="restore")
 app.add_typer(groups.app, name="groups")
 app.command()(verify.verify)
+app.add_typer(compact.app, name="compact")
 app.add_typer(collect.app, name="collect")
 app.add_typer(retention.app, name="retention")
 app.command()(records.cat)
