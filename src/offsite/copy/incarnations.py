@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from offsite.copy.sightings import UNKNOWN_MS, Sighting, read_sightings
 from offsite.log.records.record import LOG_APPEND_TIME
 from offsite.model.errors import BadOption, IncarnationUnclear
 from offsite.model.journal import decided
@@ -21,7 +22,6 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId, TopicIncarnation, TopicShape
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.segments.segment import Segment
-from offsite.repository.sightings import UNKNOWN_MS, Sighting, read_sightings
 from offsite.repository.state import BackupState
 
 _ID_SHOWN = 8

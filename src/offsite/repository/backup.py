@@ -14,7 +14,7 @@ from offsite.repository.catalog import Catalog, Kept
 from offsite.repository.commit import Changes, Commit, PartitionId
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.commit_log import CommitLog
-from offsite.repository.coverage import removed_since, unaccounted
+from offsite.repository.coverage import let_go_of_needed, removed_since, unaccounted
 from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.fold import fold
 from offsite.repository.layout import BackupLayout
@@ -73,14 +73,16 @@ class Backup:
         head = head or self.sound_state()
         self.check_point(seq, head=head)
         if seq == head.seq:
-            return head
+            served = head.as_point()
+            return replace(served, holes=(*served.holes, *let_go_of_needed(head, head=head)))
         point = self.catalog.state(upto=seq)
         if point.seq != seq:
             raise damaged_commit(f"{self.layout.commit_key(point.seq + 1)} is missing")
         if self.log.previous_named_by(seq + 1) not in {None, point.head_hash}:
             raise damaged_commit(f"commit {seq} of {point.backup} is not the one that commit {seq + 1} names")
         served = point.served_by(head)
-        return replace(served, holes=(*point.holes, *removed_since(point, served)))
+        lost = (*let_go_of_needed(point, head=head), *removed_since(point, served, head=head))
+        return replace(served, holes=(*served.holes, *lost))
 
     def check_point(self, seq: int, *, head: BackupState) -> None:
         """Return if `seq` is a restore point of `head`. Raises `NoSuchRestorePoint`, `DamagedCommit`."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from offsite.log.range import Span
 from offsite.repository.commit import CutBack, PartitionId, RecordedHole
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.segments.part import SegmentPart
@@ -20,7 +21,8 @@ from offsite.repository.segments.segment import Segment, SegmentList
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
     """A closed history of a partition: what was backed up of `[at, end)` before commit `commit` found that the source's
-    log is another one from `at` on. `number` counts the branches of the partition from 1."""
+    log is another one from `at` on. `number` counts the branches of the partition from 1. `expired`: what retention
+    let go of it."""
 
     partition_id: PartitionId
     number: int
@@ -28,6 +30,7 @@ class Branch:
     end: int
     commit: int
     segments: SegmentList
+    expired: tuple[Span, ...] = ()
 
     @property
     def last_commit(self) -> int:

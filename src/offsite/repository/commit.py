@@ -18,6 +18,8 @@ from offsite.repository.segments.segment import Segment
 NO_PREVIOUS = ""
 NO_EPOCH = -1
 NOT_DELETED = -1
+FOR_EVER = 0
+LIVE = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -158,6 +160,44 @@ class ProvenGap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiredRange:
+    """Offsets `[start, end)` of a partition that retention let go: no restore point that is left needs them. Its ends
+    are those of segments, or it reaches over all that is held on that side; one that begins where the partition does
+    starts at 0. `branch`: the number of the closed history that it is of, `LIVE` for the one that goes on."""
+
+    partition_id: PartitionId
+    start: int
+    end: int
+    branch: int = LIVE
+
+    def __post_init__(self) -> None:
+        check(0 <= self.start < self.end and self.branch >= LIVE, f"expired range of {self.partition_id}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactedRange:
+    """Offsets `[start, end)` of a partition of which its segments hold the latest record of each key, and not those
+    that it superseded within the range: compacted here, whatever the source does."""
+
+    partition_id: PartitionId
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        check(0 <= self.start < self.end, f"compacted range of {self.partition_id}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pin:
+    """The wish of a person that restore point `seq` stays, with the `reason`, until a time by the store's clock (epoch
+    ms; `FOR_EVER`). No commit drops a point that is pinned: the pin is taken off first, or in the same commit."""
+
+    seq: int
+    reason: str
+    until_ms: int = FOR_EVER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
     """A restore point with an ordered id and a consistent cut: `ends` holds one end offset per partition, `classes` the
     consistency class of each topic by name."""
@@ -198,6 +238,10 @@ class Changes:
     complete follows, unless it is broken off; `progress` is how far it was then, None in older commits.
     `cut_back` comes before all else: what was backed up behind it becomes a closed branch, and positions go on from
     there.
+
+    `expired` names what retention lets go: the segments inside, of the live history or of a branch, are needed by no
+    restore point that is left once `forgotten` ones are gone. `compacted`: `segments` hold less of these ranges than
+    the `removed` ones did. `pinned` keeps restore points, `unpinned` are numbers of those that are no longer kept so.
     """
 
     segments: tuple[Segment, ...] = ()
@@ -212,14 +256,23 @@ class Changes:
     positions: tuple[Position, ...] = ()
     topics: tuple[TopicShape, ...] = ()
     forgotten: tuple[tuple[int, int], ...] = ()
+    expired: tuple[ExpiredRange, ...] = ()
+    compacted: tuple[CompactedRange, ...] = ()
+    pinned: tuple[Pin, ...] = ()
+    unpinned: tuple[int, ...] = ()
     groups: str | None = None
     metadata: SnapshotRef | None = None
     checkpoint: Checkpoint | None = None
 
     @property
+    def takes_away(self) -> bool:
+        """Whether a reader that knows nothing of retention would take what is left for something else."""
+        return any((self.expired, self.compacted, self.pinned, self.unpinned))
+
+    @property
     def entries(self) -> int:
         """How many there are of what a commit may hold thousands of: what it costs to read them."""
-        return sum(map(len, (self.segments, self.removed, self.holes, self.gaps, self.positions)))
+        return sum(map(len, (self.segments, self.removed, self.holes, self.gaps, self.positions, self.expired)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,32 +3,43 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 
 from offsite.log.batch import LastBatch
 from offsite.model.errors import DamagedCommit, OffsiteError
 from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.commit import (
+    FOR_EVER,
+    LIVE,
     NO_EPOCH,
     NOT_DELETED,
     Changes,
     Checkpoint,
     Commit,
+    CompactedRange,
     CutBack,
+    ExpiredRange,
     LeftBehind,
     PartitionId,
     PassProgress,
+    Pin,
     Position,
     ProvenGap,
     RecordedHole,
     SnapshotRef,
     TopicShape,
 )
-from offsite.repository.json_form import FORMAT, FORMAT_PACKS, encode_object, parse_json_object
+from offsite.repository.json_form import (
+    FORMAT,
+    FORMAT_PACKS,
+    FORMAT_RETENTION,
+    NEWEST_FORMAT,
+    encode_object,
+    parse_json_object,
+)
 from offsite.repository.layout import BackupLayout, lies_below
 from offsite.repository.segments.part import part_from_json, part_to_json
-from offsite.repository.segments.segment import Segment, segment_from_json, segment_to_json
+from offsite.repository.segments.segment import segment_from_json, segment_to_json
 
 _HINT = (
     "run: offsite verify, to see which restore points are left; bring the object back from the store's versions or "
@@ -40,7 +51,7 @@ def encode_commit(commit: Commit) -> bytes:
     """The one byte form of `commit`. Empty lists and absent parts are left out."""
     return encode_object(
         {
-            "format": format_of(commit.changes.segments, branched=bool(commit.changes.cut_back)),
+            "format": _format_of(commit.changes),
             "backup": commit.backup,
             "seq": commit.seq,
             "previous": commit.previous,
@@ -55,15 +66,18 @@ def encode_commit(commit: Commit) -> bytes:
     )
 
 
-def format_of(segments: Iterable[Segment], *, branched: bool) -> int:
-    """The oldest format that can say where `segments` are. `branched`: a log was cut back, and its old history kept."""
-    return FORMAT_PACKS if branched or any(segment.pack is not None for segment in segments) else FORMAT
+def _format_of(changes: Changes) -> int:
+    """The oldest format whose readers understand `changes`."""
+    if changes.takes_away:
+        return FORMAT_RETENTION
+    is_packed = any(segment.pack is not None for segment in changes.segments)
+    return FORMAT_PACKS if is_packed or changes.cut_back else FORMAT
 
 
 def decode_commit(data: bytes, *, key: str) -> Commit:
     """Read the commit object `key`. Raises `DamagedCommit` for anything a writer of offsite would not have written,
     `FormatTooNew`. Keys that are not known are ignored."""
-    item = parse_json_object(data, source=key, damaged=damaged_commit, newest=FORMAT_PACKS)
+    item = parse_json_object(data, source=key, damaged=damaged_commit, newest=NEWEST_FORMAT)
     try:
         commit = _commit_from_json(item)
         _check_names(commit, key)
@@ -239,6 +253,36 @@ def _span(item: JsonObject) -> tuple[int, int]:
     return start, end
 
 
+def expired_to_json(each: ExpiredRange) -> dict[str, JsonValue]:
+    known: dict[str, JsonValue] = {**partition_to_json(each.partition_id), "start": each.start, "end": each.end}
+    return known | ({"branch": each.branch} if each.branch != LIVE else {})
+
+
+def expired_from_json(item: JsonObject) -> ExpiredRange:
+    start, end = _span(item)
+    branch = item.count("branch") if "branch" in item.fields else LIVE
+    return ExpiredRange(partition_id=partition_from_json(item), start=start, end=end, branch=branch)
+
+
+def compacted_to_json(each: CompactedRange) -> dict[str, JsonValue]:
+    return {**partition_to_json(each.partition_id), "start": each.start, "end": each.end}
+
+
+def compacted_from_json(item: JsonObject) -> CompactedRange:
+    start, end = _span(item)
+    return CompactedRange(partition_id=partition_from_json(item), start=start, end=end)
+
+
+def pin_to_json(pin: Pin) -> dict[str, JsonValue]:
+    known: dict[str, JsonValue] = {"seq": pin.seq, "reason": pin.reason}
+    return known | ({"until_ms": pin.until_ms} if pin.until_ms != FOR_EVER else {})
+
+
+def pin_from_json(item: JsonObject) -> Pin:
+    until_ms = item.count("until_ms") if "until_ms" in item.fields else FOR_EVER
+    return Pin(seq=item.count("seq"), reason=item.text("reason"), until_ms=until_ms)
+
+
 def ref_to_json(ref: SnapshotRef | None) -> dict[str, JsonValue] | None:
     return None if ref is None else {"key": ref.key, "hash": ref.hash}
 
@@ -295,6 +339,10 @@ def _changes_to_json(changes: Changes) -> dict[str, JsonValue]:
         "positions": [position_to_json(position) for position in changes.positions],
         "topics": [topic_to_json(shape) for shape in changes.topics],
         "forgotten": [{"start": start, "end": end} for start, end in changes.forgotten],
+        "expired": list(map(expired_to_json, changes.expired)),
+        "compacted": list(map(compacted_to_json, changes.compacted)),
+        "pinned": list(map(pin_to_json, changes.pinned)),
+        "unpinned": list(changes.unpinned),
         "groups": changes.groups,
         "metadata": ref_to_json(changes.metadata),
         "checkpoint": None if changes.checkpoint is None else checkpoint_to_json(changes.checkpoint),
@@ -335,6 +383,10 @@ def _changes_from_json(item: JsonObject) -> Changes:
         positions=tuple(position_from_json(position) for position in item.children("positions")),
         topics=tuple(topic_from_json(shape) for shape in item.children("topics")),
         forgotten=tuple((span.count("start"), span.count("end")) for span in item.children("forgotten")),
+        expired=tuple(map(expired_from_json, item.children("expired"))),
+        compacted=tuple(map(compacted_from_json, item.children("compacted"))),
+        pinned=tuple(map(pin_from_json, item.children("pinned"))),
+        unpinned=item.integers("unpinned") if "unpinned" in item.fields else (),
         groups=item.optional_text("groups"),
         metadata=ref_from_json(item.optional_child("metadata")),
         checkpoint=None if checkpoint is None else checkpoint_from_json(checkpoint),

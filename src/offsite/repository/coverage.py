@@ -86,18 +86,30 @@ class CoverageWalk:
         self._before[known] = max(self._before.get(known, 0), end)
 
 
-def removed_since(point: BackupState, served: BackupState) -> Iterator[RecordedHole]:
+def removed_since(point: BackupState, served: BackupState, *, head: BackupState) -> Iterator[RecordedHole]:
     """Ranges of the segments of `point`, below its positions, that no segment of `served`, the same point with what
-    holds its data now, covers: named, so that a reader never takes them for never written."""
+    holds its data now, in `head`, covers: named, so that a reader never takes them for never written. What retention
+    let go in front of what the point needs is none of them, nor what a compaction found to be superseded."""
     for partition, segments in point.segments.items():
-        end = point.positions[partition].end
+        end, begin = point.positions[partition].end, head.beginning_of(point, partition)
         live = served.segments.get(partition, ())
         keys = {segment.key for segment in live if segment.whole is None}
         for segment in segments:
             if segment.key not in keys:
-                covered = ((other.start, max(other.end, other.last_offset + 1)) for other in live)
-                for low, high in uncovered(segment.start, min(segment.end, end), covered):
+                covered = [(other.start, max(other.end, other.last_offset + 1)) for other in live]
+                covered = sorted((*covered, *head.compacted.get(partition, ())))
+                for low, high in uncovered(max(segment.start, begin), min(segment.end, end), covered):
                     yield RecordedHole(partition_id=partition, start=low, end=high, reason=REMOVED)
+
+
+def let_go_of_needed(point: BackupState, *, head: BackupState) -> Iterator[RecordedHole]:
+    """Ranges that `point` needs, of what its topics held then, and that `head` says were let go. No writer of ours does
+    so; it must not pass for retention."""
+    alive = point.alive()
+    for partition, position in point.positions.items():
+        begin = min(head.beginning_of(point, partition), position.end)
+        if position.log_start < begin and partition.incarnation in alive:
+            yield RecordedHole(partition_id=partition, start=position.log_start, end=begin, reason=REMOVED)
 
 
 def _spans(changes: Changes) -> dict[PartitionId, list[Span]]:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from offsite.log.range import TopicPartition
 from offsite.model.errors import DamagedCommit
 from offsite.repository.branches import Branch, borders, cut_holes, cut_segments
 from offsite.repository.commit import (
+    LIVE,
     Checkpoint,
     Commit,
+    CompactedRange,
     CutBack,
+    ExpiredRange,
     PartitionId,
     Position,
     RecordedHole,
     StoredCommit,
 )
 from offsite.repository.commit_json import damaged_commit
+from offsite.repository.expiry import Spans, expire, joined, parted, refuse, without_expired
 from offsite.repository.history import HistoryBuilder
 from offsite.repository.layered_map import LayeredMapBuilder
 from offsite.repository.layout import parse_segment_key
@@ -75,9 +79,14 @@ class Folding:
         for position in changes.positions:
             self._move(position)
         self._remove_all(commit)
+        for expired in changes.expired:
+            self._expire(expired)
         for segment in changes.segments:
             self._add(segment, commit)
+        for compacted in changes.compacted:
+            self._compact(compacted)
         self._holes.extend(changes.holes)
+        self._pin(commit)
         if changes.checkpoint is not None:
             self._checkpoints[changes.checkpoint.id] = changes.checkpoint
         is_catalogued = bool(commit.catalog)
@@ -105,12 +114,16 @@ class Folding:
         if position is None or position.end != cut.end:
             raise damaged_commit(f"{known} did not reach to {cut.end} before it was cut back to {cut.at}")
         found = cut_segments(self._segments.get(known) or SegmentList(), cut)
-        if found.kept:
-            self._segments[known] = found.kept
-        elif known in self._segments:
-            self._segments.remove(known)
+        if found.kept or known in self._segments:
+            self._put(known, found.kept)
         holes = cut_holes((*self._state.holes, *self._holes), cut)
+        expired, closed = parted(self._state.expired.get(known, ()), cut.at)
         self._state, self._holes = replace(self._state, holes=()), holes
+        self._state = replace(
+            self._state,
+            expired=_with(self._state.expired, known, expired),
+            compacted=_with(self._state.compacted, known, parted(self._state.compacted.get(known, ()), cut.at)[0]),
+        )
         self._positions[known] = replace(position, end=cut.at, leader_epoch=cut.epoch, last_batch=None)
         branches = self._known_branches()
         self._branches = [
@@ -122,8 +135,55 @@ class Folding:
                 end=cut.end,
                 commit=self._state.seq + 1,
                 segments=found.closed,
+                expired=closed,
             ),
         ]
+
+    def _expire(self, each: ExpiredRange) -> None:
+        """Let go of the segments inside. Raises `DamagedCommit`."""
+        if each.branch != LIVE:
+            self._branches = [_expired_branch(branch, each) for branch in self._known_branches()]
+            if not any(_is_of(branch, each) for branch in self._branches):
+                raise refuse(each, f"there is no branch {each.branch}")
+            return
+        known = each.partition_id
+        position = self._positions.get(known)
+        if position is None or position.end < each.end:
+            raise refuse(each, "nothing was backed up up to there")
+        if found := self._segments.get(known):
+            self._put(known, expire(found, each))
+        spans = joined((*self._state.expired.get(known, ()), (each.start, each.end)))
+        holes = without_expired((*self._state.holes, *self._holes), each, spans)
+        self._holes = holes
+        self._state = replace(self._state, expired={**self._state.expired, known: spans}, holes=())
+
+    def _compact(self, each: CompactedRange) -> None:
+        known = each.partition_id
+        spans = joined((*self._state.compacted.get(known, ()), (each.start, each.end)))
+        self._state = replace(self._state, compacted={**self._state.compacted, known: spans})
+
+    def _pin(self, commit: Commit) -> None:
+        """Take the pins of the commit off and on. Raises `DamagedCommit` where it drops a point that stays pinned, or
+        pins one that is not there."""
+        changes = commit.changes
+        pins = {pin.seq: pin for pin in self._state.pins if pin.seq not in changes.unpinned}
+        pins |= {pin.seq: pin for pin in changes.pinned}
+        if dropped := [seq for seq in pins if any(start <= seq < end for start, end in changes.forgotten)]:
+            raise damaged_commit(f"commit {commit.seq} of {commit.backup} drops commit {dropped[0]}, which is pinned")
+        points = self._history.built() if changes.pinned else None
+        for pin in changes.pinned:
+            if points is None or points.find(pin.seq) is None:
+                raise damaged_commit(
+                    f"commit {commit.seq} of {commit.backup} pins {pin.seq}, which is no restore point"
+                )
+        if changes.pinned or changes.unpinned:
+            self._state = replace(self._state, pins=tuple(pins[seq] for seq in sorted(pins)))
+
+    def _put(self, known: PartitionId, found: SegmentList) -> None:
+        if found:
+            self._segments[known] = found
+        else:
+            self._segments.remove(known)
 
     def _known_branches(self) -> Sequence[Branch]:
         return self._state.branches if self._branches is None else self._branches
@@ -166,6 +226,9 @@ class Folding:
         for at in borders(each for each in self._known_branches() if each.partition_id == partition_id):
             if segment.start < at < segment.end:
                 raise damaged_commit(f"commit {commit.seq} of {commit.backup}: {segment.key} lies over the cut at {at}")
+        for low, high in self._state.expired.get(partition_id, ()):
+            if segment.start < high and low < segment.end:
+                raise damaged_commit(f"commit {commit.seq} of {commit.backup}: {segment.key} lies in what was let go")
         found = self._segments.get(partition_id) or SegmentList()
         if segment.start >= found.end:
             self._segments[partition_id] = found.appended(segment)
@@ -194,10 +257,7 @@ class Folding:
         if not (found := self._segments.get(partition_id)):
             return set()
         if gone := keys.intersection(segment.key for segment in found):
-            if left := found.without(gone):
-                self._segments[partition_id] = left
-            else:
-                self._segments.remove(partition_id)
+            self._put(partition_id, found.without(gone))
         return gone
 
     def _incarnations_of(self, where: TopicPartition) -> Iterator[PartitionId]:
@@ -208,6 +268,28 @@ class Folding:
                 self._topic_ids.setdefault(known.topic, set()).add(known.topic_id)
         for topic_id in sorted(self._topic_ids.get(where.topic, ())):
             yield PartitionId(topic=where.topic, topic_id=topic_id, partition=where.partition)
+
+
+def _is_of(branch: Branch, expired: ExpiredRange) -> bool:
+    return (branch.partition_id, branch.number) == (expired.partition_id, expired.branch)
+
+
+def _expired_branch(branch: Branch, expired: ExpiredRange) -> Branch:
+    """`branch` without what was let go of it, if it is of this one."""
+    if not _is_of(branch, expired):
+        return branch
+    if expired.start < branch.at or branch.end < expired.end:
+        raise refuse(expired, f"branch {branch.number} holds [{branch.at}, {branch.end})")
+    spans = joined((*branch.expired, (expired.start, expired.end)))
+    return replace(branch, segments=expire(branch.segments, expired), expired=spans)
+
+
+def _with(found: Mapping[PartitionId, Spans], known: PartitionId, spans: Spans) -> Mapping[PartitionId, Spans]:
+    """`found` with `spans` for one partition; the very same where nothing changes."""
+    if found.get(known, ()) == spans:
+        return found
+    left = {each: those for each, those in found.items() if each != known}
+    return left | {known: spans} if spans else left
 
 
 def _not_there(key: str, commit: Commit) -> DamagedCommit:

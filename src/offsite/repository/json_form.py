@@ -21,6 +21,12 @@ FORMAT_PACKS = 2
 """That of a commit or catalog with segments in packs, or with a log that was cut back: a reader of format 1 would look
 for the first elsewhere, and mix the histories of the second."""
 
+FORMAT_RETENTION = 3
+"""That of a commit or catalog of a backup of which retention or a compaction took something away, or restore points are
+pinned: a reader of format 2 would call the first a hole, and drop the second."""
+
+NEWEST_FORMAT = FORMAT_RETENTION
+
 _MEMBERS_BEFORE_DIGESTS = frozenset(
     {
         "accounted",

@@ -1,9 +1,11 @@
-"""What commits say was replaced: the objects that a roll-up made superfluous, found by walking the commits in order.
+"""What commits say is superfluous: the objects that a roll-up or a compaction replaced or retention let go, found by
+walking the commits in order.
 
 Only a positive statement counts. A commit names segments as removed, and lists in the same breath one that covers them
-with the very same figures. What is merely in no list, or was removed without a successor, is none of it. The object of
-a packed segment is known from the state before; all that ever lay in it, from the commits of the run that wrote it.
-Nothing here judges whether an object is still needed: see `services.collect`. See decision 0022.
+with the very same figures, or says that it compacted their range; or it names a range as expired. What is merely in no
+list, or was removed without a successor, is none of it. The object of a packed segment is known from the state before;
+all that ever lay in it, from the commits of the run that wrote it. Nothing here judges whether an object is still
+needed: see `services.collect`. See decisions 0022 to 0024.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ from itertools import pairwise
 from offsite.model.errors import Damaged, DamagedObject, FormatTooNew
 from offsite.model.journal import noted
 from offsite.repository.backup import Backup
-from offsite.repository.commit import PartitionId, StoredCommit
+from offsite.repository.branches import Branch
+from offsite.repository.commit import LIVE, ExpiredRange, PartitionId, StoredCommit
 from offsite.repository.commit_log import CommitLog
+from offsite.repository.expiry import refuse
 from offsite.repository.fold import fold
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.segments.segment import Segment
@@ -47,6 +51,14 @@ class Replaced:
         return (self.key,) if self.index_key is None else (self.key, self.index_key)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gone:
+    """A segment that a commit took out of a list; `known_at` is the newest commit that knew it as live."""
+
+    segment: Segment
+    known_at: int
+
+
 class ReplacedWalk:
     """Goes through the commits behind `state`, in order; `state` is that of the last one taken."""
 
@@ -56,9 +68,11 @@ class ReplacedWalk:
         for known in state.positions:
             self._topic_ids.setdefault(known.topic, set()).add(known.topic_id)
 
-    def take(self, stored: StoredCommit) -> Iterator[Segment]:
-        """The segments that the next commit replaced. Raises `DamagedCommit`."""
-        found = tuple(self._replaced_by(stored))
+    def take(self, stored: StoredCommit) -> Iterator[Gone]:
+        """The segments that the next commit replaced or let go. Raises `DamagedCommit`."""
+        seq = stored.commit.seq
+        found = [Gone(segment=each, known_at=seq - 1) for each in self._replaced_by(stored)]
+        found += self._let_go_by(stored)
         self.state = fold(self.state, [stored])
         for position in stored.commit.changes.positions:
             known = position.partition_id
@@ -75,15 +89,38 @@ class ReplacedWalk:
             old = [each for each in old if made.start <= each.start and each.end <= made.end]
             if _holds_the_same(made, old) and not self._is_ambiguous(made, {each.key for each in old}):
                 yield from old
+        for each in changes.compacted:
+            inside = [s for s in self._live(each.partition_id) if each.start <= s.start and s.end <= each.end]
+            old = [segment for segment in inside if segment.key in removed]
+            if old and not self._is_ambiguous(old[0], {segment.key for segment in old}):
+                yield from old
+
+    def _let_go_by(self, stored: StoredCommit) -> Iterator[Gone]:
+        for expired in stored.commit.changes.expired:
+            if expired.branch == LIVE:
+                found, known_at = self._live(expired.partition_id), stored.commit.seq - 1
+            else:
+                branch = self._branch(expired)
+                found, known_at = tuple(branch.segments), branch.last_commit
+            for each in found:
+                if expired.start <= each.start and each.end <= expired.end:
+                    yield Gone(segment=each, known_at=known_at)
+
+    def _branch(self, expired: ExpiredRange) -> Branch:
+        known = (expired.partition_id, expired.branch)
+        found = next((each for each in self.state.branches if (each.partition_id, each.number) == known), None)
+        if found is None:
+            raise refuse(expired, f"there is no branch {expired.branch}")
+        return found
 
     def _live(self, partition: PartitionId) -> tuple[Segment, ...]:
         found = self.state.segments.get(partition)
         return found.read() if found else ()
 
-    def _is_ambiguous(self, made: Segment, keys: set[str]) -> bool:
+    def _is_ambiguous(self, of: Segment, keys: set[str]) -> bool:
         """Keys do not tell incarnations of a topic apart: one that two of them list is no statement about either."""
-        others = self._topic_ids.get(made.topic, set()) - {made.topic_id}
-        ids = (PartitionId(topic=made.topic, topic_id=each, partition=made.partition) for each in others)
+        others = self._topic_ids.get(of.topic, set()) - {of.topic_id}
+        ids = (PartitionId(topic=of.topic, topic_id=each, partition=of.partition) for each in others)
         return any(segment.key in keys for each in ids for segment in self._live(each))
 
 
@@ -101,10 +138,10 @@ def _figures(segments: Iterable[Segment]) -> tuple[int, ...]:
     return tuple(map(sum, zip(*each, strict=True)))
 
 
-def own_object(segment: Segment, commit: int) -> Replaced:
-    """The object of a segment that was replaced by `commit` and lay in no pack."""
-    body = segment.as_written
-    return Replaced(key=body.key, index_key=body.index_key, held=(_held(body, commit - 1),))
+def own_object(gone: Gone) -> Replaced:
+    """The object of a segment that lay in no pack."""
+    body = gone.segment.as_written
+    return Replaced(key=body.key, index_key=body.index_key, held=(_held(body, gone.known_at),))
 
 
 def packs_begun_at(log: CommitLog, seq: int) -> dict[str, Replaced]:

@@ -14,12 +14,14 @@ from offsite.repository.commit import (
     LeftBehind,
     PartitionId,
     PassProgress,
+    Pin,
     Position,
     RecordedHole,
     SnapshotRef,
     TopicIncarnation,
     TopicShape,
 )
+from offsite.repository.expiry import Spans, beginning, spans_before
 from offsite.repository.history import History
 from offsite.repository.segments.segment import Segment, SegmentList
 
@@ -36,9 +38,10 @@ class BackupState:
     `left_behind` is what the run of commit `seq` could not back up; `incomplete`: that run was to go on, it had
     got as far as `progress` (None: not known). `completed_at_ms`: when the newest commit was made that completes a pass
     (as `committed_at_ms`; 0 where none is known). `groups` is
-    the key of the latest group snapshot, `metadata` names the cluster's latest settings. `history` lists the restore
-    points up to `seq`. `unreadable`: what is wrong with the commit after `seq`, which is there; empty where there is
-    nothing wrong.
+    the key of the latest group snapshot, `metadata` names the cluster's latest settings. `expired` is what retention
+    let go of the live histories, `compacted` what of them holds the latest records of keys only, both as rising spans
+    with space between them; `pins` are in order of their numbers. `history` lists the restore points up to `seq`.
+    `unreadable`: what is wrong with the commit after `seq`, which is there; empty where there is nothing wrong.
 
     Not part of what a backup is: `loose_commits` and `loose_entries`, how much was committed since the newest catalog
     that a commit names; `is_own`: the run that holds the state made its newest commit.
@@ -58,6 +61,9 @@ class BackupState:
     progress: PassProgress | None = None
     completed_at_ms: int = 0
     checkpoints: tuple[Checkpoint, ...] = ()
+    expired: Mapping[PartitionId, Spans] = field(default_factory=dict)
+    compacted: Mapping[PartitionId, Spans] = field(default_factory=dict)
+    pins: tuple[Pin, ...] = ()
     groups: str | None = None
     metadata: SnapshotRef | None = None
     history: History = field(default_factory=History)
@@ -73,6 +79,10 @@ class BackupState:
     def latest_shapes(self) -> dict[str, TopicShape]:
         """The shape of each topic's latest incarnation, by name: they are in order of first appearance."""
         return {incarnation.topic: shape for incarnation, shape in self.topics.items()}
+
+    def alive(self) -> frozenset[TopicIncarnation]:
+        """The incarnations that topics had then: the latest of each, unless it was known to be deleted."""
+        return frozenset(shape.incarnation for shape in self.latest_shapes().values() if not shape.is_deleted)
 
     def all_segments(self) -> Iterator[Segment]:
         """Every live segment, partition by partition in sorted order, each in offset order."""
@@ -117,10 +127,46 @@ class BackupState:
         reach past a position: readers stop at the position. Where a log was cut back since, it is the old history.
         """
         segments = {
-            partition_id: SegmentList(s for s in head.segments_at(self.seq, partition_id) if s.start < position.end)
+            partition_id: SegmentList(
+                segment
+                for segment in head.segments_at(self.seq, partition_id)
+                if head.beginning_of(self, partition_id) <= segment.start < position.end
+            )
             for partition_id, position in self.positions.items()
         }
-        return replace(self, segments={known: found for known, found in segments.items() if found})
+        return replace(
+            self,
+            segments={known: found for known, found in segments.items() if found},
+            holes=tuple(hole for hole in self.holes if hole.end > head.beginning_of(self, hole.partition_id)),
+        )
+
+    def as_point(self) -> BackupState:
+        """The newest restore point without what is held for older ones alone, behind which retention let go of more."""
+        lone = {
+            known: SegmentList(segment for segment in found if segment.start >= spans[-1][1])
+            for known, spans in self.expired.items()
+            if (spans[0][0] or len(spans) > 1) and (found := self.segments.get(known))
+        }
+        if not lone:
+            return self
+        segments = {known: found for known, found in {**self.segments, **lone}.items() if found}
+        return replace(
+            self,
+            segments=segments,
+            holes=tuple(hole for hole in self.holes if hole.end > self.beginning_of(self, hole.partition_id)),
+        )
+
+    def beginning_of(self, point: BackupState, partition_id: PartitionId) -> int:
+        """Where what this, the newest state, holds of a partition for `point` begins at the earliest: behind what
+        retention let go of the history that the point knew. 0 where that is nothing."""
+        position = point.positions.get(partition_id)
+        return beginning(self.let_go_at(point.seq, partition_id), position.end) if position else 0
+
+    def let_go_at(self, seq: int, partition_id: PartitionId) -> Spans:
+        """What retention let go of a partition, in the history that commit `seq` knew."""
+        spans = self.expired.get(partition_id, ())
+        cut_since = [each for each in self.branches if each.partition_id == partition_id and each.commit > seq]
+        return spans_before(spans, cut_since) if cut_since else spans
 
     def segments_at(self, seq: int, partition_id: PartitionId) -> SegmentList:
         """The segments of a partition, in the history that commit `seq` knew."""

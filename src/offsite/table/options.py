@@ -23,7 +23,7 @@ BATCH_OPTIONS = (
     "since",
     "pushdown",
 )
-STREAM_OPTIONS = ("startingCommit",)
+STREAM_OPTIONS = ("startingCommit", "failOnDataLoss")
 _SHARED_OPTIONS = ("repo", "backup", "topics", "exclude", "partitions", "isolation", "withCommit")
 ALL_OPTIONS = (*_SHARED_OPTIONS, *BATCH_OPTIONS, *STREAM_OPTIONS)
 
@@ -38,7 +38,8 @@ class TableOptions(PointRequest):
 
     Of that, only records at offsets `[starting_offset, ending_offset)`, and dated from `since` on. `with_commit` false
     leaves the column `commit` null, which saves reading the commit log: worth it for a backup of many thousand commits.
-    A stream begins with `starting_commit`: `earliest`, `latest` (only what comes) or a number.
+    A stream begins with `starting_commit`: `earliest`, `latest` (only what comes) or a number. It ends where retention
+    has let go of rows before it read them, unless `fail_on_data_loss` is false.
 
     `pushdown`: let Spark push the filters of a query down to the table, where its setting
     `spark.sql.python.filterPushdown.enabled` is on. Only for a table that is used in one query: Spark (4.1 to 4.3)
@@ -54,6 +55,7 @@ class TableOptions(PointRequest):
     pushdown: bool = False
     with_commit: bool = True
     starting_commit: int | str = EARLIEST
+    fail_on_data_loss: bool = True
     given: frozenset[str] = frozenset()
 
 
@@ -84,6 +86,7 @@ def read_options(given: Mapping[str, str]) -> TableOptions:
         isolation=Isolation(_choice(found, "isolation", tuple(Isolation))),
         with_commit=_BOOLEANS[_choice(found, "withCommit", tuple(_BOOLEANS))],
         starting_commit=_starting_commit(found),
+        fail_on_data_loss=_BOOLEANS[_choice(found, "failOnDataLoss", tuple(_BOOLEANS))],
         given=frozenset(found),
     )
 

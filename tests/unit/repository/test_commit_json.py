@@ -15,21 +15,25 @@ from offsite.repository.commit import (
     Changes,
     Checkpoint,
     Commit,
+    CompactedRange,
     CutBack,
+    ExpiredRange,
     PartitionId,
+    Pin,
     Position,
     RecordedHole,
     SnapshotRef,
     TopicShape,
 )
 from offsite.repository.commit_json import commit_hash, decode_commit, encode_commit
-from offsite.repository.json_form import encode_canonical, encode_object
+from offsite.repository.json_form import NEWEST_FORMAT, encode_canonical, encode_object
 from offsite.repository.layout import BackupLayout, index_key
 from offsite.repository.segments.part import SegmentPart
 from offsite.repository.segments.segment import Compression, Segment
 
 KEY = "backups/b/commits/1.json"
 LAYOUT = BackupLayout(backup="b")
+PARTITION = PartitionId(topic="t", topic_id="", partition=0)
 PLACE = {"topic": "t", "topic_id": "", "partition": 0}
 SHAPE = {"topic": "t", "topic_id": "", "partitions": 1, "replication_factor": 1, "configs": {}}
 
@@ -161,6 +165,24 @@ commits = st.builds(
             max_size=2,
         ).map(tuple),
         forgotten=st.lists(st.tuples(offsets, offsets), max_size=2).map(tuple),
+        expired=st.lists(
+            spans.flatmap(
+                lambda span: st.builds(
+                    ExpiredRange, partition_id=partitions, start=st.just(span[0]), end=st.just(span[1]), branch=counts
+                )
+            ),
+            max_size=2,
+        ).map(tuple),
+        compacted=st.lists(
+            spans.flatmap(
+                lambda span: st.builds(
+                    CompactedRange, partition_id=partitions, start=st.just(span[0]), end=st.just(span[1])
+                )
+            ),
+            max_size=2,
+        ).map(tuple),
+        pinned=st.lists(st.builds(Pin, seq=offsets, reason=texts, until_ms=offsets), max_size=2).map(tuple),
+        unpinned=st.lists(offsets, max_size=2).map(tuple),
         groups=st.none() | st.builds(LAYOUT.groups_key, offsets, attempts),
         metadata=st.none() | st.builds(SnapshotRef, key=st.builds(LAYOUT.metadata_key, offsets, attempts), hash=texts),
         checkpoint=st.none()
@@ -191,8 +213,9 @@ def test_keys_of_a_later_minor_version_are_ignored(commit: Commit) -> None:
 
 @given(commits)
 def test_a_commit_of_an_earlier_version_has_no_digest_and_says_nothing_of_catalogs(commit: Commit) -> None:
-    found = undigested(replace(commit, catalog=None, changes=replace(commit.changes, cut_back=())))
-    commit = replace(commit, changes=replace(commit.changes, cut_back=()))
+    changes = replace(commit.changes, cut_back=(), expired=(), compacted=(), pinned=(), unpinned=())
+    found = undigested(replace(commit, catalog=None, changes=changes))
+    commit = replace(commit, changes=changes)
     assert decode_commit(encode_canonical(found), key=KEY) == replace(commit, catalog=None)
 
 
@@ -207,7 +230,7 @@ def test_no_flipped_bit_in_a_commit_goes_unseen() -> None:
 def test_a_later_major_version_is_refused() -> None:
     commit = Commit(backup="b", seq=1, previous="", writer="w", committed_at_ms=1)
     with pytest.raises(FormatTooNew):
-        decode_commit(encode_object(undigested(commit) | {"format": 3}), key=KEY)
+        decode_commit(encode_object(undigested(commit) | {"format": NEWEST_FORMAT + 1}), key=KEY)
 
 
 @given(commits, st.data())
@@ -310,3 +333,17 @@ def test_a_commit_of_a_log_that_was_cut_back_is_refused_by_versions_that_would_m
     cut = CutBack(partition_id=known, at=5, end=9, epoch=0, leader_epoch=1)
     commit = Commit(backup="b", seq=1, previous="", writer="w", committed_at_ms=1, changes=Changes(cut_back=(cut,)))
     assert undigested(commit)["format"] == 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        Changes(expired=(ExpiredRange(partition_id=PARTITION, start=0, end=1),)),
+        Changes(compacted=(CompactedRange(partition_id=PARTITION, start=0, end=1),)),
+        Changes(pinned=(Pin(seq=1, reason="r"),)),
+        Changes(unpinned=(1,)),
+    ],
+)
+def test_a_commit_that_takes_something_away_is_refused_by_versions_that_know_nothing_of_it(changes: Changes) -> None:
+    commit = Commit(backup="b", seq=1, previous="", writer="w", committed_at_ms=1, changes=changes)
+    assert undigested(commit)["format"] == 3

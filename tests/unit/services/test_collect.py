@@ -13,7 +13,16 @@ from offsite.model.clock import SystemClock
 from offsite.model.errors import Bug, CommitsGone, DamagedCommit, DamagedObject, StoreDenied, StoreUnreachable
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, Commit, CutBack, PartitionId, Position, TopicShape
+from offsite.repository.commit import (
+    Changes,
+    Commit,
+    CompactedRange,
+    CutBack,
+    ExpiredRange,
+    PartitionId,
+    Position,
+    TopicShape,
+)
 from offsite.repository.commit_json import encode_commit
 from offsite.repository.json_form import encode_object
 from offsite.repository.leftovers import LEFT_AFTER_MS
@@ -21,6 +30,8 @@ from offsite.repository.replaced import collected_upto, note_collected
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RestoreRecord, put_record
+from offsite.repository.segments.part import part_segment
+from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.services.collect import plan as collect_plan
@@ -550,3 +561,81 @@ def test_what_does_not_mend_itself_is_not_read_again_every_few_minutes(
         for _ in range(3):
             collecting.step(backup)
         assert bool(read) is is_read
+
+
+def let_go(backup: Backup, *ranges: tuple[int, int, int], known: PartitionId = ORDERS) -> None:
+    """One commit that lets go of ranges of a partition: start, end, branch."""
+    expired = tuple(ExpiredRange(partition_id=known, start=low, end=high, branch=of) for low, high, of in ranges)
+    backup.commit(Changes(expired=expired), base=backup.state(), writer="w")
+
+
+def test_what_retention_let_go_is_collected(backup: Backup, store: MemoryStore) -> None:
+    first, second = backup.state().segments[ORDERS][:2]
+    let_go(backup, (0, 20, 0))
+    assert plan_now(backup).objects == ()  # no later commit names a catalog with it
+    run_once(backup)
+    planned = plan_now(backup)
+    assert {each.key for each in planned.objects} == keys([first])
+    assert planned.replacements == ()
+    assert plan_now(backup, grace_ms=1_000_000_000).objects == ()
+    collect_now(backup)
+    assert not keys([first]) & bodies(store)
+    assert keys([second]) <= bodies(store)
+    assert verify_deep(backup, InlineRunner()).ok
+
+
+def is_border(backup: Backup, segment: Segment, at: int) -> bool:
+    chunks = SegmentReader(store=backup.store, segment=segment).chunks()
+    return any(header.base_offset == at for chunk in chunks for header in chunk.batches)
+
+
+def test_a_pack_goes_when_all_of_it_was_rolled_up_or_let_go(backup: Backup, store: MemoryStore) -> None:
+    state = roll_up(backup, alone=False, count=2)
+    (pack,) = {segment.pack for segment in state.all_segments() if segment.pack}
+    let_go(backup, (0, 40, 0))
+    run_once(backup)
+    collect_now(backup)
+    assert pack in bodies(store), "other partitions need it"
+    for known in PARTITIONS[1:]:
+        let_go(backup, (0, 40, 0), known=known)
+    run_once(backup)
+    collect_now(backup)
+    assert pack not in bodies(store)
+    assert verify_deep(backup, InlineRunner()).ok
+
+
+def test_what_an_old_history_needs_stays_until_that_lets_it_go_too(backup: Backup, store: MemoryStore) -> None:
+    parted = backup.state().segments[ORDERS][1]  # [20, 40)
+    at = next(start for start in range(22, 38) if is_border(backup, parted, start))
+    found = part_segment(parted, at, backup.store)
+    parts = {"below": found.below, "above": found.above}
+    cut = CutBack(partition_id=ORDERS, at=at, end=80, epoch=0, leader_epoch=1, **parts)
+    backup.commit(Changes(cut_back=(cut,)), base=backup.state(), writer="w")
+    run_once(backup)
+    let_go(backup, (0, at, 0))
+    run_once(backup)
+    collect_now(backup)
+    assert keys([parted]) <= bodies(store)
+    let_go(backup, (at, 40, 1))
+    run_once(backup)
+    collect_now(backup)
+    assert not keys([parted]) & bodies(store)
+    assert verify_deep(backup, InlineRunner()).ok
+
+
+def test_what_a_compaction_replaced_is_collected_after_what_is_left_was_read(
+    backup: Backup, store: MemoryStore
+) -> None:
+    old = backup.state().segments[ORDERS][:2]
+    left = write_segment(backup.store, backup, ORDERS, 10, 30)
+    done = CompactedRange(partition_id=ORDERS, start=0, end=40)
+    changes = Changes(segments=(left,), removed=tuple(each.key for each in old), compacted=(done,))
+    backup.commit(changes, base=backup.state(), writer="w")
+    run_once(backup)
+    planned = plan_now(backup)
+    assert {each.key for each in planned.objects} == keys(old)
+    assert [each.key for each in planned.replacements] == [left.key]
+    store.objects[left.key] = store.objects[left.key][:-1] + b"?"
+    with pytest.raises(DamagedObject, match="nothing is collected"):
+        collect_now(backup)
+    assert keys(old) <= bodies(store)

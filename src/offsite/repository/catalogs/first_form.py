@@ -13,7 +13,7 @@ from offsite.repository.catalogs.segment_parts import CatalogPart, Extent, Store
 from offsite.repository.catalogs.segment_rows import whole_rows
 from offsite.repository.commit import PartitionId
 from offsite.repository.commit_json import position_from_json
-from offsite.repository.json_form import FORMAT_PACKS, parse_part
+from offsite.repository.json_form import NEWEST_FORMAT, parse_part
 from offsite.repository.layered_map import LayeredMap
 from offsite.repository.segments.segment import SegmentList
 from offsite.repository.state import BackupState
@@ -30,7 +30,7 @@ def decode_state(data: bytes, *, key: str) -> BackupState:
     read = from_parquet(data, key)
     described = (read.schema.metadata or {}).get(_STATE, b"")
     table = whole_rows(read.replace_schema_metadata(None), key)
-    item = parse_part(described, source=key, damaged=damaged_catalog, newest=FORMAT_PACKS)
+    item = parse_part(described, source=key, damaged=damaged_catalog, newest=NEWEST_FORMAT)
     positions = map(position_from_json, item.children("positions"))
     return replace(
         state_from_json(item),

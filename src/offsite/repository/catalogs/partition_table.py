@@ -7,12 +7,13 @@ time. pyarrow is imported where it is used.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from offsite.log.batch import LastBatch
+from offsite.log.range import Span
 from offsite.model.check import check
 from offsite.model.errors import OffsiteError
 from offsite.model.untrusted.bounds import MAX_PARTITIONS
@@ -21,16 +22,22 @@ from offsite.model.untrusted.names import is_topic_name
 from offsite.repository.branches import Branch
 from offsite.repository.catalogs.parquet_form import damaged_catalog, from_parquet, integers_of
 from offsite.repository.catalogs.segment_parts import Again, CatalogPart, Extent, StoredRows
-from offsite.repository.commit import PartitionId, Position
+from offsite.repository.commit import CompactedRange, ExpiredRange, PartitionId, Position
 from offsite.repository.commit_json import (
     checkpoint_from_json,
     checkpoint_to_json,
+    compacted_from_json,
+    compacted_to_json,
+    expired_from_json,
+    expired_to_json,
     hole_from_json,
     hole_to_json,
     left_behind_from_json,
     left_behind_to_json,
     partition_from_json,
     partition_to_json,
+    pin_from_json,
+    pin_to_json,
     progress_from_json,
     progress_to_json,
     ref_from_json,
@@ -38,7 +45,15 @@ from offsite.repository.commit_json import (
     topic_from_json,
     topic_to_json,
 )
-from offsite.repository.json_form import FORMAT, FORMAT_PACKS, encode_canonical, parse_part
+from offsite.repository.expiry import Spans, joined
+from offsite.repository.json_form import (
+    FORMAT,
+    FORMAT_PACKS,
+    FORMAT_RETENTION,
+    NEWEST_FORMAT,
+    encode_canonical,
+    parse_part,
+)
 from offsite.repository.layered_map import LayeredMap
 from offsite.repository.segments.part import part_from_json, part_of, part_to_json
 from offsite.repository.segments.segment import Segment, SegmentList, segment_from_json, segment_to_json
@@ -46,6 +61,8 @@ from offsite.repository.state import BackupState
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
+
+RangeT = TypeVar("RangeT")
 
 _STATE = b"offsite.state"
 _TEXTS = ("topic", "topic_id")
@@ -81,7 +98,7 @@ def decode_partitions(
     if not table.schema.equals(_schema()):
         raise damaged_catalog(f"{key}: its columns are not those of partitions")
     described = (table.schema.metadata or {}).get(_STATE, b"")
-    item = parse_part(described, source=key, damaged=damaged_catalog, newest=FORMAT_PACKS)
+    item = parse_part(described, source=key, damaged=damaged_catalog, newest=NEWEST_FORMAT)
     try:
         texts = [table.column(name).to_pylist() for name in _TEXTS]
         *numbers, ends = (integers_of(table.column(name), key) for name in _NUMBERS)
@@ -104,7 +121,7 @@ def decode_partitions(
 def state_to_json(state: BackupState) -> dict[str, JsonValue]:
     """What has no columns."""
     known: dict[str, JsonValue] = {
-        "format": FORMAT_PACKS if state.branches else FORMAT,
+        "format": _format_of(state),
         "backup": state.backup,
         "seq": state.seq,
         "head_hash": state.head_hash,
@@ -119,7 +136,33 @@ def state_to_json(state: BackupState) -> dict[str, JsonValue]:
         "groups": state.groups,
         "metadata": ref_to_json(state.metadata),
     }
-    return known | ({"branches": list(map(_branch_to_json, state.branches))} if state.branches else {})
+    more: dict[str, JsonValue] = {
+        "branches": list(map(_branch_to_json, state.branches)),
+        "expired": [expired_to_json(each) for each in _ranges(state.expired, ExpiredRange)],
+        "compacted": [compacted_to_json(each) for each in _ranges(state.compacted, CompactedRange)],
+        "pins": list(map(pin_to_json, state.pins)),
+    }
+    return known | {name: part for name, part in more.items() if part}
+
+
+def _format_of(state: BackupState) -> int:
+    if state.expired or state.compacted or state.pins or any(branch.expired for branch in state.branches):
+        return FORMAT_RETENTION
+    return FORMAT_PACKS if state.branches else FORMAT
+
+
+def _ranges(found: Mapping[PartitionId, Spans], kind: Callable[..., RangeT]) -> Iterator[RangeT]:
+    """`found` as ranges of that `kind`."""
+    for known, spans in found.items():
+        for start, end in spans:
+            yield kind(partition_id=known, start=start, end=end)
+
+
+def _spans(ranges: Iterable[ExpiredRange | CompactedRange]) -> Mapping[PartitionId, Spans]:
+    found: dict[PartitionId, list[Span]] = {}
+    for each in ranges:
+        found.setdefault(each.partition_id, []).append((each.start, each.end))
+    return {known: joined(spans) for known, spans in found.items()}
 
 
 def state_from_json(item: JsonObject) -> BackupState:
@@ -140,6 +183,9 @@ def state_from_json(item: JsonObject) -> BackupState:
         groups=item.optional_text("groups"),
         metadata=ref_from_json(item.optional_child("metadata")),
         branches=tuple(map(_branch_from_json, item.children("branches"))),
+        expired=_spans(map(expired_from_json, item.children("expired"))),
+        compacted=_spans(map(compacted_from_json, item.children("compacted"))),
+        pins=tuple(map(pin_from_json, item.children("pins"))),
     )
 
 
@@ -154,6 +200,7 @@ def _branch_to_json(branch: Branch) -> dict[str, JsonValue]:
         "segments": [
             {**segment_to_json(each.as_written), "part": part_to_json(part_of(each))} for each in branch.segments
         ],
+        **({"expired": [list(span) for span in branch.expired]} if branch.expired else {}),
     }
 
 
@@ -165,6 +212,9 @@ def _branch_from_json(item: JsonObject) -> Branch:
         end=item.count("end"),
         commit=item.count("commit"),
         segments=SegmentList(map(_closed_segment, item.children("segments"))),
+        expired=joined((low, high) for low, high in item.integer_rows("expired", width=2))
+        if "expired" in item.fields
+        else (),
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from offsite.model.errors import OffsiteError
 from offsite.repository.catalogs.parquet_form import damaged_catalog
-from offsite.repository.json_form import FORMAT_PACKS, encode_canonical, parse_part
+from offsite.repository.json_form import FORMAT_PACKS, NEWEST_FORMAT, encode_canonical, parse_part
 from offsite.repository.segments.segment import Compression, Segment, segment_from_json, segment_to_json
 
 if TYPE_CHECKING:
@@ -100,6 +100,6 @@ def _segment(values: Sequence[Any]) -> Segment:
         cells[name] = tuple(cells[name])
     if (whole := cells["whole"]) is not None:
         source = f"a part of {cells['key']}"
-        item = parse_part(whole.encode(), source=source, damaged=damaged_catalog, newest=FORMAT_PACKS)
+        item = parse_part(whole.encode(), source=source, damaged=damaged_catalog, newest=NEWEST_FORMAT)
         cells["whole"] = segment_from_json(item)
     return Segment(**cells)

@@ -1,9 +1,10 @@
-"""What may be collected of a backup, decided step by step: objects that a roll-up replaced, and what to read first.
+"""What may be collected of a backup, decided step by step: objects that were replaced or let go, and what to read.
 
-An object may go when a commit says that it was replaced, and that commit is old: older than the grace time by the
-store's clock, older than every restore that is under way, and part of a catalog that a later commit names, so that one
-damaged commit cannot bring back a state that needs the object. Neither the newest state nor the one at the end of that
-time needs it, live or in a branch; and segments of the newest state cover all that ever lay in it.
+An object may go when a commit says that it was replaced or let go, and that commit is old: older than the grace time by
+the store's clock, older than every restore that is under way, and part of a catalog that a later commit names, so that
+one damaged commit cannot bring back a state that needs the object. Neither the newest state nor the one at the end of
+that time needs it, live or in a branch; and segments of the newest state cover all that ever lay in it, but what was
+let go.
 
 A plan is made by a generator that pauses every moment: a run that follows makes it between its rounds.
 """
@@ -124,10 +125,12 @@ def _walked(
     packs = _Packs(backup)
     before_ms = backup.store.now_ms() - grace_ms
     for stored in backup.log.read(after=walk.state.seq, upto=until):
-        if stored.commit.changes.removed and not _is_older(backup, stored, before_ms):
+        if (stored.commit.changes.removed or stored.commit.changes.expired) and not _is_older(
+            backup, stored, before_ms
+        ):
             break
-        for segment in walk.take(stored):
-            each = packs.of(segment) if segment.as_written.pack else own_object(segment, stored.commit.seq)
+        for gone in walk.take(stored):
+            each = packs.of(gone.segment) if gone.segment.as_written.pack else own_object(gone)
             if each is not None and all(map(backup.layout.is_stored_body, each.keys)):
                 found[each.key] = each
         if len(found) >= OBJECTS_MAX:
@@ -229,11 +232,13 @@ class _Wanted:
     _chosen: dict[str, Segment] = field(default_factory=dict)
 
     def take(self, held: Iterable[Held]) -> bool:
-        """Whether all of it is held now; then the segments that do are wanted."""
+        """Whether all of it is held now, or was let go; then the segments that do are wanted."""
         chosen: list[Segment] = []
         for each in held:
             over = [s for s in self._list(each) if s.start < each.end and each.start < max(s.end, s.last_offset + 1)]
-            if not is_covered(each.start, each.end, [(s.start, max(s.end, s.last_offset + 1)) for s in over]):
+            spans = [(s.start, max(s.end, s.last_offset + 1)) for s in over]
+            let_go = self.head.let_go_at(each.commit, each.partition)
+            if not is_covered(each.start, each.end, [*spans, *let_go, *self.head.compacted.get(each.partition, ())]):
                 return False
             chosen += over
         self._chosen |= {each.as_written.key: each.as_written for each in chosen}

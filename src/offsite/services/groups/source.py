@@ -69,7 +69,7 @@ def groups_as_of(backup: Backup, request: PointRequest, fixed: FixedPoint | None
     """
     head = backup.sound_state()
     fixed = fixed or fix_point(backup, request, head)
-    point = head if fixed.commit == head.seq else backup.state_at(fixed.commit, head=head)
+    point = head.as_point() if fixed.commit == head.seq else backup.state_at(fixed.commit, head=head)
     time_ms = fixed.until_ms
     if time_ms is None:
         return _snapshot(backup, point)

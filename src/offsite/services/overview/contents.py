@@ -116,7 +116,8 @@ def show_backup(backup: Backup, *, commit: int | None = None, with_settings: boo
     """Everything of one backup, as of a commit (the newest by default). Raises `NoSuchRestorePoint`, and with settings
     `DamagedObject`."""
     head = backup.sound_state()
-    state = head if commit is None else backup.state_at(commit, head=head)
+    seq = head.seq if commit is None else commit
+    state = backup.state_at(seq, head=head) if seq else head
     holding = _holding(state, then=_as_it_was(backup, state))
     return BackupDetail(
         summary=_summary(backup.descriptor.cluster_id, state, holding),
