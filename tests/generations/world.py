@@ -204,7 +204,13 @@ class PausingTarget:
             self._commit(generation, len(commits) + 1, {"ends": reached, "by": self._process.word})
             commits = [*commits, {}]
         held = {key: end for key, end in zip(KEYS, reached, strict=True) if end}
-        return Copied(at_end=reached == told, held=held, commit=len(commits), partitions=PARTITIONS)
+        return Copied(
+            at_end=reached == told,
+            held=held,
+            topics=frozenset({("t", "id")}),
+            commit=len(commits),
+            partitions=PARTITIONS,
+        )
 
     def held(self, generation: int) -> Held:
         commits = self._commits(generation)
@@ -229,6 +235,10 @@ class PausingTarget:
         for info in reversed(list(self._store.list(f"g/{generation}/"))):
             self._store.delete(info.key)
         return True
+
+    def sweep(self, generation: int, *, removed_ms: int) -> None:
+        for info in self._store.list(f"g/{generation}/"):
+            self._store.delete(info.key)
 
     def _commits(self, generation: int) -> list[dict[str, list[int]]]:
         found = []

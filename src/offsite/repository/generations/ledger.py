@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from offsite.model.errors import DamagedObject
 from offsite.repository.generations.entry import Entry, StoredEntry, decode_entry, encode_entry, entry_hash
-from offsite.repository.generations.generation_set import GenerationSet, NotAllowedError, after
-from offsite.repository.generations.layout import SETS_PREFIX, SetLayout, parse_entry_key
+from offsite.repository.generations.generation_set import GenerationSet, NotAllowedError, Phase, after
+from offsite.repository.generations.layout import SETS_PREFIX, SetLayout, parse_entry_key, set_of_backup
 from offsite.stores.store import PutResult, Store
 
 _HINT = "bring it back from the store's versions or from a copy; until then nothing is decided and nothing removed"
@@ -71,3 +71,13 @@ def set_names(store: Store) -> tuple[str, ...]:
         names.append(name)
         past = f"{SETS_PREFIX}{name}0"  # behind everything in it: `0` follows `/`
     return tuple(sorted(names))
+
+
+def is_removed_generation(store: Store, backup: str) -> bool:
+    """Whether a backup of that name was a generation that another one took the place of, and that was removed for it.
+    Raises `DamagedObject`."""
+    named = set_of_backup(backup)
+    if named is None:
+        return False
+    found = Ledger(store=store, layout=SetLayout(name=named[0])).read().generation(named[1])
+    return found is not None and found.phase in {Phase.REMOVING, Phase.REMOVED}

@@ -50,8 +50,9 @@ class Told:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What is known besides the ledger. `length_ms`: how long a generation is the active one. `has_joined`: this
-    process has entered itself. `told`: the messages in the topic; None while nobody has looked. `partitions`: the
-    highest number of partitions of a topic, 0 while that is not known.
+    process has entered itself. `told`: the messages in the topic; None while nobody has looked. `has_written`: this
+    process has just written there, and looks again another time. `partitions`: the highest number of partitions of a
+    topic, 0 while that is not known.
 
     `at_end`: the generation that this instance reads was seen to reach the ends that leaders told after it had begun,
     and holds all that the active one holds (`commit`: as of which commit of its own). `may_go`: the generation that
@@ -62,6 +63,7 @@ class Facts:
     length_ms: int
     has_joined: bool
     told: Collection[Told] | None = None
+    has_written: bool = False
     partitions: int = 0
     at_end: bool = False
     commit: int = 0
@@ -192,6 +194,8 @@ def _active(state: GenerationSet, me: Me, facts: Facts, active: Generation) -> E
 
 def _tell(to_tell: Told, partitions: int, facts: Facts) -> Effect | None:
     """What is left to do for it to be in the topic."""
+    if facts.has_written:
+        return None
     if facts.told is None:
         return Look()
     if to_tell in facts.told:
@@ -200,9 +204,9 @@ def _tell(to_tell: Told, partitions: int, facts: Facts) -> Effect | None:
 
 
 def _catching_up(me: Me, facts: Facts, following: Generation) -> Effect:
-    if facts.told is None:
+    if facts.told is None and not facts.has_written:
         return Look()
-    if any(each.to is me.instance for each in facts.told):
+    if any(each.to is me.instance for each in facts.told or ()):
         return TakeBack(to=me.instance)
     if facts.at_end and facts.partitions:
         return Append(kind=Kind.SWITCHED, generation=following.number, partitions=facts.partitions, commit=facts.commit)
@@ -213,12 +217,13 @@ def _passive(state: GenerationSet, me: Me, facts: Facts) -> Effect:
     own = next((each for each in reversed(state.generations) if each.instance is me.instance), None)
     if own is not None and own.phase is not Phase.REMOVED:
         return _going(state, me, facts, own)
-    if facts.told is None:
+    if facts.told is None and not facts.has_written:
         return Look()
+    told = facts.told or ()
     asked = Told(event=Event.ACTIVATE, to=me.instance, at_ms=state.asked_ms)
-    if state.asked_ms and asked in facts.told:
+    if state.asked_ms and asked in told:
         return Append(kind=Kind.BEGUN, generation=len(state.generations) + 1)
-    if any(each.to is me.instance and each.event is Event.PASSIVATE for each in facts.told):
+    if any(each.to is me.instance and each.event is Event.PASSIVATE for each in told):
         return TakeBack(to=me.instance)
     return Rest(why="passive: the other instance backs up")
 

@@ -14,8 +14,9 @@ from offsite.model.clock import Clock
 from offsite.model.errors import Bug, GenerationsDiffer, GenerationTakenOver, OffsiteError
 from offsite.model.journal import decided, warned
 from offsite.repository.generations.entry import Entry, Founding, Kind
-from offsite.repository.generations.generation_set import GenerationSet, NotAllowedError
+from offsite.repository.generations.generation_set import GenerationSet, NotAllowedError, Phase
 from offsite.repository.generations.ledger import Ledger
+from offsite.repository.generations.removal import KEPT_MS
 from offsite.services.generations.decision import (
     Append,
     Compare,
@@ -128,10 +129,10 @@ class RunningInstance:
                 found = replace(facts, told=self._with.coordination.told(self._read()))
             case Send():
                 self._with.coordination.send(effect, held=self._with.target.held(self._read().active))
-                found = replace(facts, told=None)
+                found = replace(facts, told=None, has_written=True)
             case TakeBack():
                 self._with.coordination.take_back(effect)
-                found = replace(facts, told=None)
+                found = replace(facts, told=None, has_written=True)
             case Copy(generation=number):
                 found = self._copy(number, facts)
             case Compare(generation=number):
@@ -214,9 +215,10 @@ class RunningInstance:
 
     def _holds_all(self, number: int, copied: Copied) -> bool:
         """Whether nothing of the active generation is missing: a process that was stopped between the two has seen an
-        end that is long past."""
+        end that is long past. What is no more at the source cannot be read again: its generation stays for it."""
         active = self._read().active
-        return active == number or not lacking(copied.held, self._with.target.held(active))
+        held = {} if active == number else self._with.target.held(active)
+        return not lacking(copied.held, {each: end for each, end in held.items() if each[:2] in copied.topics})
 
     def _may_go(self, number: int) -> bool:
         """Whether generation `number` holds nothing that the active one lacks, and is not read."""
@@ -232,8 +234,17 @@ class RunningInstance:
     def _remove(self, number: int) -> bool:
         if not self._with.target.remove(number):
             return False
+        self._sweep()
         self._append(Append(kind=Kind.REMOVED, generation=number))
         return True
+
+    def _sweep(self) -> None:
+        """Of the generations that this instance has removed lately, what came back."""
+        state, now_ms = self._read(), self._with.ledger.store.now_ms()
+        for each in state.generations:
+            is_own = each.instance is self._with.me.instance and each.phase is Phase.REMOVED
+            if is_own and now_ms - each.removed_ms < 2 * KEPT_MS:
+                self._with.target.sweep(each.number, removed_ms=each.removed_ms)
 
     def _taken_over(self) -> GenerationTakenOver:
         state, me = self._read(), self._with.me

@@ -21,11 +21,12 @@ Guard = Callable[[], None]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
     """What a round has shown. `at_end`: it reached the end of each partition that its leader told in this round, and
-    none was left out; `held` by then, as of commit `commit` (0 where there are no commits). `partitions`: the highest
-    number of partitions of a topic."""
+    none was left out; `held` by then, as of commit `commit` (0 where there are no commits). `topics`: name and id of
+    all that are selected and there. `partitions`: the highest number of partitions of one of them."""
 
     at_end: bool
     held: Held
+    topics: frozenset[tuple[str, str]]
     commit: int
     partitions: int
 
@@ -48,6 +49,10 @@ class GenerationTarget(Protocol):
     def remove(self, generation: int) -> bool:
         """Remove all of it, what says that it is there first; False where somebody still reads it, and the rest has to
         wait. Can be repeated, and begun anew after a crash."""
+
+    def sweep(self, generation: int, *, removed_ms: int) -> None:
+        """Remove what came back of a generation that was removed at `removed_ms`: a process may have been stopped for
+        long in front of its last put."""
 
 
 def lacking(new: Held, old: Held) -> tuple[str, ...]:
