@@ -20,7 +20,7 @@ from offsite.log.records.batch_records import encode, iterate
 from offsite.log.records.partitioner import partition_for_key
 from offsite.log.records.record import CREATE_TIME, Record
 from offsite.model.clock import Clock
-from offsite.model.errors import BadOption
+from offsite.model.errors import BadOption, KafkaProtocolError
 from offsite.model.journal import warned
 from offsite.repository.generations.generation_set import GenerationSet
 from offsite.services.cluster import Cluster
@@ -89,7 +89,7 @@ class CoordinationTopic:
         new = NewTopic(name=self._topic, partitions=1, configs={"cleanup.policy": "compact"})
         try:
             self._admin.create_topics([new])
-        except BadOption as error:  # the other instance was first
+        except (BadOption, KafkaProtocolError) as error:  # the other instance was first
             warned("coordination_topic", why=error.message)
 
     def _read(self, log_range: LogRange) -> None:
