@@ -15,6 +15,7 @@ from offsite.cli.commands import (
     collect,
     demo,
     export,
+    generations,
     groups,
     import_,
     records,
@@ -46,6 +47,7 @@ app.add_typer(restore.app, name="restore")
 app.add_typer(groups.app, name="groups")
 app.command()(verify.verify)
 app.add_typer(collect.app, name="collect")
+app.add_typer(generations.app, name="generations")
 app.command()(records.cat)
 app.command()(records.search)
 app.command()(export.export)

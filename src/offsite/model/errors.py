@@ -365,6 +365,12 @@ class OverwritingStore(Refused):
     id = "OFF-1450"
 
 
+class GenerationRefused(Refused):
+    """The generation is the one to restore from, is read, or is removed already: it cannot be let go."""
+
+    id = "OFF-1460"
+
+
 class IncarnationUnclear(Refused):
     """A topic was deleted and made anew, and the backup cannot tell which one lived at the time that was asked for."""
 

@@ -4,26 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from offsite.archives.formats import open_reader
 from offsite.model.clock import SystemClock
-from offsite.model.errors import BackupNotFound, GenerationsDiffer, GenerationTakenOver
+from offsite.model.errors import BackupNotFound, GenerationRefused, GenerationsDiffer, GenerationTakenOver
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.generations.entry import Instance
 from offsite.repository.generations.generation_set import GenerationSet, Phase
 from offsite.repository.generations.layout import SetLayout
 from offsite.repository.generations.ledger import Ledger
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
+from offsite.repository.restores.record import put_record
 from offsite.services.backup.request import BackupRequest
+from offsite.services.generations.archive_target import place_of
 from offsite.services.generations.assembly import Workshop, open_instance
 from offsite.services.generations.instance import RunningInstance
 from offsite.services.generations.message import TOPIC, Event, Message, decode_message, encode_message
 from offsite.services.generations.request import GenerationsRequest
+from offsite.services.generations.status import backup_or_generation, release, report_sets
+from offsite.services.heads import SeenHead
 from offsite.services.outages import Outages
+from offsite.services.overview.status import read_status
 from offsite.services.restore.options import RestoreWords, parse_restore
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.run import run_restore
+from offsite.stores.open_store import open_archive_files
 from tests.fake_cluster.site import Site
 from tests.inline_runner import InlineRunner
 
@@ -210,3 +220,80 @@ def test_a_generation_that_alone_holds_a_deleted_topic_stays(pair: Pair) -> None
         b.step()
     assert pair.phases() == ["sealed", "complete"]
     assert pair.state.generations[0].phase is Phase.SEALED
+
+
+def test_a_deleted_topic_goes_with_its_generation_when_somebody_agrees(pair: Pair) -> None:
+    a = pair.instance(Instance.A, topics="*")
+    b = pair.instance(Instance.B, topics="*", length_ms=10**9)
+    pair.site.source.make_topic("old", cleanup_policy="compact")
+    pair.site.source.write("old", [b"1"])
+    a.step()
+    del pair.site.source.topics["old"]
+    until(pair, lambda: pair.phases() == ["sealed", "complete"], a, b)
+    with pytest.raises(GenerationRefused, match="cannot be released"):
+        release(pair.site.repository, "pair", 2, by="a person")
+    release(pair.site.repository, "pair", 1, by="a person")
+    until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
+
+
+def test_a_generation_that_is_restored_from_stays_until_that_has_ended(pair: Pair) -> None:
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
+    a.step()
+    backup = pair.site.repository.backup("pair.gen-1")
+    planned = prepare_restore(backup, pair.site.target.admin, parse_restore(RestoreWords(topics=["*"])))
+    layout = RestoreLayout(backup=backup.layout, restore=planned.record.restore)
+    put_record(backup.store, layout, planned.record)
+    until(pair, lambda: pair.phases() == ["sealed", "complete"], a, b)
+    a.step()
+    a.step()
+    assert pair.phases() == ["sealed", "complete"]
+    put_outcome(
+        backup.store, layout, RestoreOutcome(records=0, size_bytes=0, verified=None, findings=(), partitions=())
+    )
+    until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
+
+
+def test_the_status_names_the_generation_to_restore_from(pair: Pair) -> None:
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
+    until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
+    (found,) = report_sets(pair.site.repository)
+    assert (found.name, found.restore_from, found.removed) == ("pair", "pair.gen-2", 1)
+    assert [(each.number, each.phase, each.is_active) for each in found.generations] == [(2, "complete", True)]
+    assert backup_or_generation(pair.site.repository, "pair").descriptor.name == "pair.gen-2"
+    with pytest.raises(BackupNotFound, match="no backup 'other'"):
+        backup_or_generation(pair.site.repository, "other")
+    with pytest.raises(BackupNotFound, match="no generations other"):
+        report_sets(pair.site.repository, "other")
+
+
+def test_no_alarm_about_a_generation_that_was_removed(pair: Pair) -> None:
+    """Also on a machine that saw it, and did not remove it."""
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
+    a.step()
+    seen = SeenHead(repository=pair.site.repository, backup="pair.gen-1")
+    head = seen.get()
+    assert head is not None
+    until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
+    seen.remember(head)
+    assert [each.backup for each in read_status(pair.site.repository).backups] == ["pair.gen-2"]
+
+
+def test_generations_as_avro_archives(pair: Pair, tmp_path: Path) -> None:
+    place = str(tmp_path / "archives")
+    a = pair.instance(Instance.A, place=place)
+    b = pair.instance(Instance.B, place=place, length_ms=10**9)
+    a.step()
+    until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
+    pair.site.source.write("customers", [b"4"])
+    b.step()
+    (found,) = report_sets(pair.site.repository)
+    assert found.restore_from == f"{place}/pair.gen-2"
+    assert [each.name for each in Path(place).iterdir() if any(each.rglob("*.data"))] == ["pair.gen-2"]
+    reader = open_reader("avro", open_archive_files(found.restore_from))
+    records = [record for piece in reader.contents().pieces for some in reader.read(piece) for record in some]
+    assert sorted(record.value or b"" for record in records) == [b"1", b"2", b"3", b"4", b"x"]
+
+
+def test_a_place_of_archives_may_be_a_url() -> None:
+    assert place_of("s3://bucket/a?region=x", "pair", 3) == "s3://bucket/a/pair.gen-3?region=x"
+    assert place_of("/mnt/a/", "pair", 3) == "/mnt/a/pair.gen-3"

@@ -108,6 +108,7 @@ class Follower:
         """One round, and what follows it. Raises what a round raises, and what the store does."""
         ended = self.round()
         self._on_round(ended)
+        self._follow.guard()  # a round may have taken hours
         self._roll_up(ended)
         if self._made is not None and ended.state.seq:
             self._collecting.step(self._made)

@@ -7,12 +7,16 @@ from dataclasses import dataclass, replace
 
 from offsite.model.clock import Clock
 from offsite.model.ids import random_id
+from offsite.model.selections.selection import TopicSelection
+from offsite.repository.generations.entry import Founding
 from offsite.repository.generations.layout import SetLayout
 from offsite.repository.generations.ledger import Ledger
 from offsite.repository.repository import Repository
 from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.services.archives.run_export import ExportResult
 from offsite.services.cluster import Cluster
 from offsite.services.follow.follower import Round
+from offsite.services.generations.archive_target import ArchiveParts, ArchiveTarget
 from offsite.services.generations.backup_target import BackupParts, BackupTarget
 from offsite.services.generations.coordination import CoordinationTopic
 from offsite.services.generations.decision import Me
@@ -22,6 +26,10 @@ from offsite.services.generations.request import GenerationsRequest, selection_o
 from offsite.services.generations.target import GenerationTarget
 from offsite.services.outages import Outages
 from offsite.spark.runner import Runner
+
+
+def _unheard(_: ExportResult) -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +45,7 @@ class Workshop:
     collect_after_s: float
     on_round: Callable[[Round], None]
     on_happened: Callable[[Happened], None]
+    on_export: Callable[[ExportResult], None] = _unheard
 
 
 def open_instance(request: GenerationsRequest, workshop: Workshop) -> RunningInstance:
@@ -46,7 +55,7 @@ def open_instance(request: GenerationsRequest, workshop: Workshop) -> RunningIns
     request = replace(request, backup=replace(request.backup, selection=selection_of(founding)))
     generations = Generations(
         ledger=ledger,
-        target=_target(request, workshop),
+        target=_target(request, founding, workshop),
         coordination=CoordinationTopic(
             workshop.cluster,
             Addresses(name=request.name, fallback=founding.include[0]),
@@ -60,8 +69,25 @@ def open_instance(request: GenerationsRequest, workshop: Workshop) -> RunningIns
     return RunningInstance(generations, on_happened=workshop.on_happened)
 
 
-def _target(request: GenerationsRequest, workshop: Workshop) -> GenerationTarget:
-    parts = BackupParts(
+def _target(request: GenerationsRequest, founding: Founding, workshop: Workshop) -> GenerationTarget:
+    if not request.place:
+        return BackupTarget(_backup_parts(request, workshop))
+    parts = ArchiveParts(
+        name=request.name,
+        place=request.place,
+        cluster=workshop.cluster,
+        cluster_id=founding.cluster_id,
+        selection=TopicSelection(include=founding.include, exclude=founding.exclude, internal=founding.internal),
+        groups=request.backup.groups,
+        runner=workshop.runner,
+        slots=workshop.slots,
+        on_result=workshop.on_export,
+    )
+    return ArchiveTarget(parts)
+
+
+def _backup_parts(request: GenerationsRequest, workshop: Workshop) -> BackupParts:
+    return BackupParts(
         repository=workshop.repository,
         cluster=workshop.cluster,
         runner=workshop.runner,
@@ -73,4 +99,3 @@ def _target(request: GenerationsRequest, workshop: Workshop) -> GenerationTarget
         outages=workshop.outages,
         on_round=workshop.on_round,
     )
-    return BackupTarget(parts)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from offsite.model.clock import Clock
 from offsite.model.errors import Bug, GenerationsDiffer, GenerationTakenOver, OffsiteError
-from offsite.model.journal import decided, warned
+from offsite.model.journal import decided
 from offsite.repository.generations.entry import Entry, Founding, Kind
 from offsite.repository.generations.generation_set import GenerationSet, NotAllowedError, Phase
 from offsite.repository.generations.ledger import Ledger
@@ -228,7 +228,7 @@ class RunningInstance:
         left = () if is_released else lacking(target.held(state.active), target.held(number))
         if left:
             why = f"generation {state.active} lacks {left[0]}" + (f" and {len(left) - 1} more" if left[1:] else "")
-            warned("generation_kept", why=why, set=state.name, generation=number)
+            decided("generation_kept", why=why, set=state.name, generation=number)
         return not left and not target.is_read(number)
 
     def _remove(self, number: int) -> bool:
