@@ -34,7 +34,8 @@ class Addresses:
         """The messages of an effect: one for each number, naming the first topic that has such a partition: their keys
         name no topic, so one for each topic would take the other's place."""
         first = {partition: (topic, end) for (topic, _, partition), end in sorted(held.items(), reverse=True)}
-        name = self.fallback if is_topic_name(self.fallback) else next((each for each, _ in first.values()), self.name)
+        known = min((topic for topic, _, _ in held), default=self.name)
+        name = self.fallback if is_topic_name(self.fallback) else known
         for partition in range(send.partitions):
             topic, end = first.get(partition, (name, 0))
             yield Message(
