@@ -163,6 +163,16 @@ def test_an_instance_that_is_run_again_shuts_out_the_process_before(pair: Pair) 
     new.step()
 
 
+def test_a_process_that_was_shut_out_ends(pair: Pair) -> None:
+    """It is no outage that passes: a process that tried again for a day would look as if it were at work."""
+    old = pair.instance(Instance.A)
+    old.step()
+    pair.instance(Instance.A).step()
+    outages = Outages(give_up_after_s=3600, clock=pair.clock, on_outage=lambda outage: pytest.fail(str(outage)))
+    with pytest.raises(GenerationTakenOver):
+        old.run(outages=outages, clock=pair.clock, interval_s=1)
+
+
 def test_two_that_both_begin_as_the_active_one(pair: Pair) -> None:
     a, b = pair.instance(Instance.A, length_ms=10**9), pair.instance(Instance.B, length_ms=10**9, is_first=True)
     b.step()

@@ -91,6 +91,8 @@ class RunningInstance:
             began_s = clock.monotonic_s()
             try:
                 self.step()
+            except GenerationTakenOver:
+                raise  # what took its place does not go away again
             except OffsiteError as error:
                 self._state = None  # nobody knows what was entered last
                 outages.wait(error)
