@@ -172,6 +172,12 @@ class ArchiveNotFound(UserError):
     id = "OFF-0210"
 
 
+class GenerationsDiffer(UserError):
+    """The generations of that name were begun with other topics, or another place, than the ones asked for."""
+
+    id = "OFF-0215"
+
+
 # -- NoRepository ------------------------------------------------------------------------------------------------------
 
 
@@ -236,6 +242,12 @@ class RestoreTakenOver(Conflict):
     """Another process has taken this restore over: this one has stopped, and changes nothing more."""
 
     id = "OFF-1133"
+
+
+class GenerationTakenOver(Conflict):
+    """Another process runs this instance of the generations by now: this one has stopped, and writes nothing more."""
+
+    id = "OFF-1135"
 
 
 class TargetDisturbed(Conflict):
@@ -351,6 +363,12 @@ class OverwritingStore(Refused):
     """The store ignores that a put is create-only: a commit could overwrite another one, and history would be lost."""
 
     id = "OFF-1450"
+
+
+class GenerationRefused(Refused):
+    """The generation is the one to restore from, is read, or is removed already: it cannot be let go."""
+
+    id = "OFF-1460"
 
 
 class IncarnationUnclear(Refused):

@@ -159,7 +159,7 @@ class Gone:
         return joined(span for key in keys for span in self.needs.get(key, ()))
 
 
-def _ranges(
+def _ranges(  # noqa: PLR0913  # all that is known of a list
     partition_id: PartitionId,
     branch: Branch | None,
     goes: Sequence[Segment],
