@@ -47,17 +47,16 @@ class Meddling:
 
     def __init__(self, store: Any, *, at: int, what: Callable[[], object]) -> None:
         self._store, self._left, self._what = store, at, what
-        self.changes = 0
+        self.is_done = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
     def _change(self) -> None:
-        self.changes += 1
-        if self._left == 0:
-            self._left = -1
-            self._what()
         self._left -= 1
+        if self._left < 0 and not self.is_done:
+            self.is_done = True
+            self._what()
 
     def put_if_absent(self, key: str, data: Any) -> Any:
         self._change()
@@ -200,12 +199,12 @@ class RetentionPlay(Play):
             self.repository, self.judge = deepcopy(whole)
             backup = self.repository.backup("sim")
             store = Meddling(self.store, at=at, what=_kill)
-            try:
+            with suppress(BrokenOffError):
                 self._retain(replace(backup, store=store), policy)  # type: ignore[arg-type]
+            if not store.is_done:
                 return
-            except BrokenOffError:
-                self._note()
-                self.judge.compare_all(backup)
+            self._note()
+            self.judge.compare_all(backup)
             self._retain(policy=policy)
             self.judge.compare_all(backup)
             found = [line.seq for line in backup.state().history]
