@@ -4,6 +4,7 @@
     clock                                                       empty; overwritten to learn the time of an object store
     probes/create-only                                          put again and again, to see that it is refused
     backups/<backup>/backup.json                                source, selection, options: written once
+    backups/<backup>/removed.json                               that it is removed as a whole, or was
     backups/<backup>/commits/<seq:020>.json                     the commit log, create-only
     backups/<backup>/catalog/<seq:020>.parquet                  folded positions, and where segments are (rebuildable)
     backups/<backup>/catalog/<seq:020>.history.parquet          the end of the list of commits (rebuildable)
@@ -83,6 +84,11 @@ class BackupLayout:
     @property
     def descriptor_key(self) -> str:
         return f"{self.prefix}backup.json"
+
+    @property
+    def removed_key(self) -> str:
+        """There while the backup is removed as a whole, and for some time after: what else is left is nothing."""
+        return f"{self.prefix}removed.json"
 
     @property
     def commits_prefix(self) -> str:

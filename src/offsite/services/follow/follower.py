@@ -51,6 +51,10 @@ class Round:
     throttled_s: float = 0.0
 
 
+def _unguarded() -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follow:
     """What to follow, from where to where. A round begins `interval_s` seconds after the one before began, at once when
@@ -66,6 +70,7 @@ class Follow:
     collect_after_s: float = LEFT_AFTER_MS / 1000
     retain: RetentionPolicy | None = None
     retain_every_s: float = RETAIN_EVERY_S
+    guard: Callable[[], None] = _unguarded
 
 
 class Follower:
@@ -95,20 +100,30 @@ class Follower:
         while True:
             began_s = self._clock.monotonic_s()
             try:
-                ended = self.round()
-                self._on_round(ended)
-                self._roll_up(ended)
-                if self._made is not None and ended.state.seq:
-                    self._retain(self._made)
-                    self._collecting.step(self._made)
+                self.work()
             except OffsiteError as error:
-                self._known = None
+                self.forget()
                 self._outages.wait(error)
                 continue
             self._outages.worked()
             left_s = self._follow.interval_s - (self._clock.monotonic_s() - began_s)
             if left_s > 0:
                 self._clock.sleep(left_s)
+
+    def work(self) -> Round:
+        """One round, and what follows it. Raises what a round raises, and what the store does."""
+        ended = self.round()
+        self._on_round(ended)
+        self._follow.guard()  # a round may have taken hours
+        self._roll_up(ended)
+        if self._made is not None and ended.state.seq:
+            self._retain(self._made)
+            self._collecting.step(self._made)
+        return ended
+
+    def forget(self) -> None:
+        """Open the backup anew in the next round: after an error nobody knows what was committed last."""
+        self._known = None
 
     def round(self) -> Round:
         """One round. Raises what planning and carrying out raise."""
@@ -122,6 +137,7 @@ class Follower:
             known=self._known,
             packed_from=PACKED_FROM,
         )
+        follow.guard()
         self._made = self._made or make_backup(follow.repository, plan)
         ended = carry_out(
             plan,

@@ -76,7 +76,7 @@ def overlapping(segments: Sequence[Segment], start: int, end: int) -> Iterator[S
     """The segments, rising, that hold anything of `[start, end)`: the last batch of one may reach over its end."""
     if start >= end:
         return
-    low = max(0, bisect_right(segments, start, key=attrgetter("start")) - 1)
+    low = max(0, bisect_right(segments, start, key=attrgetter("start")) - 2)  # the one before may reach into it
     for segment in segments[low : bisect_left(segments, end, key=attrgetter("start"))]:
         if max(segment.end, segment.last_offset + 1) > start:
             yield segment
@@ -119,7 +119,8 @@ class Gone:
             stays |= {each.key: each.stored_bytes for each in listed if (each.key, each.start) not in going}
             went |= {each.key: each.stored_bytes for each in goes}
             segments += len(goes)
-            ranges += _ranges(partition_id, branch, goes, listed, spans)
+            end = self.head.positions[partition_id].end if branch is None else branch.end
+            ranges += _ranges(partition_id, branch, goes, listed, spans, end=end)
         freed = sum(size for key, size in went.items() if key not in stays)
         return GoneSegments(
             ranges=tuple(ranges), segments=segments, bytes=freed, held_bytes=freed + sum(stays.values())
@@ -158,14 +159,17 @@ class Gone:
         return joined(span for key in keys for span in self.needs.get(key, ()))
 
 
-def _ranges(
+def _ranges(  # noqa: PLR0913  # all that is known of a list
     partition_id: PartitionId,
     branch: Branch | None,
     goes: Sequence[Segment],
     listed: Sequence[Segment],
     needed: Sequence[Span],
+    *,
+    end: int,
 ) -> Iterator[ExpiredRange]:
-    """The ranges of one list: one that begins where the list does begins where the history does."""
+    """The ranges of one list: one that begins where the list does begins where the history does, and one that takes the
+    last segment of a history, which only one that does not go on loses, reaches to the history's `end`."""
     begin = 0 if branch is None else branch.at
     number = LIVE if branch is None else branch.number
     nexts = {(one.key, one.start): (other.key, other.start) for one, other in pairwise(listed)}
@@ -182,6 +186,8 @@ def _ranges(
             low, high = begin if is_first else segment.start, segment.end
         last = me
     if last is not None:
+        is_last = last == (listed[-1].key, listed[-1].start) and _is_free(high, end, needed)
+        high = max(high, end) if is_last else high
         yield ExpiredRange(partition_id=partition_id, start=low, end=high, branch=number)
 
 

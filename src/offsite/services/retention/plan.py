@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from offsite.log.range import Span, uncovered
 from offsite.model.cleanup_policy import Retention
 from offsite.model.clock import Clock
-from offsite.model.errors import ClocksDiffer
 from offsite.model.named import named
 from offsite.model.size import format_size
 from offsite.model.time import format_duration
@@ -23,6 +22,7 @@ from offsite.repository.leftovers import find_quiet_restores
 from offsite.repository.restores.record import unfinished_restores
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
+from offsite.services.clocks import check_clocks
 from offsite.services.retention.gone import Gone, MayGo, NeededBytes, anything
 from offsite.services.retention.kept_points import (
     AGE,
@@ -46,8 +46,6 @@ from offsite.services.retention.policy import MIRROR, RetentionPolicy
 from offsite.services.retention.size_limit import first_that_fits
 from offsite.services.retention.topic_retention import is_known
 
-CLOCKS_DIFFER_MAX_MS = 5 * 60_000
-"""How far this machine's clock and the store's may be apart: further, one of them is wrong, and nobody knows which."""
 _PARTITIONS_AT_ONCE = 100
 """Partitions that are gone through between two pauses."""
 _NAMED_MAX = 5
@@ -101,8 +99,8 @@ def planned(
     """The plan for the newest state, as of `now_ms`, by default the store's now. `told_settings`: how long the cluster
     itself says that it keeps topics, by name. Changes nothing. Raises `ClocksDiffer`, `DamagedCommit`, and
     `DamagedObject` where restores cannot be told."""
-    check_clocks(backup, clock)
-    now_ms = backup.store.now_ms() if now_ms is None else now_ms
+    store_ms = check_clocks(backup.store.now_ms(), clock, place=backup.store.url)
+    now_ms = store_ms if now_ms is None else now_ms
     head = backup.state()
     if not head.history:
         return RetentionPlan(head=head, policy=policy, now_ms=now_ms)
@@ -110,16 +108,6 @@ def planned(
     kept = yield from planning.kept_points()
     needs = yield from planning.needs(kept)
     return (yield from planning.plan(kept, needs))
-
-
-def check_clocks(backup: Backup, clock: Clock) -> None:
-    """Raise `ClocksDiffer` where this machine and the store do not agree about the time."""
-    apart_ms = abs(clock.now_ms() - backup.store.now_ms())
-    if apart_ms > CLOCKS_DIFFER_MAX_MS:
-        raise ClocksDiffer(
-            f"the clock of this machine and that of {backup.store.url} are {format_duration(apart_ms / 1000)} apart",
-            hint="nothing is let go by a clock that may be wrong: set the wrong one right, and try again",
-        )
 
 
 class _Planning:

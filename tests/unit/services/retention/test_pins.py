@@ -6,12 +6,12 @@ import pytest
 
 from offsite.model.errors import BadOption, BelowFloor, ClocksDiffer, NoSuchRestorePoint
 from offsite.repository.snapshots.audit_record import AuditLine, Deletion, UnreadableLine, note_deletions, read_audit
+from offsite.services.clocks import MOST_APART_MS
 from offsite.services.collect.run import collect, plan_collection
 from offsite.services.retention.apply import apply_retention, plan_retention
 from offsite.services.retention.note import get_note
 from offsite.services.retention.outlook import retention_outlook
 from offsite.services.retention.pins import parse_until, pin_point, pinned_points, unpin_point
-from offsite.services.retention.plan import CLOCKS_DIFFER_MAX_MS
 from offsite.services.retention.policy import parse_policy
 from offsite.services.retention.report import DONE, NOT_DONE, TO_BE_DONE, audit_reports
 from tests.inline_runner import InlineRunner
@@ -111,7 +111,7 @@ def test_a_floor_that_the_rules_hold_refuses_nothing(made: Retained) -> None:
         assert plan_retention(made.backup, parse_policy(**rules), clock=made.clock).below_floor  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("ahead_ms", [CLOCKS_DIFFER_MAX_MS + 5000, -CLOCKS_DIFFER_MAX_MS - 5000])
+@pytest.mark.parametrize("ahead_ms", [MOST_APART_MS + 5000, -MOST_APART_MS - 5000])
 def test_clocks_that_differ_are_refused(made: Retained, ahead_ms: int) -> None:
     with pytest.raises(ClocksDiffer):
         plan_retention(made.backup, LAST, clock=StoreClock(made.store, ahead_ms))
