@@ -58,7 +58,9 @@ class RetentionJudge(Judge):
             lost = {o for hole in holes for o in range(hole.start, hole.end)}
             missing = {o for o in expected.lost if expected.values[o] is not None and o >= start} - lost
             assert not missing, f"commit {state.seq}: {partition} lacks {sorted(missing)}, and names no hole"
-            assert not needed.keys() & lost, f"commit {state.seq}: {partition} calls {sorted(needed.keys() & lost)} lost"
+            assert not needed.keys() & lost, (
+                f"commit {state.seq}: {partition} calls {sorted(needed.keys() & lost)} lost"
+            )
             if backup is not None:
                 found = self._read(backup, state, partition)
                 assert needed.items() <= found.items(), f"commit {state.seq}: {partition} needs {needed}, holds {found}"
