@@ -6,8 +6,7 @@ It goes by the truth of `Judge`, point by point, and by its own plain reckoning 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offsite.model.errors import NoSuchRestorePoint
 from offsite.repository.backup import Backup
@@ -38,14 +37,14 @@ class RetentionJudge(Judge):
 
     def after(self, planned: Planned, source: SimSource, result: BackupResult, state: BackupState) -> None:
         super().after(planned, source, result, state)
-        self.note(state)
-
-    def note(self, state: BackupState) -> None:
-        """Take the restore point of a commit that changed nothing of what is held."""
-        self.points[state.seq] = deepcopy(self.known)
         alive = {known for known in self.known if not self._gone(known)}
         starts = {known: state.positions[known].log_start for known in alive if known in state.positions}
         self.then[state.seq] = Then(time_ms=state.committed_at_ms, complete=not state.incomplete, starts=starts)
+
+    def note_next(self, seq: int, *, time_ms: int) -> None:
+        """Take the restore point of a commit that changed nothing of what the one before it held."""
+        before = max(each for each in self.points if each < seq)
+        self.points[seq], self.then[seq] = self.points[before], replace(self.then[before], time_ms=time_ms)
 
     def compare(self, state: BackupState, known: dict[PartitionId, Known], backup: Backup | None = None) -> None:
         then = self.then.get(state.seq)

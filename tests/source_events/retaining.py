@@ -97,8 +97,8 @@ class RetentionPlay(Play):
 
     def play(self) -> None:
         self.source.make("a", 1)
-        with small(commits_per_catalog=(1, 2, 3, 100)[self.number % 4]):
-            for _ in range(self.random.randint(6, 26)):
+        with small(commits_per_catalog=(2, 100, 5, 100)[self.number % 4]):
+            for _ in range(self.random.randint(5, 16)):
                 self._happen()
                 if self.random.random() < 0.5:
                     self._back_up()
@@ -128,10 +128,11 @@ class RetentionPlay(Play):
         self._note()
 
     def _note(self) -> None:
+        """Tell the judge of commits that brought nothing."""
         if self.judge.points:
-            state = self.repository.backup("sim").state()
-            if state.seq not in self.judge.points:
-                self.judge.note(state)
+            for line in self.repository.backup("sim").state().history:
+                if line.seq not in self.judge.points:
+                    self.judge.note_next(line.seq, time_ms=line.committed_at_ms)
 
     def _policy(self) -> RetentionPolicy:
         draw = self.retaining
@@ -167,7 +168,8 @@ class RetentionPlay(Play):
         seq = self.retaining.choice([line.seq for line in state.history])
         until_ms = self.retaining.choice((0, self.store._now_ms + 2 * HOUR_MS))
         changes = replace(_as_it_was(state), pinned=(Pin(seq=seq, reason="sim", until_ms=until_ms),))
-        self.judge.note(backup.commit(changes, base=state, writer="pin"))
+        backup.commit(changes, base=state, writer="pin")
+        self._note()
         self._tell(f"pin {seq} until {until_ms}")
 
     def _retain(
@@ -214,6 +216,7 @@ class RetentionPlay(Play):
         """After all grace nothing is left that no kept point needs."""
         policy = RetentionPolicy(keep_age_ms=self.retaining.choice((0, HOUR_MS, DAY_MS)))
         self._retain(policy=policy)
+        before = self.repository.backup("sim").state().seq
         with mock.patch.object(catalog, "COMMITS_PER_CATALOG", 1):
             for _ in range(3):
                 self._back_up(quiet=True)
@@ -223,7 +226,8 @@ class RetentionPlay(Play):
         backup = self.repository.backup("sim")
         self.judge.compare_all(backup)
         self._check_all()
-        self._assert_small(backup)
+        if backup.state().seq > before + 1:  # later commits name catalogs with what was let go
+            self._assert_small(backup)
 
     def _assert_small(self, backup: Backup) -> None:
         head = backup.state()
