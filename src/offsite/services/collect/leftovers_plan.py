@@ -49,8 +49,8 @@ _DATA = frozenset({"segment", "index", "groups", "metadata"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftoversPlan:
-    """What may go; and `kept`, to which nothing refers either, and which a run may still want for all that is known.
-    `before_ms` (clock of the store): what is younger was not looked at."""
+    """What may go; and `kept`, which the newest state does not refer to either, and which somebody may still want for
+    all that is known. `before_ms` (clock of the store): what is younger was not looked at."""
 
     head: BackupState
     before_ms: int
@@ -83,13 +83,14 @@ def planned_leftovers(backup: Backup, *, clock: Clock, grace_ms: int) -> Generat
     may_go |= {each.info.key for each in _of_catalogs(backup, old, before_ms)}
     may_go |= {each.info.key for each in _of_folders(backup, old, before_ms)}
     may_go = {key for key in may_go if lies_below(key, backup.layout.prefix)}
+    passed_keys = frozenset(may_go)
     if may_go:
         may_go -= yield from named_by(backup.log.read(after=0, upto=head.seq), may_go, clock)
     return LeftoversPlan(
         head=head,
         before_ms=before_ms,
         objects=tuple(each for each in found if each.info.key in may_go),
-        kept=tuple(each for each in found if each.info.key not in may_go),
+        kept=tuple(each for each in found if each.info.key not in passed_keys),
     )
 
 
