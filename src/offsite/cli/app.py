@@ -16,11 +16,13 @@ from offsite.cli.commands import (
     compact,
     demo,
     export,
+    generations,
     groups,
     import_,
     records,
     repository,
     restore,
+    retention,
     sandbox,
     verify,
 )
@@ -48,6 +50,8 @@ app.add_typer(groups.app, name="groups")
 app.command()(verify.verify)
 app.add_typer(compact.app, name="compact")
 app.add_typer(collect.app, name="collect")
+app.add_typer(retention.app, name="retention")
+app.add_typer(generations.app, name="generations")
 app.command()(records.cat)
 app.command()(records.search)
 app.command()(export.export)

@@ -172,6 +172,12 @@ class ArchiveNotFound(UserError):
     id = "OFF-0210"
 
 
+class GenerationsDiffer(UserError):
+    """The generations of that name were begun with other topics, or another place, than the ones asked for."""
+
+    id = "OFF-0215"
+
+
 # -- NoRepository ------------------------------------------------------------------------------------------------------
 
 
@@ -236,6 +242,12 @@ class RestoreTakenOver(Conflict):
     """Another process has taken this restore over: this one has stopped, and changes nothing more."""
 
     id = "OFF-1133"
+
+
+class GenerationTakenOver(Conflict):
+    """Another process runs this instance of the generations by now: this one has stopped, and writes nothing more."""
+
+    id = "OFF-1135"
 
 
 class TargetDisturbed(Conflict):
@@ -353,10 +365,28 @@ class OverwritingStore(Refused):
     id = "OFF-1450"
 
 
+class GenerationRefused(Refused):
+    """The generation is the one to restore from, is read, or is removed already: it cannot be let go."""
+
+    id = "OFF-1460"
+
+
 class IncarnationUnclear(Refused):
     """A topic was deleted and made anew, and the backup cannot tell which one lived at the time that was asked for."""
 
     id = "OFF-1416"
+
+
+class ClocksDiffer(Refused):
+    """The clock of this machine and that of the store are more than 5 minutes apart: nothing is deleted by its age."""
+
+    id = "OFF-1460"
+
+
+class BelowFloor(Refused):
+    """Retention would drop restore points that its floor protects."""
+
+    id = "OFF-1461"
 
 
 class RestoreRefused(Refused):

@@ -4,6 +4,7 @@
     clock                                                       empty; overwritten to learn the time of an object store
     probes/create-only                                          put again and again, to see that it is refused
     backups/<backup>/backup.json                                source, selection, options: written once
+    backups/<backup>/removed.json                               that it is removed as a whole, or was
     backups/<backup>/commits/<seq:020>.json                     the commit log, create-only
     backups/<backup>/catalog/<seq:020>.parquet                  folded positions, and where segments are (rebuildable)
     backups/<backup>/catalog/<seq:020>.history.parquet          the end of the list of commits (rebuildable)
@@ -16,6 +17,8 @@
     backups/<backup>/packs/<seq:020>-<attempt:8hex>.pack        small segments and their indexes, back to back
     backups/<backup>/collected.json                             up to which commit what was replaced is deleted:
                                                                 overwritten, never trusted
+    backups/<backup>/retention.json                             what retention did last: overwritten, never trusted
+    backups/<backup>/audit/<seq:020>-<attempt:8hex>.jsonl       what was to be deleted when that commit was the newest
     backups/<backup>/groups/<seq:020>-<attempt:8hex>.parquet    group offsets as of that commit
     backups/<backup>/metadata/<seq:020>-<attempt:8hex>.json     the cluster's settings, stored when they change
     backups/<backup>/restores/<restore>/...                     records of restores
@@ -81,6 +84,11 @@ class BackupLayout:
     @property
     def descriptor_key(self) -> str:
         return f"{self.prefix}backup.json"
+
+    @property
+    def removed_key(self) -> str:
+        """There while the backup is removed as a whole, and for some time after: what else is left is nothing."""
+        return f"{self.prefix}removed.json"
 
     @property
     def commits_prefix(self) -> str:
@@ -150,6 +158,17 @@ class BackupLayout:
     @property
     def collected_key(self) -> str:
         return f"{self.prefix}collected.json"
+
+    @property
+    def retention_key(self) -> str:
+        return f"{self.prefix}retention.json"
+
+    @property
+    def audit_prefix(self) -> str:
+        return f"{self.prefix}audit/"
+
+    def audit_key(self, seq: int, attempt: str) -> str:
+        return f"{self.audit_prefix}{_padded(seq)}-{_checked_attempt(attempt)}.jsonl"
 
     @property
     def groups_prefix(self) -> str:

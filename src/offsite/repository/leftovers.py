@@ -219,5 +219,5 @@ def _folder_of(info: ObjectInfo, *, prefix: str) -> str:
 
 def _folders_without_backup(store: Store) -> Iterator[str]:
     for layout in backup_folders(store):
-        if store.head(layout.descriptor_key) is None:
+        if store.head(layout.descriptor_key) is None and store.head(layout.removed_key) is None:
             yield layout.prefix

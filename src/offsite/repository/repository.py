@@ -127,6 +127,8 @@ class Repository:
         try:
             if self.store.head(layout.descriptor_key) is not None:
                 return True
+            if self.store.head(layout.removed_key) is not None:
+                return False
         except DamagedObject:  # a pipe or a link in its place: `backup` says so
             return True
         return next(self.store.list(layout.commits_prefix), None) is not None

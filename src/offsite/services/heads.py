@@ -21,6 +21,7 @@ from offsite.model.head import Head
 from offsite.model.ids import random_id
 from offsite.model.journal import noted, warned
 from offsite.repository.backup import Backup
+from offsite.repository.generations.ledger import is_removed_generation
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
@@ -87,6 +88,10 @@ class SeenHead:
         except (OSError, RuntimeError) as error:
             noted("no_memory", what="the head that was seen last", why=error)
 
+    def forget(self) -> None:
+        """Remember nothing of the backup any more: it was removed on purpose."""
+        self.remember(Head(commit=0, hash=""))
+
     def problem(self, backup: Backup, state: BackupState) -> str:
         """Reason why the backup is not what it was when this machine saw it last; empty when it is. Then `state` is
         remembered instead, unless it is known to be no longer the newest."""
@@ -134,7 +139,7 @@ def vanished(repository: Repository, there: Collection[str]) -> tuple[SeenHead, 
         noted("no_memory", what="the backups that were seen", why=error)
         return ()
     absent = (SeenHead(repository=repository, backup=name) for name in names if name not in there)
-    return tuple(each for each in absent if each.absent())
+    return tuple(each for each in absent if each.absent() and not is_removed_generation(repository.store, each.backup))
 
 
 def _folder(repository: Repository) -> Path:

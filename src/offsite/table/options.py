@@ -24,7 +24,7 @@ BATCH_OPTIONS = (
     "pushdown",
     "latest",
 )
-STREAM_OPTIONS = ("startingCommit",)
+STREAM_OPTIONS = ("startingCommit", "failOnDataLoss")
 _SHARED_OPTIONS = ("repo", "backup", "topics", "exclude", "partitions", "isolation", "withCommit")
 ALL_OPTIONS = (*_SHARED_OPTIONS, *BATCH_OPTIONS, *STREAM_OPTIONS)
 
@@ -39,7 +39,8 @@ class TableOptions(PointRequest):
 
     Of that, only records at offsets `[starting_offset, ending_offset)`, and dated from `since` on. `with_commit` false
     leaves the column `commit` null, which saves reading the commit log: worth it for a backup of many thousand commits.
-    A stream begins with `starting_commit`: `earliest`, `latest` (only what comes) or a number.
+    A stream begins with `starting_commit`: `earliest`, `latest` (only what comes) or a number. It ends where retention
+    has let go of rows before it read them, unless `fail_on_data_loss` is false.
 
     `latest`: of each key only the latest record as of the restore point, and none where that is a tombstone: what a
     compacted topic would be left with. The bounds above then say which of these are shown.
@@ -59,6 +60,7 @@ class TableOptions(PointRequest):
     latest: bool = False
     with_commit: bool = True
     starting_commit: int | str = EARLIEST
+    fail_on_data_loss: bool = True
     given: frozenset[str] = frozenset()
 
 
@@ -90,6 +92,7 @@ def read_options(given: Mapping[str, str]) -> TableOptions:
         isolation=Isolation(_choice(found, "isolation", tuple(Isolation))),
         with_commit=_BOOLEANS[_choice(found, "withCommit", tuple(_BOOLEANS))],
         starting_commit=_starting_commit(found),
+        fail_on_data_loss=_BOOLEANS[_choice(found, "failOnDataLoss", tuple(_BOOLEANS))],
         given=frozenset(found),
     )
 

@@ -72,7 +72,8 @@ class TableStream(DataSourceStreamReader):
         if len(commits) != end[_COMMIT] - start[_COMMIT]:  # fewer would be rows that no later batch brings
             missing = start[_COMMIT] + len(commits) + 1
             raise damaged_commit(f"{self._backup.layout.commit_key(missing)} was seen before and is missing")
-        tasks = plan_micro_batch(self._state, commits, self._selection(), head=self._newest_state())
+        selection = self._selection(is_first=start[_COMMIT] == 0)
+        tasks = plan_micro_batch(self._state, commits, selection, head=self._newest_state())
         self._state = fold(self._state, commits)
         return [StreamPartition(task, self._backup.log, with_commit=self._options.with_commit) for task in tasks]
 
@@ -84,10 +85,14 @@ class TableStream(DataSourceStreamReader):
         tasks = (partition.task,) if partition.with_commit else with_commits([partition.task], {})
         return scan_arrow(tasks[0], partition.log.store)
 
-    def _selection(self) -> StreamSelection:
+    def _selection(self, *, is_first: bool) -> StreamSelection:
+        """`is_first`: of the micro-batch that begins with the earliest there is, which loses nothing it ever had."""
         options = self._options
         return StreamSelection(
-            topics=options.selection, partitions=options.partitions, read_committed=options.read_committed
+            topics=options.selection,
+            partitions=options.partitions,
+            read_committed=options.read_committed,
+            skips_lost=is_first or not options.fail_on_data_loss,
         )
 
     def _newest_state(self) -> BackupState:

@@ -2,7 +2,8 @@
 
 Rows of a partition are given once, by offset: a segment that holds nothing behind the partition's position (one written
 anew by a later commit) is left out. What commits brought is a range of offsets; it is read from the segments that hold
-it *now*, because those that the commits listed may have been rolled up since, and collected (decision 0022).
+it *now*, because those that the commits listed may have been rolled up since, and collected (decision 0022). Where
+retention has let go of some meanwhile, the stream has fallen behind what the backup holds, as a consumer of Kafka may.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from offsite.log.range import Span
+from offsite.model.errors import NoSuchRestorePoint
 from offsite.model.selections.selection import TopicSelection
 from offsite.model.selections.topic_choices import PartitionSelection
 from offsite.model.untrusted.names import PROTECTED_TOPICS
@@ -50,6 +52,8 @@ class StreamSelection:
     topics: TopicSelection
     partitions: PartitionSelection
     read_committed: bool
+    skips_lost: bool = False
+    """Whether rows that retention has let go are passed over; else they end the stream."""
 
     def partitions_of(self, state: BackupState, known: Iterable[PartitionId]) -> Iterator[PartitionId]:
         """The partitions out of `known` that are selected, sorted: of every incarnation of a topic."""
@@ -103,9 +107,13 @@ def _plan_run(
     for partition in selection.partitions_of(state, growths):
         growth = growths[partition]
         held = head.segments_at(state.seq, partition).read()
-        new = _holding(held, growth.listed, (growth.start, growth.end))
+        let_go = head.let_go_at(state.seq, partition)
+        if not selection.skips_lost:
+            _check_held(growth, let_go)
+        gone = (*let_go, *head.compacted.get(partition, ()))
+        new = _holding(held, growth.listed, (growth.start, growth.end), gone)
         if selection.read_committed:
-            earlier = _holding(held, base.segments.get(partition, ()), (0, growth.start))
+            earlier = _holding(held, base.segments.get(partition, ()), (0, growth.start), gone)
             yield from _ended(base, growth, earlier, new)
         yield from _scans(growth, new, read_committed=selection.read_committed)
 
@@ -136,12 +144,26 @@ def _growth(
     )
 
 
-def _holding(held: Iterable[Segment], listed: Sequence[Segment], span: Span) -> tuple[Segment, ...]:
+def _check_held(growth: _Growth, let_go: Iterable[Span]) -> None:
+    """Raises `NoSuchRestorePoint` where something of the growth was let go."""
+    for low, high in let_go:
+        if any(each.start < high and low < each.end for each in growth.listed):
+            raise NoSuchRestorePoint(
+                f"the stream has not read {growth.partition} [{max(low, growth.start)}, {min(high, growth.end)}), and "
+                "retention has let it go",
+                hint="go on without it: option failOnDataLoss=false; or begin anew with another checkpoint",
+            )
+
+
+def _holding(
+    held: Iterable[Segment], listed: Sequence[Segment], span: Span, gone: Iterable[Span]
+) -> tuple[Segment, ...]:
     """Those out of `held`, which are there now, with offsets of `span`. Where they do not hold what the segments of
-    then, `listed`, did, because these were removed and not replaced, it is these: nothing collects such."""
+    then, `listed`, did, apart from what is `gone` for good, because these were removed and not replaced, it is these:
+    nothing collects such."""
     low, high = span
     found = tuple(each for each in held if each.end > low and each.start < high)
-    spans = [(each.start, max(each.end, each.last_offset + 1)) for each in found]
+    spans = [*gone, *((each.start, max(each.end, each.last_offset + 1)) for each in found)]
     wanted = ((max(each.start, low), min(each.end, high)) for each in listed)
     return found if all(is_covered(*each, spans) for each in wanted) else tuple(listed)
 

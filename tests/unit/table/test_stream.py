@@ -10,9 +10,9 @@ import pytest
 
 from offsite.copy.chain import chains_of
 from offsite.copy.point_in_time import point_in_time
-from offsite.model.errors import BadOption, DamagedCommit
+from offsite.model.errors import BadOption, DamagedCommit, NoSuchRestorePoint
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, CutBack
+from offsite.repository.commit import Changes, CompactedRange, CutBack, ExpiredRange
 from offsite.stores.open_store import open_store
 from offsite.table.options import read_options
 from offsite.table.row_filter import RowFilter
@@ -229,3 +229,35 @@ def table(backup: Backup) -> list[int]:
 def test_what_makes_no_sense_for_a_stream_is_refused(backup: Backup) -> None:
     with pytest.raises(BadOption, match="commit is not for streams"):
         stream(backup, commit="3")
+
+
+def let_go(backup: Backup, start: int, end: int) -> None:
+    gone = ExpiredRange(partition_id=ORDERS, start=start, end=end)
+    backup.commit(Changes(expired=(gone,)), base=backup.state(), writer="retention")
+
+
+def test_the_earliest_is_what_is_left(backup: Backup) -> None:
+    for base in (0, 10, 20):
+        commit_batches(backup, {ORDERS: [batch_of(base, 10)]})
+    let_go(backup, 0, 20)
+    assert offsets(micro_batch(stream(backup), 0, 4)) == list(range(20, 30))
+
+
+def test_rows_that_were_let_go_before_they_were_read_end_the_stream_unless_it_may_go_on(backup: Backup) -> None:
+    for base in (0, 10, 20):
+        commit_batches(backup, {ORDERS: [batch_of(base, 10)]})
+    let_go(backup, 0, 20)
+    with pytest.raises(NoSuchRestorePoint, match=r"orders/0 \[10, 20\), and retention has let it go"):
+        micro_batch(stream(backup), 1, 4)
+    assert offsets(micro_batch(stream(backup, failOnDataLoss="false"), 1, 4)) == list(range(20, 30))
+    assert offsets(micro_batch(stream(backup), 2, 4)) == list(range(20, 30))
+
+
+def test_rows_that_a_compaction_found_superseded_are_no_loss(backup: Backup) -> None:
+    for base in (0, 10):
+        commit_batches(backup, {ORDERS: [batch_of(base, 10)]})
+    state = backup.state()
+    first, _ = state.segments[ORDERS]
+    done = CompactedRange(partition_id=ORDERS, start=0, end=10)
+    backup.commit(Changes(removed=(first.key,), compacted=(done,)), base=state, writer="compaction")
+    assert offsets(micro_batch(stream(backup), 0, 3)) == list(range(10, 20))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from offsite.cli.options.common import Bootstrap, KafkaConfigFile, OptionalBackup, OptionalRepo
-from offsite.cli.output import tell_damage
+from offsite.cli.output import note, tell_damage
 from offsite.cli.wiring import open_repository
 from offsite.model.errors import BadOption
 from offsite.services.restore.options import RestoreWords
@@ -31,10 +31,13 @@ def named_backup(repo: str | None, backup: str | None, *, otherwise: str) -> Bac
     `RepositoryNotFound`, `BackupNotFound`."""
     if repo is None or backup is None:
         raise BadOption("no backup is named", hint=f"name it with --repo and --backup{otherwise}")
+    from offsite.services.generations.status import backup_or_generation
     from offsite.services.heads import SeenHead
 
     repository = open_repository(repo)
-    opened = repository.backup(backup)
-    if gone := SeenHead(repository=repository, backup=backup).problem(opened, opened.sound_state()):
+    opened = backup_or_generation(repository, backup)
+    if opened.descriptor.name != backup:
+        note(f"note: {backup} is kept in generations: this is from {opened.descriptor.name}")
+    if gone := SeenHead(repository=repository, backup=opened.descriptor.name).problem(opened, opened.sound_state()):
         tell_damage(gone)  # what is there can be restored all the same
     return opened

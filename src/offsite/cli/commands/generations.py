@@ -1,0 +1,153 @@
+"""`offsite generations`: two instances that back up compacted topics in turn, each time from the beginning."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.options.common import COLLECT_AFTER, GIVE_UP_AFTER, Output, Repo, SparkMaster, Yes
+from offsite.cli.options.generations import GenerationOptions, Name
+from offsite.cli.options.option_group import takes
+from offsite.cli.output import OutputFormat, confirm, emit, note
+from offsite.cli.views.generations_view import render_happened, render_release, render_sets
+from offsite.cli.views.outage_view import OutageLines
+from offsite.cli.wiring import connect, open_repository, spark
+
+if TYPE_CHECKING:
+    from offsite.services.generations.instance import Happened
+    from offsite.services.generations.request import GenerationsRequest
+
+app = typer.Typer(help="Back up compacted topics in generations, by two instances in turn.", no_args_is_help=True)
+
+Interval = Annotated[str, typer.Option("--interval", help="How long from one round to the next.")]
+GiveUpAfter = Annotated[
+    str, typer.Option("--give-up-after", help="How long an outage is waited out before it is an error.")
+]
+CollectAfter = Annotated[str, typer.Option("--collect-after", help="How long what a roll-up replaced is kept.")]
+
+
+@app.command()
+@takes(GenerationOptions)
+def run(
+    options: GenerationOptions,
+    interval: Interval = "10s",
+    give_up_after: GiveUpAfter = GIVE_UP_AFTER,
+    collect_after: CollectAfter = COLLECT_AFTER,
+    spark_master: SparkMaster = None,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Run one of the two instances until SIGINT or SIGTERM.
+
+    The active one backs up as a run that follows. When its generation is old enough, the other one reads the topics
+    anew from the beginning, takes over at their end, and the old generation is removed. Run each instance once, on one
+    machine or on two: a second process of an instance takes the place of the first.
+    """
+    from offsite.model.time import parse_duration_s
+
+    times = parse_duration_s(give_up_after), parse_duration_s(collect_after)
+    _run(_request(options, interval), options, times, spark_master, output)
+
+
+def _request(options: GenerationOptions, interval: str) -> GenerationsRequest:
+    from offsite.services.generations.options import GivenGenerations, parse_generations
+
+    given = GivenGenerations(
+        name=options.name,
+        instance=options.instance,
+        length=options.length,
+        first=options.first,
+        interval=interval,
+        place=options.archive,
+    )
+    return parse_generations(given, options.words, options.properties)
+
+
+def _run(
+    request: GenerationsRequest,
+    options: GenerationOptions,
+    times: tuple[float, float],
+    spark_master: str | None,
+    output: OutputFormat,
+) -> None:
+    from offsite.model.clock import SystemClock
+    from offsite.services.backup.options import parse_limits
+    from offsite.services.generations.assembly import Workshop, open_instance
+    from offsite.services.outages import Outages
+    from offsite.services.waiting import WaitingTeller
+    from offsite.spark.master import slots
+
+    cluster, repository = connect(options.bootstrap, options.kafka_config), open_repository(options.repo)
+    clock = SystemClock()
+    lines = OutageLines(clock)
+    outages = Outages(give_up_after_s=times[0], clock=clock, on_outage=lines)
+    with ExitStack() as opened:
+        preload = "offsite.copy.export" if request.place else "offsite.copy.bundle"
+        runner = opened.enter_context(spark(spark_master, preload=preload, limits=parse_limits(options.words)))
+        opened.enter_context(WaitingTeller(lines.waiting, clock=clock))
+        workshop = Workshop(
+            repository=repository,
+            cluster=cluster,
+            runner=runner,
+            slots=slots(spark_master),
+            outages=outages,
+            clock=clock,
+            collect_after_s=times[1],
+            on_round=lambda _: lines.worked(),
+            on_happened=_Shown(output),
+        )
+        instance = open_instance(request, workshop)
+        try:
+            instance.run(outages=outages, clock=clock, interval_s=request.interval_s)
+        except KeyboardInterrupt:
+            note("stopped")
+
+
+class _Shown:
+    """What people and scripts see: what has changed, not each round."""
+
+    def __init__(self, output: OutputFormat) -> None:
+        self._output = OutputFormat.TABLE if output is OutputFormat.TABLE else OutputFormat.JSONL
+        self._last = ""
+
+    def __call__(self, happened: Happened) -> None:
+        from offsite.services.generations.report import line_of
+
+        line = line_of(happened)
+        if line is not None and line.text != self._last:
+            self._last = line.text
+            emit(line, output=self._output, render=render_happened)
+
+
+@app.command()
+def status(repo: Repo, name: Name = None, output: Output = OutputFormat.TABLE) -> None:
+    """Show the generations of each set, which one is active, and which one to restore from."""
+    from offsite.services.generations.status import report_sets
+
+    emit(report_sets(open_repository(repo), name), output=output, render=render_sets)
+
+
+@app.command()
+def release(
+    repo: Repo,
+    name: Annotated[str, typer.Option("--name", help="Name of the set.")],
+    generation: Annotated[int, typer.Option("--generation", min=1, help="Number of the generation.")],
+    yes: Yes = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Let an old generation go although it alone holds something, such as a topic that was deleted since.
+
+    Its instance removes it. Without this it is kept for ever, and no next generation is begun. Exit code 14: it is not
+    one that another took the place of.
+    """
+    from offsite.repository.restores.process_identity import ProcessIdentity
+    from offsite.services.generations.status import read_set
+    from offsite.services.generations.status import release as release_generation
+
+    repository = open_repository(repo)
+    read_set(repository, name)
+    if not yes:
+        confirm(f"let generation {generation} of {name} be removed, with what it alone holds?")
+    done = release_generation(repository, name, generation, by=ProcessIdentity.mine().text)
+    emit(done, output=output, render=render_release)

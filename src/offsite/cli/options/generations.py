@@ -1,0 +1,54 @@
+"""Options of `offsite generations`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from offsite.cli.options.common import Bootstrap, KafkaConfigFile, Repo
+from offsite.cli.options.option_group import Taken
+from offsite.repository.generations.entry import Instance
+from offsite.services.backup.options import BackupWords
+
+Name = Annotated[str | None, typer.Option("--name", help="Name of the set: generation 3 is backup NAME.gen-3.")]
+InstanceName = Annotated[
+    Instance | None, typer.Option("--instance", help="Which of the two instances this is: run both, each once.")
+]
+Length = Annotated[
+    str | None,
+    typer.Option("--length", help="How long a generation is the active one [default: 7d]: 7d, 12h."),
+]
+First = Annotated[
+    bool | None,
+    typer.Option(
+        "--first/--second", help="Whether to begin as the active one where there is no generation yet [default: a is]."
+    ),
+]
+Properties = Annotated[
+    Path | None,
+    typer.Option(
+        "--properties", help="A connector's properties: name, topics, compacted.log.backup.length.days and the like."
+    ),
+]
+Archive = Annotated[
+    str, typer.Option("--archive", help="Write Avro archives below this folder or URL, and no backups.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationOptions:
+    """What both instances of a set are told, and which one this is, as typed."""
+
+    repo: Repo
+    name: Name = None
+    instance: InstanceName = None
+    length: Length = None
+    first: First = None
+    archive: Archive = ""
+    properties: Properties = None
+    words: Annotated[BackupWords, Taken(but=("missing_topics", "group_history"))] = field(default_factory=BackupWords)
+    bootstrap: Bootstrap = None
+    kafka_config: KafkaConfigFile = None

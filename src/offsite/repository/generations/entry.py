@@ -1,0 +1,164 @@
+"""One entry of the ledger of a set: something that was decided of its generations, by one of its two instances."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from offsite.model.errors import DamagedObject
+from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS, MAX_PARTITIONS
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+
+EnumT = TypeVar("EnumT", bound=StrEnum)
+
+
+class Instance(StrEnum):
+    """The two instances of one configuration."""
+
+    A = "a"
+    B = "b"
+
+    @property
+    def other(self) -> Instance:
+        return Instance.B if self is Instance.A else Instance.A
+
+
+class Kind(StrEnum):
+    """What an entry decides. Each is one object, so it is decided or it is not."""
+
+    FOUNDED = "founded"
+    """The set is made, with what both instances back up, and into what."""
+    JOINED = "joined"
+    """A process runs the instance from now on: whatever ran it before decides and writes nothing more."""
+    BEGUN = "begun"
+    """The instance begins a generation at the beginning of the topics."""
+    COMPLETED = "completed"
+    """The first generation has reached the end of the topics."""
+    ASKED = "asked"
+    """The active generation is old enough: the other instance may begin the next one."""
+    SWITCHED = "switched"
+    """The next generation has reached the end of the topics: it is the active one from now on, and complete."""
+    SEALED = "sealed"
+    """Nothing can be added any more to the generation that was active before."""
+    RELEASED = "released"
+    """A person has agreed that what only this generation holds may go with it."""
+    REMOVING = "removing"
+    """The generation is being removed: nobody may begin to read it."""
+    REMOVED = "removed"
+    """Nothing of the generation is left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Founding:
+    """What both instances of a set must agree on. `target`: `backup`, or the format of an archive; `place`: where the
+    archives lie, empty for backups."""
+
+    cluster_id: str
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    internal: bool
+    target: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One entry. `word` is random, and belongs to the process that wrote it; `at_ms` is the store's time. `partitions`:
+    for how many numbers of partitions a message is due; `commit`: the newest one of the generation's backup."""
+
+    seq: int
+    previous: str
+    kind: Kind
+    instance: Instance
+    word: str
+    at_ms: int
+    generation: int = 0
+    partitions: int = 0
+    commit: int = 0
+    by: str = ""
+    founding: Founding | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEntry:
+    """An entry with the hash of its bytes, which the next one names."""
+
+    entry: Entry
+    hash: str
+
+
+def encode_entry(entry: Entry) -> bytes:
+    fields: dict[str, JsonValue] = {
+        "format": FORMAT,
+        "seq": entry.seq,
+        "previous": entry.previous,
+        "kind": entry.kind.value,
+        "instance": entry.instance.value,
+        "word": entry.word,
+        "at_ms": entry.at_ms,
+        "generation": entry.generation,
+        "partitions": entry.partitions,
+        "commit": entry.commit,
+        "by": entry.by,
+    }
+    if entry.founding is not None:
+        fields["founding"] = _founding_fields(entry.founding)
+    return encode_object(fields)
+
+
+def decode_entry(data: bytes, *, key: str) -> StoredEntry:
+    """The entry in `data`, which lies at `key`. Raises `DamagedObject`, `FormatTooNew`."""
+    item = parse_json_object(data, source=key, damaged=DamagedObject)
+    founding = item.optional_child("founding")
+    entry = Entry(
+        seq=item.count("seq"),
+        previous=item.text("previous"),
+        kind=_member(item, "kind", Kind),
+        instance=_member(item, "instance", Instance),
+        word=item.text("word"),
+        at_ms=item.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
+        generation=item.count("generation"),
+        partitions=item.integer("partitions", least=0, most=MAX_PARTITIONS),
+        commit=item.count("commit"),
+        by=item.text("by"),
+        founding=None if founding is None else _founding(founding),
+    )
+    return StoredEntry(entry=entry, hash=entry_hash(data))
+
+
+def entry_hash(data: bytes) -> str:
+    """What the next entry names as `previous`: SHA-256 of the stored bytes, hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _member(item: JsonObject, name: str, kind: type[EnumT]) -> EnumT:
+    try:
+        return kind(item.text(name))
+    except ValueError as error:
+        raise item.wrong(name, f"one of {', '.join(kind)}") from error
+
+
+def _founding_fields(founding: Founding) -> Mapping[str, JsonValue]:
+    return {
+        "cluster_id": founding.cluster_id,
+        "include": list(founding.include),
+        "exclude": list(founding.exclude),
+        "internal": founding.internal,
+        "target": founding.target,
+        "place": founding.place,
+    }
+
+
+def _founding(item: JsonObject) -> Founding:
+    return Founding(
+        cluster_id=item.text("cluster_id"),
+        include=item.texts("include"),
+        exclude=item.texts("exclude"),
+        internal=item.flag("internal"),
+        target=item.text("target"),
+        place=item.text("place"),
+    )

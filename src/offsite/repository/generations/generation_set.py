@@ -1,0 +1,231 @@
+"""The state of a set: what its ledger adds up to. Pure; an entry that may not follow is refused by reader and writer.
+
+One generation is active: the first one from its beginning on, each later one from the switch on, which is one entry.
+So there are never two, whatever instances believe: who appends must have read everything before (numbers of entries
+are dense and create-only), and an entry that the state does not allow is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from offsite.repository.generations.entry import Entry, Founding, Instance, Kind, StoredEntry
+
+
+class NotAllowedError(Exception):
+    """An entry that the state before it does not allow."""
+
+
+class Phase(StrEnum):
+    """How far a generation is, in the order in which it gets there. What is `complete` or later held all of the topics
+    at some moment; it is there as a whole until it is `removing`."""
+
+    FILLING = "filling"
+    COMPLETE = "complete"
+    RETIRED = "retired"
+    SEALED = "sealed"
+    REMOVING = "removing"
+    REMOVED = "removed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """One generation, by the instance that reads it. Times: epoch ms by the store's clock, 0 for what was not yet.
+    `switch_partitions`: for how many numbers of partitions the switch to it is told. `is_released`: it may go also
+    where it alone holds something."""
+
+    number: int
+    instance: Instance
+    phase: Phase
+    began_ms: int
+    complete_ms: int = 0
+    switch_partitions: int = 0
+    retired_ms: int = 0
+    removed_ms: int = 0
+    is_released: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether one can restore from it: it was complete once, and nothing of it was removed."""
+        return self.phase in {Phase.COMPLETE, Phase.RETIRED, Phase.SEALED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationSet:
+    """The state of a set behind entry `seq`, whose hash is `head`. `holders`: instance → the word of the process that
+    runs it, as it named itself in `joined_by`. `active`: the number of the active generation, 0 before the first.
+    `asked_ms`: since when the next one is asked for (0: it is not, or it has begun), in messages for
+    `asked_partitions` numbers of partitions."""
+
+    name: str
+    seq: int = 0
+    head: str = ""
+    founding: Founding | None = None
+    holders: Mapping[Instance, str] = field(default_factory=dict)
+    joined_by: Mapping[Instance, str] = field(default_factory=dict)
+    generations: tuple[Generation, ...] = ()
+    active: int = 0
+    asked_ms: int = 0
+    asked_partitions: int = 0
+
+    def generation(self, number: int) -> Generation | None:
+        return self.generations[number - 1] if 1 <= number <= len(self.generations) else None
+
+    @property
+    def active_generation(self) -> Generation | None:
+        return self.generation(self.active)
+
+    @property
+    def next_generation(self) -> Generation | None:
+        """The one that is read to take the active one's place, if any."""
+        return self.generation(self.active + 1) if self.active else None
+
+    @property
+    def predecessor(self) -> Generation | None:
+        """The one that was active before, unless it is removed."""
+        found = self.generation(self.active - 1)
+        return found if found is not None and found.phase is not Phase.REMOVED else None
+
+    @property
+    def restorable(self) -> Generation | None:
+        """The one to restore from: the newest that is whole."""
+        return next((each for each in reversed(self.generations) if each.is_whole), None)
+
+
+def after(state: GenerationSet, stored: StoredEntry) -> GenerationSet:
+    """The state behind an entry. Raises `NotAllowedError`."""
+    entry = stored.entry
+    if (entry.seq, entry.previous) != (state.seq + 1, state.head):
+        raise NotAllowedError(f"entry {entry.seq} does not follow entry {state.seq}")
+    if entry.kind not in _SPOKEN_BY_ANYBODY and state.holders.get(entry.instance) != entry.word:
+        raise NotAllowedError(f"entry {entry.seq} is by a process that does not run instance {entry.instance}")
+    changed = _APPLIED[entry.kind](state, entry)
+    return replace(changed, seq=entry.seq, head=stored.hash)
+
+
+def folded(name: str, entries: Iterable[StoredEntry]) -> GenerationSet:
+    """The state behind all of `entries`. Raises `NotAllowedError`."""
+    state = GenerationSet(name=name)
+    for each in entries:
+        state = after(state, each)
+    return state
+
+
+def _need(condition: object, what: str) -> None:
+    if not condition:
+        raise NotAllowedError(what)
+
+
+def _founded(state: GenerationSet, entry: Entry) -> GenerationSet:
+    _need(state.founding is None and entry.founding is not None, "a set is founded once")
+    return replace(state, founding=entry.founding)
+
+
+def _joined(state: GenerationSet, entry: Entry) -> GenerationSet:
+    _need(state.founding is not None, "nobody joins a set before it is founded")
+    return replace(
+        state,
+        holders={**state.holders, entry.instance: entry.word},
+        joined_by={**state.joined_by, entry.instance: entry.by},
+    )
+
+
+def _begun(state: GenerationSet, entry: Entry) -> GenerationSet:
+    _need(entry.generation == len(state.generations) + 1, "generations are numbered in turn")
+    _need(state.next_generation is None, "one generation at a time is read to follow the active one")
+    active = state.active_generation
+    if active is not None:
+        _need(state.asked_ms, "the next generation begins when the active one has asked for it")
+        _need(active.instance is not entry.instance, "the other instance reads the next generation")
+    own = [each for each in state.generations if each.instance is entry.instance]
+    _need(all(each.phase is Phase.REMOVED for each in own), "an instance removes its last generation first")
+    new = Generation(number=entry.generation, instance=entry.instance, phase=Phase.FILLING, began_ms=entry.at_ms)
+    return replace(
+        state,
+        generations=(*state.generations, new),
+        active=state.active or entry.generation,
+        asked_ms=0,
+        asked_partitions=0,
+    )
+
+
+def _completed(state: GenerationSet, entry: Entry) -> GenerationSet:
+    found = _of(state, entry, Phase.FILLING)
+    _need(found.number == state.active, "a later generation is complete by the switch to it")
+    return _with(state, replace(found, phase=Phase.COMPLETE, complete_ms=entry.at_ms))
+
+
+def _asked(state: GenerationSet, entry: Entry) -> GenerationSet:
+    found = _of(state, entry, Phase.COMPLETE)
+    _need(found.number == state.active, "only the active generation asks for the next")
+    _need(not state.asked_ms and state.next_generation is None, "the next generation is asked for once")
+    _need(entry.at_ms > 0 and entry.partitions > 0, "what is asked for has a time and partitions")
+    return replace(state, asked_ms=entry.at_ms, asked_partitions=entry.partitions)
+
+
+def _switched(state: GenerationSet, entry: Entry) -> GenerationSet:
+    new, old = _of(state, entry, Phase.FILLING), state.active_generation
+    if old is None or new.number != state.active + 1 or not entry.partitions:
+        raise NotAllowedError("a switch is to the next generation, and told to some partitions")
+    state = _with(state, replace(old, phase=Phase.RETIRED, retired_ms=entry.at_ms))
+    new = replace(new, phase=Phase.COMPLETE, complete_ms=entry.at_ms, switch_partitions=entry.partitions)
+    return replace(_with(state, new), active=new.number)
+
+
+def _sealed(state: GenerationSet, entry: Entry) -> GenerationSet:
+    old = _any(state, entry, Phase.RETIRED)
+    active = state.active_generation
+    _need(active is not None and active.instance is entry.instance, "the active instance seals the generation before")
+    return _with(state, replace(old, phase=Phase.SEALED))
+
+
+def _released(state: GenerationSet, entry: Entry) -> GenerationSet:
+    found = state.generation(entry.generation)
+    if found is None or found.phase not in {Phase.RETIRED, Phase.SEALED}:
+        raise NotAllowedError("only what another generation replaced is released")
+    return _with(state, replace(found, is_released=True))
+
+
+def _removing(state: GenerationSet, entry: Entry) -> GenerationSet:
+    return _with(state, replace(_of(state, entry, Phase.SEALED), phase=Phase.REMOVING))
+
+
+def _removed(state: GenerationSet, entry: Entry) -> GenerationSet:
+    found = _of(state, entry, Phase.REMOVING)
+    return _with(state, replace(found, phase=Phase.REMOVED, removed_ms=entry.at_ms))
+
+
+_SPOKEN_BY_ANYBODY = frozenset({Kind.FOUNDED, Kind.JOINED, Kind.RELEASED})
+_APPLIED: Mapping[Kind, Callable[[GenerationSet, Entry], GenerationSet]] = {
+    Kind.FOUNDED: _founded,
+    Kind.JOINED: _joined,
+    Kind.BEGUN: _begun,
+    Kind.COMPLETED: _completed,
+    Kind.ASKED: _asked,
+    Kind.SWITCHED: _switched,
+    Kind.SEALED: _sealed,
+    Kind.RELEASED: _released,
+    Kind.REMOVING: _removing,
+    Kind.REMOVED: _removed,
+}
+
+
+def _of(state: GenerationSet, entry: Entry, phase: Phase) -> Generation:
+    """The generation of the entry, which must be its instance's own."""
+    found = _any(state, entry, phase)
+    _need(found.instance is entry.instance, f"generation {entry.generation} is of the other instance")
+    return found
+
+
+def _any(state: GenerationSet, entry: Entry, phase: Phase) -> Generation:
+    found = state.generation(entry.generation)
+    if found is None or found.phase is not phase:
+        raise NotAllowedError(f"generation {entry.generation} is not {phase}")
+    return found
+
+
+def _with(state: GenerationSet, changed: Generation) -> GenerationSet:
+    numbers = (changed if each.number == changed.number else each for each in state.generations)
+    return replace(state, generations=tuple(numbers))

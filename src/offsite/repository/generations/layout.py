@@ -1,0 +1,56 @@
+"""The keys of the generations of a set: built here, parsed here, nowhere else. Pure.
+
+generations/<set>/ledger/<seq:020>.json     what was decided of its generations, create-only
+backups/<set>.gen-<n>/...                   generation n, where generations are backups
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from offsite.model.untrusted.names import check_backup_name
+from offsite.repository.layout import BackupLayout
+
+SETS_PREFIX = "generations/"
+
+_ENTRY = re.compile(r"generations/[^/]+/ledger/(\d{20})\.json")
+_BACKUP = re.compile(r"(?P<set>.+)\.gen-(?P<number>[1-9]\d{0,8})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetLayout:
+    """The keys of one set of generations. Raises `BadName` for a name that could leave its place, or that leaves no
+    room for the number of a generation."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        check_backup_name(self.name)
+        check_backup_name(self.backup_name(999_999_999))
+
+    @property
+    def ledger_prefix(self) -> str:
+        return f"{SETS_PREFIX}{self.name}/ledger/"
+
+    def entry_key(self, seq: int) -> str:
+        return f"{self.ledger_prefix}{seq:020d}.json"
+
+    def backup_name(self, generation: int) -> str:
+        """The name of the backup that is that generation."""
+        return f"{self.name}.gen-{generation}"
+
+    def backup(self, generation: int) -> BackupLayout:
+        return BackupLayout(backup=self.backup_name(generation))
+
+
+def parse_entry_key(key: str) -> int | None:
+    """The number of the entry that `key` names, None for a key that is none of ours."""
+    match = _ENTRY.fullmatch(key)
+    return None if match is None else int(match[1])
+
+
+def set_of_backup(name: str) -> tuple[str, int] | None:
+    """The set and the number of the generation that a backup of that name may be; None when it cannot be one."""
+    match = _BACKUP.fullmatch(name)
+    return None if match is None else (match["set"], int(match["number"]))

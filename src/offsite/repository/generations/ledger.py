@@ -1,0 +1,83 @@
+"""The ledger of a set: dense numbers, create-only objects, each naming the hash of the one before.
+
+Who creates number n+1 has decided. Two processes that both read entry n try the same key, and the store lets one of
+them: the other one has decided nothing, reads on, and thinks again. That is the fence: a process that was stopped for a
+month and wakes up in front of its append finds the number taken. Nothing here is ever deleted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offsite.model.errors import DamagedObject
+from offsite.repository.generations.entry import Entry, StoredEntry, decode_entry, encode_entry, entry_hash
+from offsite.repository.generations.generation_set import GenerationSet, NotAllowedError, Phase, after
+from offsite.repository.generations.layout import SETS_PREFIX, SetLayout, parse_entry_key, set_of_backup
+from offsite.stores.store import PutResult, Store
+
+_HINT = "bring it back from the store's versions or from a copy; until then nothing is decided and nothing removed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    store: Store
+    layout: SetLayout
+
+    def read(self, state: GenerationSet | None = None) -> GenerationSet:
+        """The newest state, read on from `state`, or from the first entry. Raises `DamagedObject` for an entry that is
+        missing, unreadable, or may not follow; `FormatTooNew`."""
+        is_first = state is None
+        state = GenerationSet(name=self.layout.name) if state is None else state
+        while (data := self.store.get(self.layout.entry_key(state.seq + 1))) is not None:
+            state = self._after(state, data)
+        if is_first:
+            self._check_end(state)
+        return state
+
+    def append(self, entry: Entry, *, to: GenerationSet) -> GenerationSet | None:
+        """The state with `entry` behind `to`; None when another process was first: then read on and think again. Raises
+        `NotAllowedError` for one that may not follow, and what the store raises: after `PutOutcomeUnknown` reading on
+        tells."""
+        data = encode_entry(entry)
+        state = after(to, StoredEntry(entry=entry, hash=entry_hash(data)))
+        # the same bytes are our own, whose answer was lost: the word is random
+        is_other = self.store.put_if_absent(self.layout.entry_key(entry.seq), data) is PutResult.OTHER
+        return None if is_other else state
+
+    def _after(self, state: GenerationSet, data: bytes) -> GenerationSet:
+        key = self.layout.entry_key(state.seq + 1)
+        try:
+            return after(state, decode_entry(data, key=key))
+        except NotAllowedError as error:
+            raise DamagedObject(f"{key}: {error}", hint=_HINT) from error
+
+    def _check_end(self, state: GenerationSet) -> None:
+        """What lies behind a missing entry shows that it was there: to go on before it would decide twice."""
+        for info in self.store.list(self.layout.ledger_prefix, start_after=self.layout.entry_key(state.seq)):
+            number = parse_entry_key(info.key)
+            # one that was appended since is not behind a gap
+            if number is not None and self.store.head(self.layout.entry_key(state.seq + 1)) is None:
+                raise DamagedObject(
+                    f"{self.layout.entry_key(state.seq + 1)} is missing, {info.key} is there", hint=_HINT
+                )
+            return
+
+
+def set_names(store: Store) -> tuple[str, ...]:
+    """The names of the sets of a repository, sorted."""
+    names, past = list[str](), ""
+    while info := next((each for each in store.list(SETS_PREFIX, start_after=past) if each.key > past), None):
+        name = info.key.removeprefix(SETS_PREFIX).split("/")[0]
+        names.append(name)
+        past = f"{SETS_PREFIX}{name}0"  # behind everything in it: `0` follows `/`
+    return tuple(sorted(names))
+
+
+def is_removed_generation(store: Store, backup: str) -> bool:
+    """Whether a backup of that name was a generation that another one took the place of, and that was removed for it.
+    Raises `DamagedObject`."""
+    named = set_of_backup(backup)
+    if named is None:
+        return False
+    found = Ledger(store=store, layout=SetLayout(name=named[0])).read().generation(named[1])
+    return found is not None and found.phase in {Phase.REMOVING, Phase.REMOVED}

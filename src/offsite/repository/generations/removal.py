@@ -1,0 +1,62 @@
+"""Removes a backup as a whole: what says that it is there first, then its history, then what that named.
+
+Who opens a backup needs its descriptor, so that goes first, and `removed.json` says why it is missing: what is left of
+the rest is no damage. The history follows, from its catalogs and its newest commit on, and the data last. A crash
+anywhere leaves less than before, and the same call goes on. Only keys below the backup's own prefix are deleted, each
+by the name under which it was listed.
+
+`removed.json` stays for a time: a process that was stopped in front of a put may wake up after the removal and leave an
+object there, which then counts as nothing, and goes with the next `sweep`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from offsite.model.check import check
+from offsite.model.journal import decided
+from offsite.repository.json_form import FORMAT, encode_object
+from offsite.repository.layout import BackupLayout
+from offsite.stores.store import Store, is_key
+
+KEPT_MS = 30 * 24 * 3_600_000
+"""How long `removed.json` stays: no process is stopped for longer and then goes on."""
+
+
+def remove_backup(store: Store, layout: BackupLayout, *, is_read: Callable[[], bool]) -> bool:
+    """Remove all of the backup; False where `is_read` says that somebody still reads it: then nobody can begin to any
+    more, and the rest is left for the next call. Raises what the store raises."""
+    store.put_if_absent(layout.removed_key, encode_object({"format": FORMAT, "backup": layout.backup}))
+    store.delete(layout.descriptor_key)
+    if is_read():
+        return False
+    deleted = sum(_delete(store, layout, keys) for keys in (_history(store, layout), _below(store, layout)))
+    decided("remove", why="another generation has taken its place", backup=layout.backup, objects=deleted)
+    return True
+
+
+def sweep(store: Store, layout: BackupLayout, *, removed_ms: int) -> None:
+    """Delete what came back into a backup that was removed at `removed_ms`, and its mark when that is long ago."""
+    _delete(store, layout, _below(store, layout))
+    if store.now_ms() - removed_ms > KEPT_MS:
+        store.delete(layout.removed_key)
+
+
+def _history(store: Store, layout: BackupLayout) -> Iterator[str]:
+    """Catalogs, then commits, each from the newest on."""
+    for prefix in (layout.catalog_prefix, layout.parts_prefix, layout.commits_prefix):
+        yield from sorted((info.key for info in store.list(prefix)), reverse=True)
+
+
+def _below(store: Store, layout: BackupLayout) -> Iterator[str]:
+    return (info.key for info in list(store.list(layout.prefix)) if info.key != layout.removed_key)
+
+
+def _delete(store: Store, layout: BackupLayout, keys: Iterator[str]) -> int:
+    deleted = 0
+    for key in keys:
+        check(key.startswith(layout.prefix) and key != layout.removed_key, f"{key} is not of {layout.prefix}")
+        if is_key(key):
+            store.delete(key)
+            deleted += 1
+    return deleted

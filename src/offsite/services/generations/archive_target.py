@@ -1,0 +1,125 @@
+"""Generations as Avro archives: each one below a folder of its own, `<place>/<set>.gen-<n>/`, filled by exports.
+
+An archive has no log whose numbers could fence. A process that was stopped and wakes up may add to the archive of a
+generation that is retired, or leave a file where one was removed: neither is the one to restore from, and both go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit, urlunsplit
+
+from offsite.archives.archive import ArchiveContents
+from offsite.archives.archive_layout import MANIFEST_KEY
+from offsite.archives.formats import WriteOptions, open_reader
+from offsite.copy.restore_point import PointRequest
+from offsite.model.errors import ArchiveNotFound
+from offsite.model.journal import decided
+from offsite.model.selections.selection import GroupPatterns, TopicSelection
+from offsite.repository.generations.layout import SetLayout
+from offsite.services.archives.export_job import ExportJob, export_of_cluster, open_target
+from offsite.services.archives.export_plan import ExportPlan, ExportRequest
+from offsite.services.archives.run_export import ExportResult
+from offsite.services.cluster import Cluster
+from offsite.services.generations.request import ARCHIVE_TARGET
+from offsite.services.generations.target import Copied, Guard, Held
+from offsite.spark.runner import Runner
+from offsite.stores.open_store import open_archive_files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveParts:
+    """What the archives of a set are made with. `place`: a folder or a URL, with all of them below it."""
+
+    name: str
+    place: str
+    cluster: Cluster
+    cluster_id: str
+    selection: TopicSelection
+    groups: GroupPatterns
+    runner: Runner
+    slots: int
+    on_result: Callable[[ExportResult], None]
+
+
+class ArchiveTarget:
+    """The port `GenerationTarget` over Avro archives."""
+
+    def __init__(self, parts: ArchiveParts) -> None:
+        self._parts = parts
+
+    def copy(self, generation: int, guard: Guard) -> Copied:
+        """Raises what an export raises, and what `guard` does."""
+        job = self._job(generation)
+        with job.alone():
+            guard()  # planning repairs what a crash left
+            plan = job.plan()
+            guard()
+            result = job.run(plan, self._parts.runner)
+        if result.records or result.holes:
+            self._parts.on_result(result)
+        return self._copied(generation, plan, result)
+
+    def held(self, generation: int) -> Held:
+        contents = self._contents(generation)
+        if contents is None:
+            return {}
+        ids = {each.topic: each.topic_id for each in contents.topics}
+        found: dict[tuple[str, str, int], int] = {}
+        for piece in contents.pieces:
+            key = (piece.topic, ids.get(piece.topic, ""), piece.partition)
+            found[key] = max(found.get(key, 0), piece.end or 0)
+        return {key: end for key, end in found.items() if end}
+
+    def seal(self, generation: int) -> None:
+        """Nothing can: see the module."""
+
+    def is_read(self, generation: int) -> bool:  # noqa: ARG002  # who reads an archive leaves no trace
+        return False
+
+    def remove(self, generation: int) -> bool:
+        """The manifest goes first: without it the rest is no archive of ours."""
+        files = open_archive_files(self._place(generation))
+        files.delete(MANIFEST_KEY)
+        keys = [info.key for info in files.list()]
+        for key in keys:
+            files.delete(key)
+        decided("remove", why="another generation has taken its place", archive=files.url, objects=len(keys) + 1)
+        return True
+
+    def sweep(self, generation: int, *, removed_ms: int) -> None:  # noqa: ARG002  # nothing marks its place
+        self.remove(generation)
+
+    def _job(self, generation: int) -> ExportJob:
+        parts = self._parts
+        target = open_target(ARCHIVE_TARGET, self._place(generation), WriteOptions(cluster_id=parts.cluster_id))
+        request = ExportRequest(point=PointRequest(selection=parts.selection), groups=parts.groups)
+        return export_of_cluster(parts.cluster, target, request, slots=parts.slots)
+
+    def _copied(self, generation: int, plan: ExportPlan, result: ExportResult) -> Copied:
+        return Copied(
+            at_end=not plan.sick and not result.sick and not result.postponed,
+            held=self.held(generation),
+            topics=frozenset((each.topic, each.topic_id) for each in plan.topics),
+            commit=0,
+            partitions=max((each.partitions for each in plan.topics), default=0),
+        )
+
+    def _contents(self, generation: int) -> ArchiveContents | None:
+        try:
+            return open_reader(ARCHIVE_TARGET, open_archive_files(self._place(generation))).contents()
+        except ArchiveNotFound:
+            return None
+
+    def _place(self, generation: int) -> str:
+        return place_of(self._parts.place, self._parts.name, generation)
+
+
+def place_of(place: str, name: str, generation: int) -> str:
+    """The place of a generation's archive, below that of all of them."""
+    folder = SetLayout(name=name).backup_name(generation)
+    if "://" not in place:
+        return f"{place.rstrip('/')}/{folder}"
+    parts = urlsplit(place)
+    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{folder}"))

@@ -1,0 +1,101 @@
+"""Puts an instance together from a request and the two ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from offsite.model.clock import Clock
+from offsite.model.ids import random_id
+from offsite.model.selections.selection import TopicSelection
+from offsite.repository.generations.entry import Founding
+from offsite.repository.generations.layout import SetLayout
+from offsite.repository.generations.ledger import Ledger
+from offsite.repository.repository import Repository
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.services.archives.run_export import ExportResult
+from offsite.services.cluster import Cluster
+from offsite.services.follow.follower import Round
+from offsite.services.generations.archive_target import ArchiveParts, ArchiveTarget
+from offsite.services.generations.backup_target import BackupParts, BackupTarget
+from offsite.services.generations.coordination import CoordinationTopic
+from offsite.services.generations.decision import Me
+from offsite.services.generations.instance import Generations, Happened, RunningInstance
+from offsite.services.generations.messages_told import Addresses
+from offsite.services.generations.request import GenerationsRequest, selection_of
+from offsite.services.generations.target import GenerationTarget
+from offsite.services.outages import Outages
+from offsite.spark.runner import Runner
+
+
+def _unheard(_: ExportResult) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workshop:
+    """What an instance works with and tells. `slots`: cores of the runner."""
+
+    repository: Repository
+    cluster: Cluster
+    runner: Runner
+    slots: int
+    outages: Outages
+    clock: Clock
+    collect_after_s: float
+    on_round: Callable[[Round], None]
+    on_happened: Callable[[Happened], None]
+    on_export: Callable[[ExportResult], None] = _unheard
+
+
+def open_instance(request: GenerationsRequest, workshop: Workshop) -> RunningInstance:
+    """The instance, which has done nothing yet. Raises `BadOption`, `DamagedObject`, and what the two ends raise."""
+    ledger = Ledger(store=workshop.repository.store, layout=SetLayout(name=request.name))
+    founding = request.founding(workshop.cluster.admin.cluster().cluster_id, ledger.read().founding)
+    request = replace(request, backup=replace(request.backup, selection=selection_of(founding)))
+    generations = Generations(
+        ledger=ledger,
+        target=_target(request, founding, workshop),
+        coordination=CoordinationTopic(
+            workshop.cluster,
+            Addresses(name=request.name, fallback=founding.include[0]),
+            clock=workshop.clock,
+        ),
+        founding=founding,
+        me=Me(instance=request.instance, word=random_id(16), is_first=request.is_first),
+        by=ProcessIdentity.mine().text,
+        length_ms=request.length_ms,
+    )
+    return RunningInstance(generations, on_happened=workshop.on_happened)
+
+
+def _target(request: GenerationsRequest, founding: Founding, workshop: Workshop) -> GenerationTarget:
+    if not request.place:
+        return BackupTarget(_backup_parts(request, workshop))
+    parts = ArchiveParts(
+        name=request.name,
+        place=request.place,
+        cluster=workshop.cluster,
+        cluster_id=founding.cluster_id,
+        selection=TopicSelection(include=founding.include, exclude=founding.exclude, internal=founding.internal),
+        groups=request.backup.groups,
+        runner=workshop.runner,
+        slots=workshop.slots,
+        on_result=workshop.on_export,
+    )
+    return ArchiveTarget(parts)
+
+
+def _backup_parts(request: GenerationsRequest, workshop: Workshop) -> BackupParts:
+    return BackupParts(
+        repository=workshop.repository,
+        cluster=workshop.cluster,
+        runner=workshop.runner,
+        request=request.backup,
+        slots=workshop.slots,
+        interval_s=request.interval_s,
+        collect_after_s=workshop.collect_after_s,
+        clock=workshop.clock,
+        outages=workshop.outages,
+        on_round=workshop.on_round,
+    )

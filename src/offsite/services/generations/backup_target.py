@@ -1,0 +1,187 @@
+"""Generations as backups: each one a backup of its own, `<set>.gen-<n>`, made and followed as any other.
+
+Fencing is the commit log's own: a commit counts under a number that nobody else has. The seal takes the next number
+with a commit that changes nothing, after the switch was entered. Who was about to commit has read the log before it
+asked the ledger whether it may (`Follow.guard`): either the ledger said no, or the log had no seal yet and the number
+behind it is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from offsite.model.clock import Clock
+from offsite.model.errors import BackupNotFound, CommitLost, DamagedObject
+from offsite.model.ids import random_id
+from offsite.model.selections.selection import TopicSelection
+from offsite.model.uninterrupted import uninterrupted
+from offsite.repository.backup import Backup
+from offsite.repository.commit import Changes
+from offsite.repository.descriptor import BackupDescriptor
+from offsite.repository.generations.layout import SetLayout
+from offsite.repository.generations.removal import remove_backup, sweep
+from offsite.repository.layout import BackupLayout
+from offsite.repository.leftovers import living_since_ms
+from offsite.repository.repository import Repository
+from offsite.repository.state import BackupState
+from offsite.services.backup.request import BackupRequest
+from offsite.services.cluster import Cluster
+from offsite.services.follow.follower import Follow, Follower, Round
+from offsite.services.generations.target import Copied, Guard, Held
+from offsite.services.heads import SeenHead
+from offsite.services.outages import Outages
+from offsite.spark.runner import OnProgress, Runner
+
+_SEALS_MAX = 100
+"""Attempts at a seal: whoever is in front of it commits once or twice more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupParts:
+    """What the backups of a set are made with. `request` names the set in place of a backup."""
+
+    repository: Repository
+    cluster: Cluster
+    runner: Runner
+    request: BackupRequest
+    slots: int
+    interval_s: float
+    collect_after_s: float
+    clock: Clock
+    outages: Outages
+    on_round: Callable[[Round], None]
+    on_progress: OnProgress | None = None
+
+    @property
+    def layout(self) -> SetLayout:
+        return SetLayout(name=self.request.backup)
+
+
+class BackupTarget:
+    """The port `GenerationTarget` over backups."""
+
+    def __init__(self, parts: BackupParts) -> None:
+        self._parts = parts
+        self._followed: tuple[int, Follower] | None = None
+        self._guard: Guard = _refuse
+
+    def copy(self, generation: int, guard: Guard) -> Copied:
+        """Raises what a round of a backup that follows raises, and what `guard` does."""
+        follower = self._follower(generation)
+        self._guard = guard
+        try:
+            ended = follower.work()
+        except Exception:
+            follower.forget()
+            raise
+        finally:
+            self._guard = _refuse
+        return Copied(
+            at_end=_is_at_end(ended),
+            held=held_by(ended.state),
+            topics=frozenset((shape.topic, shape.topic_id) for shape in ended.plan.source.shapes),
+            commit=ended.state.seq,
+            partitions=max((shape.partitions for shape in ended.plan.source.shapes), default=0),
+        )
+
+    def held(self, generation: int) -> Held:
+        backup = self._open(generation)
+        return {} if backup is None else held_by(backup.state())
+
+    def seal(self, generation: int) -> None:
+        """Raises `CommitLost` if others go on and on."""
+        backup = self._parts.repository.backup(self._parts.layout.backup_name(generation))
+        for left in reversed(range(_SEALS_MAX)):
+            state = backup.state()
+            changes = Changes(left_behind=state.left_behind, incomplete=state.incomplete, progress=state.progress)
+            try:
+                with uninterrupted():
+                    backup.commit(changes, base=state, writer=random_id(16))
+            except CommitLost:
+                if not left:
+                    raise
+            else:
+                return
+
+    def is_read(self, generation: int) -> bool:
+        return living_since_ms(self._nameless(generation)) is not None
+
+    def remove(self, generation: int) -> bool:
+        store, layout = self._parts.repository.store, self._layout(generation)
+        if not remove_backup(store, layout, is_read=lambda: self.is_read(generation)):
+            return False
+        SeenHead(repository=self._parts.repository, backup=layout.backup).forget()
+        return True
+
+    def sweep(self, generation: int, *, removed_ms: int) -> None:
+        sweep(self._parts.repository.store, self._layout(generation), removed_ms=removed_ms)
+
+    def _follower(self, generation: int) -> Follower:
+        if self._followed is None or self._followed[0] != generation:
+            self._followed = (generation, self._new_follower(generation))
+        return self._followed[1]
+
+    def _new_follower(self, generation: int) -> Follower:
+        parts = self._parts
+        follow = Follow(
+            repository=parts.repository,
+            cluster=parts.cluster,
+            runner=parts.runner,
+            request=replace(parts.request, backup=parts.layout.backup_name(generation)),
+            slots=parts.slots,
+            interval_s=parts.interval_s,
+            collect_after_s=parts.collect_after_s,
+            guard=self._ask_guard,
+        )
+        return Follower(
+            follow,
+            outages=parts.outages,
+            clock=parts.clock,
+            on_round=parts.on_round,
+            on_progress=parts.on_progress,
+        )
+
+    def _ask_guard(self) -> None:
+        self._guard()
+
+    def _layout(self, generation: int) -> BackupLayout:
+        return self._parts.layout.backup(generation)
+
+    def _open(self, generation: int) -> Backup | None:
+        try:
+            return self._parts.repository.backup(self._parts.layout.backup_name(generation))
+        except BackupNotFound:
+            return None
+
+    def _nameless(self, generation: int) -> Backup:
+        """The backup as far as its place tells: its descriptor may be gone already."""
+        descriptor = BackupDescriptor(
+            name=self._layout(generation).backup,
+            cluster_id="",
+            selection=TopicSelection(include=()),
+            created_at_ms=0,
+            options=(),
+            fidelity=(),
+        )
+        return Backup(store=self._parts.repository.store, descriptor=descriptor)
+
+
+def held_by(state: BackupState) -> Held:
+    """How far each partition of a backup reaches."""
+    return {(each.topic, each.topic_id, each.partition): end for each, end in state.reached().items() if end > 0}
+
+
+def _refuse() -> None:
+    raise DamagedObject("a generation is written outside of a round")
+
+
+def _is_at_end(ended: Round) -> bool:
+    """Whether the round reached every end that a leader told in it: then nothing was left out, late, sick or failed."""
+    plan, result, state = ended.plan, ended.result, ended.state
+    if plan.source.sick or plan.copy.sick or plan.source.missing or state.seq == 0 or state.incomplete:
+        return False
+    if state.left_behind or (result is not None and (result.failed or result.unread_topics)):
+        return False
+    reached = state.reached()
+    return all(reached.get(each.partition_id, 0) >= each.end for each in plan.source.bounds)

@@ -1,0 +1,126 @@
+"""The coordination topic on a cluster: read from its beginning, written to as the tool's own producer does.
+
+Anybody may write there, and brokers may lose what they acknowledged: nothing in it decides. So it is read with a limit,
+and read again from its beginning every minute, and when it has become another one, or shorter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.net.routing import Router, shared_router
+from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.reader import PartitionReader
+from offsite.kafka.writer import PartitionWriter
+from offsite.log.batch import BatchHeader
+from offsite.log.chunk import Chunk
+from offsite.log.range import LogRange, TopicPartition
+from offsite.log.records.batch_records import encode, iterate
+from offsite.log.records.partitioner import partition_for_key
+from offsite.log.records.record import CREATE_TIME, Record
+from offsite.model.clock import Clock
+from offsite.model.errors import BadOption, KafkaProtocolError
+from offsite.model.journal import warned
+from offsite.repository.generations.generation_set import GenerationSet
+from offsite.services.cluster import Cluster
+from offsite.services.generations.decision import Send, TakeBack, Told
+from offsite.services.generations.message import TOPIC, encode_message
+from offsite.services.generations.messages_told import Addresses, Mailbox
+from offsite.services.generations.target import Held
+
+REREAD_S = 60.0
+OFFSETS_MAX = 1_000_000
+"""Offsets of a partition that are read at most: two messages for each partition, until compaction comes by."""
+_BATCH_RECORDS = 500
+
+
+class CoordinationTopic:
+    """The topic of one set of instances. Made with the first look where it is not there: one partition, compacted."""
+
+    def __init__(self, cluster: Cluster, addresses: Addresses, *, clock: Clock, topic: str = TOPIC) -> None:
+        self._admin: ClusterAdmin = cluster.admin
+        self._router: Router = shared_router(cluster.config)
+        self._addresses, self._clock, self._topic = addresses, clock, topic
+        self._mailbox = Mailbox(addresses)
+        self._topic_id: object = None
+        self._read_to: dict[TopicPartition, int] = {}
+        self._reread_s = 0.0
+
+    def told(self, state: GenerationSet) -> frozenset[Told]:
+        """Raises what the cluster does, `KafkaNotAuthorized` among it."""
+        self._look()
+        return self._mailbox.told(state)
+
+    def send(self, effect: Send, *, held: Held) -> None:
+        self._write((each.key, encode_message(each)) for each in self._addresses.messages(effect, held))
+
+    def take_back(self, effect: TakeBack) -> None:
+        self._write((key, None) for key in self._mailbox.keys_to(effect.to))
+
+    def _look(self) -> None:
+        partitions = self._partitions()
+        starts, ends = self._admin.start_offsets(partitions), self._admin.end_offsets(partitions)
+        is_time = self._clock.monotonic_s() >= self._reread_s
+        if is_time or any(ends[each] < self._read_to.get(each, 0) for each in partitions):
+            self._begin_anew()
+        for each in partitions:
+            start = max(self._read_to.get(each, 0), starts[each], ends[each] - OFFSETS_MAX)
+            if start < ends[each]:
+                self._read(LogRange(topic=each.topic, partition=each.partition, start=start, end=ends[each]))
+            self._read_to[each] = ends[each]
+
+    def _begin_anew(self) -> None:
+        self._mailbox, self._read_to = Mailbox(self._addresses), {}
+        self._reread_s = self._clock.monotonic_s() + REREAD_S
+
+    def _partitions(self) -> list[TopicPartition]:
+        """Of the topic, which is made if it is not there."""
+        found = self._router.metadata([self._topic]).topics.get(self._topic)
+        if found is None or not found.partitions:
+            self._make()
+            found = self._admin.topics([self._topic])[self._topic]
+        if found.topic_id != self._topic_id:
+            self._topic_id = found.topic_id
+            self._begin_anew()
+        return [TopicPartition(topic=self._topic, partition=each.partition) for each in found.partitions]
+
+    def _make(self) -> None:
+        new = NewTopic(name=self._topic, partitions=1, configs={"cleanup.policy": "compact"})
+        try:
+            self._admin.create_topics([new])
+        except (BadOption, KafkaProtocolError) as error:  # the other instance was first
+            warned("coordination_topic", why=error.message)
+
+    def _read(self, log_range: LogRange) -> None:
+        for item in PartitionReader(self._router, clock=self._clock).read(log_range, reach_back=True):
+            if isinstance(item, Chunk):
+                for header in item.batches:
+                    self._take(item.data, header, log_range)
+
+    def _take(self, data: memoryview, header: BatchHeader, log_range: LogRange) -> None:
+        if header.is_control:
+            return
+        for record in iterate(header.view(data), header):
+            if log_range.start <= record.offset < log_range.end:
+                self._mailbox.take(record.key, record.value)
+
+    def _write(self, messages: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """They are acknowledged by all in-sync replicas when this returns."""
+        partitions = self._partitions()
+        shares: dict[TopicPartition, list[tuple[bytes, bytes | None]]] = {}
+        for key, value in messages:
+            shares.setdefault(partitions[partition_for_key(key, len(partitions))], []).append((key, value))
+        for partition, share in shares.items():
+            with PartitionWriter(self._router, partition, on_ack=_unheard, clock=self._clock) as writer:
+                for first in range(0, len(share), _BATCH_RECORDS):
+                    writer.send(self._batch(share[first : first + _BATCH_RECORDS]))
+                writer.flush()
+
+    def _batch(self, messages: list[tuple[bytes, bytes | None]]) -> bytearray:
+        now_ms = self._clock.now_ms()
+        return encode([Record(n, now_ms, CREATE_TIME, key, value) for n, (key, value) in enumerate(messages)])
+
+
+def _unheard(_index: int, _offset: int) -> None:
+    pass

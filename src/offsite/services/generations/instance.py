@@ -1,0 +1,264 @@
+"""One of the two instances of a set, as a process: asks what is next, does it, and asks again.
+
+Nothing that it remembers counts. The ledger is read on before each decision, and once more when it is known behind what
+the next commit will stand: who is no longer the one who may write learns it there, or loses the commit to the seal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from offsite.model.clock import Clock
+from offsite.model.errors import Bug, GenerationsDiffer, GenerationTakenOver, OffsiteError
+from offsite.model.journal import decided
+from offsite.repository.generations.entry import Entry, Founding, Kind
+from offsite.repository.generations.generation_set import GenerationSet, NotAllowedError, Phase
+from offsite.repository.generations.ledger import Ledger
+from offsite.repository.generations.removal import KEPT_MS
+from offsite.services.generations.decision import (
+    Append,
+    Compare,
+    Copy,
+    Effect,
+    Facts,
+    Look,
+    Me,
+    Remove,
+    Rest,
+    Seal,
+    Send,
+    Stop,
+    TakeBack,
+    Told,
+    decide,
+    may_write,
+)
+from offsite.services.generations.target import Copied, GenerationTarget, Held, RoleChangedError, lacking
+from offsite.services.outages import Outages
+
+_EFFECTS_MAX = 50
+"""Effects between two rounds: there are a few; more would go round in circles."""
+
+
+class Coordination(Protocol):
+    """The coordination topic, as the instances of one set use it."""
+
+    def told(self, state: GenerationSet) -> frozenset[Told]:
+        """What is in the topic, whole, for the instances of the set."""
+
+    def send(self, effect: Send, *, held: Held) -> None:
+        """Write the messages, with how far the active generation is; they are in the topic when this returns."""
+
+    def take_back(self, effect: TakeBack) -> None:
+        """Take back all messages for the instance."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Happened:
+    """Something that a person may want to know: an effect that is done, in the state behind it."""
+
+    effect: Effect
+    state: GenerationSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generations:
+    """What an instance works with. `length_ms`: how long a generation is the active one."""
+
+    ledger: Ledger
+    target: GenerationTarget
+    coordination: Coordination
+    founding: Founding
+    me: Me
+    by: str
+    length_ms: int
+
+
+class RunningInstance:
+    """One process of one instance. `on_happened` is told what it does."""
+
+    def __init__(self, generations: Generations, *, on_happened: Callable[[Happened], None]) -> None:
+        self._with, self._on_happened = generations, on_happened
+        self._state: GenerationSet | None = None
+        self._has_joined = False
+
+    def run(self, *, outages: Outages, clock: Clock, interval_s: float) -> None:
+        """Go on until it is interrupted, or must give up. Raises `GenerationTakenOver`, `GenerationsDiffer`, and what
+        cannot be waited out."""
+        while True:
+            began_s = clock.monotonic_s()
+            try:
+                self.step()
+            except GenerationTakenOver:
+                raise  # what took its place does not go away again
+            except OffsiteError as error:
+                self._state = None  # nobody knows what was entered last
+                outages.wait(error)
+                continue
+            outages.worked()
+            left_s = interval_s - (clock.monotonic_s() - began_s)
+            if left_s > 0:
+                clock.sleep(left_s)
+
+    def step(self) -> Effect:
+        """Do what there is to do, with one round of reading at most; what would come next. Raises what ledger, target
+        and topic do."""
+        self._ensure_founded()
+        facts, has_copied = self._facts(), False
+        for _ in range(_EFFECTS_MAX):
+            effect = decide(self._read(), self._with.me, facts)
+            is_over = isinstance(effect, Rest) or (isinstance(effect, Copy) and has_copied)
+            done = None if is_over else self._do(effect, facts)
+            self._on_happened(Happened(effect=effect, state=self._read()))
+            if done is None:
+                return effect
+            facts, has_copied = done, has_copied or isinstance(effect, Copy)
+        raise Bug("an instance of generations goes round in circles")
+
+    def _do(self, effect: Effect, facts: Facts) -> Facts | None:
+        """The facts behind the effect; None where the rest has to wait."""
+        found: Facts | None = facts
+        match effect:
+            case Append():
+                self._append(effect)
+                found = replace(facts, has_joined=self._has_joined)
+            case Seal(generation=number):
+                self._with.target.seal(number)
+                self._append(Append(kind=Kind.SEALED, generation=number))
+            case Look():
+                found = replace(facts, told=self._with.coordination.told(self._read()))
+            case Send():
+                self._with.coordination.send(effect, held=self._with.target.held(self._read().active))
+                found = replace(facts, told=None, has_written=True)
+            case TakeBack():
+                self._with.coordination.take_back(effect)
+                found = replace(facts, told=None, has_written=True)
+            case Copy(generation=number):
+                found = self._copy(number, facts)
+            case Compare(generation=number):
+                found = replace(facts, may_go=self._may_go(number))
+            case Remove(generation=number):
+                found = facts if self._remove(number) else None
+            case Stop():
+                raise self._taken_over()
+        return found
+
+    def _read(self) -> GenerationSet:
+        self._state = self._with.ledger.read(self._state)
+        return self._state
+
+    def _facts(self) -> Facts:
+        state, me = self._read(), self._with.me
+        active = state.active_generation
+        self._has_joined = self._has_joined or state.holders.get(me.instance) == me.word
+        is_mine = active is not None and active.instance is me.instance
+        return Facts(
+            now_ms=self._with.ledger.store.now_ms() if is_mine else 0,  # on some stores it costs a put
+            length_ms=self._with.length_ms,
+            has_joined=self._has_joined,
+        )
+
+    def _ensure_founded(self) -> None:
+        """Raises `GenerationsDiffer`."""
+        while (state := self._read()).founding is None:
+            self._append(Append(kind=Kind.FOUNDED))
+        if state.founding != self._with.founding:
+            raise GenerationsDiffer(
+                f"the generations {state.name} were begun with {described(state.founding)}, "
+                f"and not with {described(self._with.founding)}",
+                hint="give both instances the same options, or choose another --name",
+            )
+
+    def _append(self, effect: Append) -> None:
+        """Enter it, unless another process was first: then the next decision is made of what that one entered."""
+        state, me = self._read(), self._with.me
+        entry = Entry(
+            seq=state.seq + 1,
+            previous=state.head,
+            kind=effect.kind,
+            instance=me.instance,
+            word=me.word,
+            at_ms=self._with.ledger.store.now_ms(),
+            generation=effect.generation,
+            partitions=effect.partitions,
+            commit=effect.commit,
+            by=self._with.by,
+            founding=self._with.founding if effect.kind is Kind.FOUNDED else None,
+        )
+        try:
+            new = self._with.ledger.append(entry, to=state)
+        except NotAllowedError as error:
+            decided("too_late", why=str(error), set=state.name, kind=effect.kind)
+            return
+        if new is None:
+            return
+        self._state = new
+        self._has_joined = self._has_joined or effect.kind is Kind.JOINED
+        decided("generations", why=effect.kind, set=state.name, generation=effect.generation, instance=me.instance)
+
+    def _copy(self, number: int, facts: Facts) -> Facts:
+        try:
+            copied = self._with.target.copy(number, lambda: self._guard(number))
+        except RoleChangedError:
+            decided("generations", why="another one writes by now", set=self._read().name, generation=number)
+            return facts
+        return replace(
+            facts,
+            partitions=copied.partitions,
+            commit=copied.commit,
+            at_end=copied.at_end and self._holds_all(number, copied),
+        )
+
+    def _guard(self, number: int) -> None:
+        if not may_write(self._read(), self._with.me, number):
+            raise RoleChangedError
+
+    def _holds_all(self, number: int, copied: Copied) -> bool:
+        """Whether nothing of the active generation is missing: a process that was stopped between the two has seen an
+        end that is long past. What is no more at the source cannot be read again: its generation stays for it."""
+        active = self._read().active
+        held = {} if active == number else self._with.target.held(active)
+        return not lacking(copied.held, {each: end for each, end in held.items() if each[:2] in copied.topics})
+
+    def _may_go(self, number: int) -> bool:
+        """Whether generation `number` holds nothing that the active one lacks, and is not read."""
+        state, target = self._read(), self._with.target
+        found = state.generation(number)
+        is_released = found is not None and found.is_released
+        left = () if is_released else lacking(target.held(state.active), target.held(number))
+        if left:
+            why = f"generation {state.active} lacks {left[0]}" + (f" and {len(left) - 1} more" if left[1:] else "")
+            decided("generation_kept", why=why, set=state.name, generation=number)
+        return not left and not target.is_read(number)
+
+    def _remove(self, number: int) -> bool:
+        if not self._with.target.remove(number):
+            return False
+        self._sweep()
+        self._append(Append(kind=Kind.REMOVED, generation=number))
+        return True
+
+    def _sweep(self) -> None:
+        """Of the generations that this instance has removed lately, what came back."""
+        state, now_ms = self._read(), self._with.ledger.store.now_ms()
+        for each in state.generations:
+            is_own = each.instance is self._with.me.instance and each.phase is Phase.REMOVED
+            if is_own and now_ms - each.removed_ms < 2 * KEPT_MS:
+                self._with.target.sweep(each.number, removed_ms=each.removed_ms)
+
+    def _taken_over(self) -> GenerationTakenOver:
+        state, me = self._read(), self._with.me
+        return GenerationTakenOver(
+            f"instance {me.instance} of {state.name} is run by {state.joined_by.get(me.instance, 'another process')} "
+            "by now: this process has stopped",
+            hint="nothing is wrong with the other one; run each instance once",
+        )
+
+
+def described(founding: Founding) -> str:
+    """What both instances must agree on, in words."""
+    topics = ",".join(founding.include) + (f" but {','.join(founding.exclude)}" if founding.exclude else "")
+    into = f"{founding.target} archives at {founding.place}" if founding.place else "backups"
+    return f"topics {topics} of cluster {founding.cluster_id} in {into}"

@@ -1,0 +1,93 @@
+"""Generations as a person asks for them: by options, or by the properties of the tool that the idea comes from.
+
+Read from such a file: `name`, `topics`, `compacted.log.backup.length.days` (or `.hours`, as its connector reads) and
+`compacted.log.backup.initial.status`. An option given beside it wins. What else the file says is left to others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from offsite.kafka.config.settings import parse_properties
+from offsite.model.errors import BadOption
+from offsite.model.time import parse_duration_s
+from offsite.repository.generations.entry import Instance
+from offsite.repository.generations.layout import SetLayout
+from offsite.services.backup.options import BackupWords, parse_backup
+from offsite.services.generations.request import GenerationsRequest
+
+LENGTH = "7d"
+LENGTH_DAYS, LENGTH_HOURS = "compacted.log.backup.length.days", "compacted.log.backup.length.hours"
+INITIAL_STATUS = "compacted.log.backup.initial.status"
+_STATUSES = {"ACTIVATE": True, "PASSIVATE": False}
+_SUFFIXES = {"-activate": Instance.A, "-passivate": Instance.B}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenGenerations:
+    """What was typed, or read from a file: None for what was not. `first`: whether to begin as the active one."""
+
+    name: str | None = None
+    instance: Instance | None = None
+    length: str | None = None
+    first: bool | None = None
+    topics: str | None = None
+    interval: str = "10s"
+    place: str = ""
+
+
+def parse_generations(given: GivenGenerations, words: BackupWords, properties: Path | None) -> GenerationsRequest:
+    """The request that the options mean. Raises `BadOption`, `BadName`."""
+    of_file = GivenGenerations() if properties is None else read_properties(properties)
+    name, instance = given.name or of_file.name, given.instance or of_file.instance
+    if name is None or instance is None:
+        lacking = "--name" if name is None else "--instance"
+        raise BadOption(f"{lacking} is missing", hint="name the set and one of its two instances: --instance a")
+    first = next((each for each in (given.first, of_file.first) if each is not None), instance is Instance.A)
+    length_s = parse_duration_s(given.length or of_file.length or LENGTH)
+    interval_s = parse_duration_s(given.interval)
+    if length_s <= 0 or interval_s <= 0:
+        raise BadOption("a length or an interval of nothing would go round without a pause", hint="choose 1s or more")
+    if of_file.topics is not None and not words.get("topics"):
+        words = {**words, "topics": [of_file.topics]}
+    return GenerationsRequest(
+        instance=instance,
+        is_first=first,
+        length_ms=round(length_s * 1000),
+        interval_s=interval_s,
+        backup=parse_backup(SetLayout(name=name).name, words),
+        place=given.place,
+    )
+
+
+def read_properties(path: Path) -> GivenGenerations:
+    """What the properties of a connector of the tool say. Raises `BadOption`."""
+    try:
+        found = {each.name: each.value.strip() for each in parse_properties(path.read_text(encoding="utf-8"))}
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadOption(f"cannot read {path}", hint="check --properties") from error
+    name, instance = found.get("name"), None
+    for suffix, each in _SUFFIXES.items():
+        if name is not None and name.endswith(suffix):
+            name, instance = name.removesuffix(suffix), each
+    return GivenGenerations(
+        name=name,
+        instance=instance,
+        length=_length(found),
+        first=_status(found.get(INITIAL_STATUS)),
+        topics=found.get("topics"),
+    )
+
+
+def _length(found: dict[str, str]) -> str | None:
+    days, hours = found.get(LENGTH_DAYS), found.get(LENGTH_HOURS)
+    if days is not None and hours is not None:
+        raise BadOption(f"{LENGTH_DAYS} and {LENGTH_HOURS} are both given", hint="leave out one of them")
+    return f"{days}d" if days is not None else None if hours is None else f"{hours}h"
+
+
+def _status(text: str | None) -> bool | None:
+    if text is not None and text not in _STATUSES:
+        raise BadOption(f"{INITIAL_STATUS}={text[:100]} is not known", hint="write ACTIVATE or PASSIVATE")
+    return None if text is None else _STATUSES[text]

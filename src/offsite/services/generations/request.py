@@ -1,0 +1,51 @@
+"""What an instance is asked to do, of which both instances of a set are told the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offsite.model.errors import BadOption
+from offsite.model.selections.selection import TopicSelection
+from offsite.repository.generations.entry import Founding, Instance
+from offsite.services.backup.request import BackupRequest
+
+BACKUP_TARGET, ARCHIVE_TARGET = "backup", "avro"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationsRequest:
+    """`backup`: what each generation holds, under the name of the set; its selection is None for that of the set's
+    first run. `is_first`: begin as the active instance where there is no generation yet. `length_ms`: how long a
+    generation is the active one. `place`: where Avro archives go, empty for backups."""
+
+    instance: Instance
+    is_first: bool
+    length_ms: int
+    interval_s: float
+    backup: BackupRequest
+    place: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.backup.backup
+
+    def founding(self, cluster_id: str, known: Founding | None) -> Founding:
+        """What the set is founded with. Raises `BadOption` where nobody says which topics are meant."""
+        selection = self.backup.selection or selection_of(known)
+        if selection is None:
+            raise BadOption(f"generations {self.name} are new: say what they hold", hint="add --topics 'customers'")
+        return Founding(
+            cluster_id=cluster_id,
+            include=selection.include,
+            exclude=selection.exclude,
+            internal=selection.internal,
+            target=ARCHIVE_TARGET if self.place else BACKUP_TARGET,
+            place=self.place,
+        )
+
+
+def selection_of(founding: Founding | None) -> TopicSelection | None:
+    """The topics of a set."""
+    if founding is None:
+        return None
+    return TopicSelection(include=founding.include, exclude=founding.exclude, internal=founding.internal)

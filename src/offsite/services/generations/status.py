@@ -1,0 +1,143 @@
+"""What a set is, for people and scripts: its generations, which one is active, and which one to restore from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offsite.model.errors import BackupNotFound, GenerationRefused
+from offsite.model.ids import random_id
+from offsite.repository.backup import Backup
+from offsite.repository.generations.entry import Entry, Founding, Instance, Kind
+from offsite.repository.generations.generation_set import Generation, GenerationSet, NotAllowedError, Phase
+from offsite.repository.generations.layout import SetLayout
+from offsite.repository.generations.ledger import Ledger, set_names
+from offsite.repository.repository import Repository
+from offsite.services.generations.archive_target import place_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationReport:
+    """One generation that is not removed. `place`: the name of its backup, or where its archive lies. `phase`: filling,
+    complete, retired, sealed or removing. `is_released`: it goes also where it alone holds something. Times: epoch ms
+    by the store's clock, 0 for what was not yet."""
+
+    number: int
+    instance: str
+    place: str
+    phase: str
+    is_active: bool
+    began_ms: int
+    complete_ms: int
+    retired_ms: int
+    is_released: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetReport:
+    """A set of generations. `restore_from`: the place of the generation to restore from, empty while none is complete;
+    `is_archive`: it is an Avro archive, else a backup. `processes`: who runs each instance, as it named itself.
+    `asked_ms`: since when the active generation asks for the next, 0 if it does not. `removed`: how many are."""
+
+    name: str
+    topics: tuple[str, ...]
+    cluster_id: str
+    restore_from: str
+    is_archive: bool
+    generations: tuple[GenerationReport, ...]
+    processes: tuple[tuple[str, str], ...]
+    asked_ms: int
+    removed: int
+
+
+def report_sets(repository: Repository, name: str | None = None) -> tuple[SetReport, ...]:
+    """All sets of the repository, or the one of that name. Raises `BackupNotFound`, `DamagedObject`."""
+    names = set_names(repository.store) if name is None else (name,)
+    return tuple(_report(read_set(repository, each)) for each in names)
+
+
+def read_set(repository: Repository, name: str) -> GenerationSet:
+    """The state of a set. Raises `BackupNotFound` where there is none, `DamagedObject`."""
+    state = Ledger(store=repository.store, layout=SetLayout(name=name)).read()
+    if state.founding is None:
+        known = ", ".join(set_names(repository.store)) or "none"
+        raise BackupNotFound(
+            f"there are no generations {name} in {repository.store.url} (there: {known})",
+            hint="see: offsite generations status",
+        )
+    return state
+
+
+def backup_or_generation(repository: Repository, name: str) -> Backup:
+    """The backup of that name; where there is none, the generation to restore from of the set of that name. Raises what
+    `Repository.backup` raises."""
+    try:
+        return repository.backup(name)
+    except BackupNotFound:
+        state = Ledger(store=repository.store, layout=SetLayout(name=name)).read()
+        if (newest := state.restorable) is None or state.founding is None or state.founding.place:
+            raise
+        return repository.backup(SetLayout(name=name).backup_name(newest.number))
+
+
+def release(repository: Repository, name: str, generation: int, *, by: str) -> SetReport:
+    """Let a generation go that another one took the place of, also where it alone holds something: the topic was
+    deleted, or its log cut back. Raises `BackupNotFound`, `GenerationRefused`."""
+    ledger = Ledger(store=repository.store, layout=SetLayout(name=name))
+    while True:
+        state = read_set(repository, name)
+        entry = Entry(
+            seq=state.seq + 1,
+            previous=state.head,
+            kind=Kind.RELEASED,
+            instance=Instance.A,
+            word=random_id(16),
+            at_ms=repository.store.now_ms(),
+            generation=generation,
+            by=by,
+        )
+        try:
+            new = ledger.append(entry, to=state)
+        except NotAllowedError as error:
+            raise GenerationRefused(
+                f"generation {generation} of {name} cannot be released: {error}",
+                hint=f"see its generations: offsite generations status --name {name}",
+            ) from error
+        if new is not None:
+            return _report(new)
+
+
+def _report(state: GenerationSet) -> SetReport:
+    founding = state.founding
+    there = [each for each in state.generations if each.phase is not Phase.REMOVED]
+    newest = state.restorable
+    return SetReport(
+        name=state.name,
+        topics=() if founding is None else founding.include,
+        cluster_id="" if founding is None else founding.cluster_id,
+        restore_from="" if newest is None else _place(state.name, founding, newest.number),
+        is_archive=founding is not None and bool(founding.place),
+        generations=tuple(_generation(state, each) for each in there),
+        processes=tuple((str(each), state.joined_by[each]) for each in sorted(state.joined_by)),
+        asked_ms=state.asked_ms,
+        removed=len(state.generations) - len(there),
+    )
+
+
+def _generation(state: GenerationSet, each: Generation) -> GenerationReport:
+    return GenerationReport(
+        number=each.number,
+        instance=str(each.instance),
+        place=_place(state.name, state.founding, each.number),
+        phase=str(each.phase),
+        is_active=each.number == state.active,
+        began_ms=each.began_ms,
+        complete_ms=each.complete_ms,
+        retired_ms=each.retired_ms,
+        is_released=each.is_released,
+    )
+
+
+def _place(name: str, founding: Founding | None, number: int) -> str:
+    if founding is not None and founding.place:
+        return place_of(founding.place, name, number)
+    return SetLayout(name=name).backup_name(number)

@@ -1,0 +1,114 @@
+"""Histories of a set at random, and an orderly end: afterwards the cycle must go on."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from offsite.repository.generations.entry import Instance
+from offsite.services.generations.message import encode_message
+from tests.generations.judge import Judge
+from tests.generations.world import Death, Process, World, forged
+
+
+@dataclass
+class Played:
+    switches: int
+    removals: int
+    kills: int
+    operations: int
+
+
+def play(seed: int, *, operations: int = 900) -> Played:
+    """Raises `BrokenPromise` for a promise that did not hold, and what a process ended by that it should not."""
+    chance = random.Random(seed)
+    world = World(chance)
+    judge = Judge(world)
+    both_first = chance.random() < 0.3
+    world.start(Instance.A, is_first=True)
+    world.start(Instance.B, is_first=both_first)
+    kills = 0
+    try:
+        for _ in range(operations):
+            kills += _something(world, chance)
+            _check(world)
+        before = judge.switches
+        _calm(world)
+        for _ in range(6000):
+            _turn(world, chance)
+            _check(world)
+            if judge.switches >= before + 2 and judge.removals >= before + 1:
+                break
+        else:
+            raise AssertionError(f"seed {seed}: the cycle did not go on after {before} switches: {world.state}")
+    finally:
+        for each in world.processes:
+            each.kill()
+    return Played(judge.switches, judge.removals, kills, operations)
+
+
+def _something(world: World, chance: random.Random) -> int:
+    """One event of the world; how many processes it killed."""
+    lot = chance.random()
+    if lot < 0.01:
+        victim = chance.choice(list(Instance))
+        for each in [each for each in world.processes if each.instance is victim and chance.random() < 0.8]:
+            each.kill()
+        world.start(victim, is_first=chance.random() < 0.5)
+        return 1
+    if lot < 0.014:  # a second process beside one that may be stopped
+        world.start(chance.choice(list(Instance)))
+    elif lot < 0.06:
+        world.ends[chance.randrange(len(world.ends))] += chance.choice([1, 3, 10])
+    elif lot < 0.07 and world.records:
+        world.records.append(chance.choice(world.records))  # an old one once more
+    elif lot < 0.08:
+        message = forged(world)
+        world.records.append((message.key, encode_message(message)))
+    elif lot < 0.083:
+        del world.records[chance.randint(0, len(world.records)) :]  # an unclean election
+    elif lot < 0.085:
+        world.store._now_ms += chance.choice([-3_600_000, 3_600_000, 60_000])
+    else:
+        _turn(world, chance)
+    return 0
+
+
+def _turn(world: World, chance: random.Random) -> None:
+    """Some turns of one process: the others are stopped meanwhile."""
+    living = [each for each in world.processes if not each.is_over]
+    if not living:
+        return
+    process = chance.choice(living)
+    for _ in range(chance.choice([1, 1, 2, 5, 30])):
+        if not process.is_over:
+            process.go_on()
+
+
+def _calm(world: World) -> None:
+    """The newest process of each instance stays, or a new one comes; others may wake up, too."""
+    world.is_calm = True
+    world.store._now_ms += 20 * 3_600_000  # a clock that was put back has come forward again
+    for instance in Instance:
+        if not any(each.instance is instance and not each.is_over for each in world.processes):
+            world.start(instance)
+    world.start(Instance.A, is_first=True)
+    world.start(Instance.B)
+
+
+def _check(world: World) -> None:
+    for each in world.processes:
+        if each.ended_by is not None and not isinstance(each.ended_by, Death):
+            error, each.ended_by = each.ended_by, None
+            if not _is_taken_over(error):
+                raise error
+
+
+def _is_taken_over(error: BaseException) -> bool:
+    from offsite.model.errors import GenerationTakenOver
+
+    return isinstance(error, GenerationTakenOver)
+
+
+def living(world: World) -> list[Process]:
+    return [each for each in world.processes if not each.is_over]

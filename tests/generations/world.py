@@ -1,0 +1,300 @@
+"""A world for two instances of a set: processes that stop, die and wake up anywhere, a topic that loses and repeats.
+
+The processes are those of `services/generations` as they are, over a ledger in memory; only what they read into and the
+topic are doubles. Each runs in a thread of its own, and one at a time: a process goes on from one operation on the
+store, the topic or the source to the next when the world gives it its turn. So a process can be left in front of any
+operation for as long as the world likes (SIGSTOP), or die there (kill -9).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from offsite.log.buffer import Buffer
+from offsite.model.errors import CommitLost, OffsiteError
+from offsite.repository.generations.entry import Founding, Instance
+from offsite.repository.generations.generation_set import GenerationSet
+from offsite.repository.generations.layout import SetLayout
+from offsite.repository.generations.ledger import Ledger
+from offsite.services.generations.decision import Me, Send, TakeBack, Told
+from offsite.services.generations.instance import Generations, RunningInstance
+from offsite.services.generations.message import Event, Message, encode_message
+from offsite.services.generations.messages_told import Addresses, Mailbox
+from offsite.services.generations.target import Copied, Guard, Held
+from offsite.stores.store import ObjectInfo, PutResult
+from tests.source_events.memory_store import MemoryStore
+
+SET = "s"
+PARTITIONS = 2
+KEYS = [("t", "id", number) for number in range(PARTITIONS)]
+FOUNDING = Founding(cluster_id="c", include=("t",), exclude=(), internal=False, target="backup", place="")
+LENGTH_MS = 20_000
+
+
+class Death(BaseException):
+    """The process dies here."""
+
+
+@dataclass
+class World:
+    """`store` holds everything that lasts. `ends`: the topic's. `records`: the coordination topic's. `judge` is asked
+    after every operation that changes something."""
+
+    chance: random.Random
+
+    def __post_init__(self) -> None:
+        self.store = MemoryStore()
+        self.ends = [3] * PARTITIONS
+        self.records: list[tuple[bytes, bytes | None]] = []
+        self.processes: list[Process] = []
+        self.judge: Callable[[str, str, Process | None], None] = lambda *_: None
+        self.is_calm = False
+        self._known = GenerationSet(name=SET)
+
+    @property
+    def state(self) -> GenerationSet:
+        """As it is now, whoever knows it."""
+        self._known = Ledger(store=self.store, layout=SetLayout(name=SET)).read(self._known)  # type: ignore[arg-type]
+        return self._known
+
+    def log(self, generation: int) -> list[dict[str, object]]:
+        """The commits of a generation, in order."""
+        return [
+            json.loads(self.store.objects[key])
+            for key in sorted(self.store.objects)
+            if key.startswith(f"g/{generation}/commits/")
+        ]
+
+    def held(self, generation: int) -> list[int] | None:
+        """How far a generation reaches, None where it is not there as a whole."""
+        prefix = f"g/{generation}/commits/"
+        keys = sorted(key for key in self.store.objects if key.startswith(prefix))
+        if f"g/{generation}/backup" not in self.store.objects or keys != [
+            f"{prefix}{n:06d}" for n in range(1, len(keys) + 1)
+        ]:
+            return None
+        return list(json.loads(self.store.objects[keys[-1]])["ends"]) if keys else None
+
+    def start(self, instance: Instance, *, is_first: bool | None = None) -> Process:
+        process = Process(self, instance, is_first=instance is Instance.A if is_first is None else is_first)
+        self.processes.append(process)
+        return process
+
+
+class Process:
+    """One process of one instance."""
+
+    def __init__(self, world: World, instance: Instance, *, is_first: bool) -> None:
+        self.world, self.instance = world, instance
+        self.word = f"{world.chance.getrandbits(64):016x}"
+        self.is_over = False
+        self.ended_by: BaseException | None = None
+        self.must_die = False
+        self.steps = 0
+        self._turn, self._pause = threading.Semaphore(0), threading.Semaphore(0)
+        store = PausingStore(self)
+        generations = Generations(
+            ledger=Ledger(store=store, layout=SetLayout(name=SET)),  # type: ignore[arg-type]
+            target=PausingTarget(self),
+            coordination=PausingTopic(self),
+            founding=FOUNDING,
+            me=Me(instance=instance, word=self.word, is_first=is_first),
+            by=self.word,
+            length_ms=LENGTH_MS,
+        )
+        self._running = RunningInstance(generations, on_happened=lambda _: None)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def go_on(self) -> None:
+        """Up to its next operation, or its end."""
+        self._turn.release()
+        self._pause.acquire()
+
+    def kill(self) -> None:
+        self.must_die = True
+        while not self.is_over:
+            self.go_on()
+
+    def pause(self) -> None:
+        """The world goes on with others; called in front of each operation."""
+        if self.must_die:
+            raise Death
+        self._pause.release()
+        self._turn.acquire()
+        if self.must_die:
+            raise Death
+
+    def _run(self) -> None:
+        self._turn.acquire()
+        try:
+            while True:
+                try:
+                    self._running.step()
+                except OffsiteError as error:
+                    if not isinstance(error, CommitLost):
+                        raise
+                    self._running._state = None
+                self.steps += 1
+                self.pause()
+        except BaseException as error:  # noqa: BLE001  # told to the test
+            self.ended_by = error
+        finally:
+            self.is_over = True
+            self._pause.release()
+
+
+class PausingStore:
+    """The world's store, with a pause in front of each operation."""
+
+    url = "memory:"
+
+    def __init__(self, process: Process) -> None:
+        self._process, self._inner = process, process.world.store
+
+    def get(self, key: str) -> bytes | None:
+        self._process.pause()
+        return self._inner.get(key)
+
+    def head(self, key: str) -> ObjectInfo | None:
+        self._process.pause()
+        return self._inner.head(key)
+
+    def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
+        self._process.pause()
+        return iter(list(self._inner.list(prefix, start_after=start_after)))
+
+    def put_if_absent(self, key: str, data: Buffer | Sequence[Buffer]) -> PutResult:
+        self._process.pause()
+        result = self._inner.put_if_absent(key, data)
+        if result is PutResult.CREATED:
+            self._process.world.judge("put", key, self._process)
+        return result
+
+    def delete(self, key: str) -> None:
+        self._process.pause()
+        self._inner.delete(key)
+        self._process.world.judge("delete", key, self._process)
+
+    def now_ms(self) -> int:
+        self._process.pause()
+        return self._inner.now_ms()
+
+
+class PausingTarget:
+    """Generations as a descriptor and a log of commits each, which is all that fencing and removal are about."""
+
+    def __init__(self, process: Process) -> None:
+        self._process, self._store = process, PausingStore(process)
+
+    def copy(self, generation: int, guard: Guard) -> Copied:
+        commits = self._commits(generation)
+        begun = commits[-1]["ends"] if commits else [0] * PARTITIONS
+        self._process.pause()
+        told = list(self._process.world.ends)
+        guard()
+        self._store.put_if_absent(f"g/{generation}/backup", b"{}")
+        chance = self._process.world.chance
+        reached = [min(end, at + chance.choice([1, 2, 5, 50])) for at, end in zip(begun, told, strict=True)]
+        if reached != begun or not commits:
+            self._commit(generation, len(commits) + 1, {"ends": reached, "by": self._process.word})
+            commits = [*commits, {}]
+        held = {key: end for key, end in zip(KEYS, reached, strict=True) if end}
+        return Copied(
+            at_end=reached == told,
+            held=held,
+            topics=frozenset({("t", "id")}),
+            commit=len(commits),
+            partitions=PARTITIONS,
+        )
+
+    def held(self, generation: int) -> Held:
+        commits = self._commits(generation)
+        ends = commits[-1]["ends"] if commits else [0] * PARTITIONS
+        return {key: end for key, end in zip(KEYS, ends, strict=True) if end}
+
+    def seal(self, generation: int) -> None:
+        while True:
+            commits = self._commits(generation)
+            try:
+                ends = commits[-1]["ends"] if commits else [0] * PARTITIONS
+                self._commit(generation, len(commits) + 1, {"ends": ends, "by": self._process.word, "seal": True})
+            except CommitLost:
+                continue
+            return
+
+    def is_read(self, generation: int) -> bool:
+        return False
+
+    def remove(self, generation: int) -> bool:
+        self._store.delete(f"g/{generation}/backup")
+        for info in reversed(list(self._store.list(f"g/{generation}/"))):
+            self._store.delete(info.key)
+        return True
+
+    def sweep(self, generation: int, *, removed_ms: int) -> None:
+        for info in self._store.list(f"g/{generation}/"):
+            self._store.delete(info.key)
+
+    def _commits(self, generation: int) -> list[dict[str, list[int]]]:
+        found = []
+        while (data := self._store.get(f"g/{generation}/commits/{len(found) + 1:06d}")) is not None:
+            found.append(json.loads(data))
+        return found
+
+    def _commit(self, generation: int, number: int, commit: dict[str, object]) -> None:
+        data = json.dumps({**commit, "n": number}).encode()
+        if self._store.put_if_absent(f"g/{generation}/commits/{number:06d}", data) is PutResult.OTHER:
+            raise CommitLost("another writer was first")
+
+
+class PausingTopic:
+    """The world's topic. While it is not calm, messages are lost, come twice, late, out of order, or from strangers."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._addresses = Addresses(name=SET, fallback="t")
+
+    def told(self, state: GenerationSet) -> frozenset[Told]:
+        return self._mailbox().told(state)
+
+    def send(self, effect: Send, *, held: Held) -> None:
+        for message in self._addresses.messages(effect, held):
+            self._process.pause()
+            world = self._process.world
+            lot = 1.0 if world.is_calm else world.chance.random()
+            if lot > 0.15:  # else it is lost, though it was acknowledged
+                world.records += [(message.key, encode_message(message))] * (2 if lot < 0.3 else 1)
+
+    def take_back(self, effect: TakeBack) -> None:
+        for key in self._mailbox().keys_to(effect.to):
+            self._process.pause()
+            self._process.world.records.append((key, None))
+
+    def _mailbox(self) -> Mailbox:
+        self._process.pause()
+        world, mailbox = self._process.world, Mailbox(self._addresses)
+        seen = len(world.records) if world.is_calm else world.chance.randint(0, len(world.records))
+        for key, value in world.records[: max(seen, len(world.records) - 6)]:
+            mailbox.take(key, value)
+        return mailbox
+
+
+def forged(world: World) -> Message:
+    """A message such as a stranger writes who has read the topic and the ledger."""
+    state = world.state
+    active = state.active_generation
+    times = [state.asked_ms, 0, 1, *([active.complete_ms] if active else [])]
+    instance, number = world.chance.choice(list(Instance)), world.chance.randrange(PARTITIONS)
+    return Message(
+        event=world.chance.choice(list(Event)),
+        connector=Addresses(name=SET).connector(instance),
+        topic="t",
+        partition=number,
+        offset=world.chance.randrange(100),
+        at_ms=world.chance.choice(times),
+    )

@@ -1,0 +1,222 @@
+"""The ledger of a set, its state, and the removal of a backup as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from offsite.model.errors import BackupNotFound, BadName, DamagedObject
+from offsite.repository.backup import Backup
+from offsite.repository.generations.entry import Entry, Founding, Instance, Kind, decode_entry, encode_entry
+from offsite.repository.generations.generation_set import GenerationSet, NotAllowedError, Phase
+from offsite.repository.generations.layout import SetLayout, parse_entry_key, set_of_backup
+from offsite.repository.generations.ledger import Ledger, set_names
+from offsite.repository.generations.removal import KEPT_MS, remove_backup, sweep
+from offsite.repository.repository import Repository
+from tests.backups import new_backup, run_once
+from tests.faulty_store import Crash, FaultyStore
+from tests.source_events.memory_store import MemoryStore
+
+FOUNDING = Founding(cluster_id="c", include=("t",), exclude=(), internal=False, target="backup", place="")
+A, B = Instance.A, Instance.B
+
+
+class Book:
+    """A ledger that is written by hand."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.ledger = Ledger(store=self.store, layout=SetLayout(name="pair"))
+        self.state = GenerationSet(name="pair")
+
+    def enter(self, kind: Kind, instance: Instance = A, generation: int = 0, **more: object) -> GenerationSet:
+        entry = self.entry(kind, instance, generation, **more)
+        state = self.ledger.append(entry, to=self.state)
+        assert state is not None
+        self.state = state
+        return state
+
+    def entry(self, kind: Kind, instance: Instance, generation: int = 0, **more: object) -> Entry:
+        entry = Entry(
+            seq=self.state.seq + 1,
+            previous=self.state.head,
+            kind=kind,
+            instance=instance,
+            word=f"word of {instance}",
+            at_ms=self.store.now_ms(),
+            generation=generation,
+            partitions=2,
+            founding=FOUNDING if kind is Kind.FOUNDED else None,
+        )
+        return replace(entry, **more)  # type: ignore[arg-type]
+
+    def upto_switch(self) -> Book:
+        for kind in (Kind.FOUNDED, Kind.JOINED):
+            self.enter(kind)
+        self.enter(Kind.JOINED, B)
+        self.enter(Kind.BEGUN, A, 1)
+        self.enter(Kind.COMPLETED, A, 1)
+        self.enter(Kind.ASKED, A, 1)
+        self.enter(Kind.BEGUN, B, 2)
+        self.enter(Kind.SWITCHED, B, 2)
+        return self
+
+
+@pytest.fixture
+def book() -> Book:
+    return Book()
+
+
+def test_the_state_of_a_cycle(book: Book) -> None:
+    state = book.upto_switch().state
+    assert (state.active, [each.phase for each in state.generations]) == (2, [Phase.RETIRED, Phase.COMPLETE])
+    assert state.restorable == state.generation(2)
+    book.enter(Kind.SEALED, B, 1)
+    book.enter(Kind.REMOVING, A, 1)
+    book.enter(Kind.REMOVED, A, 1)
+    assert book.ledger.read() == book.state
+    assert set_names(book.store) == ("pair",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "instance", "generation"),
+    [
+        (Kind.FOUNDED, A, 0),
+        (Kind.BEGUN, A, 3),  # its first one is not removed
+        (Kind.BEGUN, B, 3),  # nobody asked
+        (Kind.COMPLETED, B, 2),
+        (Kind.COMPLETED, A, 1),
+        (Kind.ASKED, A, 1),
+        (Kind.SWITCHED, A, 1),
+        (Kind.SWITCHED, B, 2),
+        (Kind.SEALED, A, 1),
+        (Kind.SEALED, B, 2),
+        (Kind.RELEASED, A, 2),
+        (Kind.REMOVING, A, 1),  # not sealed
+        (Kind.REMOVING, B, 2),
+        (Kind.REMOVED, A, 1),
+    ],
+)
+def test_what_may_not_follow_a_switch(book: Book, kind: Kind, instance: Instance, generation: int) -> None:
+    book.upto_switch()
+    with pytest.raises(NotAllowedError):
+        book.enter(kind, instance, generation)
+
+
+def test_a_process_that_was_replaced_decides_nothing(book: Book) -> None:
+    book.upto_switch()
+    book.enter(Kind.JOINED, B, word="another")
+    with pytest.raises(NotAllowedError, match="does not run instance b"):
+        book.enter(Kind.SEALED, B, 1)
+    book.enter(Kind.SEALED, B, 1, word="another")
+
+
+def test_of_two_that_decide_at_once_one_is_told(book: Book) -> None:
+    book.upto_switch()
+    mine, others = book.entry(Kind.SEALED, B, 1), book.entry(Kind.JOINED, A, word="new")
+    state = book.state
+    assert book.ledger.append(others, to=state) is not None
+    assert book.ledger.append(mine, to=state) is None
+    assert book.ledger.append(others, to=state) is not None, "its own answer was lost"
+
+
+def test_a_missing_entry_is_damage_and_not_an_end(book: Book) -> None:
+    book.upto_switch()
+    book.store.delete(book.ledger.layout.entry_key(5))
+    with pytest.raises(DamagedObject, match=r"0005.json is missing"):
+        book.ledger.read()
+
+
+def test_a_forged_entry_is_damage(book: Book) -> None:
+    book.upto_switch()
+    forged = book.entry(Kind.REMOVING, A, 1)
+    book.store.put_overwrite(book.ledger.layout.entry_key(forged.seq), encode_entry(forged))
+    with pytest.raises(DamagedObject, match="generation 1 is not sealed"):
+        book.ledger.read()
+
+
+def test_an_entry_reads_back_and_a_flipped_bit_shows(book: Book) -> None:
+    entry = book.entry(Kind.FOUNDED, A, by="process 1 of me")
+    data = encode_entry(entry)
+    assert decode_entry(data, key="k").entry == entry
+    for position in range(0, len(data), 7):
+        flipped = bytes([*data[:position], data[position] ^ 4, *data[position + 1 :]])
+        with pytest.raises(DamagedObject):
+            decode_entry(flipped, key="k")
+
+
+def test_names() -> None:
+    assert set_of_backup("a.gen-1.gen-12") == ("a.gen-1", 12)
+    assert set_of_backup("a.gen-0") is None
+    assert parse_entry_key(SetLayout(name="a").entry_key(7)) == 7
+    for name in ("../x", "a/b", "x" * 120):
+        with pytest.raises(BadName):
+            SetLayout(name=name)
+
+
+@pytest.fixture
+def repository() -> Repository:
+    store = MemoryStore()
+    new_backup(store, "pair.gen-1")
+    repository = Repository.open(store)
+    repository.create_backup(
+        "pair.gen-10", cluster_id="c", selection=repository.backup("pair.gen-1").descriptor.selection
+    )
+    return repository
+
+
+def filled(repository: Repository) -> Backup:
+    backup = repository.backup("pair.gen-1")
+    for _ in range(3):
+        run_once(backup)
+    return backup
+
+
+def test_a_removal_that_dies_anywhere_is_never_half_a_backup(repository: Repository) -> None:
+    store = repository.store
+    assert isinstance(store, MemoryStore)
+    backup = filled(repository)
+    whole = dict(store.objects)
+    for step in range(1000):
+        store.objects = dict(whole)
+        try:
+            remove_backup(FaultyStore(store, fails_at=step), backup.layout, is_read=lambda: False)
+            break
+        except Crash:
+            assert_whole_or_gone(repository)
+            remove_backup(store, backup.layout, is_read=lambda: False)
+        assert [key for key in store.objects if key.startswith(backup.layout.prefix)] == [backup.layout.removed_key]
+        assert "backups/pair.gen-10/backup.json" in store.objects, "another one's name begins the same"
+    assert step > 10
+
+
+def assert_whole_or_gone(repository: Repository) -> None:
+    try:
+        found = repository.backup("pair.gen-1").state().seq
+    except BackupNotFound:
+        assert "pair.gen-1" not in repository.backups()
+    else:
+        assert found == 3
+
+
+def test_what_is_read_is_not_opened_again_and_stays(repository: Repository) -> None:
+    backup = filled(repository)
+    assert not remove_backup(repository.store, backup.layout, is_read=lambda: True)
+    assert backup.state().seq == 3
+    with pytest.raises(BackupNotFound):
+        repository.backup("pair.gen-1")
+
+
+def test_what_came_back_is_swept_and_the_mark_goes_after_a_month(repository: Repository) -> None:
+    backup = filled(repository)
+    store = repository.store
+    remove_backup(store, backup.layout, is_read=lambda: False)
+    store.put_if_absent(backup.layout.commit_key(4), b"late")
+    store.put_if_absent(f"{backup.layout.topics_prefix}t/partition=0/late.log", b"late")
+    assert repository.backups() == ("pair.gen-10",)
+    now_ms = store.now_ms()
+    sweep(store, backup.layout, removed_ms=now_ms)
+    assert [info.key for info in store.list(backup.layout.prefix)] == [backup.layout.removed_key]
+    sweep(store, backup.layout, removed_ms=now_ms - KEPT_MS - 10_000)
+    assert [info.key for info in store.list(backup.layout.prefix)] == []

@@ -1,0 +1,309 @@
+"""The thirteen steps over a cluster in memory: two instances take turns, and what is restored is the topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from offsite.archives.formats import open_reader
+from offsite.model.clock import SystemClock
+from offsite.model.errors import BackupNotFound, GenerationRefused, GenerationsDiffer, GenerationTakenOver
+from offsite.model.selections.selection import parse_selection
+from offsite.repository.generations.entry import Instance
+from offsite.repository.generations.generation_set import GenerationSet, Phase
+from offsite.repository.generations.layout import SetLayout
+from offsite.repository.generations.ledger import Ledger
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
+from offsite.repository.restores.record import put_record
+from offsite.services.backup.request import BackupRequest
+from offsite.services.generations.archive_target import place_of
+from offsite.services.generations.assembly import Workshop, open_instance
+from offsite.services.generations.instance import RunningInstance
+from offsite.services.generations.message import TOPIC, Event, Message, decode_message, encode_message
+from offsite.services.generations.request import GenerationsRequest
+from offsite.services.generations.status import backup_or_generation, release, report_sets
+from offsite.services.heads import SeenHead
+from offsite.services.outages import Outages
+from offsite.services.overview.status import read_status
+from offsite.services.restore.options import RestoreWords, parse_restore
+from offsite.services.restore.planned import prepare_restore
+from offsite.services.restore.run import run_restore
+from offsite.stores.open_store import open_archive_files
+from tests.fake_cluster.site import Site
+from tests.inline_runner import InlineRunner
+
+
+class Hands(SystemClock):
+    """A clock that is put forward by hand; the store's too."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return super().monotonic_s() + self.ahead_s
+
+
+@dataclass
+class Pair:
+    site: Site
+    length_ms: int = 1
+    topics: str = "customers"
+    clock: Hands = field(default_factory=Hands)
+
+    def instance(self, instance: Instance, **more: Any) -> RunningInstance:
+        request = GenerationsRequest(
+            instance=instance,
+            is_first=more.pop("is_first", instance is Instance.A),
+            length_ms=more.pop("length_ms", self.length_ms),
+            interval_s=1,
+            backup=BackupRequest(backup="pair", selection=parse_selection([more.pop("topics", self.topics)])),
+            **more,
+        )
+        workshop = Workshop(
+            repository=self.site.repository,
+            cluster=self.site.source.connected,
+            runner=InlineRunner(),
+            slots=2,
+            outages=Outages(give_up_after_s=60, clock=self.clock, on_outage=lambda _: None),
+            clock=self.clock,
+            collect_after_s=24 * 3600,
+            on_round=lambda _: None,
+            on_happened=lambda _: None,
+        )
+        return open_instance(request, workshop)
+
+    @property
+    def state(self) -> GenerationSet:
+        return Ledger(store=self.site.repository.store, layout=SetLayout(name="pair")).read()
+
+    def phases(self) -> list[str]:
+        return [str(each.phase) for each in self.state.generations]
+
+    def messages(self) -> list[tuple[str, str, bool]]:
+        """Key, event and offset of each record of the coordination topic."""
+        found = []
+        for record in self.site.source.read(TOPIC):
+            message = None if record.value is None else decode_message(record.key or b"", record.value)
+            found.append(((record.key or b"").decode(), "" if message is None else f"{message.event}@{message.offset}"))
+        return found
+
+    def restored(self) -> list[bytes | None]:
+        newest = self.state.restorable
+        assert newest is not None
+        backup = self.site.repository.backup(f"pair.gen-{newest.number}")
+        planned = prepare_restore(backup, self.site.target.admin, parse_restore(RestoreWords(topics=["*"])))
+        run_restore(planned, cluster=self.site.target.connected, runner=InlineRunner())
+        return self.site.target.values("customers")
+
+
+@pytest.fixture
+def pair(site: Site) -> Pair:
+    site.source.make_topic("customers", partitions=2, cleanup_policy="compact")
+    site.source.write("customers", [b"1", b"2", b"3"])
+    site.source.write("customers", [b"x"], partition=1)
+    return Pair(site)
+
+
+def until(pair: Pair, condition: Callable[[], bool], *instances: RunningInstance) -> None:
+    for _ in range(20):
+        if condition():
+            return
+        for each in instances:
+            each.step()
+    raise AssertionError(f"it never came to it: {pair.state}")
+
+
+def test_a_whole_cycle(pair: Pair) -> None:
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B)
+    a.step()
+    assert pair.phases() == ["complete"]
+    until(pair, lambda: bool(pair.state.asked_ms), a)
+    a.step()
+    assert pair.messages() == [("pair-passivate-0", "ACTIVATE@3"), ("pair-passivate-1", "ACTIVATE@1")]
+    b.step()
+    assert pair.phases() == ["retired", "complete"] or pair.phases() == ["sealed", "complete"]
+    until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
+    assert ("pair-activate-0", "PASSIVATE@3") in pair.messages()
+    assert pair.site.repository.backups() == ("pair.gen-2",)
+    pair.site.source.write("customers", [b"4"])
+    until(pair, lambda: pair.state.active == 3, a, b)
+    assert pair.state.generations[2].instance is Instance.A
+    assert pair.restored() == [b"1", b"2", b"3", b"4"]
+
+
+def test_messages_are_taken_back_when_they_are_answered(pair: Pair) -> None:
+    a, b = pair.instance(Instance.A, length_ms=1), pair.instance(Instance.B, length_ms=10**9)
+    until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
+    a.step()
+    newest = dict(pair.messages())
+    assert set(newest.values()) == {""}, newest
+
+
+def test_nothing_is_left_of_a_removed_generation_but_that_it_was(pair: Pair) -> None:
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
+    until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
+    store = pair.site.repository.store
+    assert [info.key for info in store.list("backups/pair.gen-1/")] == ["backups/pair.gen-1/removed.json"]
+    with pytest.raises(BackupNotFound):
+        pair.site.repository.backup("pair.gen-1")
+
+
+def test_an_instance_that_is_run_again_shuts_out_the_process_before(pair: Pair) -> None:
+    old = pair.instance(Instance.A)
+    old.step()
+    new = pair.instance(Instance.A)
+    new.step()
+    with pytest.raises(GenerationTakenOver, match="by now"):
+        old.step()
+    new.step()
+
+
+def test_a_process_that_was_shut_out_ends(pair: Pair) -> None:
+    """It is no outage that passes: a process that tried again for a day would look as if it were at work."""
+    old = pair.instance(Instance.A)
+    old.step()
+    pair.instance(Instance.A).step()
+    outages = Outages(give_up_after_s=3600, clock=pair.clock, on_outage=lambda outage: pytest.fail(str(outage)))
+    with pytest.raises(GenerationTakenOver):
+        old.run(outages=outages, clock=pair.clock, interval_s=1)
+
+
+def test_two_that_both_begin_as_the_active_one(pair: Pair) -> None:
+    a, b = pair.instance(Instance.A, length_ms=10**9), pair.instance(Instance.B, length_ms=10**9, is_first=True)
+    b.step()
+    a.step()
+    b.step()
+    assert [each.instance for each in pair.state.generations] == [Instance.B]
+
+
+def test_both_instances_need_the_same_topics(pair: Pair) -> None:
+    pair.instance(Instance.A).step()
+    with pytest.raises(GenerationsDiffer, match="topics customers"):
+        pair.instance(Instance.B, topics="orders").step()
+
+
+def test_a_strangers_message_changes_nothing(pair: Pair) -> None:
+    a, b = pair.instance(Instance.A, length_ms=10**9), pair.instance(Instance.B)
+    a.step()
+    b.step()
+    for event, to in ((Event.PASSIVATE, "pair-activate"), (Event.ACTIVATE, "pair-passivate")):
+        for partition in range(2):
+            message = Message(
+                event=event,
+                connector=to,
+                topic="customers",
+                partition=partition,
+                offset=0,
+                at_ms=pair.state.generations[0].complete_ms,
+            )
+            pair.site.source.write(TOPIC, [encode_message(message)], key=message.key)
+    pair.site.source.write(TOPIC, [b"\xc3\x01 garbage"], key=b"pair-activate-0")
+    for _ in range(3):
+        a.step()
+        b.step()
+    assert pair.phases() == ["complete"]
+
+
+def test_a_lost_message_is_sent_again(pair: Pair) -> None:
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
+    until(pair, lambda: TOPIC in pair.site.source.topics and bool(pair.messages()), a)
+    pair.site.source.remake_topic(TOPIC)
+    assert pair.messages() == []
+    until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
+
+
+def test_a_generation_that_alone_holds_a_deleted_topic_stays(pair: Pair) -> None:
+    a = pair.instance(Instance.A, topics="*")
+    b = pair.instance(Instance.B, topics="*", length_ms=10**9)
+    pair.site.source.make_topic("old", cleanup_policy="compact")
+    pair.site.source.write("old", [b"1"])
+    a.step()
+    del pair.site.source.topics["old"]
+    until(pair, lambda: pair.phases() == ["sealed", "complete"], a, b)
+    for _ in range(4):
+        a.step()
+        b.step()
+    assert pair.phases() == ["sealed", "complete"]
+    assert pair.state.generations[0].phase is Phase.SEALED
+
+
+def test_a_deleted_topic_goes_with_its_generation_when_somebody_agrees(pair: Pair) -> None:
+    a = pair.instance(Instance.A, topics="*")
+    b = pair.instance(Instance.B, topics="*", length_ms=10**9)
+    pair.site.source.make_topic("old", cleanup_policy="compact")
+    pair.site.source.write("old", [b"1"])
+    a.step()
+    del pair.site.source.topics["old"]
+    until(pair, lambda: pair.phases() == ["sealed", "complete"], a, b)
+    with pytest.raises(GenerationRefused, match="cannot be released"):
+        release(pair.site.repository, "pair", 2, by="a person")
+    release(pair.site.repository, "pair", 1, by="a person")
+    until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
+
+
+def test_a_generation_that_is_restored_from_stays_until_that_has_ended(pair: Pair) -> None:
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
+    a.step()
+    backup = pair.site.repository.backup("pair.gen-1")
+    planned = prepare_restore(backup, pair.site.target.admin, parse_restore(RestoreWords(topics=["*"])))
+    layout = RestoreLayout(backup=backup.layout, restore=planned.record.restore)
+    put_record(backup.store, layout, planned.record)
+    until(pair, lambda: pair.phases() == ["sealed", "complete"], a, b)
+    a.step()
+    a.step()
+    assert pair.phases() == ["sealed", "complete"]
+    put_outcome(
+        backup.store, layout, RestoreOutcome(records=0, size_bytes=0, verified=None, findings=(), partitions=())
+    )
+    until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
+
+
+def test_the_status_names_the_generation_to_restore_from(pair: Pair) -> None:
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
+    until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
+    (found,) = report_sets(pair.site.repository)
+    assert (found.name, found.restore_from, found.removed) == ("pair", "pair.gen-2", 1)
+    assert [(each.number, each.phase, each.is_active) for each in found.generations] == [(2, "complete", True)]
+    assert backup_or_generation(pair.site.repository, "pair").descriptor.name == "pair.gen-2"
+    with pytest.raises(BackupNotFound, match="no backup 'other'"):
+        backup_or_generation(pair.site.repository, "other")
+    with pytest.raises(BackupNotFound, match="no generations other"):
+        report_sets(pair.site.repository, "other")
+
+
+def test_no_alarm_about_a_generation_that_was_removed(pair: Pair) -> None:
+    """Also on a machine that saw it, and did not remove it."""
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
+    a.step()
+    seen = SeenHead(repository=pair.site.repository, backup="pair.gen-1")
+    head = seen.get()
+    assert head is not None
+    until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
+    seen.remember(head)
+    assert [each.backup for each in read_status(pair.site.repository).backups] == ["pair.gen-2"]
+
+
+def test_generations_as_avro_archives(pair: Pair, tmp_path: Path) -> None:
+    place = str(tmp_path / "archives")
+    a = pair.instance(Instance.A, place=place)
+    b = pair.instance(Instance.B, place=place, length_ms=10**9)
+    a.step()
+    until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
+    pair.site.source.write("customers", [b"4"])
+    b.step()
+    (found,) = report_sets(pair.site.repository)
+    assert found.restore_from == f"{place}/pair.gen-2"
+    assert [each.name for each in Path(place).iterdir() if any(each.rglob("*.data"))] == ["pair.gen-2"]
+    reader = open_reader("avro", open_archive_files(found.restore_from))
+    records = [record for piece in reader.contents().pieces for some in reader.read(piece) for record in some]
+    assert sorted(record.value or b"" for record in records) == [b"1", b"2", b"3", b"4", b"x"]
+
+
+def test_a_place_of_archives_may_be_a_url() -> None:
+    assert place_of("s3://bucket/a?region=x", "pair", 3) == "s3://bucket/a/pair.gen-3?region=x"
+    assert place_of("/mnt/a/", "pair", 3) == "/mnt/a/pair.gen-3"

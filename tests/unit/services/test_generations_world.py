@@ -1,0 +1,136 @@
+"""Two instances in a world that kills, stops, forgets and lies: one complete generation always, one active at most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from offsite.model.errors import DamagedObject
+from offsite.repository.generations import generation_set, ledger
+from offsite.repository.generations.entry import Entry, Kind, StoredEntry, encode_entry, entry_hash
+from offsite.repository.generations.generation_set import GenerationSet, Phase
+from offsite.services.generations import decision, instance
+from offsite.services.generations.decision import Append, Facts, Me, Remove
+from offsite.services.generations.message import Event
+from tests.generations import world
+from tests.generations.judge import BrokenPromise
+from tests.generations.play import Played, play
+
+HISTORIES, SOAK_HISTORIES = 15, 1500
+BUG_HISTORIES = 40
+"""A seeded bug must show within so many; most show in the first three."""
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("histories", [HISTORIES, pytest.param(SOAK_HISTORIES, marks=pytest.mark.soak)])
+def test_whatever_happens_one_generation_is_complete_and_one_active(histories: int) -> None:
+    played = play_many(histories)
+    assert sum(each.switches for each in played) > 3 * histories
+    assert sum(each.removals for each in played) > 2 * histories
+    assert sum(each.kills for each in played) > 5 * histories
+
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def no_seal(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(world.PausingTarget, "seal", lambda *_: None)
+
+
+def no_guard(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(instance.RunningInstance, "_guard", lambda *_: None)
+
+
+def guard_before_the_log_is_read(patch: pytest.MonkeyPatch) -> None:
+    right = world.PausingTarget.copy
+
+    def copy(self: Any, generation: int, guard: Any) -> Any:
+        guard()
+        return right(self, generation, lambda: None)
+
+    patch.setattr(world.PausingTarget, "copy", copy)
+
+
+def ledger_is_overwritten(patch: pytest.MonkeyPatch) -> None:
+    def append(self: ledger.Ledger, entry: Entry, *, to: GenerationSet) -> GenerationSet:
+        data = encode_entry(entry)
+        state = generation_set.after(to, StoredEntry(entry=entry, hash=entry_hash(data)))
+        self.store.delete(self.layout.entry_key(entry.seq))
+        self.store.put_if_absent(self.layout.entry_key(entry.seq), data)
+        return state
+
+    patch.setattr(ledger.Ledger, "append", append)
+
+
+def removed_without_a_comparison(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(instance.RunningInstance, "_may_go", lambda *_: True)
+    patch.setattr(instance.RunningInstance, "_holds_all", lambda *_: True)
+
+
+def removed_before_it_is_entered(patch: pytest.MonkeyPatch) -> None:
+    right = instance.RunningInstance._append
+
+    def append(self: Any, effect: Append) -> None:
+        if effect.kind is Kind.REMOVING:
+            self._with.target.remove(effect.generation)
+        right(self, effect)
+
+    patch.setattr(instance.RunningInstance, "_append", append)
+
+
+def removed_because_a_message_says_so(patch: pytest.MonkeyPatch) -> None:
+    right = decision.decide
+
+    def decide(state: GenerationSet, me: Me, facts: Facts) -> Any:
+        effect, active = right(state, me, facts), state.active_generation
+        told = facts.told or ()
+        if active is not None and active.instance is me.instance and active.phase is Phase.COMPLETE:
+            if facts.told is None:
+                return decision.Look()
+            if any(each.to is me.instance and each.event is Event.PASSIVATE for each in told):
+                return Remove(generation=active.number)
+        return effect
+
+    patch.setattr(instance, "decide", decide)
+
+
+def silence_is_the_end(patch: pytest.MonkeyPatch) -> None:
+    right = world.PausingTarget.copy
+
+    def copy(self: Any, generation: int, guard: Any) -> Any:
+        return replace(right(self, generation, guard), at_end=True)
+
+    patch.setattr(world.PausingTarget, "copy", copy)
+    patch.setattr(instance, "lacking", lambda *_: ())
+
+
+def a_switch_removes_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(instance, "lacking", lambda *_: ())
+
+
+BUGS: tuple[Patch, ...] = (
+    no_seal,
+    no_guard,
+    guard_before_the_log_is_read,
+    ledger_is_overwritten,
+    removed_without_a_comparison,
+    removed_before_it_is_entered,
+    removed_because_a_message_says_so,
+    silence_is_the_end,
+    a_switch_removes_at_once,
+)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+def test_a_seeded_bug_breaks_a_promise(bug: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug(monkeypatch)
+    with pytest.raises((BrokenPromise, DamagedObject)):  # a broken ledger also stops who reads it
+        play_many(BUG_HISTORIES)
+
+
+def play_many(histories: int) -> list[Played]:
+    return [play(seed) for seed in range(histories)]
