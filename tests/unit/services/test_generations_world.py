@@ -19,7 +19,7 @@ from tests.generations import world
 from tests.generations.judge import BrokenPromise
 from tests.generations.play import Played, play
 
-HISTORIES, SOAK_HISTORIES = 15, 1500
+HISTORIES, SOAK_HISTORIES = 10, 1500
 BUG_HISTORIES = 40
 """A seeded bug must show within so many; most show in the first three."""
 
