@@ -29,7 +29,7 @@ demo: $(JAVA) $(RUNTIME) ## Back up a real Kafka, lose it, restore it, compare
 	@$(BIN)/offsite demo
 
 test: $(JAVA) $(DEV) ## Run all tests but the long ones
-	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile -m "not soak" $(TESTS)
+	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -m "not soak" $(TESTS)
 
 soak: $(JAVA) $(DEV) ## Run the long tests
 	@$(BIN)/python -m pytest -m soak $(TESTS)

@@ -1,4 +1,5 @@
-"""What tests of every layer share: real brokers, each started once per test process and always ended with it.
+"""What tests of every layer share: real brokers, each started once per test process and always ended with it, and the
+order in which files run (`families`).
 
 Brokers are shared by all tests of the process, so each test makes its own topics. A test that stops, kills or fills a
 broker starts its own with `start_sandbox`.
@@ -11,15 +12,18 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 
 from offsite.sandbox import Sandbox, SandboxInfo, Security, Settings, Tls
+from tests import families
 from tests.certificates import Certificates, make_certificates
+from tests.shared_brokers import Running, end_shared, running, shared, started
 from tests.shared_spark import end_shared_spark
 
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="offsite-tests-state-")
@@ -40,38 +44,76 @@ class SecureBroker:
     users: dict[str, str]
 
 
-@pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxInfo]:
-    with running(tmp_path_factory.mktemp("broker")) as (_, info):
-        yield info
+SHARED_IN = {"three_brokers": families.THREE_BROKERS, "secure_broker": families.USERS}
+"""Fixtures that only files of a family may use: what is behind them ends with the family."""
 
 
-@pytest.fixture(scope="session")
-def second_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxInfo]:
-    with running(tmp_path_factory.mktemp("second-broker")) as (_, info):
-        yield info
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> SandboxInfo:
+    return shared("broker", lambda: started(tmp_path_factory.mktemp("broker"))).info
 
 
-@pytest.fixture(scope="session")
-def secure_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
-    folder = tmp_path_factory.mktemp("secure-broker")
-    certificates = make_certificates(folder)
-    tls = Tls(key_store=certificates.server, trust_store=certificates.authority)
-    with running(folder / "broker", Settings(security=Security(users=USERS, tls=tls))) as (_, info):
-        yield SecureBroker(info=info, certificates=certificates, users=USERS)
+@pytest.fixture(scope="module")
+def second_broker(tmp_path_factory: pytest.TempPathFactory) -> SandboxInfo:
+    return shared("second_broker", lambda: started(tmp_path_factory.mktemp("second-broker"))).info
 
 
-@pytest.fixture(scope="session")
-def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+@pytest.fixture(scope="module")
+def secure_broker(tmp_path_factory: pytest.TempPathFactory) -> SecureBroker:
+    def start() -> Running:
+        folder = tmp_path_factory.mktemp("secure-broker")
+        certificates = make_certificates(folder)
+        tls = Tls(key_store=certificates.server, trust_store=certificates.authority)
+        settings = Settings(security=Security(users=USERS, tls=tls))
+        return started(folder / "broker", settings, more=certificates)
+
+    found = shared("secure_broker", start)
+    return SecureBroker(info=found.info, certificates=found.more, users=USERS)
+
+
+@pytest.fixture(scope="module")
+def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Sandbox:
     """A cluster whose brokers may be killed, frozen and started again one by one; who does so mends it again."""
-    with running(tmp_path_factory.mktemp("three-brokers"), Settings(brokers=3)) as (sandbox, _):
-        yield sandbox
+    settings = Settings(brokers=3)
+    return shared("three_brokers", lambda: started(tmp_path_factory.mktemp("three-brokers"), settings)).sandbox
 
 
 @pytest.fixture(scope="session", autouse=True)
-def ended_spark() -> Iterator[None]:
+def ended_with_the_session() -> Iterator[None]:
+    """However that ends."""
     yield
+    end_shared()
     end_shared_spark()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`--dist loadfile` keeps families together as well."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFamily(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return families.unit_of(nodeid)
+
+    return ByFamily(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    fixtures = {item.nodeid: getattr(item, "fixturenames", ()) for item in items}
+    if stray := next(families.strays(SHARED_IN, fixtures), None):
+        raise pytest.UsageError(stray)
+    items.sort(key=lambda item: families.rank(item.nodeid))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """End what the tests to come have no use for. (Should one ask all the same, it is started again.)"""
+    yield
+    if nextitem is None or not families.uses_brokers(nextitem.nodeid):
+        end_shared()
+        end_shared_spark()
+    family = nextitem and families.family_of(nextitem.nodeid)
+    end_shared(name for name, owner in SHARED_IN.items() if owner != family)
 
 
 StartSandbox = Callable[..., tuple[Sandbox, SandboxInfo]]
@@ -86,12 +128,3 @@ def start_sandbox(tmp_path: Path) -> Iterator[StartSandbox]:
             return brokers.enter_context(running(tmp_path / name, settings))
 
         yield start
-
-
-@contextmanager
-def running(folder: Path, settings: Settings = Settings()) -> Iterator[tuple[Sandbox, SandboxInfo]]:
-    sandbox = Sandbox(folder)
-    try:
-        yield sandbox, sandbox.start(settings=settings, owned=True)
-    finally:
-        sandbox.stop()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from offsite.model.errors import OffsiteError
-from offsite.spark.runner import Done, Failed, OnOutcome, OnProgress
+from offsite.spark.runner import Done, Failed, Fed, FoundT, OnOutcome, OnProgress, SentT, Shuffle
 
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")
@@ -36,6 +36,28 @@ class InlineRunner:
             if on_outcome is not None:
                 on_outcome(index, outcomes[-1])
         return outcomes
+
+    def run_shuffled(
+        self,
+        tasks: Sequence[TaskT],
+        function: Callable[[Fed[TaskT, SentT]], ResultT],
+        shuffle: Shuffle[TaskT, FoundT, SentT],
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> list[Done[ResultT] | Failed]:
+        buckets: list[list[FoundT]] = [[] for _ in range(shuffle.buckets)]
+        for task in tasks:
+            try:
+                for bucket, found in shuffle.find(task):
+                    buckets[bucket].append(found)
+            except OffsiteError as error:
+                for bucket, found in shuffle.give_up(task, error):
+                    buckets[bucket].append(found)
+        sent: list[list[SentT]] = [[] for _ in tasks]
+        for bucket_of in buckets:
+            for index, each in shuffle.send(iter(bucket_of)):
+                sent[index].append(each)
+        return [_outcome(function, Fed(task=task, sent=each)) for task, each in zip(tasks, sent, strict=True)]
 
     def halt(self) -> bool:
         return True

@@ -11,12 +11,24 @@ from pyspark.sql import SparkSession
 
 from tests.shared_spark import end_shared_spark
 
+_LIGHT = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+SMALL_TABLES = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+}
+"""A table of a few rows is soon read; what takes time is compiling for it."""
+
 
 @contextmanager
 def own_session(master: str = "local[2]", settings: Mapping[str, str] = MappingProxyType({})) -> Iterator[SparkSession]:
     """Ended with its JVM, which pyspark would keep for the rest of the process."""
     end_shared_spark()
-    session = SparkSession.builder.master(master).config(map={"spark.ui.enabled": "false", **settings}).getOrCreate()
+    session = SparkSession.builder.master(master).config(map={**_LIGHT, **settings}).getOrCreate()
     gateway = SparkContext._gateway
     try:
         yield session

@@ -12,6 +12,10 @@ from pathlib import Path
 from offsite.spark.local.jvm import spark_home
 from tests.processes import wait_until
 
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK_JVMS = {f"spark.{each}.extraJavaOptions": _QUICK for each in ("driver", "executor")}
+"""Settings for who runs a few small jobs on the cluster: the optimising compiler never pays off."""
+
 _DEPLOY = "org.apache.spark.deploy"
 
 
@@ -30,7 +34,12 @@ def standalone_cluster(folder: Path) -> Iterator[str]:
 
 def _start(processes: ExitStack, log: Path, main_class: str, *options: str) -> None:
     command = [f"{spark_home()}/bin/spark-class", main_class, "--host", "127.0.0.1", *options]
-    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
+    environment = {
+        **os.environ,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": _QUICK,
+    }
     with log.open("wb") as output:
         process = processes.enter_context(subprocess.Popen(command, stdout=output, stderr=output, env=environment))
     processes.callback(process.terminate)

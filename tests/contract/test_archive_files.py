@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import obstore
 import pytest
 
+from offsite.model.errors import OverwritingStore
 from offsite.stores.archive_bucket import LAST_MESSAGE_MS, ArchiveBucket
 from offsite.stores.archive_folder import ArchiveFolder
 from offsite.stores.object_store import CloudStore
@@ -116,3 +118,56 @@ def test_every_place_says_what_it_can_do(files: AnyFiles) -> None:
     assert files.has_lock is is_folder
     with files.exclusive():
         files.put("k", b"x")
+
+
+def test_a_file_is_replaced_only_while_it_is_what_was_read(files: AnyFiles) -> None:
+    files.put("k", b"first")
+    with files.exclusive():
+        assert not files.replace("k", b"another", b"second")
+        assert files.get("k") == b"first"
+        assert files.replace("k", b"first", b"second")
+        assert files.get("k") == b"second"
+        assert not files.replace("k", b"first", b"third")
+        assert not files.replace("missing", b"first", b"third")
+    assert [info.key for info in files.list() if info.key != "clock"] == ["k"]
+
+
+def test_a_write_between_reading_and_replacing_is_not_lost(files: AnyFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    if isinstance(files, ArchiveFolder):
+        pytest.skip("its lock keeps others out")
+    files.put("k", b"first")
+    put = obstore.put
+
+    def put_later(client: object, key: str, data: object, **options: object) -> object:
+        if key == "k":
+            put(client, key, b"another's", use_multipart=False)  # type: ignore[call-overload]
+        return put(client, key, data, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(obstore, "put", put_later)
+    assert not files.replace("k", b"first", b"second")
+    assert files.get("k") == b"another's"
+
+
+def test_a_store_that_ignores_the_condition_is_refused(files: AnyFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    if isinstance(files, ArchiveFolder):
+        pytest.skip("its lock keeps others out")
+    files.put("k", b"first")
+    put = obstore.put
+    monkeypatch.setattr(obstore, "put", lambda *given, **options: put(*given, use_multipart=False))  # noqa: ARG005
+    with pytest.raises(OverwritingStore, match="ignores the condition"):
+        files.replace("k", b"first", b"second")
+    assert files.get("k") == b"first"
+
+
+def test_the_time_of_the_last_message_is_read_where_it_is_kept(files: AnyFiles) -> None:
+    files.put("k", b"x", last_message_ms=1_600_000_000_123)
+    files.put("none", b"x")
+    is_kept = isinstance(files, ArchiveBucket)
+    assert files.last_message_ms("k") == (1_600_000_000_123 if is_kept else None)
+    assert (files.last_message_ms("none"), files.last_message_ms("missing")) == (None, None)
+
+
+def test_the_clock_of_the_place_leaves_nothing_behind(files: AnyFiles) -> None:
+    now_ms = files.now_ms()
+    assert abs(now_ms - time.time() * 1000) < 10_000
+    assert list(files.list()) == []

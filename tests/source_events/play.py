@@ -40,6 +40,7 @@ from offsite.services.collect import run as collect_run
 from offsite.services.collect.run import steps
 from offsite.services.verify.history import check_history
 from offsite.spark.runner import Done, Failed, OnProgress
+from tests.batches import FIRST_TIME_MS
 from tests.inline_runner import InlineRunner
 from tests.source_events.judge import Judge, Planned
 from tests.source_events.memory_store import MemoryStore
@@ -100,7 +101,7 @@ class Play:
 
     def play(self) -> None:
         self.source.make("a", 1)
-        with _small(commits_per_catalog=(2, 3, 100, 100)[self.number % 4]):
+        with small(commits_per_catalog=(2, 3, 100, 100)[self.number % 4]):
             for _ in range(self.random.randint(6, ACTIONS)):
                 self._happen()
                 if self.random.random() < 0.3:
@@ -180,7 +181,7 @@ class Play:
         breaking = _Breaking(store, after=1000 if is_last else self.collecting.choice((0, 1, 3, 1000)))
         before = set(store.objects)  # type: ignore[attr-defined]
         collected = replace(backup, store=breaking)
-        with suppress(_BrokenOffError):
+        with suppress(BrokenOffError):
             for _ in steps(collected, runner=InlineRunner(), clock=SystemClock(), grace_ms=grace_ms):
                 pass
         gone = before - set(store.objects)  # type: ignore[attr-defined]
@@ -230,11 +231,15 @@ class Play:
             for _ in range(self.random.randint(1, 3)):
                 count = self.random.randint(1, 3)
                 gap = self.random.choice((0, 0, 0, 0, 2))
-                found[1].write(list(range(self.values, self.values + count)), gap=gap)
+                found[1].write(list(range(self.values, self.values + count)), gap=gap, timestamp_ms=self._now_ms())
                 self.values += count
             self._tell(f"write {found[0]} to {found[1].log.end}")
             if self.random.random() < 0.3:
                 self.replicas.setdefault(found[0], []).append(deepcopy(found[1]))
+
+    def _now_ms(self) -> int:
+        """What producers say that it is."""
+        return FIRST_TIME_MS
 
     def _cut(self) -> None:
         if (found := self._log()) is not None:
@@ -302,7 +307,7 @@ class Play:
         self.told.append(what)
 
 
-class _BrokenOffError(Exception):
+class BrokenOffError(Exception):
     """Stands for `kill -9`."""
 
 
@@ -317,7 +322,7 @@ class _Breaking:
 
     def delete(self, key: str) -> None:
         if not self._left:
-            raise _BrokenOffError
+            raise BrokenOffError
         self._left -= 1
         self._store.delete(key)
 
@@ -344,7 +349,7 @@ class _InlinePool:
 
 
 @contextmanager
-def _small(*, commits_per_catalog: int) -> Iterator[None]:
+def small(*, commits_per_catalog: int) -> Iterator[None]:
     """Tasks of few offsets, roll-ups of few segments, and no memory of heads in files."""
     with (
         mock.patch.object(copy_roll_up, "FAN_IN", 2),

@@ -58,10 +58,10 @@ class SimLog:
     def headers(self) -> Iterator[BatchHeader]:
         return (header for header, _ in self.log._batches)
 
-    def write(self, values: list[int], *, gap: int) -> None:
+    def write(self, values: list[int], *, gap: int, timestamp_ms: int = FIRST_TIME_MS) -> None:
         base = self.log.end + gap
         records = [
-            Record(offset=base + n, timestamp_ms=FIRST_TIME_MS, timestamp_type=0, key=None, value=b"%d" % value)
+            Record(offset=base + n, timestamp_ms=timestamp_ms, timestamp_type=0, key=None, value=b"%d" % value)
             for n, value in enumerate(values)
         ]
         self.log.put(bytes(encode(records)))
@@ -111,6 +111,7 @@ class SimSource:
         self.hidden: set[str] = set()
         self.shut: set[str] = set()
         self.failing: set[TopicPartition] = set()
+        self.settings: dict[str, dict[str, str]] = {}
 
     def make(self, name: str, partitions: int) -> None:
         self.topics[name] = SimTopic(FakeTopic(name, [], {}).topic_id, [SimLog() for _ in range(partitions)])
@@ -180,7 +181,7 @@ class SimSource:
         return first if first is not None and first.base_offset <= offset else None
 
     def readable_topic_configs(self, names: Iterable[str]) -> TopicConfigs:
-        return TopicConfigs(configs={name: {} for name in names})
+        return TopicConfigs(configs={name: dict(self.settings.get(name, {})) for name in names})
 
     def sizes_bytes(self, _partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         return {}

@@ -45,8 +45,19 @@ class Files(Protocol):
         user metadata `last-message-ms` of an object, as the modification time of a file. -1: not given.
         """
 
+    def replace(self, key: str, old: bytes, new: Buffer) -> bool:
+        """Put `new` in the place of `old`, as `put` does; False, and nothing is changed, where `key` holds anything
+        else by then. In a folder only who holds `exclusive` may call it. Raises `OverwritingStore`."""
+
     def delete(self, key: str) -> None:
         """Remove `key`; no error when there is none."""
+
+    def last_message_ms(self, key: str) -> int | None:
+        """What `put` was told with `key`, as far as that is kept with an object: None in a folder, where anything may
+        have set the time of a file, and where there is none."""
+
+    def now_ms(self) -> int:
+        """The clock of the place, epoch ms."""
 
     @property
     def url(self) -> str:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from offsite.archives.archive import ArchiveReader, ArchiveWriter
 from offsite.archives.files import Files
+from offsite.archives.retention import RetentionArchive
 from offsite.model.choices import EmptyAs
 from offsite.model.errors import BadOption
 
@@ -52,17 +53,19 @@ class WriteOptions:
 
 MakeReader = Callable[[Files, ReadOptions], ArchiveReader]
 MakeWriter = Callable[[Files, WriteOptions], ArchiveWriter]
+MakeRetention = Callable[[Files, ReadOptions], RetentionArchive]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveFormat:
-    """A format of archives. `writer` is None for a format that is only read. `reads_with`, `writes_with`: those fields
-    of `ReadOptions` and `WriteOptions` that mean something to it alone."""
+    """A format of archives. `writer` and `retention` are None for a format that is only read. `reads_with`,
+    `writes_with`: those fields of `ReadOptions` and `WriteOptions` that mean something to it alone."""
 
     name: str
     summary: str
     reader: MakeReader
     writer: MakeWriter | None
+    retention: MakeRetention | None = None
     reads_with: frozenset[str] = frozenset()
     writes_with: frozenset[str] = frozenset()
 
@@ -90,6 +93,16 @@ def open_writer(name: str, files: Files, options: WriteOptions = WriteOptions())
         known = ", ".join(each.name for each in FORMATS.values() if each.writer is not None)
         raise BadOption(f"{name} archives are only read", hint=f"formats to write: {known}")
     return found.writer(files, options)
+
+
+def open_retention(name: str, files: Files, options: ReadOptions = ReadOptions()) -> RetentionArchive:
+    """Touches nothing. Raises `BadOption` as `open_reader`, and for a format that is only read."""
+    found = archive_format(name)
+    _check_options(found, options, ReadOptions(), lambda each: each.reads_with)
+    if found.retention is None:
+        known = ", ".join(each.name for each in FORMATS.values() if each.retention is not None)
+        raise BadOption(f"{name} archives are only read", hint=f"retention is for {known}")
+    return found.retention(files, options)
 
 
 OptionsT = TypeVar("OptionsT", ReadOptions, WriteOptions)
@@ -197,6 +210,39 @@ def _jsonl_writer(files: Files, options: WriteOptions) -> ArchiveWriter:
     return writer if options.segment_bytes is None else replace(writer, file_bytes=options.segment_bytes)
 
 
+def _avro_retention(files: Files, _: ReadOptions) -> RetentionArchive:
+    from offsite.archives.avro.place import avro_archive
+    from offsite.archives.indexed_retention import IndexedRetention
+
+    return IndexedRetention(archive=avro_archive(files))
+
+
+def _parquet_retention(files: Files, _: ReadOptions) -> RetentionArchive:
+    from offsite.archives.indexed_retention import IndexedRetention
+    from offsite.archives.parquet.place import parquet_archive
+
+    return IndexedRetention(archive=parquet_archive(files))
+
+
+def _jsonl_retention(files: Files, _: ReadOptions) -> RetentionArchive:
+    from offsite.archives.indexed_retention import IndexedRetention
+    from offsite.archives.jsonl.place import jsonl_archive
+
+    return IndexedRetention(archive=jsonl_archive(files))
+
+
+def _kafka_backup_retention(files: Files, _: ReadOptions) -> RetentionArchive:
+    from offsite.archives.kafka_backup.retention import KafkaBackupRetention
+
+    return KafkaBackupRetention(files=files)
+
+
+def _osodevops_retention(files: Files, options: ReadOptions) -> RetentionArchive:
+    from offsite.archives.osodevops.retention import OsodevopsRetention
+
+    return OsodevopsRetention(files=files, backup_id=options.backup_id)
+
+
 def _trivadis_reader(files: Files, options: ReadOptions) -> ArchiveReader:
     from offsite.archives.trivadis import TrivadisReader
 
@@ -216,6 +262,7 @@ FORMATS = {
             summary="Avro files, one record for each Kafka record",
             reader=_avro_reader,
             writer=_avro_writer,
+            retention=_avro_retention,
             writes_with=frozenset({"plain", "compression"}),
         ),
         ArchiveFormat(
@@ -223,6 +270,7 @@ FORMATS = {
             summary="segments and indexes of itadventurer/kafka-backup",
             reader=_kafka_backup_reader,
             writer=_kafka_backup_writer,
+            retention=_kafka_backup_retention,
             reads_with=frozenset({"empty_as", "own_group"}),
         ),
         ArchiveFormat(
@@ -230,6 +278,7 @@ FORMATS = {
             summary="segments and manifest of osodevops/kafka-backup",
             reader=_osodevops_reader,
             writer=_osodevops_writer,
+            retention=_osodevops_retention,
             reads_with=frozenset({"backup_id", "adopt_orphans", "drop_control_like"}),
             writes_with=frozenset({"backup_id", "offset_headers"}),
         ),
@@ -238,12 +287,14 @@ FORMATS = {
             summary="Parquet files with the columns of Spark's Kafka source",
             reader=_parquet_reader,
             writer=_parquet_writer,
+            retention=_parquet_retention,
         ),
         ArchiveFormat(
             name="jsonl",
             summary="one JSON object a line",
             reader=_jsonl_reader,
             writer=_jsonl_writer,
+            retention=_jsonl_retention,
             writes_with=frozenset({"compression"}),
         ),
         ArchiveFormat(

@@ -7,16 +7,16 @@ lists does not count: it is what an interrupted export left.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from offsite.archives.archive import ArchiveHole, ArchiveTopic, FileReceipt, Piece, Written
 from offsite.archives.archive_layout import MANIFEST_KEY
 from offsite.log.groups.offsets import GroupOffsets
-from offsite.log.range import LogRange
+from offsite.log.range import LogRange, TopicPartition
 
-__all__ = ["ArchiveManifest", "TopicIndex", "unvouched"]
+__all__ = ["ArchiveManifest", "ExpiredFile", "TopicIndex", "unvouched"]
 
 PIECE_BYTES = 64 << 20
 """Files of one partition are read by one task up to this size: many small exports do not become many small tasks."""
@@ -36,16 +36,27 @@ class ArchiveManifest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiredFile:
+    """A file that retention took out of the index at `at_ms` (clock of the store), and that may still be there: who
+    read the index before may be reading it."""
+
+    name: str
+    size_bytes: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicIndex:
     """What of one topic lies in an archive. `covered`: what of the partitions was exported, disjoint and not touching,
     by partition and offset; what lies between is what the source lacked. `files` by partition and start. `losses` as in
-    `Written`. `generation` counts how often the index was written. `is_sealed`: it has a digest, as all have that are
-    written now."""
+    `Written`. `expired`: what retention took out and has not deleted yet. `generation` counts how often the index was
+    written. `is_sealed`: it has a digest, as all have that are written now."""
 
     topic: ArchiveTopic
     covered: tuple[LogRange, ...] = ()
     files: tuple[FileReceipt, ...] = ()
     losses: tuple[tuple[str, int], ...] = ()
+    expired: tuple[ExpiredFile, ...] = ()
     generation: int = 0
     is_sealed: bool = field(default=True, compare=False)
 
@@ -73,7 +84,22 @@ class TopicIndex:
             covered=_union([*self.covered, *ranges]),
             files=tuple(sorted([*kept, *new.values()], key=lambda receipt: receipt.range)),
             losses=tuple(sorted(losses.items())),
+            expired=self.expired,
             generation=self.generation,
+        )
+
+    def without(self, names: Collection[str], *, at_ms: int) -> TopicIndex:
+        """The index when retention has taken out the files of these names, at `at_ms`: of each partition the first
+        ones, and never all. It covers what begins with the first file that stays."""
+        kept = tuple(file for file in self.files if file.name not in names)
+        gone = tuple(file for file in self.files if file.name in names)
+        begins = {file.range.topic_partition: file.range.start for file in reversed(kept)}
+        cut = {file.range.topic_partition: begins[file.range.topic_partition] for file in gone}
+        return replace(
+            self,
+            covered=tuple(_from(cut, self.covered)),
+            files=kept,
+            expired=(*self.expired, *(_expired(file, at_ms) for file in gone)),
         )
 
     def pieces(self) -> tuple[Piece, ...]:
@@ -121,6 +147,18 @@ def _is_inside(inner: LogRange, ranges: Iterable[LogRange]) -> bool:
         outer.topic_partition == inner.topic_partition and outer.start <= inner.start and inner.end <= outer.end
         for outer in ranges
     )
+
+
+def _from(starts: Mapping[TopicPartition, int], ranges: Iterable[LogRange]) -> Iterable[LogRange]:
+    """What of `ranges` is not before where its partition begins now."""
+    for each in ranges:
+        start = starts.get(each.topic_partition, each.start)
+        if start < each.end or start == each.start:
+            yield replace(each, start=max(each.start, start))
+
+
+def _expired(file: FileReceipt, at_ms: int) -> ExpiredFile:
+    return ExpiredFile(name=file.name, size_bytes=file.size_bytes, at_ms=at_ms)
 
 
 def _union(ranges: Iterable[LogRange]) -> tuple[LogRange, ...]:

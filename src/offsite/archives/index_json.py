@@ -7,12 +7,12 @@ count, and which are removed.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from offsite.archives.archive import ArchiveTopic, FileReceipt
 from offsite.archives.archive_layout import ArchiveLayout
-from offsite.archives.index import ArchiveManifest, TopicIndex
+from offsite.archives.index import ArchiveManifest, ExpiredFile, TopicIndex
 from offsite.archives.index_fields import BadIndex, IndexObject, encoded, parsed, topic_name
 from offsite.log.groups.offsets import NO_EPOCH, GroupOffsets, TopicOffsets
 from offsite.log.range import LogRange
@@ -113,6 +113,7 @@ def encode_index(index: TopicIndex) -> bytes:
             "losses": dict(index.losses),
             "files": [_file_fields(receipt) for receipt in index.files],
             "generation": index.generation,
+            **({"expired": [_expired_fields(each) for each in index.expired]} if index.expired else {}),
         }
     )
 
@@ -134,9 +135,24 @@ def parse_index(data: bytes, *, topic: str, layout: ArchiveLayout) -> TopicIndex
         covered=tuple(covered),
         files=tuple(files),
         losses=_counts(item, "losses"),
+        expired=tuple(_expired(topic, item, {each.name for each in files}, layout)),
         generation=item.count("generation") if "generation" in item.fields else 0,
         is_sealed=DIGEST_KEY in item.fields,
     )
+
+
+def _expired_fields(file: ExpiredFile) -> Mapping[str, object]:
+    return {"name": file.name, "size_bytes": file.size_bytes, "at_ms": file.at_ms}
+
+
+def _expired(topic: str, item: IndexObject, listed: Collection[str], layout: ArchiveLayout) -> Iterator[ExpiredFile]:
+    """They are deleted by their names: no other may be in this place than a file of the topic that does not count."""
+    for each in item.children("expired") if "expired" in item.fields else ():
+        name = each.text("name")
+        own = layout.parse_own_file(name)
+        if own is None or own.topic != topic or name in listed:
+            raise BadIndex(f"{name!r} cannot have been taken out by retention")
+        yield ExpiredFile(name=name, size_bytes=each.count("size_bytes"), at_ms=each.count("at_ms"))
 
 
 def _topic(topic: str, item: IndexObject) -> ArchiveTopic:

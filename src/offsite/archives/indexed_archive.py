@@ -28,7 +28,7 @@ from offsite.archives.index import ArchiveManifest, TopicIndex, unvouched
 from offsite.archives.index_json import BadIndex, encode_index, encode_manifest, parse_index, parse_manifest
 from offsite.log.groups.offsets import GroupOffsets
 from offsite.log.range import TopicPartition
-from offsite.model.errors import ArchiveNotFound, BadOption, DamagedArchive
+from offsite.model.errors import ArchiveBusy, ArchiveNotFound, BadOption, DamagedArchive
 
 __all__ = ["RECORDS_ONLY", "FirstOffset", "IndexedArchive"]
 
@@ -107,6 +107,31 @@ class IndexedArchive:
         indexes = self._indexes(self._manifest(refuse_damage) or ArchiveManifest(kind=""))
         return {topic: index.topic.topic_id for topic, index in indexes.items() if index.topic.topic_id}
 
+    def stored_indexes(self) -> Mapping[str, TopicIndex]:
+        """The indexes of all topics, by name. Raises `ArchiveNotFound`, `DamagedArchive`: without a manifest nothing
+        says which files count."""
+        manifest = self._manifest(refuse_damage)
+        if manifest is None or manifest.kind not in self.kinds:
+            held = f"an archive of format {manifest.kind}" if manifest else f"no {MANIFEST_KEY}"
+            raise ArchiveNotFound(f"{self.files.url} holds {held}", hint="name the archive as offsite export wrote it")
+        return self._indexes(manifest)
+
+    def rewrite(self, topic: str, change: Callable[[TopicIndex], TopicIndex]) -> None:
+        """Write the index of `topic` as `change` makes it. Raises `ArchiveBusy` when another process was first."""
+        key, manifest = self.layout.index_key(topic), self._manifest(refuse_damage)
+        data = self.files.get(key)
+        try:
+            old = None if data is None else self._parsed(topic, data, manifest)
+        except BadIndex as error:
+            raise DamagedArchive(f"{key} at byte {error.position}: {error}", hint="nothing was deleted") from error
+        if old is None or data is None:
+            raise ArchiveBusy(f"{self.files.url} has no {key} any more", hint="plan again")
+        if (new := change(old)) == old:
+            return
+        new = replace(new, generation=old.generation + 1)
+        if not self.files.replace(key, data, encode_index(new)):
+            raise ArchiveBusy(f"{key} was written by another process", hint="run the same command again")
+
     def finish(
         self,
         kind: str,
@@ -162,8 +187,9 @@ class IndexedArchive:
     def _remove_unlisted(self, indexes: Mapping[str, TopicIndex]) -> None:
         """Of the names that offsite gives. An index that misses files is none to delete others by."""
         listed = {receipt.name for index in indexes.values() for receipt in index.files}
+        expired = {each.name for index in indexes.values() for each in index.expired}  # retention deletes them
         keys = set(self._keys())
-        unlisted = sorted(key for key in keys - listed if self._is_unlisted(key, indexes))
+        unlisted = sorted(key for key in keys - listed - expired if self._is_unlisted(key, indexes))
         if unlisted and (missing := min(listed - keys, default=None)) is not None:
             raise DamagedArchive(
                 f"{self.files.url} has no {missing}, which an index lists, and has {unlisted[0]}, which none lists",

@@ -13,6 +13,7 @@ from offsite.cli.commands import (
     archive,
     backup,
     collect,
+    compact,
     demo,
     export,
     generations,
@@ -21,6 +22,7 @@ from offsite.cli.commands import (
     records,
     repository,
     restore,
+    retention,
     sandbox,
     verify,
 )
@@ -46,7 +48,9 @@ app.command()(repository.status)
 app.add_typer(restore.app, name="restore")
 app.add_typer(groups.app, name="groups")
 app.command()(verify.verify)
+app.add_typer(compact.app, name="compact")
 app.add_typer(collect.app, name="collect")
+app.add_typer(retention.app, name="retention")
 app.add_typer(generations.app, name="generations")
 app.command()(records.cat)
 app.command()(records.search)

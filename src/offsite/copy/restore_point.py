@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from offsite.copy.compaction.exactness import check_exact
 from offsite.copy.incarnations import KnownIncarnation, Wanted, find_incarnations, without_others
 from offsite.copy.point_in_time import PointInTime, point_in_time
 from offsite.log.offset_vector import OffsetVector
@@ -90,13 +91,15 @@ def find_point(
     shapes = state.latest_shapes()
     for topic in request.partitions.chosen if partitions_exist else ():
         request.partitions.check_exists(topic, shapes[topic].partitions if topic in shapes else 0)
-    return point_in_time(
+    point = point_in_time(
         state,
         ends=_ends(state, request, head, incarnations),
         until_ms=fixed.until_ms,
         partitions=request.partitions,
         incarnations=incarnations,
     )
+    check_exact(point, head.compacted, request.selection.select(shapes, internal=PROTECTED_TOPICS))
+    return point
 
 
 def fix_point(backup: Backup, request: PointRequest, head: BackupState) -> FixedPoint:

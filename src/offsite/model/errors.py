@@ -377,6 +377,18 @@ class IncarnationUnclear(Refused):
     id = "OFF-1416"
 
 
+class ClocksDiffer(Refused):
+    """The clock of this machine and that of the store are more than 5 minutes apart: nothing is deleted by its age."""
+
+    id = "OFF-1460"
+
+
+class BelowFloor(Refused):
+    """Retention would drop restore points that its floor protects."""
+
+    id = "OFF-1461"
+
+
 class RestoreRefused(Refused):
     """Several checks before a restore said no; the message lists all of them."""
 

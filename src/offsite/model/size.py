@@ -25,10 +25,18 @@ _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?([kmgt]?)(i?)b", re.IGNORECASE | 
 _POWERS = ("", "k", "m", "g", "t")
 
 
+def parse_size(text: str, option: str) -> int:
+    """Bytes of `10GiB`, `1.5 TB` or `500MB`. Raises `BadOption`, which names `option`."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise BadOption(f"{option}: {text[:100]!r} is no size", hint=f"write it as {option} 10GiB")
+    return int(_bytes_of(found))
+
+
 def parse_rate(text: str, option: str) -> int:
     """Bytes per second of `50MB`, `1.5 MiB` or `20MB/s`. Raises `BadOption`, which names `option`."""
     found = _SIZE.fullmatch(text.strip().removesuffix("/s"))
-    rate = float(found[1]) * (KIB if found[3] else 1000) ** _POWERS.index(found[2].lower()) if found else 0
+    rate = _bytes_of(found) if found else 0
     if rate < LEAST_RATE:
         what = "is no size" if found is None else f"is below the least, {LEAST_RATE // 1000}kB a second"
         raise BadOption(f"{option}: {text[:100]!r} {what}", hint=f"give bytes per second, as in {option} 50MB")
@@ -38,6 +46,11 @@ def parse_rate(text: str, option: str) -> int:
             hint=f"give less, as in {option} 50MB, or leave it out",
         )
     return int(rate)
+
+
+def _bytes_of(found: re.Match[str]) -> float:
+    unit: int = (KIB if found[3] else 1000) ** _POWERS.index(found[2].lower())
+    return float(found[1]) * unit
 
 
 LEAST_RATE = 10_000

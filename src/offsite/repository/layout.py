@@ -17,6 +17,8 @@
     backups/<backup>/packs/<seq:020>-<attempt:8hex>.pack        small segments and their indexes, back to back
     backups/<backup>/collected.json                             up to which commit what was replaced is deleted:
                                                                 overwritten, never trusted
+    backups/<backup>/retention.json                             what retention did last: overwritten, never trusted
+    backups/<backup>/audit/<seq:020>-<attempt:8hex>.jsonl       what was to be deleted when that commit was the newest
     backups/<backup>/groups/<seq:020>-<attempt:8hex>.parquet    group offsets as of that commit
     backups/<backup>/metadata/<seq:020>-<attempt:8hex>.json     the cluster's settings, stored when they change
     backups/<backup>/restores/<restore>/...                     records of restores
@@ -156,6 +158,17 @@ class BackupLayout:
     @property
     def collected_key(self) -> str:
         return f"{self.prefix}collected.json"
+
+    @property
+    def retention_key(self) -> str:
+        return f"{self.prefix}retention.json"
+
+    @property
+    def audit_prefix(self) -> str:
+        return f"{self.prefix}audit/"
+
+    def audit_key(self, seq: int, attempt: str) -> str:
+        return f"{self.audit_prefix}{_padded(seq)}-{_checked_attempt(attempt)}.jsonl"
 
     @property
     def groups_prefix(self) -> str:

@@ -139,9 +139,10 @@ def _figures(segments: Iterable[Segment]) -> tuple[int, ...]:
 
 
 def own_object(gone: Gone) -> Replaced:
-    """The object of a segment that lay in no pack."""
+    """The object of a segment that lay in no pack. Of one that was parted by a cut, the part that is gone: while
+    another history has the rest in a list, the object is needed, and to take it out of that needs a statement, too."""
     body = gone.segment.as_written
-    return Replaced(key=body.key, index_key=body.index_key, held=(_held(body, gone.known_at),))
+    return Replaced(key=body.key, index_key=body.index_key, held=(_held(gone.segment, gone.known_at),))
 
 
 def packs_begun_at(log: CommitLog, seq: int) -> dict[str, Replaced]:

@@ -19,12 +19,13 @@ from offsite.model.journal import JOURNAL
 from offsite.spark import meter, rate_lease
 from offsite.spark.progress_datagram import ProgressAddress, ProgressDatagram, ProgressReceiver, ProgressSender
 from offsite.spark.rate_server import RateAddress, RateLimits, RateServer
-from offsite.spark.runner import ResultT, TaskT
+from offsite.spark.runner import Fed, ResultT, Shuffle, TaskT
 from offsite.spark.settings import LOOPBACK
+from offsite.spark.shuffle import Finding, fed
 from offsite.spark.task_attempt import Envelope, NoteAddress, NoteReceiver, NoteSender, attempt, interrupted_by_hangup
 
 if TYPE_CHECKING:
-    from pyspark import Accumulator, SparkContext, TaskContext
+    from pyspark import RDD, Accumulator, SparkContext, TaskContext
 
 TICK_S = 0.2
 """How long the driver waits for an envelope before it shows progress again: five times a second looks alive."""
@@ -125,11 +126,45 @@ class SparkJob(Generic[TaskT, ResultT]):
     def _submit(self) -> None:
         try:
             self._context.setJobGroup(self._group, "offsite", interruptOnCancel=True)
-            self._context.parallelize(self._tasks, len(self._tasks)).mapPartitions(self._work).collect()
+            self._source().mapPartitions(self._work).collect()
         except Exception as error:  # noqa: BLE001  # handed to the thread that waits in `events`, which raises it
             self._inbox.put(_End(error=error))
         else:
             self._inbox.put(_End(error=None))
+
+    def _source(self) -> RDD[tuple[int, TaskT]]:
+        return self._context.parallelize(self._tasks, len(self._tasks))
+
+
+class ShuffledJob(SparkJob[Any, ResultT], Generic[TaskT, ResultT]):
+    """A job whose tasks are fed by a shuffle of `everything`: of all tasks, also where only some are done again."""
+
+    def __init__(  # noqa: PLR0913  # as above, and the shuffle
+        self,
+        context: SparkContext,
+        mailbox: Mailbox,
+        tasks: Sequence[tuple[int, TaskT]],
+        function: Callable[[Fed[TaskT, Any]], ResultT],
+        *,
+        everything: Sequence[TaskT],
+        shuffle: Shuffle[TaskT, Any, Any],
+        max_attempts: int,
+        limits: RateLimits,
+    ) -> None:
+        super().__init__(context, mailbox, tasks, function, max_attempts=max_attempts, limits=limits)
+        self._everything, self._shuffle = everything, shuffle
+
+    def _source(self) -> RDD[tuple[int, Any]]:
+        work = self._work
+        finding = Finding(
+            job=work.job,
+            find=self._shuffle.find,
+            give_up=self._shuffle.give_up,
+            datagrams=work.datagrams,
+            rates=work.rates,
+            max_attempts=work.max_attempts,
+        )
+        return fed(self._context, self._tasks, self._everything, self._shuffle, finding)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ Owns the types between a service and whatever runs its tasks: outcome, progress.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -13,6 +13,8 @@ from offsite.model.errors import OffsiteError
 
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")
+FoundT = TypeVar("FoundT")
+SentT = TypeVar("SentT")
 ValueT_co = TypeVar("ValueT_co", covariant=True)
 
 
@@ -54,6 +56,29 @@ OnOutcome = Callable[[int, Done[ResultT] | Failed], None]
 """Told of the outcome of a task, by its index, as soon as it is known."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fed(Generic[TaskT, SentT]):
+    """A task, and what a shuffle brought it: to be read once, in any order."""
+
+    task: TaskT
+    sent: Iterable[SentT]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shuffle(Generic[TaskT, FoundT, SentT]):
+    """Two steps in front of a task, by which what is found all over a log comes together where it is needed.
+
+    `find` goes through a task and says to which of `buckets` each thing goes that it found; `send` sees all that came
+    to one bucket, and says to which task, by its index, each of its results goes. What is on its way waits on the disks
+    of the workers, not in memory. `give_up`: what `find` sends instead once it has failed for good.
+    """
+
+    buckets: int
+    find: Callable[[TaskT], Iterable[tuple[int, FoundT]]]
+    send: Callable[[Iterator[FoundT]], Iterable[tuple[int, SentT]]]
+    give_up: Callable[[TaskT, OffsiteError], Iterable[tuple[int, FoundT]]]
+
+
 class Runner(Protocol):
     """A way to run one function over many tasks, in parallel, with retries.
 
@@ -84,6 +109,17 @@ class Runner(Protocol):
         on_outcome: OnOutcome[ResultT] | None = None,
     ) -> list[Done[ResultT] | Failed]:
         """Outcomes in the order of `tasks`. A task that fails for good leaves the others running."""
+
+    def run_shuffled(
+        self,
+        tasks: Sequence[TaskT],
+        function: Callable[[Fed[TaskT, SentT]], ResultT],
+        shuffle: Shuffle[TaskT, FoundT, SentT],
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> list[Done[ResultT] | Failed]:
+        """Outcomes in the order of `tasks`, as `run_all`, of tasks that are each fed by `shuffle` of all of them. What
+        tasks count is counted in both steps that go through them."""
 
     def halt(self) -> bool:
         """Stop the tasks that an interrupted run left running; takes seconds at most. True when it is known for sure

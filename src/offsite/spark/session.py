@@ -13,13 +13,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from offsite.model.check import check
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption, OffsiteError, SparkFailed
 from offsite.model.journal import warned
-from offsite.spark.job import Mailbox, SparkJob
+from offsite.spark.job import Mailbox, ShuffledJob, SparkJob
 from offsite.spark.jobs import TaskJobs, TaskOutcomes
 from offsite.spark.local import pyspark_internals
 from offsite.spark.local.daemon import TEMPLATE_VARIABLE
@@ -28,7 +28,18 @@ from offsite.spark.local.worker_lock import WorkerLock
 from offsite.spark.local.worker_template import WorkerTemplate
 from offsite.spark.master import check_reachable, runs_in_one_jvm, task_attempts
 from offsite.spark.rate_server import RateLimits
-from offsite.spark.runner import Done, Failed, OnOutcome, OnProgress, ResultT, TaskT
+from offsite.spark.runner import (
+    Done,
+    Failed,
+    Fed,
+    FoundT,
+    OnOutcome,
+    OnProgress,
+    ResultT,
+    SentT,
+    Shuffle,
+    TaskT,
+)
 from offsite.spark.scratch import Scratch
 from offsite.spark.settings import (
     FIRM_SETTINGS,
@@ -85,7 +96,7 @@ class SparkRunner:
     def run(
         self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
     ) -> list[ResultT]:
-        results = self._run(tasks, function, on_progress, None, keep_going=False)
+        results = self._run(tasks, self._plain(function), on_progress, None, keep_going=False)
         if (error := results.first_error()) is not None:
             raise error
         return [outcome.value for outcome in results.outcomes() if isinstance(outcome, Done)]
@@ -98,7 +109,31 @@ class SparkRunner:
         on_progress: OnProgress | None = None,
         on_outcome: OnOutcome[ResultT] | None = None,
     ) -> list[Done[ResultT] | Failed]:
-        return list(self._run(tasks, function, on_progress, on_outcome, keep_going=True).outcomes())
+        return list(self._run(tasks, self._plain(function), on_progress, on_outcome, keep_going=True).outcomes())
+
+    def run_shuffled(
+        self,
+        tasks: Sequence[TaskT],
+        function: Callable[[Fed[TaskT, SentT]], ResultT],
+        shuffle: Shuffle[TaskT, FoundT, SentT],
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> list[Done[ResultT] | Failed]:
+        def open_job(
+            session: _Session, context: SparkContext, mailbox: Mailbox, numbered: Sequence[tuple[int, TaskT]]
+        ) -> SparkJob[TaskT, ResultT]:
+            return ShuffledJob(
+                context,
+                mailbox,
+                numbered,
+                function,
+                everything=tasks,
+                shuffle=shuffle,
+                max_attempts=session.max_attempts,
+                limits=self._limits,
+            )
+
+        return list(self._run(tasks, open_job, on_progress, None, keep_going=True).outcomes())
 
     def halt(self) -> bool:
         if self._may_be_running:
@@ -118,10 +153,19 @@ class SparkRunner:
             return _LocalSession(self._master, self._settings, preload=self._preload, clock=self._clock)
         return _ClusterSession(self._master, self._settings)
 
+    def _plain(self, function: Callable[[TaskT], ResultT]) -> _OpenJob[TaskT, ResultT]:
+        def open_job(
+            session: _Session, context: SparkContext, mailbox: Mailbox, numbered: Sequence[tuple[int, TaskT]]
+        ) -> SparkJob[TaskT, ResultT]:
+            attempts = session.max_attempts
+            return SparkJob(context, mailbox, numbered, function, max_attempts=attempts, limits=self._limits)
+
+        return open_job
+
     def _run(
         self,
         tasks: Sequence[TaskT],
-        function: Callable[[TaskT], ResultT],
+        open_one: _OpenJob[TaskT, ResultT],
         on_progress: OnProgress | None,
         on_outcome: OnOutcome[ResultT] | None,
         *,
@@ -130,8 +174,7 @@ class SparkRunner:
         def open_job(numbered: Sequence[tuple[int, TaskT]]) -> SparkJob[TaskT, ResultT]:
             self._session = self._session or self._open_session()
             context, mailbox = self._session.ready()
-            attempts = self._session.max_attempts
-            return SparkJob(context, mailbox, numbered, function, max_attempts=attempts, limits=self._limits)
+            return open_one(self._session, context, mailbox, numbered)
 
         before, self._may_be_running = self._may_be_running, True
         try:
@@ -148,6 +191,11 @@ class SparkRunner:
             raise
         self._may_be_running = before or bool(results.open_tasks())
         return results
+
+
+_OpenJob: TypeAlias = (
+    "Callable[[_Session, SparkContext, Mailbox, Sequence[tuple[int, TaskT]]], SparkJob[TaskT, ResultT]]"
+)
 
 
 class _Session(ABC):

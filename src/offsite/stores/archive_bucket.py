@@ -6,11 +6,13 @@ Retries, errors and the client itself are those of `CloudStore`. Nothing here ca
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from offsite.log.buffer import Buffer
-from offsite.stores.object_store import CloudStore
+from offsite.model.errors import StoreDenied
+from offsite.model.untrusted.whole_number import whole_number
+from offsite.stores.object_store import CLOCK_KEY, CloudStore
 from offsite.stores.store import ObjectInfo, archive_key, is_key
 
 LAST_MESSAGE_MS = "last-message-ms"
@@ -50,6 +52,20 @@ class ArchiveBucket:
         metadata = {LAST_MESSAGE_MS: str(last_message_ms)} if last_message_ms >= 0 else {}
         unsigned = memoryview(data).cast("B")  # Arrow's buffers are of signed bytes, which the client does not take
         self.store.put_overwrite(key, unsigned, metadata=metadata)
+
+    def replace(self, key: str, old: bytes, new: Buffer) -> bool:
+        """Two may write at a time: the store itself compares."""
+        return self.store.put_instead(archive_key(key, self.url), old, memoryview(new).cast("B"))
+
+    def last_message_ms(self, key: str) -> int | None:
+        text = self.store.metadata(archive_key(key, self.url)).get(LAST_MESSAGE_MS, "")
+        return whole_number(text)
+
+    def now_ms(self) -> int:
+        now_ms = self.store.now_ms()
+        with suppress(StoreDenied):
+            self.store.delete(CLOCK_KEY)  # an archive is other tools' place
+        return now_ms
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:

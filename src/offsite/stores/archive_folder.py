@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ _HINT = (
     "what it leads to, or name that as the archive"
 )
 _MARK = "~offsite"
+_CLOCK_NAME = "clock"
+_LOCK_WAIT_S, _LOCK_PAUSE_S = 1.0, 0.05
+"""Retention holds the lock for moments: an export that begins just then need not fail."""
 _READ_BYTES = 1 << 30
 """Linux reads at most about twice as much at once."""
 
@@ -92,12 +96,13 @@ class ArchiveFolder:
             os.close(folder)
 
     def _lock(self, folder: int) -> None:
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ArchiveBusy(
-                f"another process exports into {self.url}", hint="wait for it to end, or export into another place"
-            ) from error
+        ends_s = time.monotonic() + _LOCK_WAIT_S
+        while not _is_locked(folder):
+            if time.monotonic() >= ends_s:
+                raise ArchiveBusy(
+                    f"another process writes into {self.url}", hint="wait for it to end, or export into another place"
+                )
+            time.sleep(_LOCK_PAUSE_S)
 
     def _sweep(self) -> None:
         """Remove what crashes left half-written."""
@@ -121,6 +126,26 @@ class ArchiveFolder:
         with self._writing("cut", key) as folder, self._files.opened(key, os.O_WRONLY, folder=folder) as file:
             os.ftruncate(file, size_bytes)
             os.fsync(file)
+
+    def replace(self, key: str, old: bytes, new: Buffer) -> bool:
+        """The lock keeps others out, so it is enough to look."""
+        if self.get(key) != old:
+            return False
+        self.put(key, new)
+        return True
+
+    def last_message_ms(self, key: str) -> int | None:  # noqa: ARG002
+        return None
+
+    def now_ms(self) -> int:
+        """The time that the file system gives to a new file: on a network folder that is the server's clock."""
+        with self._writing("ask the time of", _CLOCK_NAME) as folder:
+            name = _temporary_name(_CLOCK_NAME)
+            with self._files.opened(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, folder=folder) as file:
+                now_ms = os.fstat(file).st_mtime_ns // 1_000_000
+            with suppress(FileNotFoundError):  # an export that begins sweeps what has such a name
+                os.unlink(name, dir_fd=folder)
+        return now_ms
 
     def delete(self, key: str) -> None:
         *names, name = archive_key(key, self.url).split("/")
@@ -163,6 +188,15 @@ class ArchiveFolder:
                 yield from self._walk(prefix + name)
             else:
                 yield _info(prefix + name, entries[name])
+
+
+def _is_locked(folder: int) -> bool:
+    """Whether it is locked for us now."""
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _temporary_name(name: str) -> str:

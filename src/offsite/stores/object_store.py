@@ -18,7 +18,13 @@ from urllib.parse import urlsplit
 
 from offsite.log.buffer import Buffer
 from offsite.model.check import check
-from offsite.model.errors import BadRepositoryUrl, OffsiteError, PutOutcomeUnknown, StoreUnreachable
+from offsite.model.errors import (
+    BadRepositoryUrl,
+    OffsiteError,
+    OverwritingStore,
+    PutOutcomeUnknown,
+    StoreUnreachable,
+)
 from offsite.model.journal import decided
 from offsite.model.version import __version__
 from offsite.stores.object_errors import asked, is_taken, is_unclear, store_error, wrapped
@@ -26,12 +32,12 @@ from offsite.stores.store import ObjectInfo, PutResult, check_key, check_prefix,
 from offsite.stores.store_wait import store_wait
 
 if TYPE_CHECKING:
-    from obstore import ObjectMeta
+    from obstore import ObjectMeta, UpdateVersion
     from obstore.store import ObjectStore as Client
 
 URL_HINT = "give a folder, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix"
 
-_CLOCK_KEY = "clock"
+CLOCK_KEY = "clock"
 """An empty object, written again whenever the time is asked for: its modification time is that of the store's clock."""
 
 _MAX_RETRIES = 8
@@ -82,6 +88,63 @@ class CloudStore:
 
         with asked("write", self._place(key)):
             obstore.put(self._client, check_key(key), data, attributes=dict(metadata or {}), use_multipart=False)
+
+    def put_instead(self, key: str, old: bytes, data: Buffer) -> bool:
+        """Replace `old`, the whole object, if `key` still holds it: whether it did. Raises `OverwritingStore` where the
+        store does not compare."""
+        import obstore
+
+        _check_comparing(self)
+        with asked("read", self._place(key)):
+            try:
+                found = obstore.get(self._client, check_key(key))
+                meta, held = found.meta, found.bytes().to_bytes()
+            except FileNotFoundError:
+                return False
+        if held != old:
+            return False
+        try:
+            with store_wait("write", self._place(key)):
+                obstore.put(self._client, key, data, mode=_version(meta), use_multipart=False)
+        except Exception as error:  # the client's errors have no common base
+            if not is_taken(error) and not is_unclear(error):
+                raise store_error("write", self._place(key), error) from error
+            if self._read_back(key, error) == data:
+                return True  # our own, whose answer was lost
+            if is_unclear(error):
+                raise store_error("write", self._place(key), error) from error
+            return False
+        return True
+
+    def metadata(self, key: str) -> Mapping[str, str]:
+        """The object's user metadata; empty when there is no such object."""
+        import obstore
+
+        with asked("look at", self._place(key)):
+            try:
+                found = obstore.get(self._client, named_key(key), options={"head": True}).attributes
+            except FileNotFoundError:
+                return {}
+        return {str(name): str(value) for name, value in found.items()}
+
+    def check_comparing(self) -> None:
+        """Check that a put instead of one version is refused where the object is of another. Raises
+        `OverwritingStore`."""
+        import obstore
+
+        self.put_overwrite(CLOCK_KEY, b"")
+        place, other = self._place(CLOCK_KEY), _version({"e_tag": '"none"', "version": "1"})
+        try:
+            with store_wait("write", place):
+                obstore.put(self._client, CLOCK_KEY, b"", mode=other, use_multipart=False)
+        except Exception as error:  # the client's errors have no common base
+            if is_taken(error):
+                return
+            raise store_error("write", place, error) from error
+        raise OverwritingStore(
+            f"{self.url} ignores the condition of a put: it would overwrite what another process writes",
+            hint="stop whatever writes into the archive, and work on a copy of it in a folder",
+        )
 
     def open_write(self, key: str) -> CloudWriter:
         return CloudWriter(store=self, key=check_key(key))
@@ -141,11 +204,11 @@ class CloudStore:
 
     def now_ms(self) -> int:
         """When the store says a small object was written just now; S3 gives whole seconds."""
-        self.put_overwrite(_CLOCK_KEY, b"")
-        found = self.head(_CLOCK_KEY)
+        self.put_overwrite(CLOCK_KEY, b"")
+        found = self.head(CLOCK_KEY)
         if found is None:
             raise StoreUnreachable(
-                f"{self._place(_CLOCK_KEY)} was written and is not there", hint="run the command again"
+                f"{self._place(CLOCK_KEY)} was written and is not there", hint="run the command again"
             )
         return found.modified_ms
 
@@ -240,6 +303,16 @@ def _client(store: CloudStore, process_id: int) -> Client:  # noqa: ARG001  # a 
     except (BaseError, ValueError, TypeError) as error:
         raise BadRepositoryUrl(f"{store.url} cannot be used: {error}", hint=URL_HINT) from error
     return client
+
+
+@lru_cache(maxsize=16)
+def _check_comparing(store: CloudStore) -> None:
+    """Asked once by a process: a store does not unlearn it."""
+    store.check_comparing()
+
+
+def _version(meta: Mapping[str, Any]) -> UpdateVersion:
+    return {"e_tag": meta.get("e_tag") or "", **({"version": meta["version"]} if meta.get("version") else {})}
 
 
 def _info(meta: ObjectMeta) -> ObjectInfo:

@@ -8,6 +8,7 @@ another kind, or on another column, narrows nothing. Imports pyspark; must stay 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from offsite.repository.segment_origins import find_origins
 from offsite.repository.state import BackupState
 from offsite.stores.open_store import open_store
 from offsite.stores.store import Store
+from offsite.table.latest import by_partition, latest_arrow
 from offsite.table.options import STREAM_OPTIONS, TableOptions, read_options
 from offsite.table.row_filter import RowFilter
 from offsite.table.scan import scan_arrow
@@ -109,6 +111,14 @@ class ScanPartition(InputPartition):
         self.task, self.store = task, store
 
 
+class LatestPartition(InputPartition):
+    """All tasks of one Kafka partition, of which the latest record of each key is wanted where it is one of `rows`."""
+
+    def __init__(self, tasks: tuple[ScanTask, ...], rows: RowFilter, store: Store) -> None:
+        super().__init__(tasks)
+        self.tasks, self.rows, self.store = tasks, rows, store
+
+
 class TableReader(DataSourceReader):
     """A reader of one restore point. Lives on the driver to plan, and in each worker to read one partition."""
 
@@ -118,11 +128,17 @@ class TableReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:  # Spark insists on a list
         point = find_point(self._backup, self._options, self._fixed, partitions_exist=False)
         selected = select_chains(point, self._options.selection)
-        tasks = plan_scan(selected, self._rows, read_committed=self._options.read_committed)
+        latest = self._options.latest
+        read = (
+            replace(RowFilter(), topics=self._rows.topics, partitions=self._rows.partitions) if latest else self._rows
+        )
+        tasks = plan_scan(selected, read, read_committed=self._options.read_committed)
         if self._options.with_commit:
             keys = [scan.segment.key for task in tasks for scan in task.segments]
             commits = self._backup.log.read_down(upto=self._backup.sound_state().seq)  # one since may have rolled up
             tasks = with_commits(tasks, find_origins(commits, keys))
+        if latest:
+            return [LatestPartition(each, self._rows, self._backup.store) for each in by_partition(tasks)]
         return [ScanPartition(task, self._backup.store) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -143,6 +159,8 @@ class PushdownReader(TableReader):
 def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """The rows of one partition. Where there is nothing to read, Spark still asks for one partition, which is not
     ours."""
+    if isinstance(partition, LatestPartition):
+        return latest_arrow(partition.tasks, partition.rows, partition.store)
     return scan_arrow(partition.task, partition.store) if isinstance(partition, ScanPartition) else iter(())
 
 

@@ -22,6 +22,7 @@ BATCH_OPTIONS = (
     "endingOffset",
     "since",
     "pushdown",
+    "latest",
 )
 STREAM_OPTIONS = ("startingCommit", "failOnDataLoss")
 _SHARED_OPTIONS = ("repo", "backup", "topics", "exclude", "partitions", "isolation", "withCommit")
@@ -41,6 +42,9 @@ class TableOptions(PointRequest):
     A stream begins with `starting_commit`: `earliest`, `latest` (only what comes) or a number. It ends where retention
     has let go of rows before it read them, unless `fail_on_data_loss` is false.
 
+    `latest`: of each key only the latest record as of the restore point, and none where that is a tombstone: what a
+    compacted topic would be left with. The bounds above then say which of these are shown.
+
     `pushdown`: let Spark push the filters of a query down to the table, where its setting
     `spark.sql.python.filterPushdown.enabled` is on. Only for a table that is used in one query: Spark (4.1 to 4.3)
     keeps one plan for a loaded table, so that another query on it, or a second branch of the same one, silently gets
@@ -53,6 +57,7 @@ class TableOptions(PointRequest):
     ending_offset: int | None = None
     since: str | None = None
     pushdown: bool = False
+    latest: bool = False
     with_commit: bool = True
     starting_commit: int | str = EARLIEST
     fail_on_data_loss: bool = True
@@ -83,6 +88,7 @@ def read_options(given: Mapping[str, str]) -> TableOptions:
         at=found.get("at"),
         incarnations=parse_incarnations([found.get("incarnation", "")]),
         pushdown=_BOOLEANS[_choice(found, "pushdown", ("false", "true"))],
+        latest=_BOOLEANS[_choice(found, "latest", ("false", "true"))],
         isolation=Isolation(_choice(found, "isolation", tuple(Isolation))),
         with_commit=_BOOLEANS[_choice(found, "withCommit", tuple(_BOOLEANS))],
         starting_commit=_starting_commit(found),

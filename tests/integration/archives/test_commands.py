@@ -15,6 +15,7 @@ import pytest
 
 from offsite.sandbox import SandboxInfo
 from offsite.services.demo.truth import ReadRecord, read_topic
+from offsite.spark.local.class_archive import cache_folder
 from tests.batches import make_log
 from tests.integration.archives.exchange import Exchange, NewSegment
 from tests.integration.e2e.command import offsite, start, succeed
@@ -62,6 +63,9 @@ def _bytes(text: str | None) -> bytes | None:
 
 def test_another_tools_archive_is_restored_as_it_was(target: Cluster, tmp_path: Path) -> None:
     environment = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    (tmp_path / "cache" / "offsite").mkdir(parents=True)
+    (tmp_path / "cache" / "offsite" / "cds").symlink_to(cache_folder())  # Spark's classes: recording them takes seconds
     shutil.copytree(PEERS / "kafka-backup", tmp_path / "archive")
     arguments = ("restore", "run", "--archive", tmp_path / "archive", "--format", "kafka-backup", "--yes")
     done = succeed(*arguments, "--bootstrap", target.bootstrap, environment=environment)

@@ -179,7 +179,8 @@ def false_holes(life: Life, told: Told, low: Mapping[int, int]) -> Iterator[str]
 def read_restored(bootstrap: str, topic: str, life: Life) -> dict[int, Records]:
     """All that a consumer sees of `topic`, which is to hold what `life` held."""
     settings = {"group.id": "judge", "enable.partition.eof": True, "auto.offset.reset": "error", "log_level": 0}
-    client = Consumer({"bootstrap.servers": bootstrap, "enable.auto.commit": False, **settings})
+    quick = {"enable.auto.commit": False, "fetch.wait.max.ms": 10}
+    client = Consumer({"bootstrap.servers": bootstrap, **quick, **settings})
     try:
         partitions = client.list_topics(topic, timeout=LIMIT_S).topics[topic].partitions
         client.assign([TopicPartition(topic, each, OFFSET_BEGINNING) for each in partitions])
@@ -203,7 +204,7 @@ def read_restored(bootstrap: str, topic: str, life: Life) -> dict[int, Records]:
         client.close()
 
 
-def read_shown(lines: Iterable[bytes], life: Life) -> dict[int, Records]:
+def read_shown(lines: Iterable[str], life: Life) -> dict[int, Records]:
     """All that `offsite cat -o jsonl` shows of the topic."""
     found = {each: Records() for each in life.acked}
     for line in lines:

@@ -270,7 +270,7 @@ def soak(trial: Trial) -> Iterator[Soak]:
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    ("run", "pace"), [(short_run, Pace(pause_s=0.3)), pytest.param(long_run, Pace(), marks=pytest.mark.soak)]
+    ("run", "pace"), [(short_run, Pace(burst=25, pause_s=0.3)), pytest.param(long_run, Pace(), marks=pytest.mark.soak)]
 )
 def test_nothing_is_lost_without_a_name_and_nothing_doubled(
     soak: Soak, run: Callable[[Soak], None], pace: Pace
@@ -328,11 +328,9 @@ def held(soak: Soak, life: Life) -> dict[int, Records]:
 
 def printed(soak: Soak, life: Life) -> dict[int, Records]:
     words = ["cat", life.topic, *soak.following.names, "--incarnation", f"{life.topic}={life.topic_id}", "-o", "jsonl"]
-    with subprocess.Popen(command(*words), env=clean_environment({}), stdout=subprocess.PIPE) as cat:
-        assert cat.stdout is not None
-        found = read_shown(cat.stdout, life)
-    assert cat.returncode == 0
-    return found
+    cat = offsite(*words)
+    assert cat.exit_code == 0, cat.stderr
+    return read_shown(cat.stdout.splitlines(), life)
 
 
 def restored(soak: Soak, life: Life) -> dict[int, Records]:

@@ -12,8 +12,8 @@ import pytest
 from offsite.cli.wiring import connect
 from offsite.sandbox import Sandbox
 from offsite.sandbox.ports import free_ports
-from tests.conftest import running
 from tests.integration.docs.page import commands, is_shown, run
+from tests.shared_brokers import running
 
 HOW_TOS = (
     *("prove", "table", "other-tools", "choose", "settings"),

@@ -1,19 +1,30 @@
-"""The `offsite` command as scripts use it: a process of its own, `-o json`, exit code and error document."""
+"""The `offsite` command as scripts use it: a process of its own, `-o json`, exit code and error document.
+
+Commands that run to their end are forked from a template that has imported offsite (`tests.command_template`).
+"""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+from tests import command_template
 
 OFFSITE = Path(sys.executable).with_name("offsite")
 LIMIT_S = 150.0
+TEMPLATE = Path(command_template.__file__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +49,17 @@ class Finished:
 
 def offsite(*arguments: object, environment: Mapping[str, str] | None = None) -> Finished:
     """Run to the end, whatever that is."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        began_s = time.monotonic()
+        exit_code = template().run(command(*arguments), clean_environment(environment), out, err)
+        took_s = time.monotonic() - began_s
+        for each in (out, err):
+            each.seek(0)
+        return Finished(exit_code=exit_code, stdout=out.read(), stderr=err.read(), took_s=took_s)
+
+
+def started(*arguments: object, environment: Mapping[str, str] | None = None) -> Finished:
+    """The same by a start of Python, for who looks at what that costs, or at the process."""
     began_s = time.monotonic()
     done = subprocess.run(
         command(*arguments),
@@ -70,6 +92,37 @@ def start(*arguments: object, environment: Mapping[str, str] | None = None) -> s
         text=True,
         start_new_session=True,
     )
+
+
+class Template:
+    """A running template, which ends with this process. One command at a time."""
+
+    def __init__(self) -> None:
+        self._orders, ours = socket.socketpair()
+        with ours:
+            words = [sys.executable, "-P", TEMPLATE]
+            self._process = subprocess.Popen(words, stdin=ours.fileno(), stdout=subprocess.DEVNULL, process_group=0)
+        self._answers = self._orders.makefile("rb")
+        self._alone = threading.Lock()
+
+    def run(self, words: list[str], environment: Mapping[str, str], out: IO[str], err: IO[str]) -> int:
+        """Its exit code, negative after a signal, as `subprocess` says it."""
+        request = {"arguments": words, "environment": dict(environment), "folder": str(Path.cwd())}
+        with self._alone:
+            socket.send_fds(self._orders, [command_template.ORDER], [out.fileno(), err.fileno()])
+            self._orders.sendall(json.dumps(request).encode() + b"\n")
+            pid = int(self._answers.readline())
+            late = threading.Timer(LIMIT_S, os.kill, (pid, signal.SIGKILL))
+            late.start()
+            try:
+                return int(self._answers.readline())
+            finally:
+                late.cancel()
+
+
+@functools.cache
+def template() -> Template:
+    return Template()
 
 
 def command(*arguments: object) -> list[str]:

@@ -133,7 +133,8 @@ def numbered(count: int) -> Iterator[Message]:
 
 def consumer_of(bootstrap: str, group: str) -> Consumer:
     settings = {"enable.auto.commit": False, "auto.offset.reset": "error", "isolation.level": "read_committed"}
-    return Consumer({"bootstrap.servers": bootstrap, "group.id": group, **settings, "enable.partition.eof": True})
+    at_the_end = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
+    return Consumer({"bootstrap.servers": bootstrap, "group.id": group, **settings, **at_the_end})
 
 
 def commit(bootstrap: str, group: str, topic: str, offset: int, *, metadata: str = "") -> None:

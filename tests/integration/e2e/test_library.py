@@ -16,13 +16,13 @@ from offsite.services.demo.truth import compare, read_topic
 from tests.integration.e2e.site import produce_to
 from tests.integration.e2e.test_proof import messages
 from tests.integration.kafka.cluster import Cluster
-from tests.own_session import own_session
+from tests.own_session import SMALL_TABLES, own_session
 
 
 @pytest.fixture
 def spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSession]:
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)  # Spark would take any python3 of the PATH
-    with own_session() as session:
+    with own_session(settings=SMALL_TABLES) as session:
         yield session
 
 

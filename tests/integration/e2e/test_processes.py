@@ -9,7 +9,7 @@ import pytest
 
 from offsite.sandbox import SandboxInfo
 from offsite.services.demo.data import BASE_MS, Message
-from tests.integration.e2e.command import offsite, succeed
+from tests.integration.e2e.command import offsite, started, succeed
 from tests.integration.e2e.site import produce_to
 from tests.integration.kafka.cluster import Cluster
 
@@ -64,6 +64,6 @@ def test_the_trap_of_these_tests_works(ends: dict[str, str], without_java: dict[
 
 @pytest.mark.parametrize("arguments", [[], ["backup", "run"], ["restore", "run"], ["verify"], ["demo"]], ids=" ".join)
 def test_help_is_quick(arguments: list[str]) -> None:
-    done = offsite(*arguments, "--help")
+    done = started(*arguments, "--help")
     assert done.exit_code == 0
     assert done.took_s < HELP_LIMIT_S

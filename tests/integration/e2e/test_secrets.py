@@ -25,7 +25,7 @@ import pytest
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.stores.open_store import open_store
 from tests.conftest import SecureBroker
-from tests.integration.e2e.command import offsite
+from tests.integration.e2e.command import started
 from tests.integration.e2e.site import new_name, produce_to
 from tests.integration.kafka.cluster import Cluster
 from tests.s3_servers import ENVIRONMENT, moto_server
@@ -164,7 +164,7 @@ def test_no_secret_is_seen_while_it_is_used(
     restore = ["--kafka-config", config["token"], "--backup", "b", "--rename", f"{topic}={new_name(topic)}"]
     with watch.looking():
         done = [
-            offsite(*command, environment=environment)
+            started(*command, environment=environment)
             for command in (
                 ["init"],
                 ["backup", "run", *backup, *spark, "--verbose"],

@@ -62,6 +62,7 @@ def consume(broker: SandboxInfo, topic: str, *, isolation: str = "read_uncommitt
         "group.id": "reader",
         "isolation.level": isolation,
         "enable.partition.eof": True,
+        "fetch.wait.max.ms": 10,
         "check.crcs": True,
     }
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, **settings})

@@ -19,7 +19,7 @@ from offsite.spark.token_bucket import BURST_S
 from tests import spark_tasks
 from tests.processes import processes_with
 from tests.shared_spark import end_shared_spark
-from tests.spark_cluster import standalone_cluster
+from tests.spark_cluster import QUICK_JVMS, standalone_cluster
 from tests.spark_tasks import Attempted
 
 ROOT = Path(__file__).parents[3]
@@ -43,7 +43,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def runner(master: str) -> Iterator[Runner]:
     end_shared_spark()
-    settings = {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
+    settings = {**QUICK_JVMS, "spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
     spark = SparkRunner(master=master, conf=settings, limits=RateLimits(read_bytes_per_s=READ_BYTES_PER_S))
     try:
         yield spark
@@ -102,7 +102,7 @@ def test_a_task_that_kills_each_worker_fails_alone_on_a_cluster_too(runner: Runn
 
 
 def test_the_end_of_a_runner_gives_its_executors_back(master: str) -> None:
-    spark = SparkRunner(master=master, conf={"spark.executor.memory": "512m", "spark.cores.max": "1"})
+    spark = SparkRunner(master=master, conf={**QUICK_JVMS, "spark.executor.memory": "512m", "spark.cores.max": "1"})
     spark.begin()
     spark.close()
     marked = processes_with(MARK, os.environ[MARK])

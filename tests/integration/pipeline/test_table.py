@@ -20,7 +20,7 @@ from offsite.log.records.record_arrow import arrow_schema
 from offsite.repository.backup import Backup
 from offsite.stores.open_store import open_store
 from tests.batches import FIRST_TIME_MS
-from tests.own_session import own_session
+from tests.own_session import SMALL_TABLES, own_session
 from tests.tables import ORDERS, ORDERS_1, USERS, batch_of, commit_batches, new_table
 
 KAFKA_SOURCE = (
@@ -29,21 +29,12 @@ KAFKA_SOURCE = (
 )
 """What Spark's documentation says of its own source."""
 
-QUICK = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.ui.showConsoleProgress": "false",
-}
-"""A table of a few rows is soon read; what takes time is compiling for it."""
-
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
-        with own_session(settings=QUICK) as session:
+        with own_session(settings=SMALL_TABLES) as session:
             yield session
 
 

@@ -23,9 +23,9 @@ from offsite.services.restore.planned import PlannedRestore, prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.run import run_restore
 from offsite.stores.open_store import open_store
-from tests.conftest import running
 from tests.integration.e2e.group_site import Groups, commit, next_value, numbered
 from tests.integration.kafka.cluster import Cluster
+from tests.shared_brokers import running
 from tests.shared_spark import shared_spark
 
 NAMES = [topic.name for topic in TOPICS]

@@ -12,10 +12,10 @@ from offsite.model.errors import TopicReplaced
 from offsite.repository.repository import Repository
 from offsite.sandbox import Settings
 from offsite.stores.open_store import open_store
-from tests.conftest import running
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.site import Site
 from tests.integration.kafka.cluster import Cluster
+from tests.shared_brokers import running
 
 pytestmark = pytest.mark.soak
 

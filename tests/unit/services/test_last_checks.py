@@ -135,7 +135,7 @@ def test_a_quick_check_does_not_outdo_a_deep_one(backup: Backup, bad: str, good:
     assert not status(backup).safe
     remember(backup, depth=good)
     assert status(backup).safe is safe
-    assert read_repository_view(backup, now_ms=backup.store.now_ms()).damaged == (0 if safe else 3)
+    assert read_repository_view(backup, backup.state(), now_ms=backup.store.now_ms()).damaged == (0 if safe else 3)
 
 
 def test_the_same_news_within_an_hour_is_written_once(backup: Backup) -> None:
@@ -208,7 +208,7 @@ def test_the_last_drill_and_the_last_proof_are_told(backup: Backup) -> None:
     assert found.proven_ms == 1_767_225_610_000
     told = run(backup, "status")[1]
     assert "last drill: 2026-01-03T00:00:10.000Z NOT PROVEN, last proven 2026-01-01T00:00:10.000Z\n" in told
-    assert read_repository_view(backup, now_ms=0).drilled_ms == 1_767_225_610_000
+    assert read_repository_view(backup, backup.state(), now_ms=0).drilled_ms == 1_767_225_610_000
 
 
 def test_a_report_of_an_earlier_version_counts(backup: Backup) -> None:

@@ -1,4 +1,4 @@
-"""`offsite archive`: look into archives of other tools, and mend what they are found by."""
+"""`offsite archive`: look into archives of other tools, mend what they are found by, and let old files go."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from offsite.cli.commands import archive_retention
 from offsite.cli.options.archive import ArchivePlace, ArchiveReadOptions, archive_source
 from offsite.cli.options.common import Output
 from offsite.cli.options.option_group import takes
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from offsite.archives.kafka_backup import Reindexed
     from offsite.services.archives.inspection import Inspection, RecordLines
 
-app = typer.Typer(help="Look into archives of other tools.", no_args_is_help=True)
+app = typer.Typer(help="Look into archives of other tools, and let old files go.", no_args_is_help=True)
+app.add_typer(archive_retention.app, name="retention")
 
 File = Annotated[
     str | None, typer.Option("--file", help="kafka-backup: show the records of this segment, as inspect names it.")

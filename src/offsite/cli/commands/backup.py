@@ -49,6 +49,15 @@ FollowCollectAfter = Annotated[
     str,
     typer.Option("--collect-after", help="With --follow: how long what a roll-up replaced is kept."),
 ]
+FollowRetain = Annotated[
+    str,
+    typer.Option(
+        "--retain",
+        help="With --follow: what to keep: off = everything; mirror = what the topics' own retention keeps; or rules, "
+        "as keep-age=7d,keep-daily=30,max-bytes=10GiB,floor=3d (see offsite retention plan).",
+    ),
+]
+RetainEvery = Annotated[str, typer.Option("--retain-every", help="With --follow and --retain: how often.")]
 Interval = Annotated[str, typer.Option("--interval", help="With --follow: how long from one round to the next.")]
 
 
@@ -61,6 +70,8 @@ def run(  # options of the command line
     give_up_after: GiveUpAfter = GIVE_UP_AFTER,
     metrics_port: MetricsPort = None,
     collect_after: FollowCollectAfter = COLLECT_AFTER,
+    retain: FollowRetain = "off",
+    retain_every: RetainEvery = "1h",
     spark_master: SparkMaster = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
@@ -76,11 +87,13 @@ def run(  # options of the command line
         from offsite.cli.commands.backup_follow import follow_backup
         from offsite.services.follow.options import parse_follow
 
-        given = parse_follow(interval, give_up_after, metrics_port, collect_after)
+        given = parse_follow(interval, give_up_after, metrics_port, collect_after, retain, retain_every)
         follow_backup(options, given, spark_master=spark_master, output=output)
         return
     if metrics_port is not None:
         raise BadOption("--metrics-port shows a run that goes on", hint="add --follow")
+    if retain != "off":
+        raise BadOption("--retain is for a run that goes on", hint="add --follow, or use: offsite retention apply")
     from offsite.cli.progress import progress
     from offsite.services.backup.planned import plan_backup
     from offsite.services.backup.run import run_backup

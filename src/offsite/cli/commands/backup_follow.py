@@ -74,6 +74,8 @@ def follow_backup(
             slots=slots(spark_master),
             interval_s=times.interval_s,
             collect_after_s=times.collect_after_s,
+            retain=times.retain,
+            retain_every_s=times.retain_every_s,
         )
         opened.enter_context(WaitingTeller(lines.waiting, clock=clock))
         shown_round = _both(shown.round, lambda _: lines.worked())

@@ -80,6 +80,12 @@ def check_limit(limit: int | None) -> None:
 Where = Annotated[str, typer.Argument(metavar="TOPIC[/PARTITION]", help="What to show, as orders or orders/3.")]
 CatLimit = Annotated[int | None, typer.Option("--limit", "-n", help="Show no more than this many records.")]
 Raw = Annotated[bool, typer.Option("--raw", help="Only the raw values, one per line.")]
+Latest = Annotated[
+    bool,
+    typer.Option(
+        "--latest", help="Only the latest record of each key, as a compacted topic keeps it; no key that was deleted."
+    ),
+]
 
 
 @takes(RecordOptions)
@@ -88,16 +94,18 @@ def cat(
     where: Where,
     limit: CatLimit = None,
     raw: Raw = False,
+    latest: Latest = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show records of a backup, partition by partition in the order of offsets.
 
     Values are decoded where that can be done: JSON, and Avro by the schemas that the backup holds of a schema registry.
-    Bytes that are no text are shown in hex. -o jsonl prints a record a line as it is read, -o json one document.
+    Bytes that are no text are shown in hex. -o jsonl prints a record a line as it is read, -o json one document. With
+    --latest each partition is read to its end before its first record is shown.
     """
     from offsite.services.records.find import cat_records, raw_values
 
-    plan = _plan(options, where, limit)
+    plan = _plan(options, where, limit, latest=latest)
     note_incarnations(plan)
     if raw:
         _check_not_a_terminal()
@@ -106,13 +114,13 @@ def cat(
         emit_each(cat_records(plan), name="records", output=output, line=record_line)
 
 
-def _plan(options: RecordOptions, where: str, limit: int | None) -> RecordsPlan:
+def _plan(options: RecordOptions, where: str, limit: int | None, *, latest: bool) -> RecordsPlan:
     from offsite.services.records.find import RecordsRequest, plan_records
 
     check_limit(limit)
     topic, _, partition = where.partition("/")
     point = record_point(options, topics=[topic], partitions=[f"{topic}:{partition}"] if partition else None)
-    request = RecordsRequest(point=point, start=options.start, end=options.end, limit=limit)
+    request = RecordsRequest(point=point, start=options.start, end=options.end, limit=limit, latest=latest)
     return plan_records(open_repository(options.repo).backup(options.backup), request)
 
 

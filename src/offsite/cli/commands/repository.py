@@ -152,6 +152,9 @@ def _render_detail(console: Console, detail: BackupDetail) -> None:
             str(point.holes),
         )
     console.print(points)
+    for pin in detail.pins:
+        until = f"until {format_time(pin.until_ms)}" if pin.until_ms else "for ever"
+        console.print(f"pinned: commit {pin.seq}, {until}: {pin.reason}")
     console.print(f"{len(detail.restore_points)} restore points, shown as of commit {detail.commit}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from offsite.model.head import Head
+from offsite.model.size import format_size
 from offsite.model.time import format_duration, format_time
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
     from offsite.services.overview.last_checks import LastChecks
     from offsite.services.overview.status import BackupStatus, Status
+    from offsite.services.retention.outlook import RetentionOutlook
 
 
 def render_status(console: Console, report: Status) -> None:
@@ -24,6 +26,8 @@ def render_status(console: Console, report: Status) -> None:
             console.print(f"      head {Head(commit=backup.head_commit, hash=backup.head_hash).short}")
         if backup.checks is not None:
             console.print(_verified(backup.checks), _drilled(backup.checks), sep="\n")
+        if backup.retention is not None:
+            console.print(_kept(backup.retention))
         for problem in backup.problems:
             console.print(f"      {problem}")
         for each in backup.notes:
@@ -54,3 +58,14 @@ def _drilled(checks: LastChecks) -> str:
     verdict = {True: "proven", False: "NOT PROVEN", None: "nothing proven"}[checks.drill.proven]
     before = f", last proven {format_time(checks.proven_ms) if checks.proven_ms >= 0 else 'never'}"
     return f"      last drill: {format_time(checks.drill.ended_ms)} {verdict}{'' if checks.drill.proven else before}"
+
+
+def _kept(found: RetentionOutlook) -> str:
+    kept = f"      kept: {found.restore_points:,} restore points, {found.pinned} pinned"
+    if not found.applied_ms:
+        return f"{kept}; retention never let any go"
+    gone = f"commit {found.applied_commit} of {format_time(found.applied_ms)} let go what was {found.rule}"
+    waiting = f", {format_size(found.waiting_bytes)} wait for their collection" if found.waiting_bytes else ""
+    after = f", not before {format_time(found.next_ms)}" if found.next_ms else ""
+    following = f"; next: commit {found.next_commit}{after}" if found.next_commit else ""
+    return f"{kept}; {gone}{waiting}{following}"

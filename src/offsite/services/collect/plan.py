@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from offsite.model.clock import Clock
 from offsite.repository.backup import Backup
@@ -132,7 +132,9 @@ def _walked(
         for gone in walk.take(stored):
             each = packs.of(gone.segment) if gone.segment.as_written.pack else own_object(gone)
             if each is not None and all(map(backup.layout.is_stored_body, each.keys)):
-                found[each.key] = each
+                earlier = found.get(each.key, each)
+                held = {*earlier.held, *each.held}  # parts of one that was parted by a cut, each in its history
+                found[each.key] = replace(each, held=tuple(held))
         if len(found) >= OBJECTS_MAX:
             break
         if paused.are_due():

@@ -26,6 +26,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.leftovers import LEFT_AFTER_MS
 from offsite.repository.replaced import collected_upto, note_collected
 from offsite.repository.segments.segment import Segment
+from offsite.repository.snapshots.audit_record import OBJECT, Deletion, note_deletions
 from offsite.repository.state import BackupState
 from offsite.services.collect.plan import LOOKED_UP_AT_ONCE, CollectableObject, CollectionPlan, planned, spared
 from offsite.services.heads import head_of, missing
@@ -35,6 +36,8 @@ ResultT = TypeVar("ResultT")
 
 STEP_BYTES = 256 * MIB
 """Raw bytes that one step reads, about: rounds of a backup wait for it."""
+BY = "collect"
+RULE = "commits replaced it or let it go, and no restore point needs it"
 DELETED_AT_ONCE = 1_000
 """Objects that one step deletes."""
 
@@ -145,6 +148,8 @@ def _delete(backup: Backup, plan: CollectionPlan) -> Generator[None, None, None]
     doomed = _superfluous(plan, head)
     for first in range(0, len(doomed), DELETED_AT_ONCE):
         some = doomed[first : first + DELETED_AT_ONCE]
+        lines = [Deletion(kind=OBJECT, what=each.key, rule=RULE, bytes=each.bytes) for each in some]
+        note_deletions(backup.store, backup.layout, lines, by=BY, commit=head.seq)
         with ThreadPoolExecutor(max_workers=LOOKED_UP_AT_ONCE, thread_name_prefix="collect") as pool:
             list(pool.map(partial(_delete_one, backup), some))
         yield

@@ -17,6 +17,9 @@ from offsite.model.choices import Isolation
 from offsite.model.errors import KafkaTimeout
 from offsite.services.demo.data import ORDERS, QUIET
 
+AT_THE_END_MS = 10
+"""How long a broker may hold back the answer that nothing follows. By default half a second, twice in each reading."""
+
 POLL_S = 1.0
 IDLE_POLLS_MAX = 30
 """After this many silent polls in a row the reading is given up: a local broker answers in milliseconds."""
@@ -64,6 +67,7 @@ def read_topic(bootstrap: str, topic: str, *, isolation: str = Isolation.READ_CO
             "group.id": "offsite-demo-reader",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": AT_THE_END_MS,
             "isolation.level": isolation,
         }
     )

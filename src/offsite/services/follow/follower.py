@@ -24,8 +24,10 @@ from offsite.services.backup.roll_up import RollUpWatch, roll_up_step
 from offsite.services.backup.run import carry_out, ends_of, make_backup
 from offsite.services.cluster import Cluster
 from offsite.services.follow.collecting import Collecting
+from offsite.services.follow.retaining import RETAIN_EVERY_S, Retaining
 from offsite.services.groups.snapshots import FormerGroups
 from offsite.services.outages import Outages
+from offsite.services.retention.policy import RetentionPolicy
 from offsite.spark.runner import OnProgress, Runner
 
 HEARTBEAT_S = 300.0
@@ -56,7 +58,8 @@ def _unguarded() -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follow:
     """What to follow, from where to where. A round begins `interval_s` seconds after the one before began, at once when
-    that took longer. What was replaced more than `collect_after_s` seconds ago is deleted."""
+    that took longer. What was replaced more than `collect_after_s` seconds ago is deleted. What `retain` does not keep
+    is let go every `retain_every_s` seconds; None keeps everything."""
 
     repository: Repository
     cluster: Cluster
@@ -65,6 +68,8 @@ class Follow:
     slots: int
     interval_s: float
     collect_after_s: float = LEFT_AFTER_MS / 1000
+    retain: RetentionPolicy | None = None
+    retain_every_s: float = RETAIN_EVERY_S
     guard: Callable[[], None] = _unguarded
 
 
@@ -87,6 +92,7 @@ class Follower:
         self._groups = FormerGroups()
         self._watch = RollUpWatch(clock)
         self._collecting = Collecting(runner=follow.runner, clock=clock, grace_s=follow.collect_after_s)
+        self._retaining = Retaining(follow.retain, cluster=follow.cluster, clock=clock, every_s=follow.retain_every_s)
         self._committed_s = clock.monotonic_s()
 
     def run(self) -> None:
@@ -111,6 +117,7 @@ class Follower:
         self._follow.guard()  # a round may have taken hours
         self._roll_up(ended)
         if self._made is not None and ended.state.seq:
+            self._retain(self._made)
             self._collecting.step(self._made)
         return ended
 
@@ -172,3 +179,8 @@ class Follower:
         )
         if done is not None:
             self._known = Known(backup=backup, state=done.state)
+
+    def _retain(self, backup: Backup) -> None:
+        """A moment of the retention, which may end in a commit."""
+        if self._known is not None and (state := self._retaining.step(backup, self._known.state)) is not None:
+            self._known = Known(backup=backup, state=state)

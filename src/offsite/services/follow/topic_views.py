@@ -16,13 +16,14 @@ from typing import Protocol
 
 from offsite.copy.plan import PartitionBounds
 from offsite.kafka.protocol.configs import TopicConfigs
+from offsite.model.cleanup_policy import Retention
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
 from offsite.repository.commit import PartitionId, TopicShape
 from offsite.repository.state import BackupState
 from offsite.services.follow.follower import Round
-from offsite.services.monitor.headroom import Retention, Uncopied, retention_headroom
+from offsite.services.monitor.headroom import Uncopied, retention_headroom
 from offsite.services.monitor.view import UNKNOWN_MS, TopicView
 
 LAGGING_MAX = 200

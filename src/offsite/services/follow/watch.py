@@ -10,6 +10,7 @@ from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
 from offsite.repository.backup import Backup
+from offsite.repository.state import BackupState
 from offsite.services.follow.follower import Round
 from offsite.services.follow.topic_views import TopicSettings, TopicViews
 from offsite.services.monitor.repository_view import read_repository_view
@@ -71,7 +72,7 @@ class FollowWatch:
                 bytes_read=view.bytes_read + result.bytes,
                 bytes_written=view.bytes_written + result.stored_bytes,
             )
-        self._set(self._with_checks(replace(view, topics=tuple(self._topics.of(ended)))))
+        self._set(self._with_checks(replace(view, topics=tuple(self._topics.of(ended))), state))
 
     def outage(self, outage: Outage | None) -> None:
         """Take a round that failed, or the end of an outage: it copies again, and has not all that there is yet."""
@@ -97,13 +98,14 @@ class FollowWatch:
         self._view, self._shown_s = view, self._clock.monotonic_s()
         self._show(view)
 
-    def _with_checks(self, view: FollowView) -> FollowView:
+    def _with_checks(self, view: FollowView, state: BackupState) -> FollowView:
         """With what the repository remembers; what cannot be read stays as it was."""
         if self._clock.monotonic_s() - self._checked_s < CHECKS_EVERY_S:
             return view
         self._checked_s = self._clock.monotonic_s()
         try:
-            return replace(view, repository=read_repository_view(self._backup(), now_ms=self._clock.now_ms()))
+            found = read_repository_view(self._backup(), state, now_ms=self._clock.now_ms())
+            return replace(view, repository=found)
         except OffsiteError as error:
             warned("checks_unread", error=error.id, why=error.message)
             return view

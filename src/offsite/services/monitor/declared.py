@@ -8,6 +8,7 @@ from offsite.model.version import __version__
 from offsite.services.monitor.health import silence_limit_s
 from offsite.services.monitor.series import DurationSeries, Kind, Series, TopicSeries, flag, seconds
 from offsite.services.monitor.view import FollowState, FollowView, TopicView
+from offsite.services.retention.outlook import RetentionOutlook
 
 HOLE_REASONS = ("retention", "truncation")
 """Reasons that have a series from the start, so that the first hole is seen as an increase."""
@@ -21,6 +22,10 @@ def _rpo_s(view: FollowView, topic: TopicView, now_ms: int) -> float | None:
 def _retries(view: FollowView) -> Mapping[tuple[str, ...], float]:
     found = (("partition", view.retried_partitions), ("round", view.retries))
     return {(op, reason): count for op, by_reason in found for reason, count in by_reason.items()}
+
+
+def _points(kept: RetentionOutlook | None) -> Mapping[str, float] | None:
+    return {"false": kept.restore_points - kept.pinned, "true": kept.pinned} if kept else None
 
 
 TOPIC_SERIES = (
@@ -249,6 +254,34 @@ SERIES = (
         kind=Kind.GAUGE,
         help="When a drill last proved that the backup can be restored. Absent when none did.",
         read=lambda view, _: seconds(view.repository.drilled_ms),
+    ),
+    Series(
+        name="offsite_restore_points",
+        kind=Kind.GAUGE,
+        help="Restore points that are kept, by whether a person has pinned them. Absent where nothing was ever let go "
+        "and nothing is pinned.",
+        read=lambda view, _: _points(view.repository.retention),
+        labels=("pinned",),
+    ),
+    Series(
+        name="offsite_retention_last_timestamp_seconds",
+        kind=Kind.GAUGE,
+        help="When retention last let something go. Absent where it never did.",
+        read=lambda view, _: (
+            kept.applied_ms / 1000 if (kept := view.repository.retention) and kept.applied_ms else None
+        ),
+    ),
+    Series(
+        name="offsite_retention_next_timestamp_seconds",
+        kind=Kind.GAUGE,
+        help="The earliest time at which the next restore point may go. Absent where no time tells.",
+        read=lambda view, _: kept.next_ms / 1000 if (kept := view.repository.retention) and kept.next_ms else None,
+    ),
+    Series(
+        name="offsite_retention_waiting_bytes",
+        kind=Kind.GAUGE,
+        help="What was let go and waits for its collection, as stored.",
+        read=lambda view, _: kept.waiting_bytes if (kept := view.repository.retention) else None,
     ),
 )
 

@@ -10,40 +10,12 @@ the times that are in the log.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
-from offsite.model.cleanup_policy import POLICY
-from offsite.model.untrusted.whole_number import whole_number
+from offsite.model.cleanup_policy import UNLIMITED, Retention
 
-UNLIMITED = -1
-"""Kafka's word for a retention without limit."""
 _UNKNOWN = -1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
-    """The rules by which a topic's records are deleted. Sizes in bytes; `UNLIMITED` for no limit, None where the
-    setting is not known."""
-
-    cleanup_policy: str
-    retention_ms: int | None
-    retention_bytes: int | None
-
-    @classmethod
-    def of(cls, configs: Mapping[str, str]) -> Retention:
-        """The rules in a topic's settings, as `DescribeConfigs` tells them. Kafka deletes where no policy is told."""
-        return cls(
-            cleanup_policy=configs.get(POLICY, "delete"),
-            retention_ms=_setting(configs, "retention.ms"),
-            retention_bytes=_setting(configs, "retention.bytes"),
-        )
-
-    @property
-    def deletes(self) -> bool:
-        """Whether age or size make records go: of a topic that is only compacted they do not."""
-        return "delete" in [part.strip() for part in self.cleanup_policy.split(",")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +69,3 @@ def _by_size(retention: Retention, uncopied: Uncopied) -> float | None:
         return None
     left = retention.retention_bytes - size
     return left / uncopied.growth_bytes_per_s if uncopied.growth_bytes_per_s else inf
-
-
-def _setting(configs: Mapping[str, str], name: str) -> int | None:
-    text = configs.get(name, "")
-    return UNLIMITED if text.startswith("-") else whole_number(text)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from offsite.repository.backup import Backup
+from offsite.repository.state import BackupState
 from offsite.services.monitor.view import RepositoryView
 from offsite.services.overview.last_checks import LastChecks, read_last_checks
+from offsite.services.retention.outlook import retention_outlook
 
 
-def read_repository_view(backup: Backup, *, now_ms: int) -> RepositoryView:
-    """The last checks of `backup`: a few requests to the store. `now_ms` is its clock, roughly. Raises
-    `StoreUnavailable`, `StoreDenied`."""
-    return repository_view(read_last_checks(backup, now_ms=now_ms))
+def read_repository_view(backup: Backup, state: BackupState, *, now_ms: int) -> RepositoryView:
+    """The last checks of `backup`, of which `state` is the newest, and what is kept of it: a few requests to the store.
+    `now_ms` is its clock, roughly. Raises `StoreUnavailable`, `StoreDenied`."""
+    checks = repository_view(read_last_checks(backup, now_ms=now_ms))
+    return replace(checks, retention=retention_outlook(backup, state))
 
 
 def repository_view(checks: LastChecks) -> RepositoryView:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from offsite.services.outages import Outage
+from offsite.services.retention.outlook import RetentionOutlook
 
 BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 """Upper bounds of the buckets of durations, inclusive: from an idle round to one that copies until it must commit."""
@@ -75,11 +76,13 @@ class TopicView:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepositoryView:
     """What is remembered in the repository of its checks. `verified_ms`: the last check of each depth; `damaged`: what
-    the newest of them found damaged, None without one; `drilled_ms`: the last drill that proved the backup."""
+    the newest of them found damaged, None without one; `drilled_ms`: the last drill that proved the backup;
+    `retention`: what is kept and what goes next, None where nothing ever went and nothing is pinned."""
 
     verified_ms: Mapping[str, int] = field(default_factory=dict)
     damaged: int | None = None
     drilled_ms: int = UNKNOWN_MS
+    retention: RetentionOutlook | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

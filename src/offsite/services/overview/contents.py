@@ -10,7 +10,7 @@ from itertools import chain
 from offsite.model.cluster_settings import ClusterSettings
 from offsite.model.errors import Damaged, FormatTooNew
 from offsite.repository.backup import Backup
-from offsite.repository.commit import NOT_DELETED, PartitionId, TopicIncarnation, TopicShape
+from offsite.repository.commit import NOT_DELETED, PartitionId, Pin, TopicIncarnation, TopicShape
 from offsite.repository.coverage import REMOVED
 from offsite.repository.history import CommitSummary
 from offsite.repository.repository import Repository
@@ -91,6 +91,7 @@ class BackupDetail:
     settings: ClusterSettings | None = None
     origin: str = ""
     fidelity: tuple[str, ...] = ()
+    pins: tuple[Pin, ...] = ()
 
 
 def list_backups(repository: Repository) -> BackupList:
@@ -130,6 +131,7 @@ def show_backup(backup: Backup, *, commit: int | None = None, with_settings: boo
         settings=get_cluster_snapshot(backup.store, state.metadata) if with_settings and state.metadata else None,
         origin=import_origin(backup.descriptor),
         fidelity=backup.descriptor.fidelity,
+        pins=head.pins,
     )
 
 

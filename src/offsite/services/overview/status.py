@@ -16,6 +16,7 @@ from offsite.services.import_origin import import_origin
 from offsite.services.overview.judgement import STALE_AFTER_S, age_s, notes_on, problems_of, restorable_to_ms
 from offsite.services.overview.last_checks import LastChecks, read_last_checks
 from offsite.services.restore.set_aside import unfinished_asides
+from offsite.services.retention.outlook import RetentionOutlook, retention_outlook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +25,8 @@ class BackupStatus:
     about restores that did not end, which do not harm the backup. `age_s` is negative for a commit dated in the future.
     `damaged`: what is stored is not what was written, or is gone. `head_commit` and `head_hash` are the newest commit
     that can be used. `completed_ms`: when a pass was last complete, so that all that the source held then is backed up
-    or named (epoch ms by the store's clock, 0: never, or not known)."""
+    or named (epoch ms by the store's clock, 0: never, or not known). `retention`: what is kept of it and what goes
+    next, None where nothing ever went and nothing is pinned."""
 
     backup: str
     safe: bool
@@ -38,6 +40,7 @@ class BackupStatus:
     head_hash: str = ""
     checks: LastChecks | None = None
     completed_ms: int = 0
+    retention: RetentionOutlook | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +72,9 @@ def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int) 
     checks, unchecked = _checks(backup, now_ms)
     problems = [*damage, *_found_by(checks), *problems_of(state, now_ms, fresh_for_s)]
     found = _judged(name, problems, state, now_ms)
-    notes = (*notes_on(state, now_ms), *_notes(backup), *unchecked)
-    return replace(found, notes=notes, damaged=bool(damage), checks=checks)
+    retention, untold = _retention(backup, state)
+    notes = (*notes_on(state, now_ms), *_notes(backup), *unchecked, *untold)
+    return replace(found, notes=notes, damaged=bool(damage), checks=checks, retention=retention)
 
 
 def _gone(seen: SeenHead, now_ms: int) -> BackupStatus:
@@ -100,6 +104,13 @@ def _checks(backup: Backup, now_ms: int) -> tuple[LastChecks | None, tuple[str, 
     except OffsiteError as error:
         return None, (f"the last checks cannot be read: {error.message}",)
     return found, found.problems
+
+
+def _retention(backup: Backup, state: BackupState) -> tuple[RetentionOutlook | None, tuple[str, ...]]:
+    try:
+        return retention_outlook(backup, state), ()
+    except OffsiteError as error:
+        return None, (f"what goes next cannot be read: {error.message}",)
 
 
 def _found_by(checks: LastChecks | None) -> Iterable[str]:

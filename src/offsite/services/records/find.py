@@ -8,7 +8,7 @@ has seen enough, usually long before Spark would be up. `search` reads everythin
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 
@@ -26,6 +26,7 @@ from offsite.services.records.schema_registry import SchemaRegistry
 from offsite.services.records.shown_record import ShownRecord, show_record
 from offsite.spark.runner import OnProgress, Runner
 from offsite.table.find import FoundRecord, RecordMatch, find_in_task, found_records
+from offsite.table.latest import by_partition, latest_offsets
 from offsite.table.row_filter import RowFilter
 from offsite.table.scan_plan import ScanTask, plan_scan
 
@@ -39,24 +40,29 @@ _MAX_FOUND = 1 << 40
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsRequest:
     """Which records: those that `match`, of `point` (topics, partitions, as of when, isolation), from `start` to `end`
-    (see `parse_rows`), the first `limit`."""
+    (see `parse_rows`), the first `limit`. `latest`: before all that, of each key only the latest record as of the
+    point, and none where that deletes the key."""
 
     point: PointRequest
     start: str | None = None
     end: str | None = None
     match: RecordMatch = field(default_factory=RecordMatch)
     limit: int | None = None
+    latest: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsPlan:
-    """What will be read: decided, and nothing of it read."""
+    """What will be read: decided, and nothing of it read. `latest`: `tasks` read all of their partitions, and of the
+    latest records of the keys `rows` are wanted."""
 
     backup: Backup
     point: PointInTime
     tasks: tuple[ScanTask, ...]
     match: RecordMatch
     limit: int | None
+    rows: RowFilter = field(default_factory=RowFilter)
+    latest: bool = False
 
     @property
     def raw_bytes(self) -> int:
@@ -72,27 +78,47 @@ def plan_records(backup: Backup, request: RecordsRequest) -> RecordsPlan:
         point=point,
         tasks=plan_scan(
             _some_chains(point, request.point.selection),
-            rows,
+            RowFilter() if request.latest else rows,
             read_committed=request.point.read_committed,
         ),
         match=request.match,
         limit=request.limit,
+        rows=rows,
+        latest=request.latest,
     )
 
 
 def cat_records(plan: RecordsPlan) -> Iterator[ShownRecord]:
     """The records partition by partition, each in the order of offsets. Raises what reading raises; memory is that of a
-    frame."""
+    frame, or of `latest_offsets`."""
     framed = ConfluentReader(partial(read_schemas, plan))
-    found = (each for task in plan.tasks for each in found_records(task, plan.backup.store, plan.match))
-    for each in islice(found, plan.limit):
+    for each in islice(_in_order(plan), plan.limit):
         yield show_record(each, framed)
 
 
 def raw_values(plan: RecordsPlan) -> Iterator[bytes]:
     """The values alone, as they are; a record without a value is left out."""
-    found = (each for task in plan.tasks for each in found_records(task, plan.backup.store, plan.match))
-    return (each.record.value for each in islice(found, plan.limit) if each.record.value is not None)
+    return (each.record.value for each in islice(_in_order(plan), plan.limit) if each.record.value is not None)
+
+
+def _in_order(plan: RecordsPlan) -> Iterator[FoundRecord]:
+    store = plan.backup.store
+    for tasks in by_partition(plan.tasks):
+        stay = iter(latest_offsets(tasks, store)) if plan.latest else None
+        found = (each for task in tasks for each in found_records(replace(task, rows=plan.rows), store, plan.match))
+        yield from found if stay is None else _only(found, stay)
+
+
+def _only(found: Iterator[FoundRecord], offsets: Iterator[int]) -> Iterator[FoundRecord]:
+    """Those at `offsets`, which rise as theirs do."""
+    wanted = next(offsets, None)
+    for each in found:
+        while wanted is not None and wanted < each.record.offset:
+            wanted = next(offsets, None)
+        if wanted is None:
+            return
+        if wanted == each.record.offset:
+            yield each
 
 
 def search_records(plan: RecordsPlan, runner: Runner, *, on_progress: OnProgress | None = None) -> list[ShownRecord]:

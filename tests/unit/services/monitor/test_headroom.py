@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from offsite.services.monitor.headroom import Retention, Uncopied, retention_headroom
+from offsite.model.cleanup_policy import Retention
+from offsite.services.monitor.headroom import Uncopied, retention_headroom
 
 NOW_MS = 1_800_000_000_000
 HOUR_MS, GIB = 3_600_000, 1 << 30

@@ -7,6 +7,7 @@ from dataclasses import replace
 from offsite.model.errors import KafkaUnreachable
 from offsite.services.monitor.view import REQUEST_BUCKETS_S, Durations, FollowView, RepositoryView, TopicView
 from offsite.services.outages import Outage
+from offsite.services.retention.outlook import RetentionOutlook
 
 NOW_MS = 1_800_000_000_000
 S, H, DAY = 1000, 3_600_000, 86_400_000
@@ -49,7 +50,19 @@ FULL = replace(
     store_requests={("get", "ok"): Durations.within(REQUEST_BUCKETS_S).with_one(0.02).with_one(300.0)},
     topics=(ORDERS, replace(ORDERS, topic="users", newest_record_ms=NOW_MS - 2 * S)),
     repository=RepositoryView(
-        verified_ms={"quick": NOW_MS - H, "deep": NOW_MS - DAY}, damaged=1, drilled_ms=NOW_MS - 20 * DAY
+        verified_ms={"quick": NOW_MS - H, "deep": NOW_MS - DAY},
+        damaged=1,
+        drilled_ms=NOW_MS - 20 * DAY,
+        retention=RetentionOutlook(
+            applied_ms=NOW_MS - H,
+            applied_commit=4700,
+            rule="not kept by age 7 d 0 h",
+            restore_points=900,
+            pinned=2,
+            next_commit=3800,
+            next_ms=NOW_MS + H,
+            waiting_bytes=4096,
+        ),
     ),
 )
 FINE = replace(FULL, outage=None, failed={}, topics=(replace(ORDERS, lag_records=0, headroom_s=None),))

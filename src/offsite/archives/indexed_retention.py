@@ -1,0 +1,94 @@
+"""Retention of the archives that offsite indexes itself (Avro, Parquet, JSON lines).
+
+The index of a topic is written without the files, and says what it took out, and when; the objects go later, and only
+those that it names. An export may write the same index at that moment: in a folder its lock keeps one of the two out,
+and an object store compares what is replaced with what was read. Where an export wins that read the index before, it
+lists the files again, and they are still there: retention takes them out the next time. The manifest stays as it is,
+since an index may be newer than it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from offsite.archives.archive import FileReceipt
+from offsite.archives.index import TopicIndex
+from offsite.archives.indexed_archive import IndexedArchive
+from offsite.archives.retention import (
+    ArchiveFile,
+    ExpiredObject,
+    GoingFile,
+    LastMessage,
+    are_first,
+    by_partition,
+)
+from offsite.log.range import TopicPartition
+from offsite.model.errors import ArchiveBusy
+
+__all__ = ["IndexedRetention"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedRetention:
+    """The `RetentionArchive` of an indexed format."""
+
+    archive: IndexedArchive
+
+    def partitions(self) -> Sequence[Sequence[ArchiveFile]]:
+        indexes = self.archive.stored_indexes().values()
+        return tuple(files for index in indexes for files in by_partition(tuple(_files(index))))
+
+    def last_message(self, file: ArchiveFile) -> LastMessage:
+        """Asked only where the index has no digest: then what the object itself says counts."""
+        if (at_ms := self.archive.files.last_message_ms(file.name)) is not None:
+            return LastMessage(at_ms=at_ms, end=file.end)
+        return LastMessage(at_ms=None, unknown="nothing vouches for its time: the index has no digest")
+
+    def forget(self, going: Sequence[GoingFile], *, now_ms: int) -> Sequence[ExpiredObject]:
+        for topic in sorted({each.file.partition.topic for each in going}):
+            of_topic = [each for each in going if each.file.partition.topic == topic]
+
+            def shortened(index: TopicIndex, of_topic: Sequence[GoingFile] = of_topic) -> TopicIndex:
+                if not are_first(of_topic, tuple(by_partition(tuple(_files(index))))):
+                    raise ArchiveBusy(f"the index of {index.topic.topic} has changed since the plan", hint="plan again")
+                return index.without({each.file.name for each in of_topic}, at_ms=now_ms)
+
+            self.archive.rewrite(topic, shortened)
+        return ()
+
+    def expired(self) -> Sequence[ExpiredObject]:
+        return tuple(each for index in self.archive.stored_indexes().values() for each in self._expired(index))
+
+    def settle(self, gone: Collection[str], *, before_ms: int) -> None:  # noqa: ARG002  # they say it by name
+        def settled(index: TopicIndex) -> TopicIndex:
+            return replace(index, expired=tuple(each for each in index.expired if each.name not in gone))
+
+        for topic, index in self.archive.stored_indexes().items():
+            if any(each.name in gone for each in index.expired):
+                self.archive.rewrite(topic, settled)
+
+    def _expired(self, index: TopicIndex) -> Iterator[ExpiredObject]:
+        for each in index.expired:
+            name = self.archive.layout.parse_own_file(each.name)
+            partition = TopicPartition(topic=index.topic.topic, partition=name.partition if name else 0)
+            yield ExpiredObject(key=each.name, partition=partition, size_bytes=each.size_bytes, since_ms=each.at_ms)
+
+
+def _files(index: TopicIndex) -> Iterator[ArchiveFile]:
+    for file in index.files:
+        yield ArchiveFile(
+            name=file.name,
+            partition=file.range.topic_partition,
+            start=file.range.start,
+            end=file.range.end,
+            size_bytes=file.size_bytes,
+            keys=(file.name,),
+            told=_told(file) if index.is_sealed else None,
+        )
+
+
+def _told(file: FileReceipt) -> LastMessage:
+    if file.timestamp_min_ms < 0:
+        return LastMessage(at_ms=None, unknown="it holds records without a time")
+    return LastMessage(at_ms=file.timestamp_max_ms, end=file.range.end)

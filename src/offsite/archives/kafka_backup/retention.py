@@ -1,0 +1,110 @@
+"""Retention of kafka-backup segments: out of the partition index first, then the segment's own index, then its records.
+
+Names say what this format holds, so a segment is gone with its records file, and there is no mark for one that waits.
+The index of a segment goes before its records: they are read without it. From the oldest on, nothing between two
+segments is ever missing. No time is kept with a segment: all its records are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from offsite.archives.archive import refuse_damage
+from offsite.archives.files import Files
+from offsite.archives.kafka_backup.names import partition_index_key
+from offsite.archives.kafka_backup.partition_files import PartitionFiles, SegmentFile, list_partition, list_partitions
+from offsite.archives.kafka_backup.partition_index import decode_partition_index, encode_partition_index
+from offsite.archives.kafka_backup.segments.reader import SegmentReader
+from offsite.archives.kafka_backup.segments.records_file import FIRST_POSITION
+from offsite.archives.kafka_backup.segments.walk import Whole
+from offsite.archives.kafka_backup.soundness import sound_segments
+from offsite.archives.retention import (
+    ArchiveFile,
+    ExpiredObject,
+    GoingFile,
+    LastMessage,
+    are_first,
+    by_partition,
+)
+from offsite.model.errors import ArchiveBusy, ArchiveNotFound
+
+__all__ = ["KafkaBackupRetention"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaBackupRetention:
+    """The `RetentionArchive` of this format."""
+
+    files: Files
+
+    def partitions(self) -> Sequence[Sequence[ArchiveFile]]:
+        found = list_partitions(self.files)
+        if not found:
+            raise ArchiveNotFound(f"{self.files.url} holds no kafka-backup segment")
+        for each in found:
+            sound_segments(self.files, each, refuse_damage)
+        return tuple(files for each in found if (files := tuple(_files(each))))
+
+    def last_message(self, file: ArchiveFile) -> LastMessage:
+        segments = list_partition(self.files, file.partition.topic, file.partition.partition).segments
+        segment = next((each for each in segments if each.records_key == file.name), None)
+        return LastMessage(at_ms=None, unknown="is not there any more") if segment is None else self._read(segment)
+
+    def forget(self, going: Sequence[GoingFile], *, now_ms: int) -> Sequence[ExpiredObject]:
+        gone: list[ExpiredObject] = []
+        for files in by_partition([each.file for each in going]):
+            of = files[0].partition
+            partition = list_partition(self.files, of.topic, of.partition)
+            if not are_first([each for each in going if each.file.partition == of], (tuple(_files(partition)),)):
+                raise ArchiveBusy(f"{of} of {self.files.url} has changed since the plan", hint="plan again")
+            self._unlist(partition, {each.start for each in files})
+            gone += (
+                ExpiredObject(key=key, partition=of, size_bytes=size_bytes, since_ms=now_ms)
+                for each in files
+                for key, size_bytes in zip(each.keys, (0, each.size_bytes), strict=True)
+            )
+        return gone
+
+    def expired(self) -> Sequence[ExpiredObject]:
+        return ()
+
+    def settle(self, gone: Collection[str], *, before_ms: int) -> None:
+        """Nothing is kept of them."""
+
+    def _unlist(self, partition: PartitionFiles, starts: Collection[int]) -> None:
+        key = partition.partition_index or partition_index_key(partition.topic, partition.partition)
+        data = self.files.get(key) or b""
+        entries = [(each.stem, each.start) for each in decode_partition_index(data)]
+        last = max(starts)
+        new = encode_partition_index([each for each in entries if each[1] > last])
+        if data and new != data and not self.files.replace(key, data, new):
+            raise ArchiveBusy(f"{key} was written by another process", hint="run the same command again")
+
+    def _read(self, segment: SegmentFile) -> LastMessage:
+        newest_ms, end = 0, segment.start
+        if segment.records_bytes > FIRST_POSITION:
+            for step in SegmentReader(self.files, segment).steps():
+                if not isinstance(step, Whole):
+                    return LastMessage(at_ms=None, unknown="nobody knows its last message: not all of it can be read")
+                if any(record.timestamp_ms < 0 for record in step.records):
+                    return LastMessage(at_ms=None, unknown="it holds records without a time")
+                newest_ms = max(newest_ms, *(record.timestamp_ms for record in step.records))
+                end = step.records[-1].offset + 1
+        return LastMessage(at_ms=newest_ms, end=end)
+
+
+def _files(partition: PartitionFiles) -> Iterator[ArchiveFile]:
+    """Up to the last segment with records: an export goes on behind them."""
+    segments = list(partition.segments)
+    while len(segments) > 1 and segments[-1].records_bytes <= FIRST_POSITION:
+        segments.pop()
+    for segment, behind in zip(segments, [*segments[1:], None], strict=True):
+        yield ArchiveFile(
+            name=segment.records_key,
+            partition=partition.topic_partition,
+            start=segment.start,
+            end=segment.start if behind is None else behind.start,
+            size_bytes=max(segment.records_bytes, 0) + max(segment.index_bytes, 0),
+            keys=(segment.index_key, segment.records_key),
+        )

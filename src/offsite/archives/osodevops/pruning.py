@@ -1,0 +1,128 @@
+"""What retention changes in a manifest: segments leave their partition, and one entry of `pruned` says which offsets
+went, and when, as the tool itself writes it. Everything else in the document stays as it was. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from offsite.archives.osodevops.fields import ToolObject
+from offsite.archives.osodevops.manifest import Manifest
+from offsite.archives.retention import GoingFile
+from offsite.log.range import TopicPartition
+
+__all__ = ["PrunedRange", "joined", "pruned_ranges", "shortened"]
+
+JsonObject = dict[str, object]
+_Change = Callable[[JsonObject, TopicPartition], JsonObject]
+REASON = "retention"
+"""The tool's word for what went by age."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrunedRange:
+    """Offsets `[start, end)` of a partition that were pruned at `at_ms`."""
+
+    start: int
+    end: int
+    at_ms: int
+
+
+def pruned_ranges(manifest: Manifest) -> Mapping[TopicPartition, Sequence[PrunedRange]]:
+    """What the manifest says was pruned, for whatever reason. Raises `NotTheTools`."""
+    return {
+        _partition(topic, row): [
+            PrunedRange(
+                start=each.integer("start_offset"),
+                end=each.integer("end_offset") + 1,
+                at_ms=each.integer_or("pruned_at", 0),
+            )
+            for each in row.children("pruned")
+        ]
+        for topic in manifest.document.children("topics")
+        for row in topic.children("partitions")
+    }
+
+
+def shortened(manifest: Manifest, going: Sequence[GoingFile], *, now_ms: int) -> JsonObject:
+    """The document without the entries of the segments that go."""
+    by_partition: dict[TopicPartition, list[GoingFile]] = {}
+    for each in going:
+        by_partition.setdefault(each.file.partition, []).append(each)
+
+    def without(row: JsonObject, of: TopicPartition) -> JsonObject:
+        gone = by_partition.get(of)
+        if not gone:
+            return row
+        entries = {(each.file.name, each.file.start) for each in gone}
+        kept = [each for each in _rows(row, "segments") if (_key(manifest, each), each["start_offset"]) not in entries]
+        return {**row, "segments": kept, "pruned": [*_rows(row, "pruned"), _entry(gone, now_ms)]}
+
+    return _changed(manifest, without)
+
+
+def joined(manifest: Manifest, *, before_ms: int, but: Collection[TopicPartition]) -> JsonObject:
+    """The document with one entry for all that retention pruned from a partition before then, unless it is in `but`:
+    objects of it are still there. Else a manifest would grow with every run."""
+
+    def together(row: JsonObject, of: TopicPartition) -> JsonObject:
+        rows = _rows(row, "pruned")
+        old = [each for each in rows if each.get("reason") == REASON and _number(each, "pruned_at") <= before_ms]
+        if len(old) < 2 or of in but:
+            return row
+        return {**row, "pruned": [_sum(old), *(each for each in rows if each not in old)]}
+
+    return _changed(manifest, together)
+
+
+def _entry(gone: Sequence[GoingFile], now_ms: int) -> JsonObject:
+    """Offsets are both inside."""
+    return {
+        "start_offset": min(each.file.start for each in gone),
+        "end_offset": max(each.file.end for each in gone) - 1,
+        "segments": len(gone),
+        "bytes": sum(each.file.size_bytes for each in gone),
+        "pruned_at": now_ms,
+        "cutoff_timestamp": max(each.last_message_ms for each in gone) + 1,
+        "reason": REASON,
+    }
+
+
+def _sum(entries: Sequence[Mapping[str, object]]) -> JsonObject:
+    ends = {name: max(_number(each, name) for each in entries) for name in ("end_offset", "pruned_at")}
+    sums = {name: sum(_number(each, name) for each in entries) for name in ("segments", "bytes")}
+    return {
+        **entries[-1],
+        **ends,
+        **sums,
+        "start_offset": min(_number(each, "start_offset") for each in entries),
+        "cutoff_timestamp": max(_number(each, "cutoff_timestamp") for each in entries),
+    }
+
+
+def _changed(manifest: Manifest, change: _Change) -> JsonObject:
+    document = dict(manifest.document.fields)
+    topics = []
+    for topic in manifest.document.children("topics"):
+        rows = [change(dict(row.fields), _partition(topic, row)) for row in topic.children("partitions")]
+        topics.append({**topic.fields, "partitions": rows} if rows else dict(topic.fields))
+    return {**document, "topics": topics}
+
+
+def _partition(topic: ToolObject, row: ToolObject) -> TopicPartition:
+    return TopicPartition(topic=topic.text("name"), partition=row.integer("partition_id"))
+
+
+def _key(manifest: Manifest, segment: Mapping[str, object]) -> str:
+    return manifest.prefix + str(segment["key"]).removeprefix(f"{manifest.backup_id}/")
+
+
+def _number(row: Mapping[str, object], name: str) -> int:
+    value = row.get(name)
+    return value if isinstance(value, int) else 0
+
+
+def _rows(row: JsonObject, name: str) -> list[Mapping[str, object]]:
+    """Of a manifest that was parsed, so its lists are lists of objects."""
+    rows = row.get(name)
+    return [each for each in rows if isinstance(each, Mapping)] if isinstance(rows, list) else []

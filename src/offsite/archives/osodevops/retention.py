@@ -1,0 +1,145 @@
+"""Retention of backups of osodevops/kafka-backup: the manifest first, with what was pruned, as the tool does it.
+
+The times in a manifest are of the first and the last record, so nothing goes by them: the time of an object that
+offsite wrote is kept with it, and of any other segment all records are read. What was pruned is named by its offsets;
+the objects of segments within them, which the manifest lists no more, go later.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from offsite.archives.archive import Damage, refuse_damage
+from offsite.archives.files import Files
+from offsite.archives.osodevops.contents import find_orphans
+from offsite.archives.osodevops.fields import NotTheTools
+from offsite.archives.osodevops.manifest import ListedSegment, Manifest
+from offsite.archives.osodevops.place import MANIFEST, find_prefix, read_manifest, segment_partition
+from offsite.archives.osodevops.pruning import PrunedRange, joined, pruned_ranges, shortened
+from offsite.archives.osodevops.segment_file import read_segment, segment_at
+from offsite.archives.retention import (
+    ArchiveFile,
+    ExpiredObject,
+    GoingFile,
+    LastMessage,
+    are_first,
+    by_partition,
+)
+from offsite.log.range import TopicPartition
+from offsite.model.errors import ArchiveBusy, DamagedArchive
+
+__all__ = ["OsodevopsRetention"]
+
+_HINT = "nothing was deleted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OsodevopsRetention:
+    """The `RetentionArchive` of this format. `backup_id` is needed where the place holds several backups."""
+
+    files: Files
+    backup_id: str = ""
+
+    def partitions(self) -> Sequence[Sequence[ArchiveFile]]:
+        return _partitions(self._manifest())
+
+    def last_message(self, file: ArchiveFile) -> LastMessage:
+        if (at_ms := self.files.last_message_ms(file.name)) is not None:
+            return LastMessage(at_ms=at_ms, end=file.end)
+        listed = (each for each in self._manifest().segments() if (each.key, each.start) == (file.name, file.start))
+        segment = next(listed, None)
+        return LastMessage(at_ms=None, unknown="is listed no more") if segment is None else _read(self.files, segment)
+
+    def forget(self, going: Sequence[GoingFile], *, now_ms: int) -> Sequence[ExpiredObject]:
+        def change(manifest: Manifest) -> Mapping[str, object]:
+            if not are_first(going, _partitions(manifest)):
+                raise ArchiveBusy(f"{self.files.url} has changed since the plan", hint="plan again")
+            return shortened(manifest, going, now_ms=now_ms)
+
+        if going:
+            self._rewrite(change)
+        return ()
+
+    def expired(self) -> Sequence[ExpiredObject]:
+        manifest = self._manifest()
+        try:
+            pruned = pruned_ranges(manifest)
+        except NotTheTools as error:
+            raise DamagedArchive(f"{manifest.prefix}{MANIFEST}: {error}", hint=_HINT) from error
+        sizes = {info.key: info.size_bytes for info in self.files.list(manifest.prefix)}
+        return tuple(self._unlisted(manifest, sizes, pruned))
+
+    def settle(self, gone: Collection[str], *, before_ms: int) -> None:
+        """Join what was pruned before then."""
+        left = {each.partition for each in self.expired() if each.since_ms <= before_ms and each.key not in gone}
+        self._rewrite(lambda manifest: joined(manifest, before_ms=before_ms, but=left))
+
+    def _unlisted(
+        self, manifest: Manifest, sizes: Mapping[str, int], pruned: Mapping[TopicPartition, Sequence[PrunedRange]]
+    ) -> Iterator[ExpiredObject]:
+        """Segments that lie within what was pruned: what a run that is under way writes lies behind it."""
+        for key in find_orphans(sizes, manifest):
+            of = segment_partition(key, manifest.prefix)
+            ranges = pruned.get(of, ()) if of is not None else ()
+            segment = segment_at(self.files, key, sizes[key]) if ranges else None
+            if of is None or segment is None:
+                continue
+            since_ms = [each.at_ms for each in ranges if each.start <= segment.start and segment.end <= each.end]
+            if since_ms:
+                yield ExpiredObject(key=key, partition=of, size_bytes=sizes[key], since_ms=max(since_ms))
+
+    def _manifest(self) -> Manifest:
+        prefix = find_prefix(self.files, self.backup_id)
+        manifest = read_manifest(self.files, prefix, refuse_damage)
+        if manifest is None:
+            raise DamagedArchive(f"{self.files.url} has no {prefix}{MANIFEST} any more", hint=_HINT)
+        return manifest
+
+    def _rewrite(self, change: Callable[[Manifest], Mapping[str, object]]) -> None:
+        """Raises `ArchiveBusy` when another process was first."""
+        prefix = find_prefix(self.files, self.backup_id)
+        data = self.files.get(prefix + MANIFEST) or b""
+        try:
+            manifest = Manifest.parse(data, prefix=prefix)
+            new = change(manifest)
+        except NotTheTools as error:
+            raise DamagedArchive(f"{prefix}{MANIFEST} at byte {error.position}: {error}", hint=_HINT) from error
+        if new == manifest.document.fields:
+            return
+        if not self.files.replace(prefix + MANIFEST, data, json.dumps(new, indent=2).encode()):
+            raise ArchiveBusy(f"{prefix}{MANIFEST} was written by another process", hint="run the same command again")
+
+
+def _partitions(manifest: Manifest) -> Sequence[Sequence[ArchiveFile]]:
+    return tuple(
+        by_partition(
+            [
+                ArchiveFile(
+                    name=each.key,
+                    partition=of,
+                    start=each.start,
+                    end=each.end,
+                    size_bytes=each.size_bytes,
+                    keys=(each.key,),
+                )
+                for of, partition in manifest.partitions()
+                for each in partition.segments
+            ]
+        )
+    )
+
+
+def _read(files: Files, segment: ListedSegment) -> LastMessage:
+    """By reading all of it."""
+    damages: list[Damage] = []
+    newest_ms, oldest_ms = -1, 0
+    for batch in read_segment(files, segment, damages.append):
+        times_ms = [record.timestamp_ms for record in batch]
+        newest_ms, oldest_ms = max(newest_ms, *times_ms), min(oldest_ms, *times_ms)
+    if damages:
+        return LastMessage(at_ms=None, unknown=f"nobody knows its last message: {damages[0].problem}")
+    if oldest_ms < 0:
+        return LastMessage(at_ms=None, unknown="it holds records without a time")
+    return LastMessage(at_ms=newest_ms, end=segment.end)

@@ -1,0 +1,101 @@
+"""`offsite archive retention`: let old files of an archive go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.options.archive import ArchivePlace, BackupId, FormatToWrite
+from offsite.cli.options.common import COLLECT_AFTER, Output, Yes
+from offsite.cli.options.option_group import takes
+from offsite.cli.output import OutputFormat, confirm, emit, emit_notice
+from offsite.cli.views.archive_retention_view import render_done, render_plan, reported
+from offsite.model.clock import SystemClock
+
+if TYPE_CHECKING:
+    from offsite.archives.retention import RetentionLimits
+    from offsite.services.archives.retention import ArchiveRetentionPlan, ArchiveToShorten
+
+app = typer.Typer(help="Let old files of an archive go.", no_args_is_help=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveRetentionOptions:
+    """Options that say how much of which archive stays, as typed: the same for plan and apply."""
+
+    path: ArchivePlace
+    format: FormatToWrite
+    keep_age: Annotated[
+        str | None, typer.Option("--keep-age", help="Let files go whose last message is older, such as 30d.")
+    ] = None
+    max_bytes: Annotated[
+        str | None,
+        typer.Option("--max-bytes", help="Let the oldest files go until all are no larger than this, such as 500GiB."),
+    ] = None
+    collect_after: Annotated[
+        str,
+        typer.Option(
+            "--collect-after", help="How long objects stay after their file was taken out, by the store's clock."
+        ),
+    ] = COLLECT_AFTER
+    backup_id: BackupId = ""
+
+
+@app.command()
+@takes(ArchiveRetentionOptions)
+def plan(options: ArchiveRetentionOptions, output: Output = OutputFormat.TABLE) -> None:
+    """Show which files would go, what would stay of each partition, and why. Changes nothing.
+
+    Whole files go, from the oldest of a partition on, and never its newest. A file whose last message is of an unknown
+    time stays, and all behind it.
+    """
+    target, limits = _opened(options)
+    emit(reported(target, _planned(target, limits)), output=output, render=render_plan)
+
+
+@app.command()
+@takes(ArchiveRetentionOptions)
+def apply(options: ArchiveRetentionOptions, yes: Yes = False, output: Output = OutputFormat.TABLE) -> None:
+    """Let files go: out of the archive's index first, and their objects once --collect-after has passed.
+
+    An export into the same archive may go on meanwhile. Objects that the store itself protects are left, and listed.
+    """
+    from offsite.services.archives.retention import carry_out
+
+    target, limits = _opened(options)
+    planned = _planned(target, limits)
+    report = reported(target, planned)
+    if planned.going or planned.collectable:
+        if not yes:
+            emit_notice(report, render=render_plan)
+            confirm(f"let {len(planned.going)} files of {target.place} go?")
+        report = reported(target, planned, done=carry_out(target, planned, clock=SystemClock()))
+    emit(report, output=output, render=render_done)
+
+
+def _opened(options: ArchiveRetentionOptions) -> tuple[ArchiveToShorten, RetentionLimits]:
+    from offsite.archives.formats import ReadOptions
+    from offsite.archives.retention import RetentionLimits
+    from offsite.model.size import parse_size
+    from offsite.model.time import parse_duration_s
+    from offsite.services.archives.retention import open_archive
+
+    limits = RetentionLimits(
+        keep_age_ms=None if options.keep_age is None else int(parse_duration_s(options.keep_age) * 1000),
+        max_bytes=None if options.max_bytes is None else parse_size(options.max_bytes, "--max-bytes"),
+    )
+    target = open_archive(
+        options.format,
+        options.path,
+        options=ReadOptions(backup_id=options.backup_id),
+        collect_after_ms=int(parse_duration_s(options.collect_after) * 1000),
+    )
+    return target, limits
+
+
+def _planned(target: ArchiveToShorten, limits: RetentionLimits) -> ArchiveRetentionPlan:
+    from offsite.services.archives.retention import plan_retention
+
+    return plan_retention(target, limits, clock=SystemClock())

@@ -1,0 +1,216 @@
+"""`offsite compact`: keep of compacted topics the latest record of each key, at every restore point."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.options.common import BackupName, Output, Repo, SparkMaster, Yes
+from offsite.cli.options.option_group import takes
+from offsite.cli.output import OutputFormat, confirm, emit, emit_notice
+from offsite.cli.wiring import open_repository, spark
+from offsite.model.errors import BadOption
+from offsite.model.size import format_size
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from offsite.repository.backup import Backup
+    from offsite.services.compaction.plan import CompactionPlan, CompactionRequest
+    from offsite.services.compaction.run import Compacted
+
+app = typer.Typer(help="Keep the latest record of each key of compacted topics.", no_args_is_help=True)
+
+_LISTED_MAX = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactOptions:
+    """Options that name what to compact, as typed: the same for plan and run."""
+
+    repo: Repo
+    backup: BackupName
+    topics: Annotated[
+        list[str] | None, typer.Option("--topics", help="Compacted topics to look at [default: all of the backup].")
+    ] = None
+    min_dirty_ratio: Annotated[
+        float | None,
+        typer.Option(
+            "--min-dirty-ratio",
+            help="Compact where at least this part of the bytes is new [default: the topic's "
+            "min.cleanable.dirty.ratio, else 0.5].",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionReport:
+    """Offsets `[start, end)` of a partition that are compacted together, in `stretches` between restore points: what
+    they hold now, and how many bytes of it no compaction has seen."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    stretches: int
+    segments: int
+    records: int
+    bytes: int
+    dirty_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionReport:
+    """What would be compacted. `not_due`: how many other regions there are, of which too little is new."""
+
+    backup: str
+    commit: int
+    records: int
+    bytes: int
+    not_due: int
+    regions: tuple[RegionReport, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactedReport:
+    """What was compacted, and what was left of it. `commit`: the newest one now; `left_alone`: regions that could not
+    be read or had changed meanwhile."""
+
+    backup: str
+    commit: int
+    regions: int
+    left_alone: int
+    segments_before: int
+    segments_after: int
+    records_before: int
+    records_after: int
+    bytes_before: int
+    bytes_after: int
+
+
+@app.command()
+@takes(CompactOptions)
+def plan(options: CompactOptions, output: Output = OutputFormat.TABLE) -> None:
+    """Show what would be compacted. Changes nothing."""
+    emit(_report(_planned(*_opened(options))), output=output, render=_render_plan)
+
+
+@app.command()
+@takes(CompactOptions)
+def run(
+    options: CompactOptions,
+    yes: Yes = False,
+    spark_master: SparkMaster = None,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Leave out what later records of the same key have replaced, between the restore points that are kept.
+
+    At every restore point the latest record of each key stays what it was, at its offset. What was replaced is deleted
+    later, by offsite collect or by a run that follows.
+    """
+    opened, request = _opened(options)
+    planned = _planned(opened, request)
+    if planned.regions and not yes:
+        emit_notice(_report(planned), render=_render_plan)
+        confirm(f"compact these topics of backup {options.backup}?")
+    done = _compacted(opened, planned, spark_master)
+    emit(_done_report(planned, done), output=output, render=_render_done)
+
+
+def _opened(options: CompactOptions) -> tuple[Backup, CompactionRequest]:
+    from offsite.model.selections.selection import parse_selection
+    from offsite.services.compaction.plan import ALL_TOPICS, CompactionRequest
+    from offsite.services.heads import SeenHead
+
+    ratio = options.min_dirty_ratio
+    if ratio is not None and not 0 <= ratio <= 1:
+        raise BadOption(f"--min-dirty-ratio must be from 0 to 1, not {ratio}")
+    repository = open_repository(options.repo)
+    opened = repository.backup(options.backup)
+    SeenHead(repository=repository, backup=options.backup).check(opened, opened.state())
+    selection = parse_selection(options.topics) if options.topics else ALL_TOPICS
+    return opened, CompactionRequest(selection=selection, min_dirty_ratio=ratio)
+
+
+def _planned(opened: Backup, request: CompactionRequest) -> CompactionPlan:
+    from offsite.services.compaction.plan import plan_compaction
+
+    return plan_compaction(opened, request)
+
+
+def _compacted(opened: Backup, planned: CompactionPlan, spark_master: str | None) -> Compacted:
+    from offsite.cli.progress import progress
+    from offsite.services.compaction.run import Compacted, compact
+    from offsite.spark.master import slots
+
+    if not planned.regions:
+        return Compacted(state=planned.head)
+    with (
+        spark(spark_master, preload="offsite.copy.compaction.rewrite") as runner,
+        progress("compact", total_bytes=2 * planned.raw_bytes) as on_progress,  # all is read twice
+    ):
+        return compact(opened, planned, runner=runner, slots=slots(spark_master), on_progress=on_progress)
+
+
+def _report(planned: CompactionPlan) -> CompactionReport:
+    return CompactionReport(
+        backup=planned.head.backup,
+        commit=planned.head.seq,
+        records=planned.records,
+        bytes=planned.raw_bytes,
+        not_due=planned.not_due,
+        regions=tuple(
+            RegionReport(
+                topic=region.partition.topic,
+                partition=region.partition.partition,
+                start=region.start,
+                end=region.end,
+                stretches=len(region.stretches),
+                segments=len(region.segments),
+                records=region.records,
+                bytes=region.raw_bytes,
+                dirty_bytes=region.dirty_bytes,
+            )
+            for region in planned.regions
+        ),
+    )
+
+
+def _done_report(planned: CompactionPlan, done: Compacted) -> CompactedReport:
+    return CompactedReport(
+        backup=planned.head.backup, commit=done.state.seq, **{name: getattr(done, name) for name in _FIGURES}
+    )
+
+
+_FIGURES = tuple(field.name for field in fields(CompactedReport) if field.name not in {"backup", "commit"})
+
+
+def _render_plan(console: Console, report: CompactionReport) -> None:
+    if not report.regions:
+        console.print(f"backup {report.backup}: nothing to compact")
+        return
+    console.print(
+        f"backup {report.backup}: {report.records} records ({format_size(report.bytes)}) to compact, of which those "
+        "stay that are the latest of their key as of a restore point"
+    )
+    for each in report.regions[:_LISTED_MAX]:
+        console.print(
+            f"  {each.topic}/{each.partition} [{each.start}, {each.end}): {each.records} records in {each.segments} "
+            f"segments, {format_size(each.dirty_bytes)} of {format_size(each.bytes)} new"
+        )
+    if len(report.regions) > _LISTED_MAX:
+        console.print(f"  and {len(report.regions) - _LISTED_MAX} more; -o json lists them")
+
+
+def _render_done(console: Console, report: CompactedReport) -> None:
+    if not report.regions:
+        console.print(f"backup {report.backup}: nothing was compacted")
+    else:
+        console.print(
+            f"compacted {report.records_before} records ({format_size(report.bytes_before)}) to {report.records_after} "
+            f"({format_size(report.bytes_after)}) in commit {report.commit}"
+        )
+    if report.left_alone:
+        console.print(f"  {report.left_alone} regions were left as they are; the log says why")

@@ -1,0 +1,157 @@
+"""`offsite retention`: how long restore points are kept, and what goes when none needs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, Yes
+from offsite.cli.options.option_group import takes
+from offsite.cli.output import OutputFormat, confirm, emit, emit_each, emit_notice
+from offsite.cli.views.retention_view import audit_line, render_done, render_pins, render_plan
+from offsite.cli.wiring import connect, open_repository
+from offsite.services.retention.policy import PolicyWords
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from offsite.model.cleanup_policy import Retention
+    from offsite.repository.backup import Backup
+
+app = typer.Typer(help="Keep restore points by rules, and let go what none of them needs.", no_args_is_help=True)
+
+CommitNumber = Annotated[int, typer.Option("--commit", help="Number of the restore point.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionOptions:
+    """Options that name a backup and its policy, as typed: the same for plan and apply."""
+
+    repo: Repo
+    backup: BackupName
+    words: PolicyWords = field(default_factory=PolicyWords)
+    bootstrap: Bootstrap = None
+    kafka_config: KafkaConfigFile = None
+
+
+@app.command()
+@takes(RetentionOptions)
+def plan(options: RetentionOptions, output: Output = OutputFormat.TABLE) -> None:
+    """Show what stays and why, what would go, and how many bytes. Changes nothing.
+
+    Without a rule the backup mirrors its topics: what their own retention let go at the source goes. Where that is a
+    default of the cluster, give --bootstrap to ask it.
+    """
+    from offsite.model.clock import SystemClock
+    from offsite.services.retention.apply import plan_retention
+    from offsite.services.retention.policy import parse_policy
+    from offsite.services.retention.report import retention_report
+
+    policy, opened = parse_policy(**options.words), _opened(options.repo, options.backup)
+    planned = plan_retention(opened, policy, clock=SystemClock(), told_settings=_told(options, opened))
+    emit(retention_report(planned), output=output, render=render_plan)
+
+
+@app.command()
+@takes(RetentionOptions)
+def apply(
+    options: RetentionOptions,
+    force: Annotated[bool, typer.Option("--force", help="Also where --floor would not be held.")] = False,
+    yes: Yes = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Let go what the policy does not keep, in one commit.
+
+    Objects are deleted by the next collection, not before a day has passed (offsite collect run, or a run that
+    follows). Exit code 14: --floor would not be held, or clocks differ; nothing was done.
+    """
+    from offsite.model.clock import SystemClock
+    from offsite.services.retention.apply import apply_retention, check_floor, plan_retention
+    from offsite.services.retention.policy import parse_policy
+    from offsite.services.retention.report import retention_report
+
+    policy, opened, clock = parse_policy(**options.words), _opened(options.repo, options.backup), SystemClock()
+    told = _told(options, opened)
+    planned = plan_retention(opened, policy, clock=clock, told_settings=told)
+    check_floor(planned, force=force)
+    if not planned.is_empty and not yes:
+        emit_notice(retention_report(planned), render=render_plan)
+        confirm(f"let go {planned.points} restore points of backup {options.backup}, and what no other one needs?")
+    done = apply_retention(opened, planned, clock=clock, force=force, told_settings=told)
+    emit(retention_report(done.plan, commit=done.commit), output=output, render=render_done)
+
+
+@app.command()
+def pin(
+    repo: Repo,
+    backup: BackupName,
+    commit: CommitNumber,
+    reason: Annotated[str, typer.Option("--reason", help="Why it is kept, for whoever asks in a year.")],
+    until: Annotated[
+        str | None, typer.Option("--until", help="Until then, as 2027-03-31 or 90d [default: for ever].")
+    ] = None,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Keep a restore point, whatever the rules say."""
+    from offsite.services.retention.pins import parse_until, pin_point, pinned_points
+
+    opened = _opened(repo, backup)
+    until_ms = parse_until(until, now_ms=opened.store.now_ms())
+    pin_point(opened, commit, reason=reason, until_ms=until_ms)
+    emit(pinned_points(opened), output=output, render=render_pins)
+
+
+@app.command()
+def unpin(repo: Repo, backup: BackupName, commit: CommitNumber, output: Output = OutputFormat.TABLE) -> None:
+    """Take the pin off a restore point: the next retention decides about it."""
+    from offsite.services.retention.pins import pinned_points, unpin_point
+
+    opened = _opened(repo, backup)
+    unpin_point(opened, commit)
+    emit(pinned_points(opened), output=output, render=render_pins)
+
+
+@app.command()
+def pins(repo: Repo, backup: BackupName, output: Output = OutputFormat.TABLE) -> None:
+    """Show the restore points that are pinned, why, and until when."""
+    from offsite.services.retention.pins import pinned_points
+
+    emit(pinned_points(open_repository(repo).backup(backup)), output=output, render=render_pins)
+
+
+@app.command()
+def log(
+    repo: Repo,
+    backup: BackupName,
+    after: Annotated[int, typer.Option("--after", help="Only what was noted behind that commit.")] = -1,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Show what was deleted of a backup: when, by whom, by which rule, and how many bytes.
+
+    A line is written before its deletion. It says `done` where a commit tells so, `to be done` where nothing tells.
+    """
+    from offsite.services.retention.report import audit_reports
+
+    lines = audit_reports(open_repository(repo).backup(backup), after=after)
+    emit_each(lines, name="deletions", output=output, line=audit_line)
+
+
+def _opened(repo: str, backup: str) -> Backup:
+    from offsite.services.heads import SeenHead
+
+    repository = open_repository(repo)
+    opened = repository.backup(backup)
+    SeenHead(repository=repository, backup=backup).check(opened, opened.state())
+    return opened
+
+
+def _told(options: RetentionOptions, opened: Backup) -> Mapping[str, Retention]:
+    """What the cluster says of its topics, where one is named."""
+    from offsite.services.retention.told_settings import read_told
+
+    if options.bootstrap is None and options.kafka_config is None:
+        return {}
+    cluster = connect(options.bootstrap, options.kafka_config)
+    return read_told(cluster.admin, opened, opened.state())

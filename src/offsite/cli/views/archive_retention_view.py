@@ -1,0 +1,152 @@
+"""What goes of an archive and what stays, as it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from offsite.model.size import format_size
+from offsite.model.time import format_time
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from offsite.archives.retention import ExpiredObject
+    from offsite.services.archives.retention import ArchiveRetentionDone, ArchiveRetentionPlan, ArchiveToShorten
+
+_LISTED_MAX = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovedFile:
+    """A file that goes: records of offsets `[start, end)`, the newest of `last_message_ms`."""
+
+    name: str
+    topic: str
+    partition: int
+    start: int
+    end: int
+    bytes: int
+    last_message_ms: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptPartition:
+    """What stays of a partition, and why its first file does."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    files: int
+    bytes: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionReport:
+    """What goes of an archive at `at_ms`, by the clock of its store, and what stays. `removed_files` count no more;
+    `deleted_objects` are gone, of these files or of those of earlier runs; `waiting_objects` go when they are out for
+    long enough; `locked_objects` are protected by the store. A plan has deleted nothing: it lists what would be."""
+
+    archive: str
+    format: str
+    at_ms: int
+    removed_files: tuple[RemovedFile, ...]
+    removed_bytes: int
+    kept: tuple[KeptPartition, ...]
+    kept_bytes: int
+    deleted_objects: tuple[str, ...]
+    deleted_bytes: int
+    waiting_objects: int
+    waiting_bytes: int
+    locked_objects: tuple[str, ...]
+
+
+def reported(
+    target: ArchiveToShorten, plan: ArchiveRetentionPlan, *, done: ArchiveRetentionDone | None = None
+) -> RetentionReport:
+    """The report of a plan, or of what was done of it."""
+    deleted, waiting = (done.deleted, done.waiting) if done else (plan.collectable, plan.waiting)
+    return RetentionReport(
+        archive=target.place,
+        format=target.format,
+        at_ms=plan.now_ms,
+        removed_files=tuple(
+            RemovedFile(
+                name=each.file.name,
+                topic=each.file.partition.topic,
+                partition=each.file.partition.partition,
+                start=each.file.start,
+                end=each.file.end,
+                bytes=each.file.size_bytes,
+                last_message_ms=each.last_message_ms,
+                why=each.why,
+            )
+            for each in plan.going
+        ),
+        removed_bytes=sum(each.file.size_bytes for each in plan.going),
+        kept=tuple(
+            KeptPartition(
+                topic=each.partition.topic,
+                partition=each.partition.partition,
+                start=each.start,
+                end=each.end,
+                files=each.files,
+                bytes=each.size_bytes,
+                why=each.why,
+            )
+            for each in plan.kept
+        ),
+        kept_bytes=sum(each.size_bytes for each in plan.kept),
+        deleted_objects=tuple(each.key for each in deleted),
+        deleted_bytes=_bytes(deleted),
+        waiting_objects=len(waiting),
+        waiting_bytes=_bytes(waiting),
+        locked_objects=tuple(each.key for each in done.locked) if done else (),
+    )
+
+
+def render_plan(console: Console, report: RetentionReport) -> None:
+    """What would go, and what would stay."""
+    from rich.table import Table
+
+    _render_files(console, report, "would go")
+    if report.deleted_objects:
+        size = format_size(report.deleted_bytes)
+        console.print(f"  {len(report.deleted_objects)} objects ({size}) of files that went earlier would be deleted")
+    table = Table("topic", "partition", "from offset", "to offset", "files", "size", "stays, because")
+    for each in report.kept:
+        row = (each.topic, str(each.partition), f"{each.start:,}", f"{each.end:,}", str(each.files))
+        table.add_row(*row, format_size(each.bytes), each.why)
+    console.print(table)
+
+
+def render_done(console: Console, report: RetentionReport) -> None:
+    """What went."""
+    if not (report.removed_files or report.deleted_objects or report.locked_objects):
+        console.print(f"{report.format} archive {report.archive}: nothing to let go")
+        return
+    _render_files(console, report, "went")
+    console.print(f"  deleted: {len(report.deleted_objects)} objects ({format_size(report.deleted_bytes)})")
+    if report.waiting_objects:
+        size = format_size(report.waiting_bytes)
+        console.print(f"  {report.waiting_objects} objects ({size}) go when --collect-after has passed: run this again")
+    for key in report.locked_objects:
+        console.print(f"  the store does not let go: {key}")
+
+
+def _render_files(console: Console, report: RetentionReport, what: str) -> None:
+    count, size = len(report.removed_files), format_size(report.removed_bytes)
+    left = format_size(report.kept_bytes)
+    console.print(f"{report.format} archive {report.archive}: {count} files ({size}) {what}, {left} stay")
+    for each in report.removed_files[:_LISTED_MAX]:
+        console.print(f"  {each.name}: last message {format_time(each.last_message_ms)}, {each.why}")
+    if count > _LISTED_MAX:
+        console.print(f"  and {count - _LISTED_MAX} more; -o json lists them")
+
+
+def _bytes(objects: Iterable[ExpiredObject]) -> int:
+    return sum(each.size_bytes for each in objects)

@@ -1,0 +1,105 @@
+"""What retention keeps and lets go, for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsite.model.size import format_size
+from offsite.model.time import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from offsite.services.retention.kept_points import KeptPoints
+    from offsite.services.retention.pins import PinnedPoint
+    from offsite.services.retention.report import AuditReport, CommitSpan, RetentionReport
+
+_LISTED_MAX = 20
+
+
+def render_plan(console: Console, report: RetentionReport) -> None:
+    _render_kept(console, report)
+    if report.removed_points:
+        console.print(f"  {_points(report.removed_points)} would go, {report.rule}: {_spans(report.removed_commits)}")
+    if report.removed_segments:
+        console.print(
+            f"  {report.removed_segments} segments ({format_size(report.removed_bytes)}) that no restore point needs "
+            "then would go"
+        )
+    if not report.removed_points and not report.removed_segments:
+        console.print("  nothing would go")
+    _render_next(console, report)
+    if report.below_floor:
+        console.print(f"  REFUSED without --force: {report.below_floor}")
+    for each in report.notes:
+        console.print(f"  note: {each}")
+
+
+def render_done(console: Console, report: RetentionReport) -> None:
+    _render_kept(console, report)
+    if report.commit is None:
+        console.print("  nothing was to go")
+    else:
+        console.print(
+            f"  commit {report.commit} let go {_points(report.removed_points)} and {report.removed_segments} segments "
+            f"({format_size(report.removed_bytes)}); the next collection after the grace time deletes their objects"
+        )
+    _render_next(console, report)
+    for each in report.notes:
+        console.print(f"  note: {each}")
+
+
+def render_pins(console: Console, pins: Sequence[PinnedPoint]) -> None:
+    if not pins:
+        console.print("no restore point is pinned")
+    for each in pins:
+        until = f"until {format_time(each.until_ms)}" if each.until_ms else "for ever"
+        over = "" if each.holds else " (over: the next retention takes it off)"
+        console.print(f"commit {each.commit} of {format_time(each.committed_at_ms)}, {until}{over}: {each.reason}")
+
+
+def audit_line(line: AuditReport) -> str:
+    """One deletion in one line."""
+    if line.problem:
+        return f"{line.what} cannot be read: {line.problem}"
+    size = f" ({format_size(line.bytes)})" if line.bytes else ""
+    return f"{format_time(line.at_ms)} {line.by}, {line.state}: {line.what}{size}, {line.rule}; by {line.who}"
+
+
+def _render_kept(console: Console, report: RetentionReport) -> None:
+    from rich.table import Table
+
+    table = Table("restore points", "commits", "kept by")
+    for each in report.kept[-_LISTED_MAX:]:
+        table.add_row(
+            f"{each.points:,}", f"{each.first} to {each.last}" if each.points > 1 else str(each.first), each.rule
+        )
+    console.print(table)
+    hidden = len(report.kept) - _LISTED_MAX
+    if hidden > 0:
+        console.print(f"  and {hidden} older runs; -o json lists them")
+    console.print(
+        f"backup {report.backup}: {_points(report.kept_points)} stay, {format_size(report.kept_bytes)} of segments"
+    )
+
+
+def _render_next(console: Console, report: RetentionReport) -> None:
+    if report.next_commit and report.next_ms:
+        console.print(f"  next: commit {report.next_commit}, not before {format_time(report.next_ms)}")
+    elif report.next_commit:
+        console.print(f"  next: commit {report.next_commit}, when newer restore points take its place")
+
+
+def _points(number: int) -> str:
+    return f"{number:,} restore point{'' if number == 1 else 's'}"
+
+
+def _spans(spans: Sequence[CommitSpan]) -> str:
+    told = ", ".join(map(_span, spans[:_LISTED_MAX]))
+    return told if len(spans) <= _LISTED_MAX else f"{told} and {len(spans) - _LISTED_MAX} more runs"
+
+
+def _span(each: CommitSpan | KeptPoints) -> str:
+    return f"{each.first} to {each.last}" if each.first < each.last else str(each.first)

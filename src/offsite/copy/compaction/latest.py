@@ -1,0 +1,226 @@
+"""Which records stay: the last committed one of each key of a stretch, found by a shuffle.
+
+Workers read the parts, and send for each key the offset of its last record there to the bucket of the key; a bucket
+sees all records of its keys, takes the last of each, and sends its offset to the part that holds it. Keys are compared
+as bytes, whole. A record without a key has nothing that could replace it, and stays.
+
+What a transaction aborted is none of it and replaces nothing. What is undecided at the end of the stretch replaces
+nothing either, and is not sent: who writes keeps all of it, because for a later point it may have been committed.
+
+Offsets travel doubled, with a bit for a tombstone that may go. It may go only where nothing undecided stands before it,
+which would come back to life.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from zlib import crc32
+
+from offsite.copy.compaction.regions import Part, Routes, Stretch
+from offsite.log.batch import BatchHeader
+from offsite.log.committed_view import CommittedView
+from offsite.log.range import Span
+from offsite.log.records.batch_keys import KeyedRecords, keyed_records
+from offsite.model.errors import OffsiteError
+from offsite.model.size import MIB
+from offsite.repository.segments.reader import SegmentReader, stored_markers
+from offsite.repository.segments.segment import Segment
+from offsite.spark.meter import counted
+from offsite.stores.store import Store
+
+PARCEL_KEYS = 100_000
+"""Keys that are gathered before they are sent: enough for parcels that cost little, few enough for any worker."""
+PARCEL_BYTES = 16 * MIB
+"""Of these keys, where they are long."""
+BUCKET_RECORDS = 400_000
+"""Records whose keys share a bucket, about: so many keys at most are in memory at once, however many there are."""
+BUCKET_BYTES = 256 * MIB
+_NO_KEY = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Keys of a stretch and the last offset of each, doubled; without keys: offsets that stay for themselves."""
+
+    stretch: int
+    keys: Sequence[bytes] | None
+    offsets: array[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Spoilt:
+    """Why the parts `fellows` cannot be compacted: one of them could not be read."""
+
+    fellows: Span
+    error: OffsiteError
+
+
+def buckets_for(parts: Sequence[Part], *, slots: int) -> int:
+    """Buckets for a job: enough for any number of keys in it."""
+    records = sum(segment.records for part in parts for segment in part.segments)
+    raw_bytes = sum(part.raw_bytes for part in parts)
+    return max(slots, -(-records // BUCKET_RECORDS), -(-raw_bytes // BUCKET_BYTES))
+
+
+def spoil(part: Part, error: OffsiteError) -> Iterator[tuple[int, Found | Spoilt]]:
+    """What is sent in place of what could not be read."""
+    yield 0, Spoilt(part.fellows, error)
+
+
+def find_latest(part: Part, *, store: Store, buckets: int) -> Iterator[tuple[int, Found | Spoilt]]:
+    """The last record of each key of the part, by bucket; of a key maybe several times. Raises what reading raises."""
+    gathering = Gathering(buckets)
+    for stretch, records, tombstones_below in _visible(part, store):
+        yield from gathering.take(stretch.number, records, tombstones_below)
+    yield from gathering.flush()
+
+
+def _visible(part: Part, store: Store) -> Iterator[tuple[Stretch, KeyedRecords, int]]:
+    views = stretch_views(part, store)
+    limits = [_tombstones_below(part, stretch, store) for stretch in part.stretches]
+    for segment in part.segments:
+        for chunk in counted(SegmentReader(store=store, segment=segment).chunks()):
+            for header in chunk.batches:
+                if header.is_control or not header.record_count:
+                    continue
+                for number in stretches_of(part, header):
+                    stretch = part.stretches[number]
+                    if views[number].is_visible(header):
+                        records = keyed_records(header.view(chunk.data), header)
+                        if not holds_all(stretch, header):
+                            records = records.within(stretch.start, stretch.end)
+                        yield stretch, records, limits[number]
+
+
+def stretch_views(part: Part, store: Store) -> list[CommittedView]:
+    """What is committed of the part as of the end of each of its stretches."""
+    segments = (*part.segments, *part.later)
+    return [
+        CommittedView(stored_markers(segments, store), end_offset=stretch.end_offset, as_needed=True)
+        for stretch in part.stretches
+    ]
+
+
+def stretches_of(part: Part, header: BatchHeader) -> range:
+    """The places in `part.stretches` of those that the batch lies in: nearly always one."""
+    ends = [stretch.end for stretch in part.stretches] if len(part.stretches) > 1 else []
+    if not ends:
+        return range(1)
+    first = bisect_left(ends, header.base_offset + 1)
+    return range(first, min(bisect_left(ends, header.next_offset), len(ends) - 1) + 1)
+
+
+def holds_all(stretch: Stretch, header: BatchHeader) -> bool:
+    return stretch.start <= header.base_offset and header.last_offset < stretch.end
+
+
+def _tombstones_below(part: Part, stretch: Stretch, store: Store) -> int:
+    if not stretch.tombstones_below:
+        return 0
+    return min(stretch.tombstones_below, first_undecided(part.first, store, end=stretch.end_offset))
+
+
+def first_undecided(segments: Iterable[Segment], store: Store, *, end: int) -> int:
+    """Where the first transaction begins that is undecided at offset `end`; `end` when there is none. `segments`: those
+    with transactions of all that is held below it. Raises as `SegmentReader.index`."""
+    opened: dict[int, int] = {}
+    for segment in segments:
+        index = SegmentReader(store=store, segment=segment).index()
+        for marker in index.markers:
+            if marker.offset < end:
+                opened.pop(marker.producer_id, None)
+            elif 0 <= marker.first_offset < end:
+                opened.setdefault(marker.producer_id, marker.first_offset)
+        if index.open is None:  # an earlier version did not note it
+            return min(segment.start, *opened.values(), end)
+        for each in index.open:
+            opened.setdefault(each.producer_id, each.first_offset)
+    return min(opened.values(), default=end)
+
+
+class Gathering:
+    """The last offset of each key so far, of one stretch after the other, until it is sent."""
+
+    def __init__(self, buckets: int) -> None:
+        self._buckets = buckets
+        self._most = max(PARCEL_KEYS, 20 * buckets)
+        self._stretch = _NO_KEY
+        self._latest: dict[bytes | None, int] = {}
+        self._without_key = array("q")
+        self._new_bytes = 0
+
+    def take(self, stretch: int, records: KeyedRecords, tombstones_below: int) -> Iterator[tuple[int, Found]]:
+        if stretch != self._stretch:
+            yield from self.flush()
+            self._stretch = stretch
+        latest, offsets = self._latest, records.offsets
+        doubled: Sequence[int] = (
+            range(2 * offsets.start, 2 * offsets.stop, 2)
+            if isinstance(offsets, range)
+            else [2 * each for each in offsets]
+        )
+        if tombstones_below and len(offsets) and offsets[0] < tombstones_below:
+            doubled = [
+                each + (value is None and each < 2 * tombstones_below)
+                for each, value in zip(doubled, records.values, strict=True)
+            ]
+        latest.update(zip(records.keys, doubled, strict=True))
+        if latest.pop(None, None) is not None:
+            self._without_key.extend(offset for key, offset in zip(records.keys, offsets, strict=True) if key is None)
+        if len(latest) >= self._most or len(self._without_key) >= self._most or self._is_large(records):
+            yield from self.flush()
+
+    def flush(self) -> Iterator[tuple[int, Found]]:
+        """All parcels; then it is empty again."""
+        keys: list[list[bytes]] = [[] for _ in range(self._buckets)]
+        offsets = [array("q") for _ in range(self._buckets)]
+        buckets = self._buckets
+        for key, offset in self._latest.items():
+            bucket = crc32(key) % buckets  # type: ignore[arg-type]  # None was taken out
+            keys[bucket].append(key)  # type: ignore[arg-type]
+            offsets[bucket].append(offset)
+        for bucket, some in enumerate(keys):
+            if some:
+                yield bucket, Found(self._stretch, some, offsets[bucket])
+        if self._without_key:
+            yield self._stretch % buckets, Found(self._stretch, None, self._without_key)
+        self._latest, self._without_key, self._new_bytes = {}, array("q"), 0
+
+    def _is_large(self, records: KeyedRecords) -> bool:
+        """Looked at once in so many bytes of records, since to add up the keys takes time."""
+        self._new_bytes += sum(map(len, filter(None, records.keys)))
+        return self._new_bytes >= PARCEL_BYTES
+
+
+def send_latest(found: Iterator[Found | Spoilt], *, routes: Routes) -> Iterator[tuple[int, array[int] | Spoilt]]:
+    """Of all keys of one bucket the last offset, which rise, to the parts that hold them."""
+    latest: dict[int, dict[bytes, int]] = {}
+    for each in found:
+        if isinstance(each, Spoilt):
+            yield from ((part, each) for part in range(*each.fellows))
+        elif each.keys is None:
+            yield from _routed(each.stretch, each.offsets, routes)
+        else:
+            _merge(latest.setdefault(each.stretch, {}), each)
+    for stretch, known in latest.items():
+        yield from _routed(stretch, array("q", sorted(v >> 1 for v in known.values() if not v & 1)), routes)
+
+
+def _merge(known: dict[bytes, int], found: Found) -> None:
+    get = known.get
+    for key, offset in zip(found.keys or (), found.offsets, strict=True):
+        if offset > get(key, -1):
+            known[key] = offset  # noqa: PERF403  # a comprehension would hold them all once more
+
+
+def _routed(stretch: int, offsets: array[int], routes: Routes) -> Iterator[tuple[int, array[int]]]:
+    starts, first = routes.starts[stretch], routes.firsts[stretch]
+    low = 0
+    for number, _ in enumerate(starts):
+        high = bisect_left(offsets, starts[number + 1], low) if number + 1 < len(starts) else len(offsets)
+        if low < high:
+            yield first + number, offsets[low:high]
+        low = high

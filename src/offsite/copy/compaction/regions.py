@@ -1,0 +1,221 @@
+"""What of a partition is compacted together: regions of whole segments, the stretches in them, and parts for workers.
+
+A *stretch* lies between two offsets at which a kept restore point ends, and no kept point ends inside it. So each point
+that reads some of it reads all of it, and needs no more of it than the last record of each key. A *region* is a run of
+whole segments, which are replaced together; the ends of kept points cut it into stretches. A *part* is some segments of
+a region, read by one worker and written by one: it may hold several stretches, and a stretch may lie in many parts.
+Pure. See decision 0023.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from offsite.log.range import LogRange, Span
+from offsite.model.size import MIB
+from offsite.repository.commit import PartitionId
+from offsite.repository.segments.segment import Segment
+
+PART_BYTES = 128 * MIB
+"""Raw bytes of a part, about: what one worker reads twice and writes once."""
+PART_RECORDS = 2_000_000
+"""Records of a part, about: the offsets of those that stay are in memory at once."""
+MAX_END = 1 << 62
+"""Offsets travel doubled, beside a bit, in 64 bits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """Segments of `partition` that follow each other without a break and are replaced together. `cuts`: where kept
+    restore points end strictly inside. `dirty_bytes`: raw bytes that no compaction has seen yet.
+
+    `tombstones_below`: what deletes a key below this offset, in the first stretch, is not needed any more: nothing is
+    held before the region, and it is older than consumers may be late. 0: all of it is needed.
+    """
+
+    partition: PartitionId
+    segments: tuple[Segment, ...]
+    cuts: tuple[int, ...] = ()
+    dirty_bytes: int = 0
+    tombstones_below: int = 0
+
+    @property
+    def start(self) -> int:
+        return self.segments[0].start
+
+    @property
+    def end(self) -> int:
+        return self.segments[-1].end
+
+    @property
+    def raw_bytes(self) -> int:
+        return sum(segment.raw_bytes for segment in self.segments)
+
+    @property
+    def records(self) -> int:
+        return sum(segment.records for segment in self.segments)
+
+    @property
+    def stretches(self) -> tuple[Span, ...]:
+        return tuple(pairwise((self.start, *self.cuts, self.end)))
+
+
+def find_regions(  # noqa: PLR0913  # what of the partition must stay as it is, each by its name
+    partition: PartitionId,
+    segments: Sequence[Segment],
+    *,
+    kept: Sequence[Span],
+    above: int = 0,
+    borders: Collection[int] = (),
+    holes: Sequence[Span] = (),
+    clean: Sequence[Span] = (),
+) -> Iterator[Region]:
+    """The regions of a partition's live segments, in order.
+
+    `kept`: where kept restore points end, each run of them from its first end to its last: between the two nothing is
+    touched. `above`: below this offset nothing is. `borders`: offsets that no segment may lie over; `clean`: the
+    stretches that were compacted already.
+    """
+    dense = [(low, high) for low, high in kept if low < high]
+    ends = sorted({end for span in kept for end in span})
+    free = [
+        s for s in segments if _is_free(s, above) and not any(s.start < high and low < s.end for low, high in dense)
+    ]
+    for run in _runs(free, borders, sorted(holes)):
+        start, end = run[0].start, run[-1].end
+        cuts = tuple(ends[bisect_right(ends, start) : bisect_left(ends, end)])
+        region = Region(partition=partition, segments=tuple(run), cuts=cuts)
+        yield Region(partition=partition, segments=tuple(run), cuts=cuts, dirty_bytes=_dirty_bytes(region, clean))
+
+
+def _is_free(segment: Segment, above: int) -> bool:
+    """Not where only a part of its object or of a batch counts: another history, or another segment, has the rest."""
+    whole = segment.whole is None and segment.start <= segment.first_offset and segment.last_offset < segment.end
+    return whole and segment.start >= above and segment.end < MAX_END
+
+
+def _runs(segments: Iterable[Segment], borders: Collection[int], holes: Sequence[Span]) -> Iterator[list[Segment]]:
+    run: list[Segment] = []
+    for segment in segments:
+        if run and not _may_join(run[-1], segment, borders, holes):
+            yield run
+            run = []
+        run.append(segment)
+    if run:
+        yield run
+
+
+def _may_join(one: Segment, other: Segment, borders: Collection[int], holes: Sequence[Span]) -> bool:
+    if one.end != other.start or one.end in borders:
+        return False
+    return not any(low < other.first_offset and one.last_offset < high for low, high in holes)
+
+
+def _dirty_bytes(region: Region, clean: Sequence[Span]) -> int:
+    """Of each stretch what lies outside of the largest part of it that was compacted at once."""
+    dirty = 0
+    for start, end in region.stretches:
+        inside = [s for s in region.segments if start <= s.start < end]
+        spans = [(max(low, start), min(high, end)) for low, high in clean if low < end and start < high]
+        seen = (sum(s.raw_bytes for s in inside if low <= s.start and s.end <= high) for low, high in spans)
+        dirty += sum(s.raw_bytes for s in inside) - max(seen, default=0)
+    return dirty
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Offsets `[start, end)` of a part, and the `number` in its job of the stretch that they belong to, which reaches
+    to `end_offset`: what that leaves undecided stays as it is. `tombstones_below`: see `Region`."""
+
+    number: int
+    start: int
+    end: int
+    end_offset: int
+    tombstones_below: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Segments to compact, the `stretches` that share them out, and the other ones with transactions: `later` of the
+    region, where those of its own end, and `first`, of the first stretch, where tombstones may go. `fellows`: the
+    numbers, in the job, of the parts of the region, a half-open range."""
+
+    partition: PartitionId
+    segments: tuple[Segment, ...]
+    stretches: tuple[Stretch, ...]
+    later: tuple[Segment, ...]
+    first: tuple[Segment, ...]
+    fellows: Span
+
+    @property
+    def log_range(self) -> LogRange:
+        start, end = self.segments[0].start, self.segments[-1].end
+        return LogRange(topic=self.partition.topic, partition=self.partition.partition, start=start, end=end)
+
+    @property
+    def raw_bytes(self) -> int:
+        return sum(segment.raw_bytes for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routes:
+    """To which part an offset of a stretch goes: of each stretch, where the parts of its region begin, and the number
+    of the first of them."""
+
+    starts: tuple[tuple[int, ...], ...]
+    firsts: tuple[int, ...]
+
+
+def parts_of(regions: Sequence[Region], *, part_bytes: int = PART_BYTES) -> tuple[tuple[Part, ...], Routes]:
+    """The parts of one job, in order, and the routes of what is found in them."""
+    parts: list[Part] = []
+    starts: list[tuple[int, ...]] = []
+    firsts: list[int] = []
+    for region in regions:
+        groups = list(_groups(region.segments, part_bytes))
+        fellows = (len(parts), len(parts) + len(groups))
+        parts += (_part(region, group, len(starts), fellows) for group in groups)
+        starts += [tuple(group[0].start for group in groups)] * len(region.stretches)
+        firsts += [fellows[0]] * len(region.stretches)
+    return tuple(parts), Routes(starts=tuple(starts), firsts=tuple(firsts))
+
+
+def _groups(segments: Sequence[Segment], part_bytes: int) -> Iterator[list[Segment]]:
+    group: list[Segment] = []
+    size_bytes = records = 0
+    for segment in segments:
+        full = size_bytes + segment.raw_bytes > part_bytes or records + segment.records > PART_RECORDS
+        if group and full:
+            yield group
+            group, size_bytes, records = [], 0, 0
+        group.append(segment)
+        size_bytes, records = size_bytes + segment.raw_bytes, records + segment.records
+    yield group
+
+
+def _part(region: Region, group: Sequence[Segment], first_number: int, fellows: Span) -> Part:
+    start, end = group[0].start, group[-1].end
+    stretches = tuple(
+        Stretch(
+            number=number,
+            start=max(low, start),
+            end=min(high, end),
+            end_offset=high,
+            tombstones_below=min(region.tombstones_below, high) if low == region.start else 0,
+        )
+        for number, (low, high) in enumerate(region.stretches, first_number)
+        if low < end and start < high
+    )
+    with_transactions = [segment for segment in region.segments if segment.has_transactions]
+    first_end = stretches[0].end_offset if stretches[0].tombstones_below else 0
+    return Part(
+        partition=region.partition,
+        segments=tuple(group),
+        stretches=stretches,
+        later=tuple(segment for segment in with_transactions if segment.start >= end),
+        first=tuple(segment for segment in with_transactions if segment.start < first_end),
+        fellows=fellows,
+    )

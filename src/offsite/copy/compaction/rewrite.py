@@ -1,0 +1,186 @@
+"""A part written anew with the records that stay, as Kafka's log cleaner writes a segment.
+
+Batches of which all records stay are copied as they are, those of which some do are filtered, the others are left out.
+Of markers those may go whose transaction began and ended in the part, and of which nothing stays; the first of each
+producer stays, because what it decides may stand in front of the part. The last batch always stays, if only empty: it
+says how far the log went, and a segment holds at least one.
+
+What was written is read back before anybody may list it: as many records as were to stay, whole and sound.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from offsite.copy.backup import paced
+from offsite.copy.compaction.latest import Spoilt, holds_all, stretch_views, stretches_of
+from offsite.copy.compaction.regions import Part
+from offsite.copy.verify import verify_segment
+from offsite.log.batch import BatchHeader, scan
+from offsite.log.buffer import Buffer
+from offsite.log.chunk import Chunk
+from offsite.log.markers import control_type
+from offsite.log.records.batch_filter import emptied, with_only
+from offsite.log.records.batch_records import iterate
+from offsite.model.choices import CompressionChoice
+from offsite.model.errors import DamagedObject
+from offsite.repository.layout import BackupLayout
+from offsite.repository.segments.reader import SegmentReader
+from offsite.repository.segments.segment import Segment
+from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES, SegmentWriter
+from offsite.spark import meter
+from offsite.spark.runner import Fed
+from offsite.stores.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewritten:
+    """A part after its compaction: durable segments, void unless a commit lists them, with `latest` records that are
+    the last of their key or have none, and `undecided` ones."""
+
+    segments: tuple[Segment, ...]
+    latest: int
+    undecided: int
+
+
+def rewrite(fed: Fed[Part, array[int] | Spoilt], *, store: Store, layout: BackupLayout) -> Rewritten:
+    """Write the part with the records at the offsets that it is fed. Raises what reading the region raised,
+    `DamagedObject` where what was written is not what was to stay, and what the store raises."""
+    part = fed.task
+    meter.count(moved_bytes=part.raw_bytes, records=0)  # it was read once already, to find what stays
+    kept = _KeptBatches(part, _offsets(fed.sent), store)
+    into, _ = paced(store)
+    writer = SegmentWriter(
+        store=into,
+        layout=layout,
+        log_range=part.log_range,
+        topic_id=part.partition.topic_id,
+        compression=CompressionChoice(part.segments[0].compression.value),
+        target_bytes=2 * TARGET_SEGMENT_BYTES,
+    )
+    with writer:
+        for data in kept.data():
+            writer.append(Chunk(data=memoryview(data), batches=scan(data)))
+        made = Rewritten(segments=writer.close(), latest=len(kept.offsets), undecided=kept.undecided)
+    _judge(made, kept.written, store)
+    return made
+
+
+def _offsets(sent: Iterable[array[int] | Spoilt]) -> array[int]:
+    arrived = list(sent)
+    for each in arrived:
+        if isinstance(each, Spoilt):
+            raise each.error
+    return array("q", sorted(chain.from_iterable(each for each in arrived if not isinstance(each, Spoilt))))
+
+
+def _judge(made: Rewritten, written: int, store: Store) -> None:
+    if written != made.latest:
+        raise DamagedObject(
+            f"{written} records of {made.segments[0].topic}/{made.segments[0].partition} were written, "
+            f"and {made.latest} were found to be the last of their keys",
+            hint="run: offsite verify --deep",
+        )
+    held = sum(segment.records for segment in made.segments)
+    problems = [finding.problem for each in made.segments if (finding := verify_segment(each, store=store)).problem]
+    if problems or held != made.latest + made.undecided:
+        raise DamagedObject(
+            f"{made.segments[0].key} was written, and holds {held} records instead of {made.latest + made.undecided} "
+            f"when it is read back: {'; '.join(problems) or 'miscounted'}",
+            hint="look at the store: what it gives back is not what it was given",
+        )
+
+
+class _KeptBatches:
+    """What stays of the batches of a part. `offsets`: of the records that stay, rising. Once `data` is through:
+    `written`, how many of these were met, and `undecided`, how many others stay."""
+
+    def __init__(self, part: Part, offsets: array[int], store: Store) -> None:
+        self.offsets = offsets
+        self.written = 0
+        self.undecided = 0
+        self._part, self._store = part, store
+        self._views = stretch_views(part, store)
+        self._markers = _Markers()
+        self._last_base = -1
+
+    def data(self) -> Iterator[bytearray]:
+        """Batches back to back, some at a time."""
+        last: tuple[bytes, BatchHeader] | None = None
+        for segment in self._part.segments:
+            for chunk in meter.counted(SegmentReader(store=self._store, segment=segment).chunks()):
+                kept = bytearray()
+                for header in chunk.batches:
+                    kept += self._kept(header.view(chunk.data), header)
+                if kept:
+                    yield kept
+                header = chunk.batches[-1]
+                last = bytes(header.view(chunk.data)) if header.is_control else b"", header
+        if last is not None and self._last_base != last[1].base_offset:
+            batch, header = last
+            yield bytearray(batch) if header.is_control else emptied(header)
+
+    def _kept(self, batch: memoryview, header: BatchHeader) -> Buffer:
+        """What stays of a batch, or nothing."""
+        if header.is_control:
+            kept: Buffer = batch if self._markers.keeps(batch, header) else b""
+        else:
+            kept = self._kept_data(batch, header)
+            if kept and header.is_transactional:
+                self._markers.note_data(header)
+        if kept:
+            self._last_base = header.base_offset
+        return kept
+
+    def _kept_data(self, batch: memoryview, header: BatchHeader) -> Buffer:
+        low = self.written
+        high = self.written = bisect_left(self.offsets, header.next_offset, low)
+        if any(self._views[place].is_undecided(header) for place in stretches_of(self._part, header)):
+            return self._with_undecided(batch, header, self.offsets[low:high])
+        if high - low == header.record_count:
+            return batch if header.record_count else b""
+        return with_only(batch, header, self.offsets[low:high]) if low < high else b""
+
+    def _with_undecided(self, batch: memoryview, header: BatchHeader, latest: array[int]) -> Buffer:
+        """The records that are undecided at the end of their stretch, and those that stay of another one."""
+        offsets = set(latest)
+        places = stretches_of(self._part, header)
+        spans = [
+            (stretch.start, stretch.end)
+            for stretch, view in ((self._part.stretches[place], self._views[place]) for place in places)
+            if view.is_undecided(header)
+        ]
+        if not latest and len(places) == 1 and holds_all(self._part.stretches[places[0]], header):
+            self.undecided += header.record_count
+            return batch
+        records = [record.offset for record in iterate(batch, header)]
+        undecided = {offset for offset in records if any(low <= offset < high for low, high in spans)}
+        self.undecided += len(undecided - offsets)
+        kept = sorted(offsets | undecided)
+        return with_only(batch, header, kept) if kept else b""
+
+
+class _Markers:
+    """Which markers stay of the control batches of a part, asked in order."""
+
+    def __init__(self) -> None:
+        self._ended: set[int] = set()
+        self._with_data: set[int] = set()
+
+    def note_data(self, header: BatchHeader) -> None:
+        """Tell of data of a transaction that stays."""
+        self._with_data.add(header.producer_id)
+
+    def keeps(self, batch: Buffer, header: BatchHeader) -> bool:
+        """Whether the control batch stays. What cannot be understood does."""
+        if control_type(batch, header) is None:
+            return True
+        producer_id = header.producer_id
+        superfluous = producer_id in self._ended and producer_id not in self._with_data
+        self._ended.add(producer_id)
+        self._with_data.discard(producer_id)
+        return not superfluous

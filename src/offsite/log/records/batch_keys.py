@@ -1,0 +1,45 @@
+"""The keys of a batch by their offsets: all that a compaction asks of most records, so nothing else is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from offsite.log.batch import BatchHeader
+from offsite.log.buffer import Buffer
+from offsite.log.records.batch_records import decode, listed_plain, row_codec
+from offsite.model.errors import DamagedBatch
+
+__all__ = ["KeyedRecords", "keyed_records"]
+
+_KEY, _VALUE, _OFFSET = map(attrgetter, ("key", "value", "offset"))
+
+
+class KeyedRecords(NamedTuple):
+    """Of each record of a batch its key (None: it has none), its offset, and its value (None: a tombstone)."""
+
+    keys: Sequence[bytes | None]
+    offsets: Sequence[int]
+    values: Sequence[bytes | None]
+
+    def within(self, start: int, end: int) -> KeyedRecords:
+        """Those at offsets in `[start, end)`."""
+        places = [place for place, offset in enumerate(self.offsets) if start <= offset < end]
+        keys, offsets, values = self
+        return KeyedRecords(
+            [keys[place] for place in places], [offsets[place] for place in places], [values[place] for place in places]
+        )
+
+
+def keyed_records(batch: Buffer, header: BatchHeader) -> KeyedRecords:
+    """The keys of a batch that holds data (`header.view(data)`), in order. Raises `DamagedBatch`."""
+    default_record_batch, corrupt = row_codec()
+    try:
+        rows = list(default_record_batch(listed_plain(batch, header)))
+    except UnicodeDecodeError:  # names of headers that aiokafka cannot hold
+        rows = decode(batch, header)
+    except corrupt as error:
+        raise DamagedBatch(f"the batch at offset {header.base_offset} is damaged inside: {error}") from error
+    offsets = list(map(_OFFSET, rows)) if header.has_gaps else range(header.base_offset, header.next_offset)
+    return KeyedRecords(list(map(_KEY, rows)), offsets, list(map(_VALUE, rows)))

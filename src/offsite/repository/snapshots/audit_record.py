@@ -1,0 +1,122 @@
+"""What was deleted of a backup, by whom, when and by which rule: a line for each deletion, in small objects for ever.
+
+The line is written first, the deletion follows: so none is ever without its line, wherever a process is killed. What a
+line says is therefore what *was to be* deleted. Of a commit that lets data go the line holds the writer's mark, and
+whoever reads it sees by the commit log whether that commit came to be. An object may be named again by the next attempt
+of a deletion that was broken off.
+
+Whoever can write to the repository can write such lines too: they are told for what they are, what the repository says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from offsite.model.errors import Damaged, DamagedObject, FormatTooNew
+from offsite.model.ids import random_id
+from offsite.model.size import MIB
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.layout import BackupLayout
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.stores.store import Store
+
+LINES_PER_OBJECT = 5_000
+_OBJECT_BYTES_MAX = 64 * MIB
+"""Larger objects are none of ours."""
+
+POINTS = "points"
+RANGE = "range"
+OBJECT = "object"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deletion:
+    """One thing that is to be deleted: restore points, a range of a partition, or an object (`kind`), named by `what`,
+    the `rule` by which it goes, and the bytes that this frees in the store."""
+
+    kind: str
+    what: str
+    rule: str
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditLine:
+    """A deletion as it was noted: when, by the store's clock (epoch ms), by `who`, for which kind of work (`by`), when
+    `commit` was the newest. `writer`: the mark of the commit that was to follow, empty where none was."""
+
+    at_ms: int
+    who: str
+    by: str
+    commit: int
+    writer: str
+    deletion: Deletion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadableLine:
+    """A line, or an object of lines, that cannot be read, and why."""
+
+    key: str
+    problem: str
+
+
+def note_deletions(  # noqa: PLR0913  # all by keyword but what goes, and where it is noted
+    store: Store, layout: BackupLayout, deletions: Sequence[Deletion], *, by: str, commit: int, writer: str = ""
+) -> None:
+    """Write down what is going to be deleted, before it is. `by`: the work that does it, `commit`: the newest one,
+    `writer`: that of the commit that will do it. Raises what the store raises: then nothing may be deleted."""
+    who, at_ms = ProcessIdentity.mine().text, store.now_ms()
+    for first in range(0, len(deletions), LINES_PER_OBJECT):
+        lines = (
+            AuditLine(at_ms=at_ms, who=who, by=by, commit=commit, writer=writer, deletion=each)
+            for each in deletions[first : first + LINES_PER_OBJECT]
+        )
+        data = b"".join(encode_object(_to_json(line)) for line in lines)
+        store.put_if_absent(layout.audit_key(commit, random_id()), data)
+
+
+def read_audit(store: Store, layout: BackupLayout, *, after: int = -1) -> Iterator[AuditLine | UnreadableLine]:
+    """The lines in the order of the commits that were the newest then, those of commit `after` and before left out.
+    What is damaged is told, and hides no other."""
+    start_after = layout.audit_key(after, "ffffffff") if after >= 0 else ""
+    for info in store.list(layout.audit_prefix, start_after=start_after):
+        if info.size_bytes > _OBJECT_BYTES_MAX:
+            yield UnreadableLine(key=info.key, problem=f"it has {info.size_bytes} bytes")
+            continue
+        for number, data in enumerate((store.get(info.key) or b"").splitlines(keepends=True), start=1):
+            try:
+                yield _line(data, source=f"{info.key}:{number}")
+            except (Damaged, FormatTooNew) as error:
+                yield UnreadableLine(key=f"{info.key}:{number}", problem=error.message)
+
+
+def _to_json(line: AuditLine) -> dict[str, JsonValue]:
+    return {
+        "format": FORMAT,
+        "at_ms": line.at_ms,
+        "who": line.who,
+        "by": line.by,
+        "commit": line.commit,
+        "writer": line.writer,
+        "kind": line.deletion.kind,
+        "what": line.deletion.what,
+        "rule": line.deletion.rule,
+        "bytes": line.deletion.bytes,
+    }
+
+
+def _line(data: bytes, *, source: str) -> AuditLine:
+    item: JsonObject = parse_json_object(data, source=source, damaged=DamagedObject)
+    return AuditLine(
+        at_ms=item.count("at_ms"),
+        who=item.text("who"),
+        by=item.text("by"),
+        commit=item.count("commit"),
+        writer=item.text("writer"),
+        deletion=Deletion(
+            kind=item.text("kind"), what=item.text("what"), rule=item.text("rule"), bytes=item.count("bytes")
+        ),
+    )

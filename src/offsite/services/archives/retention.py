@@ -1,0 +1,191 @@
+"""Retention of an archive: old files leave it, the index first, the objects after a grace time.
+
+The plan is made without a lock, and what it shows is what is carried out: `carry_out` refuses (`ArchiveBusy`) where
+the archive is not as planned any more at its beginnings; what was added at its ends does not matter. An export may go
+on meanwhile: the lock of a folder is held for moments only, and in an object store nobody's write is overwritten.
+
+First objects go that were taken out long enough ago, then new files are taken out. Each step may be the last: a file
+that is out and still there goes with the next run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+from offsite.archives.files import Files
+from offsite.archives.formats import ReadOptions, open_retention
+from offsite.archives.retention import (
+    ExpiredObject,
+    GoingFile,
+    KeptFiles,
+    RetentionArchive,
+    RetentionLimits,
+    chosen,
+)
+from offsite.log.range import TopicPartition
+from offsite.model.clock import Clock
+from offsite.model.errors import ArchiveBusy, BadOption, StoreDenied
+from offsite.model.journal import decided
+from offsite.services.clocks import check_clocks
+from offsite.stores.open_store import open_archive_files
+
+LEAST_COLLECT_AFTER_MS = 10 * 60_000
+"""Where no lock keeps exports out: one that read the index before may list a file again, which must still be there."""
+_BUSY_FOR_S, _BUSY_PAUSE_S = 600.0, 0.5
+"""How long a round of an export is waited for, which holds the lock of a folder."""
+_NEVER = "never-written"
+"""Whoever may not delete is told by this key, before anything is changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveToShorten:
+    """An archive at the place that a person named. `collect_after_ms`: how long the objects stay of files that were
+    taken out."""
+
+    format: str
+    files: Files
+    archive: RetentionArchive
+    collect_after_ms: int
+
+    @property
+    def place(self) -> str:
+        return self.files.url
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveRetentionPlan:
+    """What goes and what stays, decided at `now_ms` (clock of the store): files to take out, what is kept of each
+    partition, objects that were taken out before (`collectable` go now, `waiting` are too young)."""
+
+    now_ms: int
+    going: tuple[GoingFile, ...]
+    kept: tuple[KeptFiles, ...]
+    collectable: tuple[ExpiredObject, ...]
+    waiting: tuple[ExpiredObject, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveRetentionDone:
+    """What was done: `deleted` objects, and those that the store refused to delete (`locked`), by its own lock."""
+
+    deleted: tuple[ExpiredObject, ...]
+    locked: tuple[ExpiredObject, ...]
+    waiting: tuple[ExpiredObject, ...]
+
+
+def open_archive(format_name: str, place: str, *, options: ReadOptions, collect_after_ms: int) -> ArchiveToShorten:
+    """Touches nothing. Raises `BadOption`, `BadRepositoryUrl`."""
+    files = open_archive_files(place)
+    if not files.has_lock and collect_after_ms < LEAST_COLLECT_AFTER_MS:
+        raise BadOption(
+            "objects in a store must stay for 10 minutes at least after their file was taken out: an export may be "
+            "writing the index",
+            hint="give --collect-after 10m or more",
+        )
+    archive = open_retention(format_name, files, options)
+    return ArchiveToShorten(format=format_name, files=files, archive=archive, collect_after_ms=collect_after_ms)
+
+
+def plan_retention(target: ArchiveToShorten, limits: RetentionLimits, *, clock: Clock) -> ArchiveRetentionPlan:
+    """The plan; changes nothing. Raises `BadOption` without any limit, `ArchiveNotFound`, `DamagedArchive`,
+    `ClocksDiffer`."""
+    if limits.keep_age_ms is None and limits.max_bytes is None:
+        raise BadOption("no rule says what may go", hint="give --keep-age, --max-bytes or both")
+    partitions = target.archive.partitions()
+    now_ms = check_clocks(target.files.now_ms(), clock, place=target.place)
+    going, kept = chosen(partitions, target.archive.last_message, limits, now_ms=now_ms)
+    collectable, waiting = _by_age(target.archive.expired(), now_ms - target.collect_after_ms)
+    return ArchiveRetentionPlan(now_ms=now_ms, going=going, kept=kept, collectable=collectable, waiting=waiting)
+
+
+def carry_out(target: ArchiveToShorten, plan: ArchiveRetentionPlan, *, clock: Clock) -> ArchiveRetentionDone:
+    """Do what `plan` says. Raises `ArchiveBusy` where the archive is not as planned, or an export has the folder for
+    longer than 10 minutes; `ClocksDiffer`, `StoreDenied`."""
+    target.files.delete(_NEVER)
+    now_ms = check_clocks(target.files.now_ms(), clock, place=target.place)
+    done = _Deletions(target.files)
+    with _alone(target.files, clock):
+        _collect(target, done, now_ms)
+        done.delete_in_order(target.archive.forget(plan.going, now_ms=now_ms))
+    if plan.going:
+        why = "by the times of their last messages, or by the size of the archive"
+        decided(
+            "archive_retention", files=len(plan.going), bytes=sum(each.file.size_bytes for each in plan.going), why=why
+        )
+    with _alone(target.files, clock):
+        _collect(target, done, now_ms)
+    _, waiting = _by_age(target.archive.expired(), now_ms - target.collect_after_ms)
+    return ArchiveRetentionDone(deleted=tuple(done.deleted), locked=tuple(done.locked.values()), waiting=waiting)
+
+
+def _collect(target: ArchiveToShorten, done: _Deletions, now_ms: int) -> None:
+    """Delete what is out for long enough by what the archive says at this moment."""
+    before_ms = now_ms - target.collect_after_ms
+    due, _ = _by_age(target.archive.expired(), before_ms)
+    for each in due:
+        done.delete(each)
+    if due:
+        target.archive.settle({each.key for each in due} - done.locked.keys(), before_ms=before_ms)
+
+
+def _by_age(
+    expired: Iterable[ExpiredObject], before_ms: int
+) -> tuple[tuple[ExpiredObject, ...], tuple[ExpiredObject, ...]]:
+    """Those that are out since `before_ms` or longer, and the others."""
+    known = tuple(expired)
+    return (
+        tuple(each for each in known if each.since_ms <= before_ms),
+        tuple(each for each in known if each.since_ms > before_ms),
+    )
+
+
+@dataclass(slots=True)
+class _Deletions:
+    """Objects that were deleted, and those that the store does not let go."""
+
+    files: Files
+    deleted: list[ExpiredObject] = field(default_factory=list)
+    locked: dict[str, ExpiredObject] = field(default_factory=dict)
+
+    def delete(self, each: ExpiredObject) -> None:
+        if each.key in self.locked:
+            return
+        try:
+            self.files.delete(each.key)
+        except StoreDenied:  # the right to delete was asked for before: the store protects this one
+            self.locked[each.key] = each
+        else:
+            self.deleted.append(each)
+
+    def delete_in_order(self, gone: Iterable[ExpiredObject]) -> None:
+        """Behind one that stays nothing of its partition goes: where names say what there is, it would be a hole."""
+        stopped: set[TopicPartition] = set()
+        for each in gone:
+            if each.partition in stopped:
+                self.locked[each.key] = each
+            else:
+                self.delete(each)
+            if each.key in self.locked:
+                stopped.add(each.partition)
+
+
+@contextmanager
+def _alone(files: Files, clock: Clock) -> Iterator[None]:
+    """A block in which no export writes into a folder. Waits for a round of one that follows."""
+    ends_s = clock.monotonic_s() + _BUSY_FOR_S
+    with ExitStack() as stack:
+        while not _is_entered(stack, files, may_wait=clock.monotonic_s() < ends_s):
+            clock.sleep(_BUSY_PAUSE_S)
+        yield
+
+
+def _is_entered(stack: ExitStack, files: Files, *, may_wait: bool) -> bool:
+    try:
+        stack.enter_context(files.exclusive())
+    except ArchiveBusy:
+        if not may_wait:
+            raise
+        return False
+    return True

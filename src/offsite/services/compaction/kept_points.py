@@ -1,0 +1,144 @@
+"""What the kept restore points need of each partition of a compacted topic, read off the ends of their runs.
+
+A backup may have millions of points. Commits that are kept without a break are one run, and states are folded at the
+two ends of each run only. Between these, any offset may be the end of a point.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+from offsite.log.range import Span
+from offsite.model.cleanup_policy import is_compacted
+from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.model.untrusted.whole_number import whole_number
+from offsite.repository.backup import Backup
+from offsite.repository.branches import Branch
+from offsite.repository.commit import PartitionId, TopicIncarnation
+from offsite.repository.commit_log import CommitLog
+from offsite.repository.history import History
+from offsite.repository.state import FIRST_SEQ, BackupState
+
+_DAY_MS = 86_400_000
+_RETENTION = "delete.retention.ms"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A restore point, as far as compaction asks: where the partitions ended, and which topics were compacted."""
+
+    seq: int
+    committed_at_ms: int
+    ends: Mapping[PartitionId, int]
+    compacted: frozenset[TopicIncarnation]
+
+
+class KeptPoints:
+    """The kept restore points of a backup as of `head`, its newest state, and what they know of `partitions`. Raises
+    as `Catalog.state`."""
+
+    def __init__(self, backup: Backup, head: BackupState, partitions: Iterable[PartitionId]) -> None:
+        self._backup, self._head = backup, head
+        self._partitions = tuple(partitions)
+        self._points: dict[int, Point] = {}
+        self._newest: dict[tuple[int, int], int] = {}
+        self._branches: dict[PartitionId, list[Branch]] = {}
+        for branch in head.branches:
+            self._branches.setdefault(branch.partition_id, []).append(branch)
+        self._runs = tuple((self._at(first), self._at(last)) for first, last in kept_runs(head.history))
+
+    def ends(self, partition: PartitionId) -> tuple[Span, ...]:
+        """Where points end, for each run from its first end to its last, and where their checkpoints do."""
+        cuts = (end for taken in self._head.checkpoints for known, end in taken.ends if known == partition)
+        return (*(span for _, span in self._spans(partition)), *((end, end) for end in cuts))
+
+    def above(self, partition: PartitionId) -> int:
+        """The offset below which some kept point knew the topic as not compacted, and so needs every record."""
+        known = partition.incarnation
+        spans = (span for run, span in self._spans(partition) if any(known not in point.compacted for point in run))
+        return max((high for _, high in spans), default=0)
+
+    def tombstones_below(self, partition: PartitionId, *, start: int, configs: Mapping[str, str]) -> int:
+        """Below which offset tombstones are older than `delete.retention.ms` at the oldest point that reads what begins
+        at `start`: they were backed up, by the store's clock, so long before that point. 0: none is."""
+        oldest = next((run[0] for run, (_, high) in self._spans(partition) if high > start), None)
+        retention_ms = whole_number(configs.get(_RETENTION, str(_DAY_MS)))
+        if oldest is None or retention_ms is None:
+            return 0
+        before = self._newest_at(oldest.committed_at_ms - retention_ms, upto=oldest.seq)
+        return self._at(before).ends.get(partition, 0) if before else 0
+
+    def _newest_at(self, time_ms: int, *, upto: int) -> int:
+        """The number of the newest commit up to `upto` made at `time_ms` or before, kept or not; 0: there is none."""
+        if (time_ms, upto) not in self._newest:
+            times = _CommitTimes(self._backup.log, upto)
+            self._newest[time_ms, upto] = bisect_right(times, time_ms)
+        return self._newest[time_ms, upto]
+
+    def _spans(self, partition: PartitionId) -> Iterator[tuple[tuple[Point, Point], Span]]:
+        for first, last in self._runs:
+            if partition in last.ends:
+                # 0: it was first backed up within the run. A log that was cut back within it ended there as well.
+                ends = [last.ends[partition], first.ends.get(partition, 0)]
+                found = self._branches.get(partition, ())
+                ends += [branch.at for branch in found if first.seq < branch.commit <= last.seq]
+                yield (first, last), (min(ends), max(ends))
+
+    def _at(self, seq: int) -> Point:
+        if seq not in self._points:
+            state = self._head if seq == self._head.seq else self._backup.catalog.state(upto=seq)
+            known = ((each, state.positions.get(each)) for each in self._partitions)
+            shapes = (state.topics.get(each) for each in {partition.incarnation for partition in self._partitions})
+            self._points[seq] = Point(
+                seq=seq,
+                committed_at_ms=state.committed_at_ms,
+                ends={each: position.end for each, position in known if position is not None},
+                compacted=frozenset(s.incarnation for s in shapes if s is not None and is_compacted(dict(s.configs))),
+            )
+        return self._points[seq]
+
+
+class _CommitTimes(Sequence[int]):
+    """When each of the first commits was made, read one by one as they are asked for: points that were dropped have
+    left the list of points, and their commits are still there."""
+
+    def __init__(self, log: CommitLog, count: int) -> None:
+        self._log, self._count = log, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[int]: ...
+    def __getitem__(self, index: int | slice) -> int | Sequence[int]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(self._count))]
+        stored = self._log.get(FIRST_SEQ + index)
+        return MAX_OFFSET if stored is None else stored.commit.committed_at_ms  # unknown: not old
+
+
+def kept_runs(history: History) -> Iterator[Span]:
+    """The first and the last number of each run of restore points, both inclusive, in order."""
+    first = last = None
+    for low, high in _pieces(history):
+        if last is not None and low != last + 1:
+            yield first, last  # type: ignore[misc]  # both are known together
+            first = None
+        first, last = low if first is None else first, high
+    if first is not None and last is not None:
+        yield first, last
+
+
+def _pieces(history: History) -> Iterator[Span]:
+    """Runs, or parts of them that follow each other: a chunk without a break is not read."""
+    for chunk in history.chunks:
+        if chunk.last[0] - chunk.first[0] + 1 == chunk.lines:
+            yield chunk.first[0], chunk.last[0]
+        else:
+            yield from ((seq, seq) for seq in chunk.columns[0])
+    yield from ((seq, seq) for seq in history.tail[0])

@@ -1,0 +1,124 @@
+"""What will be compacted of a backup: decided from the commits alone, and shown before anything is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from offsite.copy.compaction.regions import Region, find_regions
+from offsite.model.cleanup_policy import is_compacted
+from offsite.model.selections.selection import TopicSelection
+from offsite.model.untrusted.names import PROTECTED_TOPICS
+from offsite.repository.backup import Backup
+from offsite.repository.commit import TopicShape
+from offsite.repository.state import BackupState
+from offsite.services.compaction.kept_points import KeptPoints
+
+MIN_DIRTY_RATIO = 0.5
+"""Kafka's default of `min.cleanable.dirty.ratio`: each byte is then written again about once, however long it lasts."""
+_RATIO = "min.cleanable.dirty.ratio"
+ALL_TOPICS = TopicSelection(include=("*",), internal=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionRequest:
+    """Which compacted topics, and which part of the bytes of a region must be new before it is compacted (None: the
+    topic's own `min.cleanable.dirty.ratio`)."""
+
+    selection: TopicSelection = ALL_TOPICS
+    min_dirty_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionPlan:
+    """The `regions` of `head`, the newest state, that are due; `not_due`: how many others there are."""
+
+    request: CompactionRequest
+    head: BackupState
+    regions: tuple[Region, ...] = ()
+    not_due: int = 0
+
+    @property
+    def raw_bytes(self) -> int:
+        return sum(region.raw_bytes for region in self.regions)
+
+    @property
+    def records(self) -> int:
+        return sum(region.records for region in self.regions)
+
+
+def plan_compaction(backup: Backup, request: CompactionRequest, *, head: BackupState | None = None) -> CompactionPlan:
+    """The plan for `head`, the newest state by default. Changes nothing. Raises `NoSuchTopic`, `DamagedCommit`."""
+    head = head or backup.state()
+    shapes = tuple(compacted_shapes(head, request.selection))
+    if not shapes:
+        return CompactionPlan(request=request, head=head)
+    points = KeptPoints(backup, head, (each for shape in shapes for each in shape.partition_ids))
+    due: list[Region] = []
+    not_due = 0
+    for shape in shapes:
+        for region in _regions(shape, head, points):
+            if region.dirty_bytes >= _min_ratio(shape, request) * region.raw_bytes and region.dirty_bytes:
+                due.append(region)
+            else:
+                not_due += 1
+    return CompactionPlan(request=request, head=head, regions=tuple(due), not_due=not_due)
+
+
+def compacted_shapes(state: BackupState, selection: TopicSelection) -> Iterator[TopicShape]:
+    """The topics, each in its latest incarnation, of which it is known that they are compacted."""
+    latest = state.latest_shapes()
+    for name in selection.select(latest, internal=PROTECTED_TOPICS):
+        shape = latest[name]
+        if name not in PROTECTED_TOPICS and not shape.configs_unread and is_compacted(dict(shape.configs)):
+            yield shape
+
+
+def _regions(shape: TopicShape, head: BackupState, points: KeptPoints) -> Iterator[Region]:
+    configs = dict(shape.configs)
+    for partition in shape.partition_ids:
+        found = head.segments.get(partition)
+        segments = found.read() if found else ()
+        if not segments:
+            continue
+        ends = points.ends(partition)
+        for region in find_regions(
+            partition,
+            segments,
+            kept=ends,
+            above=points.above(partition),
+            borders=head.borders(partition),
+            holes=[(hole.start, hole.end) for hole in head.holes if hole.partition_id == partition],
+            clean=head.compacted.get(partition, ()),
+        ):
+            if _is_first(region, segments[0].start, head):
+                below = points.tombstones_below(partition, start=region.start, configs=configs)
+                yield replace(region, tombstones_below=below)
+            else:
+                yield region
+
+
+def _is_first(region: Region, first: int, head: BackupState) -> bool:
+    """Whether nothing in front of the region is held for whoever reads it: there, what a tombstone of it deletes would
+    come back to life."""
+    begins = {first, *(high for _, high in head.expired.get(region.partition, ()))}
+    return region.start in begins and not any(branch.partition_id == region.partition for branch in head.branches)
+
+
+def _min_ratio(shape: TopicShape, request: CompactionRequest) -> float:
+    if request.min_dirty_ratio is not None:
+        return request.min_dirty_ratio
+    try:
+        return float(dict(shape.configs).get(_RATIO, MIN_DIRTY_RATIO))
+    except ValueError:
+        return MIN_DIRTY_RATIO
+
+
+def is_still_so(region: Region, state: BackupState) -> bool:
+    """Whether `state`, a later one than that of the plan, still has all of the region's segments as they were, of a
+    topic that is compacted. Points since the plan end behind it; a log that was cut back in it has parts of them."""
+    shape = state.topics.get(region.partition.incarnation)
+    found = state.segments.get(region.partition)
+    live = {segment.key: segment for segment in found.read()} if found else {}
+    same = all(live.get(segment.key) == segment for segment in region.segments)
+    return same and shape is not None and is_compacted(dict(shape.configs))

@@ -1,0 +1,177 @@
+"""The compaction of a backup: one commit lists what holds the latest records, in place of what held all.
+
+The objects that were replaced stay for readers that have planned to read them, and are collected later (see
+`services.collect`). A crash leaves a commit or none. When somebody else commits meanwhile, the work is not lost: it is
+committed on top of that, if the segments are still those that were read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from offsite.copy.compaction.latest import buckets_for, find_latest, send_latest, spoil
+from offsite.copy.compaction.regions import Part, Region, parts_of
+from offsite.copy.compaction.rewrite import Rewritten, rewrite
+from offsite.model.errors import CommitLost
+from offsite.model.ids import random_id
+from offsite.model.journal import decided, warned
+from offsite.model.size import GIB
+from offsite.model.uninterrupted import uninterrupted
+from offsite.repository.backup import Backup
+from offsite.repository.commit import Changes, CompactedRange
+from offsite.repository.segments.segment import Segment
+from offsite.repository.state import BackupState
+from offsite.services.compaction.plan import CompactionPlan, is_still_so
+from offsite.spark.runner import Done, Failed, OnProgress, Runner, Shuffle
+
+JOB_BYTES = 64 * GIB
+"""Raw bytes of one job and one commit, about: so much work at most is lost by a crash."""
+COMMIT_ATTEMPTS = 20
+_WORTH = 0.95
+"""What is left larger than this part of what was there is not replaced: it would be written again for nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacted:
+    """What was compacted: how many regions, their segments, records and bytes (as Kafka had them) before and after.
+    `left_alone`: regions that were not replaced, because they could not be read or had changed meanwhile. `state`: the
+    newest one."""
+
+    state: BackupState
+    regions: int = 0
+    left_alone: int = 0
+    segments_before: int = 0
+    segments_after: int = 0
+    records_before: int = 0
+    records_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+
+    def with_region(self, region: Region, segments: Sequence[Segment]) -> Compacted:
+        """With one more, of which `segments` are left."""
+        return replace(
+            self,
+            regions=self.regions + 1,
+            segments_before=self.segments_before + len(region.segments),
+            segments_after=self.segments_after + len(segments),
+            records_before=self.records_before + region.records,
+            records_after=self.records_after + sum(segment.records for segment in segments),
+            bytes_before=self.bytes_before + region.raw_bytes,
+            bytes_after=self.bytes_after + sum(segment.raw_bytes for segment in segments),
+        )
+
+
+def compact(
+    backup: Backup, plan: CompactionPlan, *, runner: Runner, slots: int, on_progress: OnProgress | None = None
+) -> Compacted:
+    """Carry out `plan`, in as many commits as it takes. `slots`: tasks that run at once. What cannot be read is left as
+    it is, and told. Raises `CommitLost` when others commit all the time, and what the store and Spark raise."""
+    done = Compacted(state=plan.head)
+    for regions in _jobs(plan.regions):
+        done = _compact(backup, regions, done, runner=runner, slots=slots, on_progress=on_progress)
+    return done
+
+
+def _jobs(regions: Sequence[Region]) -> Iterator[list[Region]]:
+    job: list[Region] = []
+    size_bytes = 0
+    for region in regions:
+        if job and size_bytes + region.raw_bytes > JOB_BYTES:
+            yield job
+            job, size_bytes = [], 0
+        job.append(region)
+        size_bytes += region.raw_bytes
+    if job:
+        yield job
+
+
+def _compact(  # noqa: PLR0913  # what is done, how far it is, and with what
+    backup: Backup,
+    regions: Sequence[Region],
+    done: Compacted,
+    *,
+    runner: Runner,
+    slots: int,
+    on_progress: OnProgress | None,
+) -> Compacted:
+    parts, routes = parts_of(regions)
+    buckets = buckets_for(parts, slots=slots)
+    outcomes = runner.run_shuffled(
+        parts,
+        partial(rewrite, store=backup.store, layout=backup.layout),
+        Shuffle(
+            buckets=buckets,
+            find=partial(find_latest, store=backup.store, buckets=buckets),
+            send=partial(send_latest, routes=routes),
+            give_up=spoil,
+        ),
+        on_progress=on_progress,
+    )
+    made = tuple(_replacements(regions, parts, outcomes))
+    state, listed = _committed(backup, done.state, made)
+    done = replace(done, state=state, left_alone=done.left_alone + len(regions) - len(listed))
+    for each in listed:
+        done = done.with_region(each.region, each.segments if each.pays_off else each.region.segments)
+    return done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Replacement:
+    """A region, and the segments that are to replace its own."""
+
+    region: Region
+    segments: tuple[Segment, ...]
+
+    @property
+    def pays_off(self) -> bool:
+        return sum(segment.raw_bytes for segment in self.segments) <= _WORTH * self.region.raw_bytes
+
+
+def _replacements(
+    regions: Sequence[Region], parts: Sequence[Part], outcomes: Sequence[Done[Rewritten] | Failed]
+) -> Iterator[_Replacement]:
+    """Of each region of which all parts are written."""
+    for region, (low, high) in zip(regions, sorted({part.fellows for part in parts}), strict=True):
+        error = next((each.error for each in outcomes[low:high] if isinstance(each, Failed)), None)
+        if error is None:
+            made = (each.value for each in outcomes[low:high] if isinstance(each, Done))
+            yield _Replacement(region=region, segments=tuple(segment for each in made for segment in each.segments))
+        else:
+            known = region.partition
+            warned("compaction_failed", topic=known.topic, partition=known.partition, error=error.id, why=error.message)
+
+
+def _committed(
+    backup: Backup, state: BackupState, made: Sequence[_Replacement]
+) -> tuple[BackupState, Sequence[_Replacement]]:
+    """The newest state, and what of `made` it lists: all that still fits."""
+    for attempt in range(COMMIT_ATTEMPTS):
+        state = backup.state() if attempt else state
+        valid = [each for each in made if is_still_so(each.region, state)]
+        try:
+            return (_commit(backup, state, valid) if valid else state), valid
+        except CommitLost:
+            if attempt + 1 == COMMIT_ATTEMPTS:
+                raise
+    return state, ()
+
+
+def _commit(backup: Backup, state: BackupState, made: Sequence[_Replacement]) -> BackupState:
+    """What is hardly smaller stays as it is: that it was looked at is committed all the same."""
+    replacing = [each for each in made if each.pays_off]
+    regions = [each.region for each in made]
+    changes = Changes(
+        segments=tuple(segment for each in replacing for segment in each.segments),
+        removed=tuple(segment.key for each in replacing for segment in each.region.segments),
+        compacted=tuple(
+            CompactedRange(partition_id=each.partition, start=each.start, end=each.end) for each in regions
+        ),
+        left_behind=state.left_behind,  # what a commit does not say of the newest run, no reader knows any more
+        incomplete=state.incomplete,
+        progress=state.progress,
+    )
+    decided("compaction", regions=len(made), removed=len(changes.removed), into=len(changes.segments), why="dirty")
+    with uninterrupted():
+        return backup.commit(changes, base=state, writer=random_id(16))

@@ -1,0 +1,80 @@
+"""The retention of a run that follows: planned between its rounds, a moment at a time, and carried out in one commit.
+
+It never ends a round: what goes wrong is told, and tried again later. The backup goes on while a plan is made, so the
+plan is carried to the newest state at the end; what came meanwhile stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from offsite.model.clock import Clock
+from offsite.model.errors import Damaged, OffsiteError, Refused, StoreDenied
+from offsite.model.journal import noted, warned
+from offsite.repository.backup import Backup
+from offsite.repository.state import BackupState
+from offsite.services.cluster import Cluster
+from offsite.services.retention.apply import carry_out
+from offsite.services.retention.carried import carried_to
+from offsite.services.retention.plan import RetentionPlan, planned
+from offsite.services.retention.policy import RetentionPolicy
+from offsite.services.retention.told_settings import read_told
+
+RETAIN_EVERY_S = 3600.0
+"""Seconds from the end of one retention to the next."""
+RETRY_S = 600.0
+"""Seconds after one that failed by what may pass, or was overtaken."""
+STEP_S = 0.5
+"""Seconds of planning between two rounds, about."""
+
+
+class Retaining:
+    """Lets go what `policy` does not keep, again and again; nothing where it is None."""
+
+    def __init__(self, policy: RetentionPolicy | None, *, cluster: Cluster, clock: Clock, every_s: float) -> None:
+        self._policy, self._cluster, self._clock = policy, cluster, clock
+        self._every_s = every_s
+        self._plan: Generator[None, None, RetentionPlan] | None = None
+        self._next_s = clock.monotonic_s()
+
+    def step(self, backup: Backup, state: BackupState) -> BackupState | None:
+        """Go on for a moment, if it is time for it. `state` is the newest; that with a commit of this step is returned.
+        Raises nothing of ours."""
+        if self._policy is None or (self._plan is None and self._clock.monotonic_s() < self._next_s):
+            return None
+        try:
+            plan = self._planned(backup, state, self._policy)
+            return None if plan is None else self._carry_out(backup, plan, state)
+        except OffsiteError as error:
+            warned("retention_failed", error=error.id, why=error.message)
+            if isinstance(error, Damaged):
+                backup.on_damage(error.message)
+            is_lasting = isinstance(error, StoreDenied | Damaged | Refused)
+            self._end(self._every_s if is_lasting else min(RETRY_S, self._every_s))
+            return None
+
+    def _planned(self, backup: Backup, state: BackupState, policy: RetentionPolicy) -> RetentionPlan | None:
+        """The plan when it is ready, else None."""
+        if self._plan is None:
+            told = read_told(self._cluster.admin, backup, state) if policy.mirrors else {}
+            self._plan = planned(backup, policy, clock=self._clock, told_settings=told)
+        until_s = self._clock.monotonic_s() + STEP_S
+        try:
+            while self._clock.monotonic_s() < until_s:
+                next(self._plan)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        return None
+
+    def _carry_out(self, backup: Backup, plan: RetentionPlan, state: BackupState) -> BackupState | None:
+        carried = carried_to(plan, state)
+        if carried is None:
+            noted("retention_overtaken", commit=state.seq)
+            self._end(0.0)
+            return None
+        done = carry_out(backup, carried, base=state)
+        self._end(self._every_s)
+        return None if done.commit is None else done.state
+
+    def _end(self, rest_s: float) -> None:
+        self._plan, self._next_s = None, self._clock.monotonic_s() + rest_s

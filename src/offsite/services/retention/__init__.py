@@ -1,0 +1,1 @@
+"""Retention: how long restore points are kept, and what goes when none needs it."""

@@ -1,0 +1,145 @@
+"""Retention carried out: one commit that says what is let go, and nothing else. Objects are deleted later.
+
+The commit is the whole of it: restore points that it forgets are no points any more, and ranges that it names are held
+no more, at one moment; a crash before it leaves everything, a crash after it leaves objects that the next collection
+finds by it (see `services.collect`, decision 0022). A line for each deletion is written before (see `audit_record`).
+
+Another writer may commit between the plan and the commit. Then it is planned anew at the newest state, as of the same
+moment, so that nothing more goes by age than was shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from offsite.model.cleanup_policy import Retention
+from offsite.model.clock import Clock
+from offsite.model.errors import BelowFloor, CommitLost
+from offsite.model.ids import random_id
+from offsite.model.journal import decided
+from offsite.model.uninterrupted import uninterrupted
+from offsite.repository.backup import Backup
+from offsite.repository.commit import LIVE, Changes, ExpiredRange
+from offsite.repository.snapshots.audit_record import POINTS, RANGE, Deletion, note_deletions
+from offsite.repository.state import BackupState
+from offsite.services.retention.note import put_note
+from offsite.services.retention.plan import RetentionPlan, planned
+from offsite.services.retention.policy import RetentionPolicy, rule_of
+
+ResultT = TypeVar("ResultT")
+
+BY = "retention"
+ATTEMPTS = 10
+"""How often it is planned anew because another writer was first: one that follows commits every few seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What was let go: the plan that was carried out, the state after it, and the number of its commit, None where
+    there was nothing to do."""
+
+    plan: RetentionPlan
+    state: BackupState
+    commit: int | None
+
+
+def plan_retention(
+    backup: Backup,
+    policy: RetentionPolicy,
+    *,
+    clock: Clock,
+    told_settings: Mapping[str, Retention] | None = None,
+    now_ms: int | None = None,
+) -> RetentionPlan:
+    """The plan for the newest state. Raises as `planned`."""
+    return ended(planned(backup, policy, clock=clock, told_settings=told_settings, now_ms=now_ms))
+
+
+def apply_retention(
+    backup: Backup,
+    plan: RetentionPlan,
+    *,
+    clock: Clock,
+    force: bool = False,
+    told_settings: Mapping[str, Retention] | None = None,
+) -> Applied:
+    """Carry out `plan`, or what it is by now. Raises `BelowFloor` unless it is to be done by `force`, `CommitLost` when
+    other writers are faster again and again, and as `planned` and `Backup.commit`."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return carry_out(backup, plan, base=plan.head, force=force)
+        except CommitLost:
+            plan = plan_retention(backup, plan.policy, clock=clock, told_settings=told_settings, now_ms=plan.now_ms)
+    return carry_out(backup, plan, base=plan.head, force=force)
+
+
+def carry_out(backup: Backup, plan: RetentionPlan, *, base: BackupState, force: bool = False) -> Applied:
+    """Commit what `plan` says to `base`, the state that it was made for. Raises `BelowFloor`, and as
+    `Backup.commit`."""
+    check_floor(plan, force=force)
+    if plan.is_empty:
+        return Applied(plan=plan, state=base, commit=None)
+    writer = random_id(16)
+    note_deletions(backup.store, backup.layout, tuple(deletions(plan)), by=BY, commit=base.seq, writer=writer)
+    with uninterrupted():
+        after = backup.commit(carried_over(changes_of(plan), base), base=base, writer=writer)
+    decided(
+        "retention",
+        why=f"the policy keeps {len(base.history) - plan.points} restore points",
+        commit=after.seq,
+        points=plan.points,
+        segments=plan.segments,
+        bytes=plan.removed_bytes,
+    )
+    put_note(backup, plan, after.seq)
+    return Applied(plan=plan, state=after, commit=after.seq)
+
+
+def check_floor(plan: RetentionPlan, *, force: bool) -> None:
+    """Raise `BelowFloor` where the plan would drop what its floor protects, unless by `force`."""
+    if plan.below_floor and not force:
+        raise BelowFloor(plan.below_floor, hint="keep more, or lower --floor, or do it all the same with --force")
+
+
+def changes_of(plan: RetentionPlan) -> Changes:
+    """What the commit says of retention."""
+    return Changes(
+        forgotten=plan.forgotten,
+        expired=plan.expired,
+        unpinned=plan.unpinned,
+    )
+
+
+def carried_over(changes: Changes, base: BackupState) -> Changes:
+    """`changes` with what the commit before them says of the newest run: what a commit does not say of it, no reader
+    knows any more."""
+    return replace(changes, left_behind=base.left_behind, incomplete=base.incomplete, progress=base.progress)
+
+
+def deletions(plan: RetentionPlan) -> Iterator[Deletion]:
+    """A line for each run of restore points and each range that goes. The bytes of all stand in the first of them,
+    because objects may be shared."""
+    rule = rule_of(plan.policy)
+    size_bytes = plan.removed_bytes
+    for start, end in plan.forgotten:
+        yield Deletion(kind=POINTS, what=f"commits {start} to {end - 1}", rule=rule, bytes=size_bytes)
+        size_bytes = 0
+    for each in plan.expired:
+        yield Deletion(kind=RANGE, what=_named(each), rule=rule, bytes=size_bytes)
+        size_bytes = 0
+
+
+def ended(steps: Generator[None, None, ResultT]) -> ResultT:
+    """The result of work in steps, done without a pause."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+def _named(each: ExpiredRange) -> str:
+    branch = "" if each.branch == LIVE else f" of branch {each.branch}"
+    return f"{each.partition_id} [{each.start}, {each.end}){branch}"

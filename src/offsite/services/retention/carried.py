@@ -1,0 +1,46 @@
+"""A plan that is carried to a newer state, as a run that follows needs it: the backup went on while it was made.
+
+Which points go stays as it was decided; what came since stays with all that it needs, and what was rolled up meanwhile
+is looked at anew. Where more has changed (a pin, a log that was cut back) the plan is worth nothing any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from offsite.repository.commit import ExpiredRange
+from offsite.repository.state import BackupState
+from offsite.services.retention.gone import Gone
+from offsite.services.retention.kept_points import points_between
+from offsite.services.retention.needs import Branches, add, needs_of_run
+from offsite.services.retention.plan import RetentionPlan
+
+
+def carried_to(plan: RetentionPlan, head: BackupState) -> RetentionPlan | None:
+    """`plan` for `head`, a state that came after its own; None where it must be planned anew."""
+    if head.seq == plan.head.seq:
+        return plan
+    if (head.pins, len(head.branches)) != (plan.head.pins, len(plan.head.branches)) or head.seq < plan.head.seq:
+        return None
+    since = plan.head.seq, head.seq + 1
+    states = {plan.head.seq: plan.head, head.seq: head}
+    needs = {known: list(spans) for known, spans in plan.needs.items()}
+    add(needs, needs_of_run(states, since, Branches.of(head)))
+    gone = Gone(head=head, needs=needs, may_go=plan.may_go)
+    expired: list[ExpiredRange] = []
+    segments = removed_bytes = 0
+    for partition_id in sorted({each.partition_id for each in plan.expired}):
+        found = gone.of(partition_id)
+        expired += found.ranges
+        segments, removed_bytes = segments + found.segments, removed_bytes + found.bytes
+    points = {span: points_between(head.history, span[0], span[1] - 1) for span in plan.forgotten}
+    return replace(
+        plan,
+        head=head,
+        forgotten=tuple(span for span, there in points.items() if there),
+        points=sum(points.values()),
+        expired=tuple(expired),
+        segments=segments,
+        removed_bytes=removed_bytes,
+        kept_bytes=max(0, plan.kept_bytes + plan.removed_bytes - removed_bytes),
+    )

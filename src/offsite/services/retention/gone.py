@@ -1,0 +1,196 @@
+"""Which segments no kept restore point needs, and the ranges of offsets that go with them. Pure.
+
+A range covers neighbours that go, one behind the other, and nothing that a kept point needs, not even offsets that hold
+no segment: a point is served from behind the last range that was let go below its end. The newest segment of a
+partition that lives stays always.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from operator import attrgetter
+
+from offsite.log.range import Span
+from offsite.repository.branches import Branch
+from offsite.repository.commit import LIVE, ExpiredRange, PartitionId
+from offsite.repository.expiry import joined
+from offsite.repository.segments.segment import Segment
+from offsite.repository.state import BackupState
+from offsite.services.retention.needs import Alive, Branches, KnownHistory, Needs, segments_of
+
+MayGo = Callable[[KnownHistory, Segment], bool]
+"""Whether a segment of a history may go when no point needs it."""
+
+
+def anything(_known: KnownHistory, _segment: Segment) -> bool:
+    """That all may go that no point needs."""
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoneSegments:
+    """What goes of a partition: the ranges, how many segments lie in them, and the bytes that this frees. Of a segment
+    that a cut parted nothing is freed while a part of it stays. `held_bytes`: all that was held before."""
+
+    ranges: tuple[ExpiredRange, ...]
+    segments: int
+    bytes: int
+    held_bytes: int
+
+
+@dataclass(slots=True)
+class NeededBytes:
+    """How many bytes the segments have that are needed, as more and more needs are added."""
+
+    head: BackupState
+    branches: Branches
+    total: int = 0
+    _lists: dict[KnownHistory, tuple[Segment, ...]] = field(default_factory=dict)
+    _counted: set[str] = field(default_factory=set)
+
+    def add(self, found: Iterable[tuple[KnownHistory, Span]]) -> None:
+        """Count what these need, and was not counted."""
+        for segment in self._new(found):
+            self._counted.add(segment.key)
+            self.total += segment.stored_bytes
+
+    def with_those(self, found: Iterable[tuple[KnownHistory, Span]]) -> int:
+        """The bytes that it would be with these."""
+        return self.total + sum(segment.stored_bytes for segment in self._new(found))
+
+    def _new(self, found: Iterable[tuple[KnownHistory, Span]]) -> Iterator[Segment]:
+        seen: set[str] = set()
+        for known, (start, end) in found:
+            if known not in self._lists:
+                self._lists[known] = segments_of(self.head, known, self.branches).read()
+            for segment in overlapping(self._lists[known], start, end):
+                if segment.key not in self._counted and segment.key not in seen:
+                    seen.add(segment.key)
+                    yield segment
+
+
+def overlapping(segments: Sequence[Segment], start: int, end: int) -> Iterator[Segment]:
+    """The segments, rising, that hold anything of `[start, end)`: the last batch of one may reach over its end."""
+    if start >= end:
+        return
+    low = max(0, bisect_right(segments, start, key=attrgetter("start")) - 2)  # the one before may reach into it
+    for segment in segments[low : bisect_left(segments, end, key=attrgetter("start"))]:
+        if max(segment.end, segment.last_offset + 1) > start:
+            yield segment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gone:
+    """What goes of the partitions of `head`, the newest state, when restore points need only `needs`. `may_go` says it
+    of single segments."""
+
+    head: BackupState
+    needs: Needs
+    may_go: MayGo
+    branches: Branches = field(init=False)
+    _alive: Alive = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "branches", Branches.of(self.head))
+        object.__setattr__(self, "_alive", Alive(self.head))
+
+    def partitions(self) -> list[PartitionId]:
+        """Those that hold anything, sorted."""
+        return sorted({*self.head.segments, *self.branches.by_partition})
+
+    def of(self, partition_id: PartitionId) -> GoneSegments:
+        """What goes of one of them."""
+        needed = self._needed(partition_id)
+        spans = self._spans(partition_id)
+        ranges: list[ExpiredRange] = []
+        went: dict[str, int] = {}
+        stays: dict[str, int] = {}
+        segments = 0
+        for known, branch, listed in self._lists(partition_id):
+            goes = [
+                each
+                for each in self._free(partition_id, branch, listed)
+                if (each.key, each.start) not in needed and self.may_go(known, each)
+            ]
+            going = {(each.key, each.start) for each in goes}
+            stays |= {each.key: each.stored_bytes for each in listed if (each.key, each.start) not in going}
+            went |= {each.key: each.stored_bytes for each in goes}
+            segments += len(goes)
+            end = self.head.positions[partition_id].end if branch is None else branch.end
+            ranges += _ranges(partition_id, branch, goes, listed, spans, end=end)
+        freed = sum(size for key, size in went.items() if key not in stays)
+        return GoneSegments(
+            ranges=tuple(ranges), segments=segments, bytes=freed, held_bytes=freed + sum(stays.values())
+        )
+
+    def _lists(self, partition_id: PartitionId) -> Iterator[tuple[KnownHistory, Branch | None, tuple[Segment, ...]]]:
+        """The lists of a partition, each with the history that it ends: that of today, and the closed ones."""
+        branches = self.branches.by_partition.get(partition_id, ())
+        today = self.head.segments.get(partition_id)
+        yield KnownHistory(partition_id=partition_id, cuts=len(branches)), None, today.read() if today else ()
+        for cuts, branch in enumerate(branches):
+            yield KnownHistory(partition_id=partition_id, cuts=cuts), branch, branch.segments.read()
+
+    def _free(self, partition_id: PartitionId, branch: Branch | None, listed: Sequence[Segment]) -> Iterator[Segment]:
+        """Those that no rule of the backup's own holds: a log that goes on is known by its newest segment."""
+        goes_on = branch is None and partition_id in self._alive
+        end = self.head.positions[partition_id].end if branch is None else branch.end
+        for segment in listed[:-1] if goes_on else listed:
+            if segment.end <= end:
+                yield segment
+
+    def _needed(self, partition_id: PartitionId) -> set[tuple[str, int]]:
+        found: set[tuple[str, int]] = set()
+        for cuts in range(len(self.branches.by_partition.get(partition_id, ())) + 1):
+            known = KnownHistory(partition_id=partition_id, cuts=cuts)
+            if spans := self.needs.get(known):
+                segments = segments_of(self.head, known, self.branches).read()
+                for start, end in joined(spans):
+                    found.update((each.key, each.start) for each in overlapping(segments, start, end))
+        return found
+
+    def _spans(self, partition_id: PartitionId) -> tuple[Span, ...]:
+        """All that is needed of any history of the partition."""
+        known = range(len(self.branches.by_partition.get(partition_id, ())) + 1)
+        keys = (KnownHistory(partition_id=partition_id, cuts=cuts) for cuts in known)
+        return joined(span for key in keys for span in self.needs.get(key, ()))
+
+
+def _ranges(  # noqa: PLR0913  # all that is known of a list
+    partition_id: PartitionId,
+    branch: Branch | None,
+    goes: Sequence[Segment],
+    listed: Sequence[Segment],
+    needed: Sequence[Span],
+    *,
+    end: int,
+) -> Iterator[ExpiredRange]:
+    """The ranges of one list: one that begins where the list does begins where the history does, and one that takes the
+    last segment of a history, which only one that does not go on loses, reaches to the history's `end`."""
+    begin = 0 if branch is None else branch.at
+    number = LIVE if branch is None else branch.number
+    nexts = {(one.key, one.start): (other.key, other.start) for one, other in pairwise(listed)}
+    low = high = -1
+    last: tuple[str, int] | None = None
+    for segment in goes:
+        me = segment.key, segment.start
+        if last is not None and nexts.get(last) == me and _is_free(high, segment.start, needed):
+            high = segment.end
+        else:
+            if last is not None:
+                yield ExpiredRange(partition_id=partition_id, start=low, end=high, branch=number)
+            is_first = me == (listed[0].key, listed[0].start) and _is_free(begin, segment.start, needed)
+            low, high = begin if is_first else segment.start, segment.end
+        last = me
+    if last is not None:
+        is_last = last == (listed[-1].key, listed[-1].start) and _is_free(high, end, needed)
+        high = max(high, end) if is_last else high
+        yield ExpiredRange(partition_id=partition_id, start=low, end=high, branch=number)
+
+
+def _is_free(start: int, end: int, needed: Iterable[Span]) -> bool:
+    """Whether nothing of `[start, end)` is needed."""
+    return start >= end or not any(low < end and start < high for low, high in needed)

@@ -1,0 +1,223 @@
+"""Which restore points a policy keeps, and by which rule: pure, over a history of which only some lines are looked at.
+
+Buckets are hours, days, weeks, months and years of UTC. Of each of the last N buckets that have a restore point, the
+newest complete one stays: a pass that was broken off is none to go back to. Where a bucket has none that is complete
+near its end, its newest stays, because fewer must not be kept for that. N counts buckets that have a point, so a backup
+that rests loses nothing by resting.
+
+A store's clock may have been wrong. Times of commits never go back; a point that is dated after now stays, whatever its
+bucket is, because nobody knows how old it is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
+
+from offsite.log.range import Span
+from offsite.repository.commit import FOR_EVER, Pin
+from offsite.repository.history import CommitSummary, History
+from offsite.services.retention.policy import RetentionPolicy
+
+IsComplete = Callable[[int], bool]
+"""Whether the commit of that number completes a pass: nothing that the source held then was still to be copied."""
+
+NEWEST = "newest"
+COMPLETE = "newest complete"
+AGE = "age"
+AHEAD = "dated ahead"
+PINNED = "pinned"
+IN_USE = "in use"
+
+FIXED = frozenset({NEWEST, COMPLETE, AHEAD, PINNED, IN_USE})
+"""The rules by which points stay whatever the policy is."""
+
+_LOOKED_BACK = 100
+"""Restore points of a bucket that are looked at for a complete one, from its newest down."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
+_MONDAY_MS = 4 * _DAY_MS
+"""The first Monday after the epoch, a Thursday."""
+_LAST_MS = 253_402_300_799_000
+"""The last second of the year 9999: no calendar here reaches further."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptPoints:
+    """Restore points `first` to `last`, commit numbers, both inclusive: how many, and the rule that keeps them."""
+
+    first: int
+    last: int
+    points: int
+    rule: str
+
+
+def kept_by_rules(history: History, policy: RetentionPolicy, *, now_ms: int, is_complete: IsComplete) -> list[Chosen]:
+    """What the policy's own rules for points choose, in the order in which they are asked."""
+    found: list[Chosen] = []
+    if policy.keep_age_ms is not None:
+        found += _from(history, now_ms - policy.keep_age_ms, AGE)
+    for rule, buckets in policy.counts.items():
+        found += _buckets(history, rule, buckets, is_complete)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Commit numbers `[start, end)` whose restore points a rule keeps."""
+
+    start: int
+    end: int
+    rule: str
+
+
+def always_kept(history: History, *, now_ms: int, completed_at_ms: int, is_complete: IsComplete) -> list[Chosen]:
+    """The newest restore point, the newest complete one, and those that are dated after now."""
+    if not history:
+        return []
+    newest = history[-1].seq
+    found = [Chosen(start=newest, end=newest + 1, rule=NEWEST)]
+    at = bisect_right(history, completed_at_ms, key=attrgetter("committed_at_ms")) - 1
+    for index in range(at, max(-1, at - _LOOKED_BACK), -1):
+        if is_complete(seq := history[index].seq):
+            found.append(Chosen(start=seq, end=seq + 1, rule=COMPLETE))
+            break
+    return [*found, *_from(history, now_ms + 1, AHEAD)]
+
+
+def pinned(pins: Iterable[Pin], *, now_ms: int) -> list[Chosen]:
+    """The points of the pins that have not ended."""
+    return [Chosen(start=pin.seq, end=pin.seq + 1, rule=PINNED) for pin in pins if holds(pin, now_ms=now_ms)]
+
+
+def holds(pin: Pin, *, now_ms: int) -> bool:
+    """Whether the pin has not ended yet."""
+    return pin.until_ms == FOR_EVER or now_ms < pin.until_ms
+
+
+def told(history: History, chosen: Iterable[Chosen]) -> tuple[KeptPoints, ...]:
+    """The points that `chosen` names, each once, rising: told by the rule that is named first for it."""
+    spans: list[Chosen] = []
+    for each in chosen:
+        spans += _new_of(each, spans)
+    found = (_told(history, each) for each in sorted(spans, key=attrgetter("start")))
+    return tuple(each for each in found if each is not None)
+
+
+def runs(history: History, kept: Iterable[KeptPoints]) -> list[Span]:
+    """The commit numbers `[first, last + 1)` that are kept without a break, rising: no point between them was ever
+    dropped."""
+    found: list[Span] = []
+    for each in kept:
+        low = bisect_left(history, each.first, key=attrgetter("seq"))
+        for first, end in _unbroken(history, low, low + each.points):
+            if found and found[-1][1] == first:
+                found[-1] = found[-1][0], end
+            else:
+                found.append((first, end))
+    return found
+
+
+def _unbroken(history: History, low: int, high: int) -> Iterator[Span]:
+    """The numbers of lines `low` to `high` of the history, parted wherever one is missing."""
+    first, last = history[low].seq, history[high - 1].seq
+    if last - first == high - 1 - low:
+        yield first, last + 1
+        return
+    middle = (low + high) // 2
+    yield from _unbroken(history, low, middle)
+    yield from _unbroken(history, middle, high)
+
+
+def dropped(history: History, kept: Iterable[KeptPoints]) -> list[Span]:
+    """The commit numbers `[start, end)` of restore points that are not kept, rising; none without a point in it."""
+    if not history:
+        return []
+    found, at = [], history[0].seq
+    for first, last in (*((each.first, each.last) for each in kept), (history[-1].seq + 1, 0)):
+        if at < first and points_between(history, at, first - 1):
+            found.append((at, first))
+        at = last + 1
+    return found
+
+
+def points_between(history: History, first: int, last: int) -> int:
+    """How many restore points there are from commit `first` to `last`, both inclusive."""
+    low = bisect_left(history, first, key=attrgetter("seq"))
+    return bisect_right(history, last, lo=low, key=attrgetter("seq")) - low
+
+
+def newest_between(history: History, start: int, end: int) -> CommitSummary:
+    """The newest restore point with a number below `end`; there is one from `start` on."""
+    return history[
+        bisect_left(history, end, lo=bisect_left(history, start, key=attrgetter("seq")), key=attrgetter("seq")) - 1
+    ]
+
+
+def bucket_start_ms(rule: str, time_ms: int) -> int:
+    """When the bucket of a rule that `time_ms` lies in began, epoch ms."""
+    if rule == "hourly":
+        return time_ms - time_ms % _HOUR_MS
+    if rule == "daily":
+        return time_ms - time_ms % _DAY_MS
+    if rule == "weekly":
+        return time_ms - (time_ms - _MONDAY_MS) % (7 * _DAY_MS)
+    moment = _EPOCH + timedelta(milliseconds=min(time_ms, _LAST_MS))
+    month = 1 if rule == "yearly" else moment.month
+    return (datetime(moment.year, month, 1, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+
+
+def _from(history: History, time_ms: int, rule: str) -> list[Chosen]:
+    """Those that were committed at or after `time_ms`."""
+    before = history.latest_at(time_ms - 1)
+    if not history or (before is not None and before.seq == history[-1].seq):
+        return []
+    return [Chosen(start=before.seq + 1 if before else history[0].seq, end=history[-1].seq + 1, rule=rule)]
+
+
+def _buckets(history: History, rule: str, buckets: int, is_complete: IsComplete) -> Iterator[Chosen]:
+    newest = history[-1] if buckets and history else None
+    while newest is not None and buckets:
+        start_ms = bucket_start_ms(rule, newest.committed_at_ms)
+        seq = _best(history, newest.seq, start_ms, is_complete)
+        yield Chosen(start=seq, end=seq + 1, rule=rule)
+        newest, buckets = history.latest_at(start_ms - 1), buckets - 1
+
+
+def _best(history: History, newest: int, start_ms: int, is_complete: IsComplete) -> int:
+    """The newest complete point of the bucket that begins at `start_ms`, else its newest."""
+    at = bisect_left(history, newest, key=attrgetter("seq"))
+    for index in range(at, max(-1, at - _LOOKED_BACK), -1):
+        line = history[index]
+        if line.committed_at_ms < start_ms:
+            break
+        if is_complete(line.seq):
+            return line.seq
+    return newest
+
+
+def _new_of(each: Chosen, spans: Iterable[Chosen]) -> list[Chosen]:
+    """The parts of `each` that none of `spans` holds."""
+    parts = [each]
+    for known in spans:
+        if known.start < each.end and each.start < known.end:
+            parts = [
+                replace(part, start=low, end=high)
+                for part in parts
+                for low, high in ((part.start, min(part.end, known.start)), (max(part.start, known.end), part.end))
+                if low < high
+            ]
+    return parts
+
+
+def _told(history: History, each: Chosen) -> KeptPoints | None:
+    """With the numbers of the outer points; None where none is left."""
+    low = bisect_left(history, each.start, key=attrgetter("seq"))
+    high = bisect_left(history, each.end, lo=low, key=attrgetter("seq"))
+    if low == high:
+        return None
+    return KeptPoints(first=history[low].seq, last=history[high - 1].seq, points=high - low, rule=each.rule)

@@ -1,0 +1,218 @@
+"""Which restore points need what the topics' own retention let go, found by looking at few of millions.
+
+Of one history of a partition, `[held from, expired below)` is to be let go. A point needs some of it when the partition
+was alive then, it ends behind the first and its log start lies before the second. Ends and log starts only rise from
+point to point, while a log is not cut back. So if two points need it, for the same partition, all between them do; and
+if neither can, by the later one's end or the earlier one's log start, none between them does. Where neither can be said
+the point in the middle is asked. Wherever that does not hold (a cut in between, a log start that went back unseen) the
+search goes on to single points, or keeps what it does not look at: it may keep more, and never takes a point for one
+that it has not asked, or that does not lie between two that need the same.
+
+What needs nothing at all, such as the commits of topics that were empty, is worth nothing by itself: it goes with the
+next point behind it that goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from offsite.log.range import Span
+from offsite.model.cleanup_policy import UNLIMITED, Retention
+from offsite.repository.commit import PartitionId
+from offsite.repository.expiry import joined
+from offsite.repository.history import History
+from offsite.repository.state import BackupState
+from offsite.services.retention.needs import Alive, Branches, KnownHistory, segments_of
+from offsite.services.retention.topic_retention import NO_LIMITS, Limits, StoredPartition
+
+STATES_MAX = 1_000
+"""States that one search folds: what it has not found out by then is kept."""
+
+ReadState = Callable[[int], BackupState]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What a point needs of one partition that has something to be let go: offsets, the history that it knew, and the
+    limits of its topic then."""
+
+    history: KnownHistory
+    start: int
+    end: int
+    promised: Limits
+    is_alive: bool
+
+
+_Point = dict[PartitionId, _Asked]
+
+
+@dataclass(slots=True)
+class Expiring:
+    """What of each partition's histories is to be let go now, as the newest state holds them."""
+
+    head: BackupState
+    now_ms: int
+    told: Mapping[str, Retention] = field(default_factory=dict)
+    _stored: dict[KnownHistory, StoredPartition] = field(default_factory=dict)
+    _below: dict[tuple[KnownHistory, Limits], int] = field(default_factory=dict)
+    branches: Branches = field(init=False)
+    alive: Alive = field(init=False)
+    partitions: frozenset[PartitionId] = field(init=False)
+    """Those of which something is to be let go, in any of their histories, by the limits of now."""
+
+    def __post_init__(self) -> None:
+        self.branches, self.alive = Branches.of(self.head), Alive(self.head)
+        self.partitions = frozenset(
+            each for each in self.head.positions if any(self.below(known) for known in self.histories(each))
+        )
+
+    def histories(self, partition_id: PartitionId) -> Iterable[KnownHistory]:
+        """All that the partition has, the oldest first."""
+        cuts = len(self.branches.by_partition.get(partition_id, ()))
+        return (KnownHistory(partition_id=partition_id, cuts=each) for each in range(cuts + 1))
+
+    def limits(self, partition_id: PartitionId) -> Limits:
+        """Those of now; none for a topic that no commit described, or of which nobody knows when another took its
+        place."""
+        shape = self.head.topics.get(partition_id.incarnation)
+        if shape is None or (partition_id not in self.alive and not shape.is_deleted):
+            return NO_LIMITS
+        return Limits.now(shape, self.told)
+
+    def below(self, known: KnownHistory, promised: Limits | None = None) -> int:
+        """The offset below which the history is to be let go: by the limits of now, and those `promised`."""
+        limits = self.limits(known.partition_id)
+        limits = limits if promised is None else limits.with_those(promised)
+        if limits.are_none:
+            return 0
+        if (known, limits) not in self._below:
+            self._below[known, limits] = self.stored(known).expired_below(limits, now_ms=self.now_ms)
+        return self._below[known, limits]
+
+    def next_ms(self) -> int:
+        """The earliest time at which more may be let go by its age; 0 where there is none."""
+        found: list[int] = []
+        for each in self.head.positions:
+            limits, segments = self.limits(each), self.head.segments.get(each)
+            if limits.keep_ms != UNLIMITED and segments:
+                below = self.below(KnownHistory(partition_id=each, cuts=len(self.branches.by_partition.get(each, ()))))
+                left = next((s.timestamp_max_ms for s in segments.read() if s.end > below), -1)
+                found += [left + limits.keep_ms] if left >= 0 else []
+        return min(found, default=0)
+
+    def stored(self, known: KnownHistory) -> StoredPartition:
+        if known not in self._stored:
+            self._stored[known] = self._read(known)
+        return self._stored[known]
+
+    def _read(self, known: KnownHistory) -> StoredPartition:
+        partition_id = known.partition_id
+        closed = self.branches.by_partition.get(partition_id, ())[known.cuts :]
+        shape = self.head.topics.get(partition_id.incarnation)
+        goes_on = not closed and partition_id in self.alive
+        return StoredPartition(
+            segments=segments_of(self.head, known, self.branches).read(),
+            position=self.head.positions[partition_id] if goes_on else None,
+            gone_ms=shape.deleted_ms if shape is not None and shape.is_deleted else 0,
+        )
+
+
+def needing_expired(
+    history: History, expiring: Expiring, read: ReadState, *, most: int = STATES_MAX
+) -> Generator[None, None, list[Span]]:
+    """The commit numbers `[start, end)` of restore points that need what is to be let go, rising. Pauses after each
+    state that it reads, `most` of them. Raises what `read` raises."""
+    if not expiring.partitions or not history:
+        return []
+    search = _Search(history, expiring, read, most)
+    last = len(history) - 1
+    yield from search.ask(0)
+    yield from search.ask(last)
+    waiting = [(0, last)]
+    while waiting and search.left:
+        low, high = waiting.pop()
+        if search.is_settled(low, high):
+            continue
+        middle = (low + high) // 2
+        yield from search.ask(middle)
+        waiting += [(low, middle), (middle, high)]
+    return search.found()
+
+
+class _Search:
+    """What was found out of the lines of a history, by their places in it."""
+
+    def __init__(self, history: History, expiring: Expiring, read: ReadState, most: int) -> None:
+        self._history, self._expiring, self._read = history, expiring, read
+        self.left = most
+        self._points: dict[int, _Point] = {}
+        self._empty: set[int] = set()
+        self._needing: list[Span] = []
+
+    def ask(self, at: int) -> Generator[None, None, None]:
+        """Look at one point."""
+        state = self._read(self._history[at].seq)
+        self.left -= 1
+        self._points[at] = dict(self._asked(state))
+        if not state.segments and not state.branches:
+            self._empty.add(at)
+        if any(self._needs(each) for each in self._points[at].values()):
+            self._needing.append((at, at + 1))
+        yield
+
+    def is_settled(self, low: int, high: int) -> bool:
+        """Whether nothing is left to be found out of what lies between two points that were looked at."""
+        if high - low <= 1:
+            return True
+        one, other = self._points[low], self._points[high]
+        if any(self._all_need(one[each], other[each]) for each in one.keys() & other.keys()):
+            self._needing.append((low + 1, high))
+            return True
+        return all(self._none_needs(one.get(each), asked) for each, asked in other.items())
+
+    def found(self) -> list[Span]:
+        """The commit numbers of all that need it, after the empty ones before the first of them."""
+        spans = list(joined(self._needing))
+        if spans and spans[0][0] - 1 in self._empty:
+            spans[0] = 0, spans[0][1]
+        return [(self._history[low].seq, self._history[high - 1].seq + 1) for low, high in spans]
+
+    def _asked(self, state: BackupState) -> Iterator[tuple[PartitionId, _Asked]]:
+        alive, branches = Alive(state), self._expiring.branches
+        for each in self._expiring.partitions:
+            position, shape = state.positions.get(each), state.topics.get(each.incarnation)
+            if position is not None:
+                yield (
+                    each,
+                    _Asked(
+                        history=branches.known_at(each, state.seq),
+                        start=position.log_start,
+                        end=position.end,
+                        promised=NO_LIMITS if shape is None else Limits.then(shape),
+                        is_alive=each in alive,
+                    ),
+                )
+
+    def _needs(self, asked: _Asked) -> bool:
+        return asked.is_alive and self._reach_over(asked.history, asked.start, asked.end, asked.promised)
+
+    def _all_need(self, one: _Asked, other: _Asked) -> bool:
+        """Whether all points between the two need it."""
+        if one.history != other.history or not (one.is_alive and other.is_alive):
+            return False
+        return self._reach_over(one.history, other.start, one.end, one.promised.with_those(other.promised))
+
+    def _none_needs(self, one: _Asked | None, other: _Asked) -> bool:
+        """Whether no point between the two needs it. One that came between them may need all from the beginning."""
+        if one is not None and one.history != other.history:
+            return False
+        if one is not None and one.end == other.end and not (one.is_alive or other.is_alive):
+            return True
+        start = 0 if one is None else min(one.start, other.start)
+        return not self._reach_over(other.history, start, other.end, None)
+
+    def _reach_over(self, known: KnownHistory, start: int, end: int, promised: Limits | None) -> bool:
+        """Whether offsets `[start, end)` reach over what is to be let go."""
+        below = self._expiring.below(known, promised)
+        return start < min(end, below) and self._expiring.stored(known).start < end

@@ -1,0 +1,60 @@
+"""What the last retention of a backup did, as it left word: by which policy, and what goes next. A hint, overwritten
+each time and never trusted: nothing is decided by it, it is shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from offsite.model.errors import DamagedObject, OffsiteError
+from offsite.model.journal import noted
+from offsite.repository.backup import Backup
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.services.retention.plan import RetentionPlan
+from offsite.services.retention.policy import rule_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionNote:
+    """Commit `commit` let go what the policy `rule` did not keep, at `at_ms`. `kept_points` and `kept_bytes` stayed;
+    of them commit `next_commit` may go at `next_ms` at the earliest (0: no time tells)."""
+
+    at_ms: int
+    commit: int
+    rule: str
+    kept_points: int
+    kept_bytes: int
+    next_commit: int
+    next_ms: int
+
+
+def put_note(backup: Backup, plan: RetentionPlan, commit: int) -> None:
+    """Leave word of what `commit` did. Nothing depends on it, so nothing fails by it."""
+    note = RetentionNote(
+        at_ms=plan.now_ms,
+        commit=commit,
+        rule=rule_of(plan.policy),
+        kept_points=sum(each.points for each in plan.kept),
+        kept_bytes=plan.kept_bytes,
+        next_commit=plan.next_commit,
+        next_ms=plan.next_ms,
+    )
+    try:
+        backup.store.put_overwrite(backup.layout.retention_key, encode_object({"format": FORMAT, **asdict(note)}))
+    except OffsiteError as error:
+        noted("no_note", what="what retention did", why=error.message)
+
+
+def get_note(backup: Backup) -> RetentionNote | None:
+    """What was left word of; None where nothing was, or it cannot be read."""
+    key = backup.layout.retention_key
+    try:
+        data = backup.store.get(key)
+        if data is None:
+            return None
+        item = parse_json_object(data, source=key, damaged=DamagedObject)
+        numbers = ("at_ms", "commit", "kept_points", "kept_bytes", "next_commit", "next_ms")
+        return RetentionNote(rule=item.text("rule"), **{name: item.count(name) for name in numbers})
+    except OffsiteError as error:
+        noted("hint_unusable", what=key, why=error.message)
+        return None

@@ -1,0 +1,53 @@
+"""What is kept of a backup, why, and what goes next: for status, metrics and pages. Reads no data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offsite.repository.backup import Backup
+from offsite.repository.replaced import collected_upto
+from offsite.repository.snapshots.audit_record import AuditLine, read_audit
+from offsite.repository.state import BackupState
+from offsite.services.retention.apply import BY
+from offsite.services.retention.note import get_note
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionOutlook:
+    """How a backup is kept. `applied_ms`: when retention last let something go (epoch ms by the store's clock, 0:
+    never), by which `rule`, in which commit. `restore_points` are kept, `pinned` of them by a person. Of the others
+    `next_commit` may go next, at `next_ms` at the earliest (0: no time tells). `waiting_bytes` were let go, and wait
+    for their collection."""
+
+    applied_ms: int
+    applied_commit: int
+    rule: str
+    restore_points: int
+    pinned: int
+    next_commit: int
+    next_ms: int
+    waiting_bytes: int
+
+
+def retention_outlook(backup: Backup, state: BackupState) -> RetentionOutlook | None:
+    """The outlook of a backup; None where nothing was ever let go and nothing is pinned. Raises what the store
+    raises."""
+    note = get_note(backup)
+    if note is None and not state.pins:
+        return None
+    return RetentionOutlook(
+        applied_ms=note.at_ms if note else 0,
+        applied_commit=note.commit if note else 0,
+        rule=note.rule if note else "",
+        restore_points=len(state.history),
+        pinned=len(state.pins),
+        next_commit=note.next_commit if note else 0,
+        next_ms=note.next_ms if note else 0,
+        waiting_bytes=_waiting_bytes(backup) if note else 0,
+    )
+
+
+def _waiting_bytes(backup: Backup) -> int:
+    """What commits let go behind the last collection, as the lines about them say."""
+    found = read_audit(backup.store, backup.layout, after=max(0, collected_upto(backup) - 1))
+    return sum(line.deletion.bytes for line in found if isinstance(line, AuditLine) and line.by == BY)

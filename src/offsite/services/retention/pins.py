@@ -1,0 +1,104 @@
+"""Pins: restore points that a person wants to keep, with the reason, and until when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from offsite.model.errors import BadOption, CommitLost, NoSuchRestorePoint
+from offsite.model.ids import random_id
+from offsite.model.time import parse_duration_s, parse_time
+from offsite.model.uninterrupted import uninterrupted
+from offsite.repository.backup import Backup
+from offsite.repository.commit import FOR_EVER, Changes, Pin
+from offsite.repository.state import BackupState
+from offsite.services.retention.apply import ATTEMPTS, carried_over
+from offsite.services.retention.kept_points import holds
+
+REASON_MAX = 1_000
+"""Characters: every reader of the backup reads all reasons."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedPoint:
+    """A restore point that is pinned: when it was committed, why it stays, and until when (epoch ms by the store's
+    clock; 0: for ever). `holds`: that time has not come; after it the next retention takes the pin off."""
+
+    commit: int
+    committed_at_ms: int
+    reason: str
+    until_ms: int
+    holds: bool
+
+
+def parse_until(text: str | None, *, now_ms: int) -> int:
+    """When a pin ends: a time as people write it, or a duration from now (`90d`); `FOR_EVER` for None. Raises
+    `BadOption`."""
+    if text is None:
+        return FOR_EVER
+    try:
+        until_ms = now_ms + int(parse_duration_s(text) * 1000)
+    except BadOption:
+        until_ms = parse_time(text, now_ms=now_ms)
+    if until_ms <= now_ms:
+        raise BadOption(f"--until {text[:100]!r} is over already", hint="give a time to come, or a duration: 90d")
+    return until_ms
+
+
+def pin_point(backup: Backup, commit: int, *, reason: str, until_ms: int = FOR_EVER) -> BackupState:
+    """Keep restore point `commit`, in a commit of its own; a pin that it has is replaced. Raises `NoSuchRestorePoint`,
+    `BadOption` for a reason that is empty or too long, `CommitLost` when others are faster again and again."""
+    if not reason.strip() or len(reason) > REASON_MAX:
+        raise BadOption(f"the reason of a pin has 1 to {REASON_MAX} characters, this one {len(reason)}")
+
+    def changes(head: BackupState) -> Changes:
+        backup.check_point(commit, head=head)
+        return Changes(pinned=(Pin(seq=commit, reason=reason, until_ms=until_ms),))
+
+    return _commit(backup, changes)
+
+
+def unpin_point(backup: Backup, commit: int) -> BackupState:
+    """Take the pin off restore point `commit`: the next retention decides about it as about all others. Raises
+    `NoSuchRestorePoint` where it has none, and `CommitLost`."""
+
+    def changes(head: BackupState) -> Changes:
+        if commit not in {pin.seq for pin in head.pins}:
+            raise NoSuchRestorePoint(
+                f"commit {commit} of backup {head.backup} is not pinned",
+                hint="see the pins with: offsite retention pins",
+            )
+        return Changes(unpinned=(commit,))
+
+    return _commit(backup, changes)
+
+
+def pinned_points(backup: Backup) -> tuple[PinnedPoint, ...]:
+    """The pins of the newest state, by number."""
+    head = backup.sound_state()
+    now_ms = backup.store.now_ms() if head.pins else 0
+    return tuple(
+        PinnedPoint(
+            commit=pin.seq,
+            committed_at_ms=line.committed_at_ms if (line := head.history.find(pin.seq)) else 0,
+            reason=pin.reason,
+            until_ms=pin.until_ms,
+            holds=holds(pin, now_ms=now_ms),
+        )
+        for pin in head.pins
+    )
+
+
+def _commit(backup: Backup, changes: Callable[[BackupState], Changes]) -> BackupState:
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return _commit_once(backup, changes)
+        except CommitLost:
+            continue
+    return _commit_once(backup, changes)
+
+
+def _commit_once(backup: Backup, changes: Callable[[BackupState], Changes]) -> BackupState:
+    head = backup.state()
+    with uninterrupted():
+        return backup.commit(carried_over(changes(head), head), base=head, writer=random_id(16))

@@ -1,0 +1,274 @@
+"""The plan of a retention: which restore points stay and why, which go, and what of the data goes with them.
+
+It is made by a generator that pauses after each piece of work, because a run that follows makes it between its rounds.
+A plan is a value: what is shown of it is what will be done. All its times are by the store's clock, of one moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from offsite.log.range import Span, uncovered
+from offsite.model.cleanup_policy import Retention
+from offsite.model.clock import Clock
+from offsite.model.named import named
+from offsite.model.size import format_size
+from offsite.model.time import format_duration
+from offsite.repository.backup import Backup
+from offsite.repository.commit import ExpiredRange
+from offsite.repository.commit_json import damaged_commit
+from offsite.repository.leftovers import find_quiet_restores
+from offsite.repository.restores.record import unfinished_restores
+from offsite.repository.segments.segment import Segment
+from offsite.repository.state import BackupState
+from offsite.services.clocks import check_clocks
+from offsite.services.retention.gone import Gone, MayGo, NeededBytes, anything
+from offsite.services.retention.kept_points import (
+    AGE,
+    FIXED,
+    IN_USE,
+    Chosen,
+    KeptPoints,
+    always_kept,
+    dropped,
+    holds,
+    kept_by_rules,
+    newest_between,
+    pinned,
+    points_between,
+    runs,
+    told,
+)
+from offsite.services.retention.mirror import Expiring, needing_expired
+from offsite.services.retention.needs import Branches, KnownHistory, Needs, add, needs_of_run, states_to_read
+from offsite.services.retention.policy import MIRROR, RetentionPolicy
+from offsite.services.retention.size_limit import first_that_fits
+from offsite.services.retention.topic_retention import is_known
+
+_PARTITIONS_AT_ONCE = 100
+"""Partitions that are gone through between two pauses."""
+_NAMED_MAX = 5
+"""Topics named in one note."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionPlan:
+    """What stays and what goes of a backup at `now_ms`, by the store's clock (epoch ms), in the state `head`.
+
+    `kept` are the restore points that stay, rising, each told by the rule that keeps it; `forgotten` the commit numbers
+    `[start, end)` of `points` that go. `expired` are the ranges that no kept point needs, of `segments` segments that
+    free `removed_bytes` of the store, once their objects are collected; `kept_bytes` are those that stay. `unpinned`
+    are pins that have ended. `next_commit` is the oldest point that no pin keeps, `next_ms` the earliest time at which
+    it may go (0: no time tells, newer points decide). `below_floor`: why it must not be done unless it is forced;
+    `notes`: what is to be known. `needs` and `may_go` are what it was decided by.
+    """
+
+    head: BackupState = field(repr=False)
+    policy: RetentionPolicy
+    now_ms: int
+    kept: tuple[KeptPoints, ...] = ()
+    forgotten: tuple[Span, ...] = ()
+    points: int = 0
+    expired: tuple[ExpiredRange, ...] = ()
+    segments: int = 0
+    removed_bytes: int = 0
+    kept_bytes: int = 0
+    unpinned: tuple[int, ...] = ()
+    next_commit: int = 0
+    next_ms: int = 0
+    below_floor: str = ""
+    notes: tuple[str, ...] = ()
+    needs: Needs = field(default_factory=dict, repr=False, compare=False)
+    may_go: MayGo = field(default=anything, repr=False, compare=False)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.forgotten or self.expired)
+
+
+def planned(
+    backup: Backup,
+    policy: RetentionPolicy,
+    *,
+    clock: Clock,
+    told_settings: Mapping[str, Retention] | None = None,
+    now_ms: int | None = None,
+) -> Generator[None, None, RetentionPlan]:
+    """The plan for the newest state, as of `now_ms`, by default the store's now. `told_settings`: how long the cluster
+    itself says that it keeps topics, by name. Changes nothing. Raises `ClocksDiffer`, `DamagedCommit`, and
+    `DamagedObject` where restores cannot be told."""
+    store_ms = check_clocks(backup.store.now_ms(), clock, place=backup.store.url)
+    now_ms = store_ms if now_ms is None else now_ms
+    head = backup.state()
+    if not head.history:
+        return RetentionPlan(head=head, policy=policy, now_ms=now_ms)
+    planning = _Planning(backup, head, policy, now_ms, told_settings or {})
+    kept = yield from planning.kept_points()
+    needs = yield from planning.needs(kept)
+    return (yield from planning.plan(kept, needs))
+
+
+class _Planning:
+    """One plan under way."""
+
+    def __init__(
+        self,
+        backup: Backup,
+        head: BackupState,
+        policy: RetentionPolicy,
+        now_ms: int,
+        told_settings: Mapping[str, Retention],
+    ) -> None:
+        self._backup, self._head, self._policy, self._now_ms = backup, head, policy, now_ms
+        self._told = told_settings
+        self._branches = Branches.of(head)
+        self._complete: dict[int, bool] = {}
+        self._expiring: Expiring | None = None
+
+    def kept_points(self) -> Generator[None, None, tuple[KeptPoints, ...]]:
+        """The restore points that stay."""
+        head, now_ms, history = self._head, self._now_ms, self._head.history
+        always = always_kept(
+            history, now_ms=now_ms, completed_at_ms=head.completed_at_ms, is_complete=self._is_complete
+        )
+        fixed = [*pinned(head.pins, now_ms=now_ms), *self._in_use(), *always]
+        chosen = kept_by_rules(history, self._policy, now_ms=now_ms, is_complete=self._is_complete)
+        if self._policy.mirrors:
+            chosen = yield from self._mirrored()
+        kept = told(history, [*fixed, *chosen])
+        if self._policy.max_bytes is None:
+            return kept
+        first = yield from first_that_fits(
+            runs(history, told(history, fixed)),
+            runs(history, kept),
+            max_bytes=self._policy.max_bytes,
+            needed=NeededBytes(head=head, branches=self._branches),
+            read=self._needs_of,
+        )
+        fit = [replace(each, start=max(each.start, first)) for each in chosen if each.end > first]
+        return told(history, [*fixed, *fit])
+
+    def needs(self, kept: Iterable[KeptPoints]) -> Generator[None, None, Needs]:
+        """What the kept points need."""
+        needs: Needs = {}
+        for run in runs(self._head.history, kept):
+            add(needs, (yield from self._needs_of(run)))
+        return needs
+
+    def plan(self, kept: tuple[KeptPoints, ...], needs: Needs) -> Generator[None, None, RetentionPlan]:
+        """The plan, when these points stay and need that."""
+        head = self._head
+        gone = Gone(head=head, needs=needs, may_go=self._may_go)
+        expired: list[ExpiredRange] = []
+        segments = removed_bytes = held_bytes = 0
+        for number, partition_id in enumerate(gone.partitions()):
+            found = gone.of(partition_id)
+            expired += found.ranges
+            segments, removed_bytes = segments + found.segments, removed_bytes + found.bytes
+            held_bytes += found.held_bytes
+            if number % _PARTITIONS_AT_ONCE == _PARTITIONS_AT_ONCE - 1:
+                yield
+        forgotten = tuple(dropped(head.history, kept))
+        oldest = next((each for each in kept if each.rule not in FIXED), None)
+        return RetentionPlan(
+            head=head,
+            policy=self._policy,
+            now_ms=self._now_ms,
+            kept=kept,
+            forgotten=forgotten,
+            points=sum(points_between(head.history, start, end - 1) for start, end in forgotten),
+            expired=tuple(expired),
+            segments=segments,
+            removed_bytes=removed_bytes,
+            kept_bytes=held_bytes - removed_bytes,
+            unpinned=tuple(pin.seq for pin in head.pins if not holds(pin, now_ms=self._now_ms)),
+            next_commit=oldest.first if oldest else 0,
+            next_ms=self._next_ms(oldest) if oldest else 0,
+            below_floor=self._below_floor(forgotten),
+            notes=tuple(self._notes(held_bytes - removed_bytes)),
+            needs=needs,
+            may_go=self._may_go,
+        )
+
+    def _mirrored(self) -> Generator[None, None, list[Chosen]]:
+        """All that need nothing that the topics' own retention let go."""
+        history = self._head.history
+        self._expiring = Expiring(head=self._head, now_ms=self._now_ms, told=self._told)
+        needing = yield from needing_expired(history, self._expiring, self._state)
+        spans = uncovered(history[0].seq, history[-1].seq + 1, needing)
+        return [Chosen(start=start, end=end, rule=MIRROR) for start, end in spans]
+
+    def _needs_of(self, run: Span) -> Generator[None, None, list[tuple[KnownHistory, Span]]]:
+        states: dict[int, BackupState] = {}
+        for seq in states_to_read(run, self._branches):
+            states[seq] = self._state(seq)
+            yield
+        return list(needs_of_run(states, run, self._branches))
+
+    def _state(self, seq: int) -> BackupState:
+        """The state after commit `seq`. Raises `DamagedCommit`."""
+        if seq == self._head.seq:
+            return self._head
+        found = self._backup.catalog.state(upto=seq)
+        if found.seq != seq:
+            raise damaged_commit(f"{self._backup.layout.commit_key(found.seq + 1)} is missing")
+        return found
+
+    def _is_complete(self, seq: int) -> bool:
+        """Whether the commit itself says that it completes a pass. Raises `DamagedCommit`."""
+        if seq not in self._complete:
+            stored = self._backup.log.get(seq)
+            self._complete[seq] = stored is not None and not stored.commit.changes.incomplete
+        return self._complete[seq]
+
+    def _in_use(self) -> list[Chosen]:
+        """The points that restores under way read: one that was broken off must be able to go on. Raises
+        `DamagedObject`."""
+        quiet = {each.record.restore for each in find_quiet_restores(self._backup)}
+        records = unfinished_restores(self._backup.store, self._backup.layout)
+        commits = sorted({each.commit for each in records if each.restore not in quiet})
+        return [Chosen(start=seq, end=seq + 1, rule=IN_USE) for seq in commits]
+
+    def _may_go(self, known: KnownHistory, segment: Segment) -> bool:
+        """Whether a segment that no point needs goes: where a backup mirrors its topics, only what their retention let
+        go; what a person deleted of a topic stays until then."""
+        if self._expiring is None or self._policy.max_bytes is not None:
+            return True
+        return segment.end <= self._expiring.below(known)
+
+    def _next_ms(self, oldest: KeptPoints) -> int:
+        line = self._head.history.find(oldest.first)
+        if oldest.rule == AGE and line is not None:
+            return line.committed_at_ms + (self._policy.keep_age_ms or 0)
+        return self._expiring.next_ms() if self._expiring is not None else 0
+
+    def _below_floor(self, forgotten: Sequence[Span]) -> str:
+        since_ms = self._now_ms - self._policy.floor_ms
+        needed = self._head.history.latest_at(since_ms) if self._policy.floor_ms else None
+        for start, end in forgotten if self._policy.floor_ms else ():
+            last = newest_between(self._head.history, start, end)
+            if (needed is not None and start <= needed.seq < end) or last.committed_at_ms > since_ms:
+                return (
+                    f"commits {start} to {last.seq} would go, and backup {self._head.backup} would not be restorable "
+                    f"to each moment of the last {format_duration(self._policy.floor_ms / 1000)} as it is now"
+                )
+        return ""
+
+    def _notes(self, kept_bytes: int) -> Iterator[str]:
+        policy = self._policy
+        if policy.max_bytes is not None and kept_bytes > policy.max_bytes:
+            yield (
+                f"{format_size(kept_bytes)} stay, more than {format_size(policy.max_bytes)}: pins, restores under way "
+                "and the newest restore point need it"
+            )
+        if self._expiring is not None and (unknown := self._unknown()):
+            yield (
+                f"for how long {named(unknown, most=_NAMED_MAX, of='topics')} keep their records is a default of the "
+                "cluster, which the backup does not hold: nothing of them goes; give --bootstrap to ask the cluster"
+            )
+
+    def _unknown(self) -> list[str]:
+        shapes = self._head.latest_shapes().values()
+        return sorted(shape.topic for shape in shapes if not is_known(shape, self._told))

@@ -1,0 +1,156 @@
+"""A plan of retention as it is shown: the contract of scripts, fields are added and never renamed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from offsite.model.errors import DamagedCommit
+from offsite.repository.backup import Backup
+from offsite.repository.snapshots.audit_record import AuditLine, UnreadableLine, read_audit
+from offsite.services.retention.kept_points import KeptPoints, points_between
+from offsite.services.retention.plan import RetentionPlan
+from offsite.services.retention.policy import rule_of
+
+DONE = "done"
+NOT_DONE = "not done"
+TO_BE_DONE = "to be done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitSpan:
+    """Restore points: commits `first` to `last`, both inclusive, and how many there are."""
+
+    first: int
+    last: int
+    points: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetGoRange:
+    """Offsets `[start, end)` of a partition that no restore point needs any more. `branch`: the closed history that it
+    is of, 0 for the one that goes on."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    start: int
+    end: int
+    branch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionReport:
+    """What stays and what goes. `kept` tells the rule for each run of restore points; `removed_bytes` are freed in the
+    store once the objects are collected. `next_commit` may go at `next_ms` at the earliest (epoch ms; 0: no time
+    tells). `commit`: that which did it; None: nothing was done. `below_floor`: why it is refused without force."""
+
+    backup: str
+    head_commit: int
+    now_ms: int
+    rule: str
+    removed_commits: tuple[CommitSpan, ...]
+    removed_points: int
+    removed_ranges: tuple[LetGoRange, ...]
+    removed_segments: int
+    removed_bytes: int
+    kept: tuple[KeptPoints, ...]
+    kept_points: int
+    kept_bytes: int
+    next_commit: int
+    next_ms: int
+    below_floor: str
+    notes: tuple[str, ...]
+    commit: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditReport:
+    """A line of the audit. `state`: whether the commit that was to do it came to be (`done`, `not done`); `to be done`
+    where no commit tells. `problem`: why the line cannot be read; all else says nothing then."""
+
+    at_ms: int = 0
+    who: str = ""
+    by: str = ""
+    commit: int = 0
+    kind: str = ""
+    what: str = ""
+    rule: str = ""
+    bytes: int = 0
+    state: str = ""
+    problem: str = ""
+
+
+def retention_report(plan: RetentionPlan, *, commit: int | None = None) -> RetentionReport:
+    """The report of a plan, and of what became of it."""
+    history = plan.head.history
+    return RetentionReport(
+        backup=plan.head.backup,
+        head_commit=plan.head.seq,
+        now_ms=plan.now_ms,
+        rule=rule_of(plan.policy),
+        removed_commits=tuple(
+            CommitSpan(first=start, last=end - 1, points=points_between(history, start, end - 1))
+            for start, end in plan.forgotten
+        ),
+        removed_points=plan.points,
+        removed_ranges=tuple(
+            LetGoRange(
+                topic=each.partition_id.topic,
+                topic_id=each.partition_id.topic_id,
+                partition=each.partition_id.partition,
+                start=each.start,
+                end=each.end,
+                branch=each.branch,
+            )
+            for each in plan.expired
+        ),
+        removed_segments=plan.segments,
+        removed_bytes=plan.removed_bytes,
+        kept=plan.kept,
+        kept_points=sum(each.points for each in plan.kept),
+        kept_bytes=plan.kept_bytes,
+        next_commit=plan.next_commit,
+        next_ms=plan.next_ms,
+        below_floor=plan.below_floor,
+        notes=plan.notes,
+        commit=commit,
+    )
+
+
+def audit_reports(backup: Backup, *, after: int = -1) -> Iterator[AuditReport]:
+    """The lines of the audit behind commit `after`, each with whether it was done, as far as commits tell."""
+    writers: dict[int, str] = {}
+    for line in read_audit(backup.store, backup.layout, after=after):
+        if isinstance(line, UnreadableLine):
+            yield AuditReport(what=line.key, problem=line.problem)
+        else:
+            yield _report(backup, line, writers)
+
+
+def _report(backup: Backup, line: AuditLine, writers: dict[int, str]) -> AuditReport:
+    deletion = line.deletion
+    return AuditReport(
+        at_ms=line.at_ms,
+        who=line.who,
+        by=line.by,
+        commit=line.commit,
+        kind=deletion.kind,
+        what=deletion.what,
+        rule=deletion.rule,
+        bytes=deletion.bytes,
+        state=_state(backup, line, writers) if line.writer else TO_BE_DONE,
+    )
+
+
+def _state(backup: Backup, line: AuditLine, writers: dict[int, str]) -> str:
+    seq = line.commit + 1
+    if seq not in writers:
+        try:
+            stored = backup.log.get(seq)
+        except DamagedCommit:
+            return TO_BE_DONE
+        if stored is None:
+            return TO_BE_DONE
+        writers[seq] = stored.commit.writer
+    return DONE if writers[seq] == line.writer else NOT_DONE

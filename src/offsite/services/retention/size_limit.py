@@ -1,0 +1,35 @@
+"""Which restore points fit into a size: as many of the newest as need no more, beside those that stay in any case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+
+from offsite.log.range import Span
+from offsite.services.retention.gone import NeededBytes
+from offsite.services.retention.needs import KnownHistory
+
+Found = Sequence[tuple[KnownHistory, Span]]
+ReadNeeds = Callable[[Span], Generator[None, None, Found]]
+"""What the restore points of a run, commit numbers `[first, last + 1)`, need."""
+
+
+def first_that_fits(
+    fixed: Sequence[Span], kept: Sequence[Span], *, max_bytes: int, needed: NeededBytes, read: ReadNeeds
+) -> Generator[None, None, int]:
+    """The number of the commit from which on all points of the runs `kept` stay, so that together with those of `fixed`
+    they need `max_bytes` at most; behind all of them where even `fixed` needs more. Runs rise, and have a point at each
+    number."""
+    for run in fixed:
+        needed.add((yield from read(run)))
+    for first, end in reversed(kept):
+        found = yield from read((first, end))
+        if needed.with_those(found) <= max_bytes:
+            needed.add(found)
+            continue
+        too_many, fits = first, end
+        while fits - too_many > 1:
+            middle = (too_many + fits) // 2
+            is_in = needed.with_those((yield from read((middle, end)))) <= max_bytes
+            too_many, fits = (too_many, middle) if is_in else (middle, fits)
+        return fits
+    return 0

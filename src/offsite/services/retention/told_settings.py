@@ -1,0 +1,43 @@
+"""How long the source keeps its topics, as it says itself: with what is a default there, which no commit holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from offsite.kafka.protocol.configs import TopicConfigs
+from offsite.kafka.protocol.metadata import ClusterMetadata, TopicMetadata
+from offsite.model.cleanup_policy import Retention
+from offsite.model.errors import OtherCluster
+from offsite.repository.backup import Backup
+from offsite.repository.state import BackupState
+
+
+class SettingsOfTopics(Protocol):
+    """What a cluster says of itself and of its topics."""
+
+    def cluster(self) -> ClusterMetadata: ...
+
+    def topics(self) -> Mapping[str, TopicMetadata]: ...
+
+    def readable_topic_configs(self, names: Iterable[str], *, with_defaults: bool = False) -> TopicConfigs: ...
+
+
+def read_told(cluster: SettingsOfTopics, backup: Backup, state: BackupState) -> Mapping[str, Retention]:
+    """The retention of the topics of `state` that the cluster still has, by name; of those that it does not let us
+    describe nothing is told. Raises `OtherCluster` where it is not the source of `backup`, and `KafkaUnavailable`."""
+    wanted, found = backup.descriptor.cluster_id, cluster.cluster().cluster_id
+    if found != wanted:
+        raise OtherCluster(
+            f"backup {state.backup} was made on cluster {wanted}, this is {found}", hint="check --bootstrap"
+        )
+    there = cluster.topics()
+    same = [
+        shape.topic
+        for shape in state.latest_shapes().values()
+        if shape.topic in there and str(there[shape.topic].topic_id or "") == shape.topic_id
+    ]
+    if not same:
+        return {}
+    configs = cluster.readable_topic_configs(same, with_defaults=True).configs
+    return {topic: Retention.of(each) for topic, each in configs.items()}

@@ -1,0 +1,109 @@
+"""The compacted view of a partition: of each key the latest record as of a restore point, unless that deletes the key.
+
+Which these are is known only when all of the partition was read. So it is read twice: first for the keys, whose last
+offsets wait in a file by the hash of the key until one share of them at a time is settled; then for the records that
+stay. In memory are the keys of one share, and 8 bytes for each record that stays, of one partition at a time. Records
+without a key have nothing that could replace them, and stay.
+"""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, groupby
+from typing import IO, TYPE_CHECKING, Self
+
+from offsite.copy.compaction.latest import BUCKET_RECORDS, Found, Gathering, Spoilt, send_latest
+from offsite.copy.compaction.regions import Routes
+from offsite.copy.source_view import VisibleBatch
+from offsite.log.records.batch_keys import KeyedRecords, keyed_records
+from offsite.model.size import MIB
+from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.stores.store import Store
+from offsite.table.row_filter import RowFilter
+from offsite.table.scan import scan_arrow, scan_batches
+from offsite.table.scan_plan import ScanTask
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+_MEMORY_BYTES = 16 * MIB
+"""How much waits in memory before a file is opened."""
+
+
+def by_partition(tasks: Sequence[ScanTask]) -> Iterator[tuple[ScanTask, ...]]:
+    """The tasks of a scan, those of each partition together."""
+    for _, group in groupby(tasks, key=lambda task: task.partition):
+        yield tuple(group)
+
+
+def latest_offsets(tasks: Sequence[ScanTask], store: Store) -> array[int]:
+    """The offsets, rising, of the records that stay of one partition: all of its tasks, in order, whose rows narrow
+    nothing. Raises as `scan_batches`."""
+    records = sum(scan.segment.records for task in tasks for scan in task.segments)
+    buckets = max(1, -(-records // BUCKET_RECORDS))
+    with _Waiting() as waiting:
+        gathering = Gathering(buckets)
+        for task in tasks:
+            for _, batch in scan_batches(task, store):
+                for bucket, found in gathering.take(0, _keyed(batch), MAX_OFFSET):
+                    waiting.put(bucket, found)
+        for bucket, found in gathering.flush():
+            waiting.put(bucket, found)
+        everywhere = Routes(starts=((0,),), firsts=(0,))
+        settled = (send_latest(waiting.take(bucket), routes=everywhere) for bucket in range(buckets))
+        return array(
+            "q",
+            sorted(chain.from_iterable(each for sent in settled for _, each in sent if not isinstance(each, Spoilt))),
+        )
+
+
+def latest_arrow(tasks: Sequence[ScanTask], rows: RowFilter, store: Store) -> Iterator[pa.RecordBatch]:
+    """The records that stay of one partition, those of them that are `rows`, as `scan_arrow` gives them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+    stay = latest_offsets(tasks, store)
+    for task in tasks:
+        for batch in scan_arrow(replace(task, rows=rows), store):
+            offsets = batch.column("offset")
+            if len(offsets):
+                low, high = bisect_left(stay, offsets[0].as_py()), bisect_left(stay, offsets[-1].as_py() + 1)
+                yield batch.filter(pc.is_in(offsets, value_set=pa.array(stay[low:high], pa.int64())))
+
+
+def _keyed(batch: VisibleBatch) -> KeyedRecords:
+    if batch.record_bounds.takes_all(batch.header):
+        return keyed_records(batch.header.view(batch.data), batch.header)
+    records = batch.records()
+    return KeyedRecords(
+        [record.key for record in records], [record.offset for record in records], [record.value for record in records]
+    )
+
+
+class _Waiting:
+    """Parcels of keys that wait for the last of them, in a file when they are many."""
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # noqa: SIM115  # closed at exit
+        self._places: dict[int, list[int]] = {}
+
+    def put(self, bucket: int, found: Found) -> None:
+        self._places.setdefault(bucket, []).append(self._file.tell())
+        pickle.dump(found, self._file, protocol=pickle.HIGHEST_PROTOCOL)
+
+    def take(self, bucket: int) -> Iterator[Found]:
+        """Those of a bucket. Nothing can be put afterwards."""
+        for place in self._places.get(bucket, ()):
+            self._file.seek(place)
+            yield pickle.load(self._file)  # noqa: S301  # what this process has put there
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()

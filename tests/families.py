@@ -1,0 +1,72 @@
+"""Which test files run one after the other in one test process, since they share what is dear to have.
+
+A cluster of three is four JVMs, and an idle broker takes 2 to 3 % of a core: a run with a cluster in each of its test
+processes has a quarter less for its tests. So the files that share a broker of a rare kind, and those that each end the
+shared Spark to start one of their own, are a family: they run first, in one process, and what they shared ends with
+them. All other files with brokers come next, and what takes no broker is last: small files, that fill up all processes
+to the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+THREE_BROKERS, USERS, OTHER_SPARKS = "a cluster of three", "a broker with users", "Sparks of other kinds"
+
+FAMILIES: Mapping[str, Sequence[str]] = {
+    THREE_BROKERS: ("tests/integration/cluster/", "tests/integration/sandbox/test_cluster.py"),
+    USERS: (
+        "tests/integration/e2e/test_bad_input.py",
+        "tests/integration/e2e/test_ends.py",
+        "tests/integration/e2e/test_logs.py",
+        "tests/integration/e2e/test_metadata.py",
+        "tests/integration/e2e/test_secrets.py",
+        "tests/integration/kafka/test_cluster_settings.py",
+        "tests/integration/kafka/test_security.py",
+        "tests/integration/pipeline/test_preserve_rights.py",
+        "tests/integration/sandbox/test_broker.py",
+    ),
+    OTHER_SPARKS: (
+        "tests/integration/archives/test_other_readers.py",
+        "tests/integration/pipeline/test_session",
+        "tests/integration/pipeline/test_strangers.py",
+        "tests/integration/pipeline/test_table.py",
+        "tests/integration/e2e/test_library.py",
+        "tests/integration/e2e/test_limits.py",
+    ),
+}
+"""Files, and folders or beginnings of names of files, by what they share."""
+
+WITH_BROKERS = "tests/integration/"
+
+
+def file_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
+def family_of(nodeid: str) -> str | None:
+    file = file_of(nodeid)
+    return next((name for name, members in FAMILIES.items() if file.startswith(tuple(members))), None)
+
+
+def unit_of(nodeid: str) -> str:
+    """What is given to one process as a whole."""
+    return family_of(nodeid) or file_of(nodeid)
+
+
+def uses_brokers(nodeid: str) -> bool:
+    return nodeid.startswith(WITH_BROKERS)
+
+
+def rank(nodeid: str) -> int:
+    """Lower runs earlier; files of the same rank stay in their order."""
+    family = family_of(nodeid)
+    return list(FAMILIES).index(family) if family else len(FAMILIES) + (not uses_brokers(nodeid))
+
+
+def strays(wanted: Mapping[str, str], fixtures: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Tests (node id → names of its fixtures) outside of the family that a fixture belongs to (fixture → family)."""
+    for nodeid, names in fixtures.items():
+        for name in names:
+            if name in wanted and family_of(nodeid) != wanted[name]:
+                yield f"{nodeid} uses {name}: its file belongs to the family of {wanted[name]} (tests/families.py)"

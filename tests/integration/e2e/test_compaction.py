@@ -1,0 +1,115 @@
+"""What a compaction leaves of a real log comes back: translated or at its offsets, as of each kept restore point."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from offsite.copy.compaction import regions
+from offsite.repository.commit import Changes
+from offsite.services.compaction.plan import CompactionRequest, plan_compaction
+from offsite.services.compaction.run import compact
+from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.demo.truth import Reading, read_topic
+from offsite.services.verify.run import verify_deep
+from offsite.spark.runner import Runner
+from offsite.stores.open_store import open_store
+from tests.backups import new_backup
+from tests.compacted_logs import CompactedLog, commit_log, compacted_shape, forget, read_state
+from tests.integration.e2e.copies import Copy
+from tests.integration.e2e.site import new_name
+from tests.integration.e2e.transactions import begun, with_transaction
+
+ALWAYS = CompactionRequest(min_dirty_ratio=0.0)
+
+
+def keyed(rng: random.Random, start: int, end: int) -> list[Message]:
+    return [
+        Message(
+            key=b"k%d" % rng.randrange(8),
+            value=None if rng.random() < 0.2 else b"%d" % number,
+            timestamp_ms=BASE_MS + number,
+        )
+        for number in range(start, end)
+    ]
+
+
+def state_of(reading: Reading, end: int) -> dict[bytes, tuple[int, bytes]]:
+    """The latest offset and value of each key below offset `end`."""
+    latest = {record.key: record for record in reading[0] if record.offset < end}
+    return {  # a gap at the end is filled by a record whose key is none of ours
+        key: (record.offset, record.value)
+        for key, record in latest.items()
+        if key is not None and key.startswith(b"k") and record.value is not None
+    }
+
+
+def by_value(state: dict[bytes, tuple[int, bytes]]) -> dict[bytes, bytes]:
+    return {key: value for key, (_, value) in state.items()}
+
+
+def test_a_compacted_backup_comes_back_with_the_state_of_each_point(copy: Copy) -> None:
+    site, rng = copy.site, random.Random(4)
+    topic = site.make_topic(cleanup_policy="compact", min_compaction_lag_ms="86400000", segment_ms="86400000")
+    site.produce(topic, keyed(rng, 0, 60))
+    with_transaction(site, topic, keyed(rng, 60, 80), commit=True)
+    with_transaction(site, topic, keyed(rng, 80, 100), commit=False)
+    first = site.back_up(topic).commit
+    still_open = begun(site, topic, keyed(rng, 100, 110))
+    site.produce(topic, keyed(rng, 110, 140))
+    middle = site.back_up().commit
+    still_open.commit_transaction()
+    with_transaction(site, topic, keyed(rng, 140, 160), commit=False)
+    site.produce(topic, keyed(rng, 160, 200))
+    last = site.back_up().commit
+    head = site.backup.state()
+    site.backup.commit(Changes(forgotten=((middle, middle + 1),)), base=head, writer="forget")
+    before = sum(segment.records for segment in site.backup.state().all_segments())
+    done = compact(site.backup, plan_compaction(site.backup, ALWAYS), runner=site.spark, slots=2)
+    assert done.left_alone == 0
+    assert done.records_after < before / 2
+    site.assert_verified()
+    source = site.read(topic)
+    ends = {seq: next(iter(site.backup.catalog.state(upto=seq).positions.values())).end for seq in (first, last)}
+    for seq, end in ends.items():
+        target = new_name(topic)
+        assert site.restore(topic, target, commit=seq).verified
+        assert by_value(state_of(site.read(target), end)) == by_value(state_of(source, end))
+    result = copy.restore(topic)
+    assert result.verified
+    assert state_of(read_topic(copy.target.bootstrap, topic), ends[last]) == state_of(source, ends[last])
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_spark_finds_the_same(tmp_path: Path, spark: Runner, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    rng = random.Random(seed)
+    keys = tuple(b"key-%d" % number for number in range(300))
+    log = CompactedLog(rng, keys=keys)
+    backup = new_backup(open_store(str(tmp_path / "repository")))
+    ends = {}
+    for _ in range(5):
+        state = commit_log(backup, log.grow(200), log.end, compacted_shape(delete_retention_ms="0"), pieces=3)
+        ends[state.seq] = log.end
+    forget(backup, [1, 3, 4])
+    monkeypatch.setattr(regions.parts_of, "__kwdefaults__", {"part_bytes": 5000})
+    done = compact(backup, plan_compaction(backup, ALWAYS), runner=spark, slots=2)
+    assert (done.regions, done.left_alone) == (1, 0)
+    assert done.records_after < done.records_before / 2
+    for seq in (2, 5):
+        assert read_state(backup, seq)[:2] == log.state_at(ends[seq])
+    assert verify_deep(backup, runner=spark).ok
+
+
+def test_spark_leaves_alone_what_it_cannot_read(tmp_path: Path, spark: Runner) -> None:
+    log = CompactedLog(random.Random(2))
+    backup = new_backup(open_store(str(tmp_path / "repository")))
+    commit_log(backup, log.grow(30), log.end, compacted_shape(), pieces=3)
+    before = backup.state()
+    key = next(iter(before.all_segments())).key
+    path = next((tmp_path / "repository").rglob(key.rpartition("/")[2]))
+    path.chmod(0o600)
+    path.write_bytes(path.read_bytes()[:-10])
+    done = compact(backup, plan_compaction(backup, ALWAYS), runner=spark, slots=2)
+    assert (done.regions, done.left_alone, backup.state()) == (0, 1, before)

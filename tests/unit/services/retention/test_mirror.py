@@ -1,0 +1,209 @@
+"""What a backup lets go that mirrors its topics: what they let go themselves, by age and size, and no more."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from offsite.model.cleanup_policy import UNLIMITED, Retention
+from offsite.repository.commit import TopicShape
+from offsite.repository.state import BackupState
+from offsite.services.retention.apply import ended, plan_retention
+from offsite.services.retention.mirror import Expiring, needing_expired
+from offsite.services.retention.needs import Alive, Branches
+from offsite.services.retention.policy import RetentionPolicy
+from offsite.services.retention.topic_retention import Limits, StoredPartition
+from tests.retained import DAY_MS, HOUR_MS, Retained
+
+MIRROR = RetentionPolicy()
+
+
+def shape(**configs: str) -> TopicShape:
+    named = tuple((name.replace("_", "."), value) for name, value in configs.items())
+    return TopicShape(topic="a", topic_id="x", partitions=1, replication_factor=1, configs=named)
+
+
+def stored(made: Retained, *, goes_on: bool = True, gone_ms: int = 0) -> StoredPartition:
+    state, known = made.backup.state(), made.partition("a")
+    return StoredPartition(
+        segments=tuple(state.segments[known]), position=state.positions[known] if goes_on else None, gone_ms=gone_ms
+    )
+
+
+@pytest.fixture
+def made() -> Retained:
+    """Six segments of ten offsets, an hour between them; the source holds the last two."""
+    made = Retained()
+    made.make("a")
+    for _ in range(6):
+        made.write("a")
+        made.later(HOUR_MS)
+        made.commit()
+    made.trim("a", 40)
+    made.commit()
+    return made
+
+
+def test_a_segment_goes_when_its_newest_record_is_too_old_and_the_source_let_go_of_it(made: Retained) -> None:
+    found, now_ms = stored(made), made.store._now_ms
+    times = [each.timestamp_max_ms for each in found.segments]
+    for keep in range(6):
+        limits = Limits(keep_ms=now_ms - times[keep])
+        assert found.expired_below(limits, now_ms=now_ms) == min(10 * keep, 40)
+    assert found.expired_below(Limits(), now_ms=10**15) == 0
+
+
+def test_by_size_the_oldest_goes_while_enough_stays_behind_it(made: Retained) -> None:
+    found = stored(made)
+    behind = [sum(each.raw_bytes for each in found.segments[at:]) for at in range(7)]
+    for kept, below in ((0, 40), (behind[4], 40), (behind[4] + 1, 30), (behind[1], 10), (behind[1] + 1, 0)):
+        assert found.expired_below(Limits(keep_bytes=kept), now_ms=0) == below
+
+
+def test_the_newest_segment_of_a_log_that_goes_on_is_never_too_old(made: Retained) -> None:
+    made.trim("a", 60)
+    made.commit()
+    assert stored(made).expired_below(Limits(keep_ms=0), now_ms=10**15) == 50
+    assert stored(made, goes_on=False).expired_below(Limits(keep_ms=0), now_ms=10**15) == 60
+
+
+def test_of_a_topic_that_is_gone_all_stays_for_its_retention(made: Retained) -> None:
+    gone_ms = made.store._now_ms + 100
+    found = stored(made, goes_on=False, gone_ms=gone_ms)
+    assert found.expired_below(Limits(keep_ms=DAY_MS), now_ms=gone_ms + DAY_MS) == 0
+    assert found.expired_below(Limits(keep_ms=DAY_MS), now_ms=gone_ms + DAY_MS + 1) == 60
+
+
+def test_records_without_a_time_let_nothing_go_by_age(made: Retained) -> None:
+    found = stored(made)
+    nameless = replace(found, segments=[replace(each, timestamp_max_ms=-1) for each in found.segments])
+    assert nameless.expired_below(Limits(keep_ms=0), now_ms=10**15) == 0
+
+
+def test_limits_are_those_that_are_known() -> None:
+    assert Limits.now(shape(), {}) == Limits()
+    assert Limits.now(shape(retention_ms="5", retention_bytes="7"), {}) == Limits(keep_ms=5, keep_bytes=7)
+    assert Limits.now(shape(retention_ms="5", cleanup_policy="compact"), {}) == Limits()
+    assert Limits.now(shape(retention_ms="5", cleanup_policy="compact,delete"), {}) == Limits(keep_ms=5)
+    assert Limits.now(replace(shape(retention_ms="5"), configs_unread=True), {}) == Limits()
+    told = {"a": Retention(cleanup_policy="delete", retention_ms=9, retention_bytes=UNLIMITED)}
+    assert Limits.now(shape(), told) == Limits(keep_ms=9)
+    assert Limits.then(shape()).keep_ms == 7 * DAY_MS
+    assert Limits(keep_ms=5).with_those(Limits(keep_ms=9, keep_bytes=1)) == Limits(keep_ms=9)
+
+
+def test_a_retention_that_was_shortened_empties_no_backup(made: Retained) -> None:
+    """By mistake or by malice: what a restore point promised when it was made counts as well."""
+    made.shapes["a"] = replace(made.shapes["a"], configs=(("retention.ms", "1"),))
+    made.trim("a", 60)
+    made.commit()
+    made.later(DAY_MS // 2)
+    plan = plan_retention(made.backup, MIRROR, clock=made.clock)
+    assert [each.first for each in plan.kept] == [1, 8]
+    made.later(DAY_MS)
+    plan = plan_retention(made.backup, MIRROR, clock=made.clock)
+    assert [each.first for each in plan.kept] == [8]
+
+
+def test_a_default_of_the_cluster_lets_nothing_go_until_it_is_told() -> None:
+    made = Retained(retention_ms=None)
+    made.make("a")
+    for n in range(4):
+        made.write("a")
+        made.later(8 * DAY_MS)
+        made.trim("a", 10 * n)
+        made.commit()
+    plan = plan_retention(made.backup, MIRROR, clock=made.clock)
+    assert (plan.is_empty, len(plan.notes)) == (True, 1)
+    told = {"a": Retention(cleanup_policy="delete", retention_ms=DAY_MS, retention_bytes=UNLIMITED)}
+    plan = plan_retention(made.backup, MIRROR, clock=made.clock, told_settings=told)
+    assert (plan.points, plan.notes) == (3, ())
+
+
+def test_what_a_person_deleted_of_a_topic_stays_until_its_retention_is_over(made: Retained) -> None:
+    """The source holds it no more, and no point that is left needs it: its age has not come all the same."""
+    made.trim("a", 60)
+    made.commit()
+    plan = plan_retention(made.backup, MIRROR, clock=made.clock)
+    assert plan.is_empty
+
+
+def test_commits_of_topics_that_were_empty_go_with_the_next_that_goes() -> None:
+    made = Retained()
+    made.make("a")
+    for _ in range(3):
+        made.commit()
+    for n in range(4):
+        made.write("a")
+        made.later(DAY_MS)
+        made.trim("a", 10 * (n - 1))
+        made.commit()
+    plan = plan_retention(made.backup, MIRROR, clock=made.clock)
+    assert plan.forgotten[0][0] == 1
+    assert made.backup.state().seq == 7
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_the_search_finds_what_asking_each_point_finds(number: int) -> None:
+    drawn = random.Random(number)
+    made = Retained(retention_ms=drawn.choice((HOUR_MS, DAY_MS)))
+    for _ in range(drawn.randint(2, 40)):
+        topic = drawn.choice("abc")
+        if topic not in made.shapes or drawn.random() < 0.05:
+            made.make(topic)
+        log = made.logs[made.partition(topic)]
+        made.write(topic, drawn.randint(0, 3))
+        if drawn.random() < 0.5:
+            made.trim(topic, drawn.choice([*log.batches, log.end]))
+        made.later(drawn.choice((1000, HOUR_MS, 10 * HOUR_MS)))
+        made.commit()
+    head = made.backup.state()
+    states = {line.seq: made.backup.catalog.state(upto=line.seq) for line in head.history}
+    read: list[int] = []
+
+    def state(seq: int) -> BackupState:
+        read.append(seq)
+        return states[seq]
+
+    expiring = Expiring(head=head, now_ms=made.store._now_ms)
+    found = ended(needing_expired(head.history, expiring, state))
+    told = {seq for start, end in found for seq in range(start, end)}
+    truth = {seq for seq, each in states.items() if _needs(expiring, each)}
+    first = min(truth, default=0)
+    empty = {seq for seq in range(1, first) if first - 1 >= seq and not states[first - 1].segments}
+    assert told == truth | empty
+    assert len(read) == len(set(read))
+
+
+def _needs(expiring: Expiring, state: BackupState) -> bool:
+    alive, branches = Alive(state), Branches.of(expiring.head)
+    for known, position in state.positions.items():
+        history = branches.known_at(known, state.seq)
+        below = expiring.below(history, Limits.then(state.topics[known.incarnation]))
+        held = expiring.stored(history).start
+        if known in alive and position.log_start < min(position.end, below) and held < position.end:
+            return True
+    return False
+
+
+def test_of_many_points_few_are_looked_at() -> None:
+    made = Retained()
+    made.make("a")
+    for n in range(120):
+        made.write("a")
+        made.later(HOUR_MS)
+        made.trim("a", 10 * (n - 30))
+        made.commit()
+    head = made.backup.state()
+    read: list[int] = []
+
+    def state(seq: int) -> BackupState:
+        read.append(seq)
+        return made.backup.catalog.state(upto=seq)
+
+    found = ended(needing_expired(head.history, Expiring(head=head, now_ms=made.store._now_ms), state))
+    assert [span[0] for span in found] == [1]
+    assert len(read) <= 10
+    assert ended(needing_expired(head.history, Expiring(head=head, now_ms=made.store._now_ms), state, most=3)) != found

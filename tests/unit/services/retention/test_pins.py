@@ -1,0 +1,188 @@
+"""Pins, and the lines about what was deleted."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsite.model.errors import BadOption, BelowFloor, ClocksDiffer, NoSuchRestorePoint
+from offsite.repository.snapshots.audit_record import AuditLine, Deletion, UnreadableLine, note_deletions, read_audit
+from offsite.services.clocks import MOST_APART_MS
+from offsite.services.collect.run import collect, plan_collection
+from offsite.services.retention.apply import apply_retention, plan_retention
+from offsite.services.retention.note import get_note
+from offsite.services.retention.outlook import retention_outlook
+from offsite.services.retention.pins import parse_until, pin_point, pinned_points, unpin_point
+from offsite.services.retention.policy import parse_policy
+from offsite.services.retention.report import DONE, NOT_DONE, TO_BE_DONE, audit_reports
+from tests.inline_runner import InlineRunner
+from tests.retained import DAY_MS, HOUR_MS, Retained, StoreClock
+
+LAST = parse_policy(keep_age="0s")
+
+
+@pytest.fixture
+def made() -> Retained:
+    """Five commits of a topic that loses all but its newest batch each time."""
+    made = Retained()
+    made.make("a")
+    for _ in range(5):
+        made.write("a")
+        made.later(HOUR_MS)
+        made.trim("a", made.logs[made.partition("a")].copied)
+        made.commit()
+    return made
+
+
+def let_go(made: Retained, **rules: str) -> int:
+    policy = parse_policy(**rules) if rules else LAST  # type: ignore[arg-type]
+    done = apply_retention(made.backup, plan_retention(made.backup, policy, clock=made.clock), clock=made.clock)
+    if done.commit is not None:
+        made.note(done.state)
+    return done.plan.points
+
+
+def numbers(made: Retained) -> list[int]:
+    return [line.seq for line in made.backup.state().history]
+
+
+def test_what_is_pinned_stays_with_all_that_it_needs_until_it_is_unpinned(made: Retained) -> None:
+    pin_point(made.backup, 2, reason="the audit of 2026")
+    made.note(made.backup.state())
+    assert let_go(made) == 4
+    assert numbers(made) == [2, 6, 7]
+    made.check()
+    assert [(each.commit, each.reason, each.until_ms) for each in pinned_points(made.backup)] == [
+        (2, "the audit of 2026", 0)
+    ]
+    unpin_point(made.backup, 2)
+    made.note(made.backup.state())
+    let_go(made)
+    assert 2 not in numbers(made)
+    made.check()
+    assert made.unneeded() == []
+
+
+def test_a_pin_that_has_ended_keeps_nothing_and_is_taken_off(made: Retained) -> None:
+    pin_point(made.backup, 2, reason="r", until_ms=made.store._now_ms + DAY_MS)
+    let_go(made)
+    assert 2 in numbers(made)
+    made.later(DAY_MS)
+    assert [each.holds for each in pinned_points(made.backup)] == [False]
+    let_go(made)
+    assert 2 not in numbers(made)
+    assert pinned_points(made.backup) == ()
+
+
+def test_what_cannot_be_pinned(made: Retained) -> None:
+    with pytest.raises(NoSuchRestorePoint):
+        pin_point(made.backup, 9, reason="r")
+    with pytest.raises(BadOption):
+        pin_point(made.backup, 2, reason=" ")
+    with pytest.raises(NoSuchRestorePoint):
+        unpin_point(made.backup, 2)
+
+
+def test_the_end_of_a_pin_is_a_time_or_a_duration() -> None:
+    assert parse_until(None, now_ms=5) == 0
+    assert parse_until("90d", now_ms=5) == 5 + 90 * DAY_MS
+    assert parse_until("2033-01-01", now_ms=5) == 1_988_150_400_000
+    for text in ("2001-01-01", "0s", "soon"):
+        with pytest.raises(BadOption):
+            parse_until(text, now_ms=1_700_000_000_000)
+
+
+def test_a_floor_refuses_and_force_does_it(made: Retained) -> None:
+    policy = parse_policy(keep_age="0s", floor="2h")
+    plan = plan_retention(made.backup, policy, clock=made.clock)
+    assert plan.below_floor
+    with pytest.raises(BelowFloor):
+        apply_retention(made.backup, plan, clock=made.clock)
+    assert numbers(made) == [1, 2, 3, 4, 5]
+    assert list(read_audit(made.store, made.backup.layout)) == []  # type: ignore[arg-type]
+    assert apply_retention(made.backup, plan, clock=made.clock, force=True).plan.points == 4
+
+
+def test_a_floor_that_the_rules_hold_refuses_nothing(made: Retained) -> None:
+    """At the floor's beginning the newest point before it counts: here the third."""
+    made.later(HOUR_MS // 2)
+    held = parse_policy(keep_hourly=3, floor="2h")
+    assert not plan_retention(made.backup, held, clock=made.clock).below_floor
+    for rules in ({"keep_hourly": 2, "floor": "2h"}, {"keep_hourly": 3, "floor": "3h"}):
+        assert plan_retention(made.backup, parse_policy(**rules), clock=made.clock).below_floor  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ahead_ms", [MOST_APART_MS + 5000, -MOST_APART_MS - 5000])
+def test_clocks_that_differ_are_refused(made: Retained, ahead_ms: int) -> None:
+    with pytest.raises(ClocksDiffer):
+        plan_retention(made.backup, LAST, clock=StoreClock(made.store, ahead_ms))
+
+
+def test_nothing_to_do_writes_nothing(made: Retained) -> None:
+    let_go(made)
+    made.commit()
+    made.note(made.backup.state())
+    before = dict(made.store.objects)
+    assert let_go(made, keep_age="1d") == 0
+    assert made.store.objects == before
+
+
+def test_each_deletion_has_its_line_before_it_is_done(made: Retained, monkeypatch: pytest.MonkeyPatch) -> None:
+    let_go(made)
+    found = list(audit_reports(made.backup))
+    assert [(each.by, each.kind, each.what, each.state) for each in found] == [
+        ("retention", "points", "commits 1 to 4", DONE),
+        ("retention", "range", "a/0 [0, 40)", DONE),
+    ]
+    assert found[0].rule == "not kept by age 0 ms"
+    assert found[0].bytes > 0
+    assert found[0].who
+    for _ in range(101):
+        made.commit()
+    deleted: list[tuple[str, bool]] = []
+
+    def delete(key: str) -> None:
+        told = {
+            line.deletion.what for line in read_audit(made.store, made.backup.layout) if isinstance(line, AuditLine)
+        }  # type: ignore[arg-type]
+        deleted.append((key, key in told))
+        made.store.objects.pop(key, None)
+
+    monkeypatch.setattr(made.store, "delete", delete)
+    objects = collect(
+        made.backup, plan_collection(made.backup, clock=made.clock, grace_ms=0), runner=InlineRunner()
+    ).objects
+    assert objects >= 4
+    assert sum(is_told for _, is_told in deleted) == objects
+    assert {each.by for each in audit_reports(made.backup)} == {"retention", "collect"}
+
+
+def test_a_line_whose_commit_never_came_says_so(made: Retained) -> None:
+    lines = [Deletion(kind="points", what="commits 1 to 2", rule="r", bytes=5)]
+    note_deletions(made.store, made.backup.layout, lines, by="retention", commit=5, writer="mine")  # type: ignore[arg-type]
+    assert [each.state for each in audit_reports(made.backup)] == [TO_BE_DONE]
+    made.commit()
+    assert [each.state for each in audit_reports(made.backup)] == [NOT_DONE]
+
+
+def test_what_cannot_be_read_of_the_audit_hides_nothing_else(made: Retained) -> None:
+    let_go(made)
+    key = made.backup.layout.audit_key(0, "0" * 8)
+    made.store.put_overwrite(key, b'{"format":1}\n\x1b[31m\n')
+    found = list(read_audit(made.store, made.backup.layout))  # type: ignore[arg-type]
+    assert [isinstance(each, UnreadableLine) for each in found] == [True, True, False, False]
+    assert [bool(each.problem) for each in audit_reports(made.backup)] == [True, True, False, False]
+
+
+def test_what_is_kept_and_what_goes_next_is_told(made: Retained) -> None:
+    assert retention_outlook(made.backup, made.backup.state()) is None
+    let_go(made, keep_age="2h")
+    found = retention_outlook(made.backup, made.backup.state())
+    assert found is not None
+    assert (found.rule, found.restore_points, found.pinned) == ("not kept by age 2 h 00 min", 3, 0)
+    assert found.next_commit == 4
+    line = made.backup.state().history.find(4)
+    assert line is not None
+    assert found.next_ms == line.committed_at_ms + 2 * HOUR_MS
+    assert found.waiting_bytes > 0
+    made.store.put_overwrite(made.backup.layout.retention_key, b"{")
+    assert get_note(made.backup) is None

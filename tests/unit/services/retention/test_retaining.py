@@ -1,0 +1,149 @@
+"""The retention of a run that follows: a moment at a time, and whatever the backup does meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from offsite.model.errors import KafkaUnreachable, StoreUnreachable
+from offsite.repository.commit import Changes
+from offsite.services.follow import retaining
+from offsite.services.follow.retaining import RETRY_S, Retaining
+from offsite.services.retention.apply import plan_retention
+from offsite.services.retention.carried import carried_to
+from offsite.services.retention.pins import pin_point
+from offsite.services.retention.policy import RetentionPolicy, parse_policy
+from tests.retained import HOUR_MS, Retained
+from tests.roll_ups import roll_up
+
+
+class NoCluster:
+    """A cluster that does not answer."""
+
+    @property
+    def admin(self) -> Any:
+        raise KafkaUnreachable("no broker answers", hint="")
+
+
+class Machine:
+    """A clock that agrees with the store's, and on which time passes only when it is told; `step_s`: when asked."""
+
+    def __init__(self, made: Retained, step_s: float = 0.0) -> None:
+        self._made, self._step_s = made, step_s
+        self.now_s = 0.0
+
+    def now_ms(self) -> int:
+        return self._made.store._now_ms
+
+    def monotonic_s(self) -> float:
+        self.now_s += self._step_s
+        return self.now_s
+
+    def later(self, by_s: float) -> None:
+        self.now_s += by_s
+        self._made.later(int(by_s * 1000))
+
+    def sleep(self, duration_s: float) -> None:
+        self.later(duration_s)
+
+
+@pytest.fixture
+def made() -> Retained:
+    made = Retained()
+    made.make("a")
+    for _ in range(8):
+        made.write("a")
+        made.later(HOUR_MS)
+        made.trim("a", made.logs[made.partition("a")].copied)
+        made.commit()
+    return made
+
+
+def retaining_of(clock: Machine, policy: RetentionPolicy | None) -> Retaining:
+    return Retaining(policy, cluster=NoCluster(), clock=clock, every_s=3600.0)  # type: ignore[arg-type]
+
+
+def points(made: Retained) -> list[int]:
+    return [line.seq for line in made.backup.state().history]
+
+
+def test_a_run_that_was_not_asked_lets_nothing_go(made: Retained) -> None:
+    step = retaining_of(Machine(made), None)
+    for _ in range(5):
+        made.later(HOUR_MS)
+        assert step.step(made.backup, made.backup.state()) is None
+    assert points(made) == list(range(1, 9))
+
+
+def test_a_step_lets_go_and_the_next_comes_after_the_rest(made: Retained) -> None:
+    clock = Machine(made)
+    step = retaining_of(clock, parse_policy(keep_age="3h"))
+    state = step.step(made.backup, made.backup.state())
+    assert state == made.backup.state()
+    assert points(made) == [6, 7, 8, 9]
+    clock.later(1800)
+    made.commit()
+    assert step.step(made.backup, made.backup.state()) is None
+    clock.later(3600)
+    assert step.step(made.backup, made.backup.state()) is not None
+    assert 6 not in points(made)
+
+
+def test_what_came_while_it_was_planned_stays_with_all_that_it_needs(made: Retained) -> None:
+    """One pause a round: the backup goes on, and a roll-up makes one segment over a border of what goes."""
+    slow = retaining_of(Machine(made, step_s=retaining.STEP_S / 2), parse_policy(keep_age="2h"))
+    rounds = 0
+    while slow.step(made.backup, made.backup.state()) is None:
+        rounds += 1
+        if rounds == 1:
+            made.write("a", 2)
+            made.commit()
+            roll_up(made.backup, [tuple(made.backup.state().segments[made.partition("a")][4:8])], alone=True)
+            made.note(made.backup.state())
+        assert rounds < 50
+    assert rounds >= 2
+    made.note(made.backup.state())
+    assert points(made)[0] == 7
+    made.check()
+    starts = [each.start for each in made.backup.state().segments[made.partition("a")]]
+    assert starts == [40, 80], "of the new segment the first kept point needs a part"
+
+
+def test_a_pin_that_came_while_it_was_planned_is_kept(made: Retained) -> None:
+    plan = plan_retention(made.backup, parse_policy(keep_age="2h"), clock=made.clock)
+    pin_point(made.backup, 2, reason="r")
+    assert carried_to(plan, made.backup.state()) is None
+    step = retaining_of(Machine(made), parse_policy(keep_age="2h"))
+    assert step.step(made.backup, made.backup.state()) is not None
+    assert 2 in points(made)
+
+
+def test_a_commit_that_only_adds_carries_a_plan_along(made: Retained) -> None:
+    plan = plan_retention(made.backup, parse_policy(keep_age="2h"), clock=made.clock)
+    head = made.backup.commit(Changes(), base=made.backup.state(), writer="w")
+    carried = carried_to(plan, head)
+    assert carried is not None
+    assert (carried.expired, carried.forgotten, carried.head.seq) == (plan.expired, plan.forgotten, head.seq)
+
+
+def test_what_goes_wrong_ends_no_round_and_is_tried_again(made: Retained, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Machine(made)
+    step = retaining_of(clock, parse_policy(keep_age="2h"))
+
+    def fails(*_: object) -> bool:
+        raise StoreUnreachable("the store does not answer", hint="")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(made.store, "put_if_absent", fails)
+        assert step.step(made.backup, made.backup.state()) is None
+    clock.later(RETRY_S / 2)
+    assert step.step(made.backup, made.backup.state()) is None
+    clock.later(RETRY_S)
+    assert step.step(made.backup, made.backup.state()) is not None
+
+
+def test_a_mirror_that_cannot_ask_the_cluster_lets_nothing_go(made: Retained) -> None:
+    made.later(1000 * HOUR_MS)
+    assert retaining_of(Machine(made), RetentionPolicy()).step(made.backup, made.backup.state()) is None
+    assert points(made) == list(range(1, 9))

@@ -1,0 +1,404 @@
+"""What retention takes out of an archive, what it never does, and what is left wherever it is broken off."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import pytest
+
+from offsite.archives.archive import ArchiveReader, ArchiveTopic, ArchiveWriter
+from offsite.archives.formats import ReadOptions, WriteOptions, open_reader, open_retention, open_writer
+from offsite.archives.retention import ArchiveFile, LastMessage, RetentionLimits, chosen
+from offsite.log.range import TopicPartition
+from offsite.log.records.record import Record
+from offsite.model.clock import SystemClock
+from offsite.model.errors import ArchiveBusy, ArchiveNotFound, BadOption, ClocksDiffer, StoreDenied
+from offsite.model.untrusted.digest import check_digest
+from offsite.services.archives.retention import (
+    ArchiveRetentionDone,
+    ArchiveRetentionPlan,
+    ArchiveToShorten,
+    carry_out,
+    plan_retention,
+)
+from tests.archive_records import write_range
+from tests.faulty_store import Crash
+from tests.memory_archive import MemoryArchive
+
+HOUR_MS = 3_600_000
+NOW_MS = 1_700_000_000_000
+FORMATS = ("avro", "parquet", "jsonl", "osodevops", "kafka-backup")
+FILES = 6
+PER_FILE = 4
+END = FILES * PER_FILE
+
+
+class FixedClock(SystemClock):
+    def now_ms(self) -> int:
+        return NOW_MS
+
+
+@dataclass(frozen=True)
+class Archive:
+    format: str
+    files: MemoryArchive
+    collect_after_ms: int = 0
+
+    @property
+    def writer(self) -> ArchiveWriter:
+        options = WriteOptions(backup_id="b" if self.format == "osodevops" else "")
+        if self.format == "kafka-backup":
+            options = replace(options, segment_bytes=200)
+        return open_writer(self.format, self.files, options)
+
+    @property
+    def reader(self) -> ArchiveReader:
+        return open_reader(self.format, self.files)
+
+    @property
+    def target(self) -> ArchiveToShorten:
+        archive = open_retention(self.format, self.files)
+        return ArchiveToShorten(
+            format=self.format, files=self.files, archive=archive, collect_after_ms=self.collect_after_ms
+        )
+
+    def export(self, start: int, end: int, *, partition: int = 0) -> None:
+        writer = self.writer
+        assert writer.ends().get(TopicPartition(topic="orders", partition=partition), 0) == start
+        written = write_range(writer, records(start, end), start=start, end=end, partition=partition)
+        writer.finish([written], [ArchiveTopic(topic="orders", partitions=2)], {})
+
+    def plan(self, *, keep_age_ms: int | None = None, max_bytes: int | None = None) -> ArchiveRetentionPlan:
+        limits = RetentionLimits(keep_age_ms=keep_age_ms, max_bytes=max_bytes)
+        return plan_retention(self.target, limits, clock=FixedClock())
+
+    def apply(self, plan: ArchiveRetentionPlan) -> ArchiveRetentionDone:
+        return carry_out(self.target, plan, clock=FixedClock())
+
+    def offsets(self, partition: int = 0) -> list[int]:
+        """Of all that a reader gets, who refuses damage."""
+        reader = self.reader
+        pieces = [each for each in reader.contents().pieces if each.partition == partition]
+        return [record.offset for piece in pieces for batch in reader.read(piece) for record in batch]
+
+
+def records(start: int, end: int) -> list[Record]:
+    """The one at offset 0 is the oldest, 100 hours old; each is an hour younger than the one before."""
+    value = b"v" * 20
+    return [Record(at, NOW_MS - (100 - at) * HOUR_MS, 0, b"k%d" % at, value, ()) for at in range(start, end)]
+
+
+def made(format_name: str, *, collect_after_ms: int = 0) -> Archive:
+    """Six files of four records in partition 0, one in partition 1."""
+    files = MemoryArchive(NOW_MS, is_folder=format_name == "kafka-backup")
+    archive = Archive(format_name, files, collect_after_ms)
+    for start in range(0, END, PER_FILE):
+        archive.export(start, start + PER_FILE)
+    archive.export(0, PER_FILE, partition=1)
+    return archive
+
+
+@pytest.fixture(params=FORMATS)
+def archive(request: pytest.FixtureRequest) -> Archive:
+    return made(request.param)
+
+
+def age_of(offset: int) -> int:
+    """What keeps the record at `offset` and all behind it."""
+    return (100 - offset) * HOUR_MS
+
+
+def bodies(archive: Archive) -> set[str]:
+    return {each.key for each in archive.files.list() if ".json" not in each.key or "jsonl" in each.key}
+
+
+def test_files_go_whose_last_message_is_old_and_the_rest_is_read_on(archive: Archive) -> None:
+    assert archive.offsets() == list(range(END))
+    before = bodies(archive)
+    plan = archive.plan(keep_age_ms=age_of(10))  # within the third file, and the newest of partition 1 is as old
+    assert [(each.file.start, each.file.partition.partition) for each in plan.going] == [(0, 0), (4, 0)]
+    assert [each.last_message_ms for each in plan.going] == [
+        records(3, 4)[0].timestamp_ms,
+        records(7, 8)[0].timestamp_ms,
+    ]
+    assert archive.offsets() == list(range(END)), "a plan changes nothing"
+    done = archive.apply(plan)
+    gone = {key for each in plan.going for key in each.file.keys}
+    assert {each.key for each in done.deleted} == gone
+    assert bodies(archive) == before - gone
+    assert (done.locked, done.waiting) == ((), ())
+    assert archive.offsets() == list(range(8, END))
+    assert archive.offsets(1) == list(range(PER_FILE))
+    contents = archive.reader.contents()
+    assert min(each.start for each in contents.pieces if not each.partition) == 8, (
+        "else it would say: nothing was there"
+    )
+    holes = [(each.range.start, each.range.end, each.reason) for each in contents.holes]
+    assert holes == ([(0, 8, "retention")] if archive.format == "osodevops" else [])
+    archive.export(END, END + 4)
+    assert archive.offsets() == list(range(8, END + 4))
+
+
+def test_a_plan_says_what_stays_and_why(archive: Archive) -> None:
+    first, second = archive.plan(keep_age_ms=age_of(10)).kept
+    assert (first.partition.partition, first.start, first.files) == (0, 8, 4)
+    assert first.why.startswith("the last message of ")
+    assert (second.partition.partition, second.files, second.why) == (1, 1, "the newest file of a partition stays")
+    assert first.size_bytes > second.size_bytes > 0
+
+
+def test_the_newest_file_of_a_partition_never_goes(archive: Archive) -> None:
+    archive.apply(archive.plan(keep_age_ms=0, max_bytes=0))
+    assert archive.offsets() == list(range(END - PER_FILE, END))
+    assert archive.offsets(1) == list(range(PER_FILE))
+    again = archive.plan(keep_age_ms=0, max_bytes=0)
+    assert (again.going, again.collectable, again.waiting) == ((), (), ())
+
+
+def test_the_oldest_go_until_the_rest_is_small_enough(archive: Archive) -> None:
+    sizes = [each.file.size_bytes for each in archive.plan(keep_age_ms=0).going]
+    total = sum(each.size_bytes for each in archive.plan(keep_age_ms=age_of(0)).kept)
+    plan = archive.plan(max_bytes=total - sizes[0] - 1)
+    assert [each.file.start for each in plan.going] == [0, 4]
+    assert {each.why for each in plan.going} == {"beyond --max-bytes"}
+    assert sum(each.size_bytes for each in plan.kept) == total - sum(sizes[:2])
+    assert archive.plan(max_bytes=total).going == ()
+    both = archive.plan(keep_age_ms=age_of(4), max_bytes=total - sum(sizes[:2]))
+    assert [each.why for each in both.going] == ["older than 4 d 0 h", "beyond --max-bytes"]
+
+
+def test_broken_off_anywhere_the_archive_is_whole_and_the_next_run_ends_it(archive: Archive) -> None:
+    plan = archive.plan(keep_age_ms=age_of(10))
+    whole = Archive(archive.format, archive.files.copy())
+    before = whole.files.changes
+    whole.apply(plan)
+    changes = whole.files.changes - before
+    assert changes >= 4
+    for dies_at in range(changes):
+        copy = Archive(archive.format, archive.files.copy())
+        copy.files.dies_at = dies_at
+        with pytest.raises(Crash):
+            copy.apply(plan)
+        copy.files.dies_at = -1
+        left = copy.offsets()
+        assert left == list(range(left[0], END))
+        assert left[0] in (0, 4, 8)
+        going_on = Archive(archive.format, copy.files.copy())
+        going_on.export(END, END + 4)
+        assert going_on.offsets() == list(range(going_on.offsets()[0], END + 4))
+        for each in (copy, going_on):
+            each.apply(each.plan(keep_age_ms=age_of(10)))
+            assert each.offsets()[0] == 8
+        assert bodies(copy) == bodies(whole)
+
+
+@pytest.mark.parametrize("format_name", FORMATS[:-1])
+def test_objects_stay_until_their_file_is_out_for_long_enough(format_name: str) -> None:
+    archive = made(format_name, collect_after_ms=HOUR_MS)
+    before = bodies(archive)
+    plan = archive.plan(keep_age_ms=age_of(10))
+    done = archive.apply(plan)
+    assert (done.deleted, {each.key for each in done.waiting}) == ((), {each.file.name for each in plan.going})
+    assert archive.offsets() == list(range(8, END))
+    assert bodies(archive) == before
+    archive.export(END, END + 4)  # it goes on, and does not take them for what a crash left
+    assert bodies(archive) > before
+    later = archive.plan(keep_age_ms=age_of(10))
+    assert (later.going, later.collectable, len(later.waiting)) == ((), (), 2)
+    archive.files.clock_ms += HOUR_MS
+    after = plan_retention(
+        archive.target, RetentionLimits(keep_age_ms=200 * HOUR_MS), clock=_At(archive.files.clock_ms)
+    )
+    assert len(after.collectable) == 2
+    done = carry_out(archive.target, after, clock=_At(archive.files.clock_ms))
+    assert {each.key for each in done.deleted} == {each.file.name for each in plan.going}
+    assert done.waiting == ()
+    assert archive.offsets() == list(range(8, END + 4))
+
+
+class _At(SystemClock):
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+
+def test_what_the_store_protects_is_left_and_listed(archive: Archive) -> None:
+    plan = archive.plan(keep_age_ms=age_of(10))
+    protected = plan.going[0].file.keys[-1]
+    archive.files.protected = {protected}
+    done = archive.apply(plan)
+    assert protected in {each.key for each in done.locked}
+    assert protected in bodies(archive)
+    offsets = archive.offsets()
+    assert offsets == list(range(offsets[0], END)), "no hole behind what stays"
+    archive.export(END, END + 4)
+    again = archive.apply(archive.plan(keep_age_ms=age_of(10)))
+    assert protected in {each.key for each in again.locked}
+    archive.files.protected = set()
+    archive.apply(archive.plan(keep_age_ms=age_of(10)))
+    assert protected not in bodies(archive)
+    assert archive.offsets() == list(range(8, END + 4))
+
+
+def test_who_may_not_delete_at_all_changes_nothing(archive: Archive) -> None:
+    plan = archive.plan(keep_age_ms=age_of(10))
+    archive.files.protected = {"never-written"}
+    before = dict(archive.files.objects)
+    with pytest.raises(StoreDenied):
+        archive.apply(plan)
+    assert archive.files.objects == before
+
+
+def test_a_file_whose_last_message_has_no_known_time_stays_with_all_behind_it(archive: Archive) -> None:
+    fresh = Archive(archive.format, MemoryArchive(NOW_MS, is_folder=archive.files.is_folder))
+    for start in range(0, END, PER_FILE):
+        timed = records(start, start + PER_FILE)
+        if start == PER_FILE:
+            timed[1] = Record(timed[1].offset, -1, 0, b"k", b"v" * 20, ())
+        writer = fresh.writer
+        writer.ends()
+        written = write_range(writer, timed, start=start, end=start + PER_FILE)
+        writer.finish([written], [ArchiveTopic(topic="orders", partitions=1)], {})
+    if fresh.format == "osodevops":  # as the tool's own objects: nothing is kept with them
+        fresh.files.objects = {key: (data, -1) for key, (data, _) in fresh.files.objects.items()}
+    plan = fresh.plan(keep_age_ms=0)
+    assert [each.file.start for each in plan.going] == [0]
+    assert plan.kept[0].why.endswith("it holds records without a time")
+
+
+@pytest.mark.parametrize("format_name", ["osodevops", "kafka-backup"])
+def test_a_damaged_file_of_a_format_that_must_be_read_stays(format_name: str) -> None:
+    archive = made(format_name)
+    name = archive.plan(keep_age_ms=0).going[1].file.name
+    data = archive.files.objects[name][0]
+    archive.files.objects = {key: (data, -1) for key, (data, _) in archive.files.objects.items()}
+    archive.files.objects[name] = (data[:-9], -1)
+    plan = archive.plan(keep_age_ms=0)
+    assert [each.file.start for each in plan.going] == [0]
+    assert "nobody knows its last message" in plan.kept[0].why
+
+
+@pytest.mark.parametrize("format_name", ["avro", "parquet", "jsonl"])
+def test_without_a_digest_the_time_that_is_kept_with_the_object_counts(format_name: str) -> None:
+    archive = made(format_name)
+    key = next(key for key in archive.files.objects if key.endswith("orders/_index.json"))
+    fields = json.loads(archive.files.objects[key][0])
+    for name in [name for name in fields if name in ("generation", "digest") or "sha" in name]:
+        del fields[name]
+    bare = json.dumps(fields).encode()
+    archive.files.objects[key] = (bare, -1)
+    manifest = next(key for key in archive.files.objects if key == "_archive.json")
+    archive.files.objects[manifest] = (
+        json.dumps({"format": 1, "archive": format_name, "topics": ["orders"], "groups": []}).encode(),
+        -1,
+    )
+    assert check_digest(bare) is not None
+    assert [each.file.start for each in archive.plan(keep_age_ms=age_of(10)).going] == [0, 4]
+    archive.files.objects = {key: (data, -1) for key, (data, _) in archive.files.objects.items()}
+    plan = archive.plan(keep_age_ms=age_of(10))
+    assert plan.going == ()
+    assert "the index has no digest" in plan.kept[0].why
+
+
+@pytest.mark.parametrize("format_name", FORMATS[:-1])
+def test_an_export_in_the_midst_loses_and_doubles_nothing(format_name: str) -> None:
+    """Of a store without a lock: a whole run of the export between any two changes of retention."""
+    plan = made(format_name, collect_after_ms=HOUR_MS).plan(keep_age_ms=age_of(10))
+    counted = made(format_name, collect_after_ms=HOUR_MS)
+    first = counted.files.changes
+    counted.apply(plan)
+    for number in range(counted.files.changes - first):
+        archive = made(format_name, collect_after_ms=HOUR_MS)
+        archive.files.before = _once(archive, at=archive.files.changes + number, act=lambda a: a.export(END, END + 4))
+        with suppress(ArchiveBusy):
+            archive.apply(plan)
+        archive.files.before = None
+        offsets = archive.offsets()
+        assert offsets == list(range(offsets[0], END + 4))
+        archive.apply(archive.plan(keep_age_ms=age_of(10)))
+        assert archive.offsets() == list(range(8, END + 4))
+
+
+@pytest.mark.parametrize("format_name", FORMATS[:-1])
+def test_retention_in_the_midst_of_an_export_breaks_and_loses_nothing(format_name: str) -> None:
+    counted = made(format_name)
+    first = counted.files.changes
+    counted.export(END, END + 4)
+    for number in range(counted.files.changes - first):
+        archive = made(format_name, collect_after_ms=HOUR_MS)
+        archive.files.before = _once(
+            archive, at=archive.files.changes + number, act=lambda a: a.apply(a.plan(keep_age_ms=age_of(10)))
+        )
+        archive.export(END, END + 4)
+        archive.files.before = None
+        offsets = archive.offsets()
+        assert offsets == list(range(offsets[0], END + 4))
+        archive.apply(archive.plan(keep_age_ms=age_of(10)))
+        assert archive.offsets() == list(range(8, END + 4))
+
+
+def _once(archive: Archive, *, at: int, act: Callable[[Archive], object]) -> Callable[[], None]:
+    def before() -> None:
+        if archive.files.changes == at and not done:
+            done.append(at)
+            act(archive)
+
+    done: list[int] = []
+    return before
+
+
+def test_a_plan_that_another_run_has_carried_out_is_refused(archive: Archive) -> None:
+    plan = archive.plan(keep_age_ms=age_of(10))
+    archive.apply(plan)
+    with pytest.raises(ArchiveBusy, match="has changed since the plan"):
+        archive.apply(plan)
+    assert archive.offsets() == list(range(8, END))
+
+
+def test_clocks_that_differ_by_more_than_five_minutes_are_refused(archive: Archive) -> None:
+    plan = archive.plan(keep_age_ms=age_of(10))
+    archive.files.clock_ms += 5 * 60_000 + 1
+    before = bodies(archive)
+    for wrong in (archive.files.clock_ms, NOW_MS - 5 * 60_000 - 1):
+        archive.files.clock_ms = wrong
+        with pytest.raises(ClocksDiffer, match="one of them is wrong"):
+            archive.plan(keep_age_ms=age_of(10))
+        with pytest.raises(ClocksDiffer):
+            archive.apply(plan)
+    assert bodies(archive) == before
+
+
+def test_what_cannot_be_shortened_is_refused(archive: Archive) -> None:
+    with pytest.raises(BadOption, match="no rule"):
+        archive.plan()
+    with pytest.raises(BadOption, match="trivadis archives are only read"):
+        open_retention("trivadis", archive.files, ReadOptions())
+    empty = Archive(archive.format, MemoryArchive(NOW_MS))
+    with pytest.raises(ArchiveNotFound):
+        empty.plan(keep_age_ms=0)
+
+
+PARTITION = TopicPartition(topic="t", partition=0)
+
+
+def file(start: int, end: int) -> ArchiveFile:
+    return ArchiveFile(name=f"f{start}", partition=PARTITION, start=start, end=end, size_bytes=1, keys=(f"f{start}",))
+
+
+def going(files: Sequence[ArchiveFile], *, read_end: int = 0) -> list[int]:
+    limits = RetentionLimits(keep_age_ms=1)
+    gone, _ = chosen([files], lambda _: LastMessage(at_ms=0, end=read_end), limits, now_ms=10)
+    return [each.file.start for each in gone]
+
+
+def test_files_that_share_offsets_go_together_or_stay() -> None:
+    assert going([file(0, 10), file(10, 20), file(20, 30)]) == [0, 10]
+    assert going([file(0, 15), file(10, 20), file(20, 30)]) == [0, 10]
+    assert going([file(0, 10), file(10, 25), file(20, 30)]) == [0]
+    assert going([file(0, 100), file(50, 60), file(100, 130)]) == [0, 50]
+    assert going([file(0, 5), file(10, 20), file(20, 30)], read_end=21) == [], "reading finds that it reaches further"

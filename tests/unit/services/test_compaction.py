@@ -1,0 +1,294 @@
+"""What a compaction leaves: every kept restore point has the same latest record of each key as before."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from offsite.copy.compaction import latest, regions
+from offsite.copy.point_in_time import PointInTime
+from offsite.copy.restore_point import find_point
+from offsite.log.records.batch_records import encode
+from offsite.log.records.record import Record
+from offsite.model.clock import SystemClock
+from offsite.model.errors import NoSuchRestorePoint
+from offsite.model.selections.selection import parse_selection
+from offsite.repository import catalog
+from offsite.repository.backup import Backup
+from offsite.repository.commit import Changes, Checkpoint, Position
+from offsite.services.collect.run import collect, plan_collection
+from offsite.services.compaction.plan import CompactionRequest, plan_compaction
+from offsite.services.compaction.run import Compacted, compact
+from offsite.services.restore.request import RestoreRequest
+from offsite.services.verify.run import verify_deep
+from tests.backups import new_backup
+from tests.batches import FIRST_TIME_MS
+from tests.compacted_logs import TOPIC, CompactedLog, commit_log, compacted_shape, forget, read_state, segments_of
+from tests.inline_runner import InlineRunner
+from tests.roll_ups import roll_up
+from tests.source_events.memory_store import MemoryStore
+
+ALWAYS = CompactionRequest(min_dirty_ratio=0.0)
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(catalog, "COMMITS_PER_CATALOG", 4)
+    monkeypatch.setattr(latest, "PARCEL_KEYS", 3)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def backup(store: MemoryStore) -> Backup:
+    return new_backup(store)  # type: ignore[arg-type]
+
+
+def compacted(backup: Backup, request: CompactionRequest = ALWAYS) -> Compacted:
+    return compact(backup, plan_compaction(backup, request), runner=InlineRunner(), slots=3)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_each_kept_point_keeps_the_latest_of_each_key(
+    backup: Backup, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(seed)
+    monkeypatch.setattr(regions.parts_of, "__kwdefaults__", {"part_bytes": rng.choice((1, 2000, 1 << 30))})
+    log = CompactedLog(rng)
+    shape = compacted_shape(rng.choice(("compact", "compact,delete")), delete_retention_ms="0")
+    ends: dict[int, int] = {}
+    for _ in range(rng.randrange(2, 4)):
+        for _ in range(rng.randrange(2, 8)):
+            state = commit_log(backup, log.grow(rng.randrange(1, 25)), log.end, shape, pieces=rng.randrange(1, 4))
+            ends[state.seq] = log.end
+        kept = {seq for seq in ends if rng.random() < 0.3} | {max(ends)}
+        doomed = sorted(set(ends) - kept)
+        if doomed:
+            forget(backup, doomed)
+        ends = {seq: ends[seq] for seq in kept}
+        done = compacted(backup)
+        assert done.left_alone == 0
+        for seq, end in ends.items():
+            found, keyless, _ = read_state(backup, seq)
+            assert (found, keyless) == log.state_at(end)
+            assert backup.state_at(seq).holes == ()
+    assert verify_deep(backup, runner=InlineRunner()).ok
+
+
+def grown(backup: Backup, commits: int = 4, seed: int = 5, **configs: str) -> CompactedLog:
+    log = CompactedLog(random.Random(seed))
+    for _ in range(commits):
+        commit_log(backup, log.grow(20), log.end, compacted_shape(**configs))
+    return log
+
+
+def records(backup: Backup) -> int:
+    return sum(segment.records for segment in backup.state().all_segments())
+
+
+def end_at(backup: Backup, seq: int) -> int:
+    return backup.catalog.state(upto=seq).positions[TOPIC].end
+
+
+def test_between_points_without_a_break_nothing_is_touched(backup: Backup) -> None:
+    grown(backup)
+    (region,) = plan_compaction(backup, ALWAYS).regions
+    assert (region.start, region.end, region.cuts) == (0, end_at(backup, 1), ())
+
+
+def test_what_lies_behind_the_last_break_waits_until_its_points_are_dropped(backup: Backup) -> None:
+    log = grown(backup, commits=6)
+    forget(backup, [2, 3])
+    (region,) = plan_compaction(backup, ALWAYS).regions
+    assert (region.start, region.end, region.cuts) == (0, end_at(backup, 4), (end_at(backup, 1),))
+    forget(backup, [5])
+    (region,) = plan_compaction(backup, ALWAYS).regions
+    assert (region.end, region.cuts) == (log.end, (end_at(backup, 1), end_at(backup, 4)))
+
+
+def test_what_a_kept_point_knew_of_a_topic_that_was_not_compacted_stays(backup: Backup) -> None:
+    """Who sets a topic to compact by mistake wants the records back that Kafka then drops."""
+    log = CompactedLog(random.Random(1))
+    for policy in ("delete", "delete", "compact", "compact", "compact"):
+        commit_log(backup, log.grow(20), log.end, compacted_shape(policy))
+    forget(backup, [1, 4])
+    (region,) = plan_compaction(backup, ALWAYS).regions
+    assert region.start >= end_at(backup, 2)
+    forget(backup, [2, 3])
+    assert plan_compaction(backup, ALWAYS).regions[0].start == 0
+
+
+@pytest.mark.parametrize("unsure", [{"policy": "delete"}, {"unread": "true"}])
+def test_a_topic_that_may_not_be_compacted_is_left_alone(backup: Backup, unsure: dict[str, str]) -> None:
+    log = grown(backup)
+    shape = compacted_shape(unsure.get("policy", "compact"))
+    commit_log(backup, b"", log.end, replace(shape, configs_unread="unread" in unsure))
+    forget(backup, [1, 2, 3, 4])
+    assert plan_compaction(backup, ALWAYS).regions == ()
+
+
+def test_what_was_compacted_is_due_again_when_as_much_is_new(backup: Backup) -> None:
+    log = grown(backup)
+    forget(backup, [1, 2, 3])
+    request = CompactionRequest()
+    assert compacted(backup, request).regions == 1
+    assert plan_compaction(backup, request).regions == ()
+    commit_log(backup, log.grow(2), log.end, compacted_shape())
+    forget(backup, [4, 5, 6, 7])
+    assert plan_compaction(backup, request).not_due == 1
+    state = commit_log(backup, log.grow(40), log.end, compacted_shape())
+    forget(backup, [state.seq - 2, state.seq - 1])
+    (region,) = plan_compaction(backup, request).regions
+    assert region.start == 0
+    assert 0 < region.dirty_bytes < region.raw_bytes
+    compacted(backup, request)
+    assert read_state(backup, state.seq)[:2] == log.state_at(log.end)
+
+
+def test_the_ratio_of_the_topic_counts(backup: Backup) -> None:
+    log = grown(backup, min_cleanable_dirty_ratio="0.01")
+    forget(backup, [1, 2, 3])
+    compacted(backup, CompactionRequest())
+    state = commit_log(backup, log.grow(2), log.end, compacted_shape(min_cleanable_dirty_ratio="0.01"))
+    forget(backup, [state.seq - 3, state.seq - 2, state.seq - 1])
+    assert len(plan_compaction(backup, CompactionRequest()).regions) == 1
+
+
+def test_a_tombstone_goes_only_when_it_is_older_than_the_topic_says(backup: Backup, store: MemoryStore) -> None:
+    day = 86_400_000
+    log = CompactedLog(random.Random(3))
+    for _ in range(3):
+        commit_log(backup, log.grow(30), log.end, compacted_shape())
+    old = log.end
+    store._now_ms += day  # its clock
+    commit_log(backup, log.grow(30), log.end, compacted_shape())
+    store._now_ms += day // 2
+    last = commit_log(backup, log.grow(30), log.end, compacted_shape())
+    forget(backup, [1, 2])
+    forget(backup, [4])
+    (first, *_) = plan_compaction(backup, ALWAYS).regions
+    assert first.tombstones_below == 0  # commit 3 is kept, and at it they were new
+    forget(backup, [3])
+    (region,) = plan_compaction(backup, ALWAYS).regions
+    assert region.tombstones_below == old
+    compacted(backup)
+    assert read_state(backup, last.seq)[:2] == log.state_at(log.end)
+
+
+def test_a_partition_of_nothing_but_old_tombstones_keeps_its_last_batch(backup: Backup) -> None:
+    log = CompactedLog(random.Random(0), keys=(b"k",))
+    data = bytearray()
+    for number in range(3):
+        record = Record(number, 1_700_000_000_000, 0, b"k", None if number == 2 else b"v")
+        data += encode([record])
+    log.end = 3
+    shape = compacted_shape(delete_retention_ms="0")
+    commit_log(backup, bytes(data), 3, shape)
+    done = compacted(backup)
+    (segment,) = backup.state().all_segments()
+    assert (done.records_after, segment.records, segment.start, segment.end, segment.last_offset) == (0, 0, 0, 3, 2)
+    assert read_state(backup, 1) == ({}, [], 0)
+    assert verify_deep(backup, runner=InlineRunner()).ok
+
+
+def test_who_loses_a_commit_goes_on_from_the_newest(backup: Backup) -> None:
+    log = grown(backup)
+    forget(backup, [1, 2, 3])
+    plan = plan_compaction(backup, ALWAYS)
+    commit_log(backup, log.grow(5), log.end, compacted_shape())
+    done = compact(backup, plan, runner=InlineRunner(), slots=2)
+    assert (done.regions, done.left_alone, done.state.seq) == (1, 0, plan.head.seq + 2)
+    assert read_state(backup, done.state.seq)[:2] == log.state_at(log.end)
+
+
+def test_what_was_rolled_up_meanwhile_is_left_to_the_next_run(backup: Backup) -> None:
+    grown(backup)
+    forget(backup, [1, 2, 3])
+    plan = plan_compaction(backup, ALWAYS)
+    before = records(backup)
+    roll_up(backup, [tuple(backup.state().segments[TOPIC])], alone=True)
+    done = compact(backup, plan, runner=InlineRunner(), slots=2)
+    assert (done.regions, done.left_alone) == (0, 1)
+    assert records(backup) == before
+    assert compacted(backup).records_after < before
+
+
+def test_what_cannot_be_read_is_left_as_it_is(backup: Backup, store: MemoryStore) -> None:
+    grown(backup)
+    forget(backup, [1, 2, 3])
+    before = backup.state()
+    key = next(iter(before.all_segments())).key
+    store.objects[key] = store.objects[key][:-3] + b"xyz"
+    done = compacted(backup)
+    assert (done.regions, done.left_alone, backup.state()) == (0, 1, before)
+
+
+def test_what_would_hardly_become_smaller_is_not_written_again_and_not_looked_at_again(backup: Backup) -> None:
+    log = CompactedLog(random.Random(0))
+    data = b"".join(bytes(encode([Record(n, 5, 0, b"%d" % n, b"v")])) for n in range(30))
+    log.end = 30
+    commit_log(backup, data, 30, compacted_shape())
+    before = tuple(backup.state().all_segments())
+    compacted(backup)
+    assert tuple(backup.state().all_segments()) == before
+    assert plan_compaction(backup, CompactionRequest()).regions == ()
+
+
+def test_what_was_replaced_is_collected(backup: Backup, store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "COMMITS_PER_CATALOG", 1)
+    log = grown(backup)
+    forget(backup, [1, 2, 3])
+    old = {segment.key for segment in backup.state().all_segments()}
+    done = compacted(backup)
+    for _ in range(2):  # one damaged commit must not bring back what needs them
+        commit_log(backup, b"", log.end, compacted_shape())
+    collect(backup, plan_collection(backup, clock=SystemClock(), grace_ms=0), runner=InlineRunner())
+    assert not old & store.objects.keys()
+    assert read_state(backup, done.state.seq)[:2] == log.state_at(log.end)
+    assert verify_deep(backup, runner=InlineRunner()).ok
+
+
+def found(backup: Backup, **point: object) -> PointInTime:
+    request = RestoreRequest(selection=parse_selection(["orders"]), **point)  # type: ignore[arg-type]
+    return find_point(backup, request)
+
+
+def test_a_moment_inside_of_what_was_compacted_is_refused(backup: Backup) -> None:
+    log = grown(backup)
+    forget(backup, [1, 2])
+    compacted(backup)
+    (span,) = backup.state().compacted[TOPIC]
+    state = commit_log(backup, log.grow(10), log.end, compacted_shape())
+    where = TOPIC.topic_partition
+    for point in (
+        {"before": {where: span[1] - 1}},
+        {"at": str(FIRST_TIME_MS + 60)},
+    ):
+        with pytest.raises(NoSuchRestorePoint, match="compacted over offsets 0 to"):
+            found(backup, **point)
+    assert found(backup, before={where: log.end - 1}).state.positions[TOPIC].end == log.end - 1
+    assert found(backup, at=str(FIRST_TIME_MS + log.end + 100)).until_ms is not None
+    assert found(backup, commit=3).commit.seq == 3
+    assert found(backup).commit.seq == state.seq
+
+
+def test_where_a_checkpoint_ends_is_the_end_of_a_point(backup: Backup) -> None:
+    log = CompactedLog(random.Random(1))
+    commit_log(backup, log.grow(10), log.end, compacted_shape())
+    middle = log.end
+    data = log.grow(20)
+    base = backup.state()
+    taken = Checkpoint(id=1, taken_at_ms=1, ends=((TOPIC, middle + 3),))
+    position = Position(partition_id=TOPIC, log_start=0, end=log.end, leader_epoch=3)
+    segments = tuple(segments_of(backup, data, middle, log.end, 2))
+    backup.commit(Changes(segments=segments, positions=(position,), checkpoint=taken), base=base, writer="w")
+    forget(backup, [1])
+    (region,) = plan_compaction(backup, ALWAYS).regions
+    assert region.cuts == (middle + 3,)
