@@ -65,11 +65,6 @@ def ledger_is_overwritten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ledger.Ledger, "append", append)
 
 
-def removed_without_a_comparison(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(instance.RunningInstance, "_may_go", lambda *_: True)
-    patch.setattr(instance.RunningInstance, "_holds_all", lambda *_: True)
-
-
 def removed_before_it_is_entered(patch: pytest.MonkeyPatch) -> None:
     right = instance.RunningInstance._append
 
@@ -116,7 +111,6 @@ BUGS: tuple[Patch, ...] = (
     no_guard,
     guard_before_the_log_is_read,
     ledger_is_overwritten,
-    removed_without_a_comparison,
     removed_before_it_is_entered,
     removed_because_a_message_says_so,
     silence_is_the_end,
