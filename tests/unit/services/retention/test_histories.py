@@ -34,13 +34,6 @@ def test_what_is_kept_is_whole_wherever_a_retention_breaks_off() -> None:
     assert [problem for number in range(HISTORIES) if (problem := problem_of(number))] == []
 
 
-@pytest.mark.parametrize("number", [27, 61, 147, 221, 1099])
-def test_histories_in_which_something_went_wrong_once(number: int) -> None:
-    """An object of a log that was cut back stayed for ever, a pack of a closed history did; and a batch that reaches over
-    the border of its segment was let go though a point begins inside it."""
-    assert problem_of(number) == ""
-
-
 @pytest.mark.soak
 @pytest.mark.timeout(12_000)
 def test_what_is_kept_is_whole_over_many_histories() -> None:
