@@ -12,6 +12,7 @@ from offsite.copy.export import BackupRecords, ClusterRecords, RecordSource
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BadOption, OffsiteError
 from offsite.repository.backup import Backup
+from offsite.repository.commit import PartitionId
 from offsite.services.archives.cluster_export import plan_cluster_export
 from offsite.services.archives.export_plan import ExportPlan, ExportRequest, plan_export
 from offsite.services.archives.run_export import ExportResult, ExportTarget, run_export
@@ -70,10 +71,11 @@ def open_target(format_name: str, place: str, options: WriteOptions) -> ExportTa
 
 
 def export_of_backup(backup: Backup, target: ExportTarget, request: ExportRequest) -> ExportJob:
+    same: set[PartitionId] = set()
     return ExportJob(
         target=target,
         source=BackupRecords(store=backup.store, read_committed=request.point.read_committed),
-        plan=lambda: plan_export(backup, target.writer, request),
+        plan=lambda: plan_export(backup, target.writer, request, same=same),
     )
 
 
