@@ -371,3 +371,26 @@ def test_an_archive_whose_end_is_damaged_is_not_gone_on_with(site: Site, tmp_pat
     (left_out,) = result.sick
     assert result.records == 1
     assert "orders/1: the archive's last record cannot be read" in left_out
+
+
+@pytest.mark.parametrize("kind", ["kafka-backup", "osodevops"])
+def test_straight_from_a_cluster_two_topics_of_a_name_are_told_apart_as_well(
+    site: Site, tmp_path: Path, kind: str
+) -> None:
+    for topic in ("orders", "users"):
+        site.source.make_topic(topic)
+        write_all(site, topic, [b"a"], [b"b"])
+    place, job = tmp_path / "archive", of_cluster(site, tmp_path / "archive", kind=kind)
+    run(job, site)
+    del site.source.topics["orders"]
+    site.source.make_topic("orders")
+    write_all(site, "orders", *[[b"x"]] * 5)
+    site.source.write_in_transaction("users", [b"c"], committed=False)
+    write_all(site, "users", [b"d"])
+    result = run(of_cluster(site, place, kind=kind), site)
+    assert (result.records, result.complete) == (1, False)
+    (left_out,) = result.sick
+    assert "orders/0: the archive's last record, at offset 1, is of another topic of that name" in left_out
+    site.source.topics["users"].partitions[0].delete_before(5)
+    write_all(site, "users", [b"e"])
+    assert run(of_cluster(site, place, kind=kind), site).records == 1, "nothing says that it is another topic"

@@ -82,10 +82,14 @@ def export_of_backup(backup: Backup, target: ExportTarget, request: ExportReques
 def export_of_cluster(cluster: Cluster, target: ExportTarget, request: ExportRequest, *, slots: int) -> ExportJob:
     """The export of a cluster, as it is whenever a plan is made. Raises `BadOption` for a restore point."""
     check_no_point(request)
+    source = ClusterRecords(kafka=cluster.config, read_committed=request.point.read_committed)
+    same: set[PartitionId] = set()
     return ExportJob(
         target=target,
-        source=ClusterRecords(kafka=cluster.config, read_committed=request.point.read_committed),
-        plan=lambda: plan_cluster_export(cluster.admin, target.writer, request, slots=slots),
+        source=source,
+        plan=lambda: plan_cluster_export(
+            cluster.admin, target.writer, request, slots=slots, source_records=source, same=same
+        ),
     )
 
 
