@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from offsite.copy.compaction.regions import Region, find_regions
@@ -24,21 +24,25 @@ ALL_TOPICS = TopicSelection(include=("*",), internal=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionRequest:
     """Which compacted topics, and which part of the bytes of a region must be new before it is compacted (None: the
-    topic's own `min.cleanable.dirty.ratio`)."""
+    topic's own `min.cleanable.dirty.ratio`). `max_bytes`: how many raw bytes at once, unless one region has more; None:
+    all that is due."""
 
     selection: TopicSelection = ALL_TOPICS
     min_dirty_ratio: float | None = None
+    max_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPlan:
     """The `regions` of `head`, the newest state, that are due; `not_due`: how many others there are.
-    `restore_runs`: none is, because a restore is under way, which must find what it began with."""
+    `is_all`: no other region is due. `restore_runs`: none is, because a restore is under way, which must find what it
+    began with."""
 
     request: CompactionRequest
     head: BackupState
     regions: tuple[Region, ...] = ()
     not_due: int = 0
+    is_all: bool = True
     restore_runs: bool = False
 
     @property
@@ -67,7 +71,17 @@ def plan_compaction(backup: Backup, request: CompactionRequest, *, head: BackupS
                 due.append(region)
             else:
                 not_due += 1
-    return CompactionPlan(request=request, head=head, regions=tuple(due), not_due=not_due)
+    chosen = tuple(_first(due, request.max_bytes))
+    return CompactionPlan(request=request, head=head, regions=chosen, not_due=not_due, is_all=len(chosen) == len(due))
+
+
+def _first(regions: Iterable[Region], max_bytes: int | None) -> Iterator[Region]:
+    size_bytes = 0
+    for region in regions:
+        size_bytes += region.raw_bytes
+        if max_bytes is not None and size_bytes > max_bytes and size_bytes > region.raw_bytes:
+            return
+        yield region
 
 
 def compacted_shapes(state: BackupState, selection: TopicSelection) -> Iterator[TopicShape]:
