@@ -188,6 +188,25 @@ def test_a_step_takes_some_of_what_is_due_and_one_region_at_least(backup: Backup
     assert plan_compaction(backup, replace(ALWAYS, max_bytes=1 << 30)).is_all
 
 
+@pytest.mark.parametrize("noted", [True, False])
+def test_stretches_that_become_one_are_compacted_as_one(backup: Backup, store: MemoryStore, noted: bool) -> None:
+    log = grown(backup, commits=7)
+    forget(backup, [1, 3, 5])  # 2, 4, 6 and 7 are left
+    compacted(backup)
+    before = records(backup)
+    state = backup.state()
+    forget(backup, [2, 4, *range(6, state.seq)])
+    if not noted:
+        store.put_overwrite(backup.layout.compaction_key, b"{")
+    due = plan_compaction(backup, CompactionRequest()).regions
+    assert len(due) == noted  # without word of the pieces it waits for news
+    if noted:
+        compacted(backup, CompactionRequest())
+        assert records(backup) < before
+    assert read_state(backup, state.seq)[:2] == log.state_at(log.end)
+    assert plan_compaction(backup, CompactionRequest()).regions == ()
+
+
 def test_the_ratio_of_the_topic_counts(backup: Backup) -> None:
     log = grown(backup, min_cleanable_dirty_ratio="0.01")
     forget(backup, [1, 2, 3])

@@ -14,6 +14,7 @@ from offsite.repository.commit import TopicShape
 from offsite.repository.leftovers import living_since_ms
 from offsite.repository.state import BackupState
 from offsite.services.compaction.kept_points import KeptPoints
+from offsite.services.compaction.note import Stretches, clean_spans, get_stretches
 
 MIN_DIRTY_RATIO = 0.5
 """Kafka's default of `min.cleanable.dirty.ratio`: each byte is then written again about once, however long it lasts."""
@@ -62,11 +63,12 @@ def plan_compaction(backup: Backup, request: CompactionRequest, *, head: BackupS
         return CompactionPlan(request=request, head=head)
     if living_since_ms(backup) is not None:
         return CompactionPlan(request=request, head=head, restore_runs=True)
+    known = get_stretches(backup)
     points = KeptPoints(backup, head, (each for shape in shapes for each in shape.partition_ids))
     due: list[Region] = []
     not_due = 0
     for shape in shapes:
-        for region in _regions(shape, head, points):
+        for region in _regions(shape, head, points, known):
             if region.dirty_bytes >= _min_ratio(shape, request) * region.raw_bytes and region.dirty_bytes:
                 due.append(region)
             else:
@@ -93,7 +95,7 @@ def compacted_shapes(state: BackupState, selection: TopicSelection) -> Iterator[
             yield shape
 
 
-def _regions(shape: TopicShape, head: BackupState, points: KeptPoints) -> Iterator[Region]:
+def _regions(shape: TopicShape, head: BackupState, points: KeptPoints, known: Stretches) -> Iterator[Region]:
     configs = dict(shape.configs)
     for partition in shape.partition_ids:
         found = head.segments.get(partition)
@@ -108,7 +110,7 @@ def _regions(shape: TopicShape, head: BackupState, points: KeptPoints) -> Iterat
             above=points.above(partition),
             borders=head.borders(partition),
             holes=[(hole.start, hole.end) for hole in head.holes if hole.partition_id == partition],
-            clean=head.compacted.get(partition, ()),
+            clean=clean_spans(head, partition, known),
         ):
             if _is_first(region, segments[0].start, head):
                 below = points.tombstones_below(partition, start=region.start, configs=configs)

@@ -23,6 +23,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, CompactedRange
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
+from offsite.services.compaction.note import put_stretches
 from offsite.services.compaction.plan import CompactionPlan, is_still_so
 from offsite.spark.runner import Done, Failed, OnProgress, Runner, Shuffle
 
@@ -111,6 +112,8 @@ def _compact(  # noqa: PLR0913  # what is done, how far it is, and with what
     )
     made = tuple(_replacements(regions, parts, outcomes))
     state, listed = _committed(backup, done.state, made)
+    if listed:
+        put_stretches(backup, [each.region for each in listed])
     done = replace(done, state=state, left_alone=done.left_alone + len(regions) - len(listed))
     for each in listed:
         done = done.with_region(each.region, each.segments if each.pays_off else each.region.segments)
