@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from offsite.repository.generations.entry import Instance
 from offsite.services.generations.message import encode_message
 from tests.generations.judge import Judge
-from tests.generations.world import Death, Process, World, forged
+from tests.generations.world import Death, World, forged
 
 
 @dataclass
@@ -58,6 +58,8 @@ def _something(world: World, chance: random.Random) -> int:
         return 1
     if lot < 0.014:  # a second process beside one that may be stopped
         world.start(chance.choice(list(Instance)))
+    elif lot < 0.02:  # SIGSTOP, in front of whatever comes next
+        chance.choice(world.processes).sleeps = chance.choice([20, 100, 400])
     elif lot < 0.06:
         world.ends[chance.randrange(len(world.ends))] += chance.choice([1, 3, 10])
     elif lot < 0.07 and world.records:
@@ -77,9 +79,12 @@ def _something(world: World, chance: random.Random) -> int:
 def _turn(world: World, chance: random.Random) -> None:
     """Some turns of one process: the others are stopped meanwhile."""
     living = [each for each in world.processes if not each.is_over]
-    if not living:
+    awake = [each for each in living if not each.sleeps]
+    for each in living:
+        each.sleeps = max(0, each.sleeps - 1)
+    if not awake:
         return
-    process = chance.choice(living)
+    process = chance.choice(awake)
     for _ in range(chance.choice([1, 1, 2, 5, 30])):
         if not process.is_over:
             process.go_on()
@@ -108,7 +113,3 @@ def _is_taken_over(error: BaseException) -> bool:
     from offsite.model.errors import GenerationTakenOver
 
     return isinstance(error, GenerationTakenOver)
-
-
-def living(world: World) -> list[Process]:
-    return [each for each in world.processes if not each.is_over]

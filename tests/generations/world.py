@@ -94,7 +94,7 @@ class Process:
         self.is_over = False
         self.ended_by: BaseException | None = None
         self.must_die = False
-        self.steps = 0
+        self.sleeps = 0
         self._turn, self._pause = threading.Semaphore(0), threading.Semaphore(0)
         store = PausingStore(self)
         generations = Generations(
@@ -139,7 +139,6 @@ class Process:
                     if not isinstance(error, CommitLost):
                         raise
                     self._running._state = None
-                self.steps += 1
                 self.pause()
         except BaseException as error:  # noqa: BLE001  # told to the test
             self.ended_by = error

@@ -368,7 +368,7 @@ class OverwritingStore(Refused):
 class GenerationRefused(Refused):
     """The generation is the one to restore from, is read, or is removed already: it cannot be let go."""
 
-    id = "OFF-1460"
+    id = "OFF-1465"
 
 
 class IncarnationUnclear(Refused):

@@ -142,6 +142,15 @@ def vanished(repository: Repository, there: Collection[str]) -> tuple[SeenHead, 
     return tuple(each for each in absent if each.absent() and not is_removed_generation(repository.store, each.backup))
 
 
+def _is_removed(repository: Repository, backup: str) -> bool:
+    """Whether it is known why the backup is gone: as a generation that another one took the place of."""
+    try:
+        return is_removed_generation(repository.store, backup)
+    except OffsiteError as error:
+        warned("unread_ledger", why=error.message, backup=backup)
+        return False
+
+
 def _folder(repository: Repository) -> Path:
     """Raises `RuntimeError` where there is no home."""
     base = os.environ.get("XDG_STATE_HOME")

@@ -11,7 +11,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.generations.entry import Entry, Founding, Instance, Kind, decode_entry, encode_entry
 from offsite.repository.generations.generation_set import GenerationSet, NotAllowedError, Phase
 from offsite.repository.generations.layout import SetLayout, parse_entry_key, set_of_backup
-from offsite.repository.generations.ledger import Ledger, set_names
+from offsite.repository.generations.ledger import _FEW, Ledger, set_names
 from offsite.repository.generations.removal import KEPT_MS, remove_backup, sweep
 from offsite.repository.repository import Repository
 from tests.backups import new_backup, run_once
@@ -102,6 +102,16 @@ def test_what_may_not_follow_a_switch(book: Book, kind: Kind, instance: Instance
     book.upto_switch()
     with pytest.raises(NotAllowedError):
         book.enter(kind, instance, generation)
+
+
+def test_many_entries_are_read_side_by_side(book: Book) -> None:
+    book.upto_switch()
+    for number in range(_FEW):
+        book.enter(Kind.JOINED, A, word=f"word {number}")
+    assert book.ledger.read() == book.state
+    book.store.delete(book.ledger.layout.entry_key(200))
+    with pytest.raises(DamagedObject, match=r"0200.json is missing"):
+        book.ledger.read()
 
 
 def test_a_process_that_was_replaced_decides_nothing(book: Book) -> None:

@@ -115,9 +115,10 @@ class _Shown:
         from offsite.services.generations.report import line_of
 
         line = line_of(happened)
-        if line is not None and line.text != self._last:
-            self._last = line.text
-            emit(line, output=self._output, render=render_happened)
+        if line is None or (line.lasts and line.text == self._last):
+            return
+        self._last = line.text if line.lasts else self._last
+        emit(line, output=self._output, render=render_happened)
 
 
 @app.command()

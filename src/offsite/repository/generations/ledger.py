@@ -7,6 +7,7 @@ month and wakes up in front of its append finds the number taken. Nothing here i
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from offsite.model.errors import DamagedObject
@@ -16,6 +17,9 @@ from offsite.repository.generations.layout import SETS_PREFIX, SetLayout, parse_
 from offsite.stores.store import PutResult, Store
 
 _HINT = "bring it back from the store's versions or from a copy; until then nothing is decided and nothing removed"
+
+_FEW, _READERS = 256, 16
+"""Entries from which on they are read side by side: that hides the latency of an object store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +31,7 @@ class Ledger:
         """The newest state, read on from `state`, or from the first entry. Raises `DamagedObject` for an entry that is
         missing, unreadable, or may not follow; `FormatTooNew`."""
         is_first = state is None
-        state = GenerationSet(name=self.layout.name) if state is None else state
+        state = self._read_many() if state is None else state
         while (data := self.store.get(self.layout.entry_key(state.seq + 1))) is not None:
             state = self._after(state, data)
         if is_first:
@@ -43,6 +47,19 @@ class Ledger:
         # the same bytes are our own, whose answer was lost: the word is random
         is_other = self.store.put_if_absent(self.layout.entry_key(entry.seq), data) is PutResult.OTHER
         return None if is_other else state
+
+    def _read_many(self) -> GenerationSet:
+        """As far as a listing shows entries; a few are left to be read one after the other."""
+        state = GenerationSet(name=self.layout.name)
+        keys = [info.key for info in self.store.list(self.layout.ledger_prefix)]
+        if len(keys) <= _FEW:
+            return state
+        with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="ledger") as pool:
+            for key, data in zip(keys, pool.map(self.store.get, keys), strict=True):
+                if data is None or key != self.layout.entry_key(state.seq + 1):
+                    break  # it is told with what follows
+                state = self._after(state, data)
+        return state
 
     def _after(self, state: GenerationSet, data: bytes) -> GenerationSet:
         key = self.layout.entry_key(state.seq + 1)

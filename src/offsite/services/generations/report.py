@@ -21,12 +21,13 @@ _WORDS = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
     """One line. `active`: the number of the active generation, `restorable` that of the one to restore from; 0: none
-    yet."""
+    yet. `lasts`: it says what goes on, and is not news when it is said again."""
 
     text: str
     set: str
     active: int
     restorable: int
+    lasts: bool = False
 
 
 def line_of(happened: Happened) -> Line | None:
@@ -35,7 +36,13 @@ def line_of(happened: Happened) -> Line | None:
     if text is None:
         return None
     newest = state.restorable
-    return Line(text=text, set=state.name, active=state.active, restorable=0 if newest is None else newest.number)
+    return Line(
+        text=text,
+        set=state.name,
+        active=state.active,
+        restorable=0 if newest is None else newest.number,
+        lasts=isinstance(happened.effect, Copy | Rest),
+    )
 
 
 def _text(effect: Effect) -> str | None:

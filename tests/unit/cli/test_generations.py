@@ -1,0 +1,99 @@
+"""`offsite generations` as people and scripts see it, without Spark and without a cluster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from offsite.cli.app import app
+from offsite.model.errors import BackupNotFound, GenerationRefused
+from offsite.repository.generations.entry import Entry, Founding, Instance, Kind
+from offsite.repository.generations.generation_set import GenerationSet
+from offsite.repository.generations.layout import SetLayout
+from offsite.repository.generations.ledger import Ledger
+from offsite.repository.repository import Repository
+from offsite.services.generations.decision import Append, Copy, Look, Rest
+from offsite.services.generations.instance import Happened
+from offsite.services.generations.report import line_of
+from offsite.stores.posix_store import open_folder
+
+STEPS = (
+    (Kind.FOUNDED, Instance.A, 0),
+    (Kind.JOINED, Instance.A, 0),
+    (Kind.JOINED, Instance.B, 0),
+    (Kind.BEGUN, Instance.A, 1),
+    (Kind.COMPLETED, Instance.A, 1),
+    (Kind.ASKED, Instance.A, 1),
+    (Kind.BEGUN, Instance.B, 2),
+    (Kind.SWITCHED, Instance.B, 2),
+)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    store = open_folder(tmp_path / "repository")
+    Repository.init(store)
+    ledger, state = Ledger(store=store, layout=SetLayout(name="pair")), GenerationSet(name="pair")
+    founding = Founding(cluster_id="c", include=("t",), exclude=(), internal=False, target="backup", place="")
+    for kind, instance, generation in STEPS:
+        entry = Entry(
+            seq=state.seq + 1,
+            previous=state.head,
+            kind=kind,
+            instance=instance,
+            word=instance,
+            at_ms=1_700_000_000_000 + state.seq,
+            generation=generation,
+            partitions=1,
+            by=f"process of {instance}",
+            founding=founding if kind is Kind.FOUNDED else None,
+        )
+        found = ledger.append(entry, to=state)
+        assert found is not None
+        state = found
+    return str(tmp_path / "repository")
+
+
+def test_the_status_for_people_names_what_to_restore_from(place: str) -> None:
+    shown = CliRunner().invoke(app, ["generations", "status", "--repo", place]).stdout
+    assert "active, complete" in shown
+    assert "retired" in shown
+    assert "next: offsite restore plan --backup pair.gen-2" in shown
+    assert "instance b: last run by process of b" in shown
+
+
+def test_the_status_for_scripts(place: str) -> None:
+    (found,) = json.loads(CliRunner().invoke(app, ["generations", "status", "--repo", place, "-o", "json"]).stdout)
+    assert (found["restore_from"], found["is_archive"]) == ("pair.gen-2", False)
+    assert [(each["number"], each["phase"]) for each in found["generations"]] == [(1, "retired"), (2, "complete")]
+
+
+def test_a_repository_without_generations(tmp_path: Path) -> None:
+    Repository.init(open_folder(tmp_path / "empty"))
+    done = CliRunner().invoke(app, ["generations", "status", "--repo", str(tmp_path / "empty")])
+    assert "no generations" in done.stdout
+    done = CliRunner().invoke(app, ["generations", "status", "--repo", str(tmp_path / "empty"), "--name", "x"])
+    assert isinstance(done.exception, BackupNotFound)
+
+
+def test_what_another_one_replaced_is_released(place: str) -> None:
+    arguments = ["generations", "release", "--repo", place, "--name", "pair", "--yes", "--generation"]
+    assert isinstance(CliRunner().invoke(app, [*arguments, "2"]).exception, GenerationRefused)
+    shown = CliRunner().invoke(app, [*arguments, "1"])
+    assert shown.exit_code == 0
+    assert "retired, released" in shown.stdout
+
+
+def test_lines_of_what_goes_on() -> None:
+    state = GenerationSet(name="pair")
+    line = line_of(Happened(effect=Append(kind=Kind.SWITCHED, generation=2), state=state))
+    assert line is not None
+    assert (line.text, line.lasts) == ("generation 2 has reached the end, and is the active one", False)
+    assert line_of(Happened(effect=Look(), state=state)) is None
+    for effect in (Copy(generation=1), Rest(why="passive")):
+        line = line_of(Happened(effect=effect, state=state))
+        assert line is not None
+        assert line.lasts
