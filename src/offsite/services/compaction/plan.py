@@ -13,8 +13,8 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import TopicShape
 from offsite.repository.leftovers import living_since_ms
 from offsite.repository.state import BackupState
-from offsite.services.compaction.kept_points import KeptPoints
 from offsite.services.compaction.note import Stretches, clean_spans, get_stretches
+from offsite.services.compaction.point_ends import PointEnds
 
 MIN_DIRTY_RATIO = 0.5
 """Kafka's default of `min.cleanable.dirty.ratio`: each byte is then written again about once, however long it lasts."""
@@ -64,7 +64,7 @@ def plan_compaction(backup: Backup, request: CompactionRequest, *, head: BackupS
     if living_since_ms(backup) is not None:
         return CompactionPlan(request=request, head=head, restore_runs=True)
     known = get_stretches(backup)
-    points = KeptPoints(backup, head, (each for shape in shapes for each in shape.partition_ids))
+    points = PointEnds(backup, head, (each for shape in shapes for each in shape.partition_ids))
     due: list[Region] = []
     not_due = 0
     for shape in shapes:
@@ -95,7 +95,7 @@ def compacted_shapes(state: BackupState, selection: TopicSelection) -> Iterator[
             yield shape
 
 
-def _regions(shape: TopicShape, head: BackupState, points: KeptPoints, known: Stretches) -> Iterator[Region]:
+def _regions(shape: TopicShape, head: BackupState, points: PointEnds, known: Stretches) -> Iterator[Region]:
     configs = dict(shape.configs)
     for partition in shape.partition_ids:
         found = head.segments.get(partition)
