@@ -21,6 +21,7 @@ from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, Checkpoint, CutBack, Position, RecordedHole
 from offsite.repository.segments.part import part_segment
+from offsite.repository.snapshots.audit_record import AuditLine, read_audit
 from offsite.services.collect.run import collect, plan_collection
 from offsite.services.compaction.plan import CompactionRequest, plan_compaction
 from offsite.services.compaction.run import Compacted, compact
@@ -261,6 +262,19 @@ def test_who_loses_a_commit_goes_on_from_the_newest(backup: Backup) -> None:
     done = compact(backup, plan, runner=InlineRunner(), slots=2)
     assert (done.regions, done.left_alone, done.state.seq) == (1, 0, plan.head.seq + 2)
     assert read_state(backup, done.state.seq)[:2] == log.state_at(log.end)
+
+
+def test_what_goes_is_noted_before_it_does(backup: Backup) -> None:
+    grown(backup)
+    forget(backup, [1, 2, 3])
+    done = compacted(backup)
+    (line,) = read_audit(backup.store, backup.layout)
+    assert isinstance(line, AuditLine)
+    gone, before = done.records_before - done.records_after, done.records_before
+    assert line.deletion.what == f"{gone} of {before} records of orders/0 [0, {done.state.positions[TOPIC].end})"
+    stored = backup.log.get(done.state.seq)
+    assert stored is not None
+    assert (line.by, line.commit, line.writer) == ("compaction", done.state.seq - 1, stored.commit.writer)
 
 
 def test_what_was_rolled_up_meanwhile_is_left_to_the_next_run(backup: Backup) -> None:
