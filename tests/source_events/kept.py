@@ -44,7 +44,8 @@ class RetentionJudge(Judge):
     def note_next(self, seq: int, *, time_ms: int) -> None:
         """Take the restore point of a commit that changed nothing of what the one before it held."""
         before = max(each for each in self.points if each < seq)
-        self.points[seq], self.then[seq] = self.points[before], replace(self.then[before], time_ms=time_ms)
+        then = replace(self.then[before], time_ms=time_ms, complete=False)  # no rule has to keep it for what it holds
+        self.points[seq], self.then[seq] = self.points[before], then
 
     def compare(self, state: BackupState, known: dict[PartitionId, Known], backup: Backup | None = None) -> None:
         then = self.then.get(state.seq)

@@ -88,7 +88,7 @@ class RetentionPlay(Play):
             "a": {"cleanup.policy": "delete", "retention.ms": str(2 * HOUR_MS)},
             "b": {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "200"},
         }
-        self.dropped = 0
+        self.pins: dict[int, int] = {}
 
     @property
     def store(self) -> MemoryStore:
@@ -150,7 +150,7 @@ class RetentionPlay(Play):
             return
         if self.retaining.random() < 0.2:
             self._pin()
-        others = (lambda: self._back_up(quiet=True), self._roll_up, self._collect, self._retain, _kill)
+        others = (lambda: self._back_up(quiet=True), self._roll_up, self._collect, self._retain, self._pin, _kill)
         what = self.retaining.choice((None, *others))
         backup = self.repository.backup("sim")
         if what is not None:
@@ -169,6 +169,7 @@ class RetentionPlay(Play):
         changes = replace(_as_it_was(state), pinned=(Pin(seq=seq, reason="sim", until_ms=until_ms),))
         backup.commit(changes, base=state, writer="pin")
         self._note()
+        self.pins[seq] = until_ms
         self._tell(f"pin {seq} until {until_ms}")
 
     def _retain(
@@ -185,8 +186,9 @@ class RetentionPlay(Play):
         self._note()
         after = self.repository.backup("sim").state()
         self._tell(f"kept {[line.seq for line in after.history]} of {[line.seq for line in before.history]}")
-        self.dropped += len(before.history) - len(after.history)
-        for seq in must_stay(before, self.judge, policy, now_ms=now_ms) if is_alone else ():
+        pinned = {seq for seq, until_ms in self.pins.items() if not until_ms or self.store._now_ms < until_ms}
+        promised = must_stay(before, self.judge, policy, now_ms=now_ms) if is_alone else set()
+        for seq in pinned | promised:
             assert after.history.find(seq) is not None, f"commit {seq} is gone, and {policy} keeps it"
 
     def _retain_at_each_step(self) -> None:
@@ -246,7 +248,7 @@ def _as_it_was(state: BackupState) -> Changes:
 def must_stay(before: BackupState, judge: RetentionJudge, policy: RetentionPolicy, *, now_ms: int) -> set[int]:
     """The restore points that the policy promises to keep, reckoned plainly."""
     lines = list(before.history)
-    kept = {pin.seq for pin in before.pins if not pin.until_ms or now_ms + 60_000 < pin.until_ms} | {lines[-1].seq}
+    kept = {lines[-1].seq}
     if policy.max_bytes is not None:
         return kept
     if policy.keep_age_ms is not None:

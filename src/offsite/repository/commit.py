@@ -270,6 +270,13 @@ class Changes:
         return any((self.expired, self.compacted, self.pinned, self.unpinned))
 
     @property
+    def is_upkeep(self) -> bool:
+        """Whether the commit only looks after what is held (a roll-up, a compaction, retention, a pin): nothing of the
+        source was read for it, and it is no sign of life of a backup."""
+        says_of_source = (self.accounted, self.positions, self.topics, self.cut_back, self.holes)
+        return (self.takes_away or bool(self.removed or self.forgotten)) and not any(says_of_source)
+
+    @property
     def entries(self) -> int:
         """How many there are of what a commit may hold thousands of: what it costs to read them."""
         return sum(map(len, (self.segments, self.removed, self.holes, self.gaps, self.positions, self.expired)))

@@ -100,12 +100,19 @@ class Folding:
             left_behind=changes.left_behind,
             incomplete=changes.incomplete,
             progress=changes.progress,
-            completed_at_ms=self._state.completed_at_ms if changes.incomplete else commit.committed_at_ms,
+            completed_at_ms=self._completed_at_ms(commit),
             loose_commits=1 if is_catalogued else self._state.loose_commits + 1,
             loose_entries=changes.entries + (0 if is_catalogued else self._state.loose_entries),
             is_own=False,
         )
         self._history.append(commit)
+
+    def _completed_at_ms(self, commit: Commit) -> int:
+        """When a pass was complete last. Commits of retention say nothing of it: a backup that died would look alive.
+        Roll-ups count, as they always did: only a run that follows makes them."""
+        changes = commit.changes
+        is_retention = changes.is_upkeep and (changes.takes_away or bool(changes.forgotten))
+        return self._state.completed_at_ms if changes.incomplete or is_retention else commit.committed_at_ms
 
     def cut_back(self, cut: CutBack) -> None:
         """Close the history of a partition that the next commit found to be cut back. Raises `DamagedCommit`."""

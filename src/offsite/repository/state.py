@@ -138,6 +138,7 @@ class BackupState:
             self,
             segments={known: found for known, found in segments.items() if found},
             holes=tuple(hole for hole in self.holes if hole.end > head.beginning_of(self, hole.partition_id)),
+            compacted=head.compacted,
         )
 
     def as_point(self) -> BackupState:

@@ -20,6 +20,7 @@ from tests.backups import new_backup
 from tests.compacted_logs import CompactedLog, commit_log, compacted_shape, forget, read_state
 from tests.integration.e2e.copies import Copy
 from tests.integration.e2e.site import new_name
+from tests.integration.e2e.test_compacted import compared
 from tests.integration.e2e.transactions import begun, with_transaction
 
 ALWAYS = CompactionRequest(min_dirty_ratio=0.0)
@@ -66,18 +67,29 @@ def test_a_compacted_backup_comes_back_with_the_state_of_each_point(copy: Copy) 
     last = site.back_up().commit
     head = site.backup.state()
     site.backup.commit(Changes(forgotten=((middle, middle + 1),)), base=head, writer="forget")
+    earlier = site.restore(topic, new_name(topic), commit=first)
     before = sum(segment.records for segment in site.backup.state().all_segments())
     done = compact(site.backup, plan_compaction(site.backup, ALWAYS), runner=site.spark, slots=2)
     assert done.left_alone == 0
     assert done.records_after < before / 2
     site.assert_verified()
+    against = compared(site, topic)
+    assert (against.verified, against.findings) == (None, ())  # the source still holds what is left out here
     source = site.read(topic)
     ends = {seq: next(iter(site.backup.catalog.state(upto=seq).positions.values())).end for seq in (first, last)}
     for seq, end in ends.items():
         target = new_name(topic)
-        assert site.restore(topic, target, commit=seq).verified
+        restored = site.restore(topic, target, commit=seq)
+        assert restored.verified
         assert by_value(state_of(site.read(target), end)) == by_value(state_of(source, end))
-    result = copy.restore(topic)
+    assert compared(site, topic, restore=restored.restore).verified
+    unknown = compared(site, topic, restore=earlier.restore)
+    assert (unknown.verified, [each.compacted for each in unknown.left_out]) == (None, [True])
+    site.produce(topic, keyed(rng, 200, 210))
+    site.back_up()
+    against = compared(site, topic)
+    assert (against.verified, against.records) == (True, 10)
+    result = copy.restore(topic, commit=last)
     assert result.verified
     assert state_of(read_topic(copy.target.bootstrap, topic), ends[last]) == state_of(source, ends[last])
 

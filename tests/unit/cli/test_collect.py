@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +16,9 @@ from offsite.cli.app import app
 from offsite.cli.commands import collect
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
+from offsite.repository.leftovers import LEFT_AFTER_MS
 from offsite.stores.open_store import open_store
-from tests.backups import PARTITIONS, new_backup, run_once
+from tests.backups import PARTITIONS, new_backup, run_once, write_segment
 from tests.inline_runner import InlineRunner
 from tests.roll_ups import roll_up
 
@@ -81,3 +84,36 @@ def test_where_what_is_needed_is_damaged_it_ends_with_the_exit_code_of_damage(ba
     assert failed.exception is not None
     assert getattr(failed.exception, "exit_code", 0) == 13
     assert objects(backup) == before
+
+
+def left(backup: Backup) -> list[str]:
+    """What a killed run left; then a run completed; all of it is two days old, the run an hour younger."""
+    segment = write_segment(backup.store, backup, PARTITIONS[0], 500, 520)
+    age(backup, 2 * LEFT_AFTER_MS + 3_600_000)
+    run_once(backup)
+    age(backup, 2 * LEFT_AFTER_MS, only_young=True)
+    return [segment.key]
+
+
+def age(backup: Backup, by_ms: int, *, only_young: bool = False) -> None:
+    for path in Path(backup.store.url).rglob("*"):
+        then_s = path.stat().st_mtime - by_ms / 1000
+        if not only_young or then_s > time.time() - 3 * LEFT_AFTER_MS / 1000 - 60:
+            os.utime(path, (then_s, then_s))
+
+
+def test_leftovers_are_shown_asked_about_and_deleted(backup: Backup, monkeypatch: pytest.MonkeyPatch) -> None:
+    doomed = left(backup)
+    monkeypatch.setattr("offsite.repository.history.History.latest_at", lambda history, _: history[-1])
+    shown = CliRunner().invoke(app, command(backup, "plan", "--leftovers", "-o", "json"))
+    assert shown.exit_code == 0, shown.output
+    assert [each["key"] for each in json.loads(shown.stdout)["objects"]] == doomed
+    assert doomed[0] in CliRunner().invoke(app, command(backup, "plan", "--leftovers")).stdout
+    assert CliRunner().invoke(app, command(backup, "run", "--leftovers"), input="n\n").exit_code != 0
+    assert doomed[0] in objects(backup)
+    done = CliRunner().invoke(app, command(backup, "run", "--leftovers", "--yes", "-o", "json"))
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout)
+    assert (report["objects"], report["locked"], report["kept"]) == (1, [], 0)
+    assert doomed[0] not in objects(backup)
+    assert "no leftover may go" in CliRunner().invoke(app, command(backup, "run", "--leftovers", "--yes")).stdout

@@ -12,7 +12,13 @@ from offsite.model.errors import BadOption, RestoreRunning, RestoreTakenOver
 from offsite.model.selections.selection import TopicSelection
 from offsite.repository.repository import Repository
 from offsite.repository.restores.process_identity import ProcessIdentity
-from offsite.services.archives.staging import Staging, open_staging, staging_copies
+from offsite.services.archives.staging import (
+    Staging,
+    dead_copies,
+    open_staging,
+    remove_dead_copy,
+    staging_copies,
+)
 from offsite.stores.open_store import open_store
 
 EVERYTHING = TopicSelection(include=("*",))
@@ -122,6 +128,33 @@ def test_copies_that_nobody_adds_to_are_found_in_the_repository_and_in_the_cache
     assert own.folder is not None
     places = [copy for copy, _ in staging_copies(mine, quiet_for_ms=DAY_MS)]
     assert places == [f"{place}/backups/{given.backup}/", str(own.folder)]
+
+
+def test_a_copy_in_a_repository_goes_that_a_killed_import_left(tmp_path: Path) -> None:
+    place = tmp_path / "repository"
+    mine = Repository.init(open_store(str(place)))
+    for purpose in ("killed", "committed", "unclaimed", "alive"):
+        staging = open_staging(str(place), format_name="avro", archive="/a", purpose=purpose)
+        who = (
+            ProcessIdentity.mine() if purpose == "alive" else replace(ProcessIdentity.mine(), pid=str(ended_process()))
+        )
+        if purpose != "unclaimed":
+            staging.terms.claim(who, "w", take_over=False)
+        mine.store.put_if_absent(f"backups/{staging.backup}/topics/t/segment", b"bytes")
+        if purpose == "committed":
+            fill(staging)
+            mine.store.put_if_absent(f"backups/{staging.backup}/commits/1.json", b"{}")
+    assert list(dead_copies(mine)) == [], "none is quiet"
+    alive = open_staging(str(place), format_name="avro", archive="/a", purpose="alive").terms.lease.prefix
+    for path in (each for each in place.rglob("*") if each.is_file() and alive not in str(each)):
+        os.utime(path, (0, path.stat().st_mtime - 2 * DAY_MS / 1000))
+    killed = open_staging(str(place), format_name="avro", archive="/a", purpose="killed").backup
+    ((found, folder),) = dead_copies(mine)
+    assert (found.backup, folder.objects) == (killed, 2)
+    assert remove_dead_copy(found)
+    assert not list(mine.store.list(f"backups/{killed}/"))
+    assert list(dead_copies(mine)) == []
+    assert not remove_dead_copy(found)
 
 
 def test_a_cache_that_is_not_there_holds_no_copies(tmp_path: Path) -> None:

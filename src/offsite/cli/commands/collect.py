@@ -1,4 +1,4 @@
-"""`offsite collect`: delete what a roll-up replaced. A run that follows does so by itself."""
+"""`offsite collect`: delete what a roll-up replaced, as a run that follows does itself, and what killed runs left."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ import typer
 from offsite.cli.options.common import COLLECT_AFTER, BackupName, Output, Repo, SparkMaster, Yes
 from offsite.cli.options.option_group import takes
 from offsite.cli.output import OutputFormat, confirm, emit, emit_notice
+from offsite.cli.views.leftovers_view import LeftoversDone, render_leftovers, render_leftovers_done, reported
 from offsite.cli.wiring import open_repository, spark
+from offsite.model.clock import SystemClock
 from offsite.model.size import format_size
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from offsite.repository.backup import Backup
+    from offsite.services.archives.staging import Staging
+    from offsite.services.collect.leftovers_plan import LeftoversPlan
     from offsite.services.collect.plan import CollectionPlan
     from offsite.services.collect.run import Collected
 
-app = typer.Typer(help="Delete what a roll-up replaced.", no_args_is_help=True)
+app = typer.Typer(help="Delete what a roll-up replaced, and what killed runs left.", no_args_is_help=True)
 
 _LISTED_MAX = 20
 
@@ -34,6 +38,12 @@ class CollectOptions:
     collect_after: Annotated[
         str, typer.Option("--collect-after", help="How long what a roll-up replaced is kept, by the store's clock.")
     ] = COLLECT_AFTER
+
+
+Leftovers = Annotated[
+    bool,
+    typer.Option("--leftovers", help="Instead, what runs left that never ended, as verify --leftovers lists it."),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +62,12 @@ class CollectionReport:
 
 @app.command()
 @takes(CollectOptions)
-def plan(options: CollectOptions, output: Output = OutputFormat.TABLE) -> None:
+def plan(options: CollectOptions, leftovers: Leftovers = False, output: Output = OutputFormat.TABLE) -> None:
     """Show what would be deleted, and what has to be read first. Changes nothing."""
     opened, grace_ms = _opened(options)
+    if leftovers:
+        _plan_leftovers(options.repo, opened, grace_ms, output)
+        return
     emit(_report(_planned(opened, grace_ms)), output=output, render=_render_plan)
 
 
@@ -63,16 +76,22 @@ def plan(options: CollectOptions, output: Output = OutputFormat.TABLE) -> None:
 def run(
     options: CollectOptions,
     yes: Yes = False,
+    leftovers: Leftovers = False,
     spark_master: SparkMaster = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Delete what a roll-up replaced, after reading what holds the same records now.
 
     Every restore point stays. Exit code 13: what holds the records now is damaged; then nothing is deleted.
+
+    With --leftovers: what no commit names goes once a later run has completed, and both were a day ago or longer.
     """
     from offsite.services.collect.run import Collected
 
     opened, grace_ms = _opened(options)
+    if leftovers:
+        _run_leftovers(options.repo, opened, grace_ms, output, yes=yes)
+        return
     planned = _planned(opened, grace_ms)
     if not planned.objects and planned.is_last:
         emit(Collected(objects=0, bytes=0, upto=planned.upto, is_last=True), output=output, render=_render_collected)
@@ -96,7 +115,6 @@ def _opened(options: CollectOptions) -> tuple[Backup, int]:
 
 
 def _planned(opened: Backup, grace_ms: int) -> CollectionPlan:
-    from offsite.model.clock import SystemClock
     from offsite.services.collect.run import plan_collection
 
     return plan_collection(opened, clock=SystemClock(), grace_ms=grace_ms)
@@ -116,6 +134,44 @@ def _collect(opened: Backup, planned: CollectionPlan, grace_ms: int, spark_maste
             if done.is_last:
                 return Collected(objects=objects, bytes=size_bytes, upto=done.upto, is_last=True)
             planned = _planned(opened, grace_ms)
+
+
+def _plan_leftovers(repo: str, opened: Backup, grace_ms: int, output: OutputFormat) -> None:
+    """Show what would go. Changes nothing."""
+    planned, copies = _planned_leftovers(repo, opened, grace_ms)
+    emit(reported(planned, copies), output=output, render=render_leftovers)
+
+
+def _run_leftovers(repo: str, opened: Backup, grace_ms: int, output: OutputFormat, *, yes: bool) -> None:
+    """Delete it, after a question unless `yes`."""
+    from offsite.services.archives.staging import remove_dead_copy
+    from offsite.services.collect.leftovers_run import collect_leftovers
+
+    planned, copies = _planned_leftovers(repo, opened, grace_ms)
+    if not yes and (planned.objects or copies):
+        emit_notice(reported(planned, copies), render=render_leftovers)
+        confirm(f"delete what killed runs left in backup {planned.head.backup}?")
+    done = collect_leftovers(opened, planned, clock=SystemClock())
+    removed = tuple(staging.backup for staging, _ in copies if remove_dead_copy(staging))
+    report = LeftoversDone(
+        backup=planned.head.backup,
+        objects=done.objects,
+        bytes=done.bytes,
+        copies=removed,
+        locked=done.locked,
+        unfinished=done.unfinished,
+        kept=done.kept,
+    )
+    emit(report, output=output, render=render_leftovers_done)
+
+
+def _planned_leftovers(repo: str, opened: Backup, grace_ms: int) -> tuple[LeftoversPlan, list[tuple[Staging, int]]]:
+    from offsite.services.archives.staging import dead_copies
+    from offsite.services.collect.leftovers_run import plan_leftovers
+
+    planned = plan_leftovers(opened, clock=SystemClock(), grace_ms=grace_ms)
+    copies = [(staging, folder.size_bytes) for staging, folder in dead_copies(open_repository(repo))]
+    return planned, copies
 
 
 def _report(planned: CollectionPlan) -> CollectionReport:

@@ -63,13 +63,15 @@ class RegionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionReport:
-    """What would be compacted. `not_due`: how many other regions there are, of which too little is new."""
+    """What would be compacted. `not_due`: how many other regions there are, of which too little is new.
+    `restore_runs`: a restore is under way, and nothing is compacted until it has ended."""
 
     backup: str
     commit: int
     records: int
     bytes: int
     not_due: int
+    restore_runs: bool
     regions: tuple[RegionReport, ...]
 
 
@@ -161,6 +163,7 @@ def _report(planned: CompactionPlan) -> CompactionReport:
         records=planned.records,
         bytes=planned.raw_bytes,
         not_due=planned.not_due,
+        restore_runs=planned.restore_runs,
         regions=tuple(
             RegionReport(
                 topic=region.partition.topic,
@@ -189,7 +192,8 @@ _FIGURES = tuple(field.name for field in fields(CompactedReport) if field.name n
 
 def _render_plan(console: Console, report: CompactionReport) -> None:
     if not report.regions:
-        console.print(f"backup {report.backup}: nothing to compact")
+        why = ", a restore is under way" if report.restore_runs else ""
+        console.print(f"backup {report.backup}: nothing to compact{why}")
         return
     console.print(
         f"backup {report.backup}: {report.records} records ({format_size(report.bytes)}) to compact, of which those "

@@ -80,9 +80,7 @@ def _render_kept(console: Console, report: RetentionReport) -> None:
     hidden = len(report.kept) - _LISTED_MAX
     if hidden > 0:
         console.print(f"  and {hidden} older runs; -o json lists them")
-    console.print(
-        f"backup {report.backup}: {_points(report.kept_points)} stay, {format_size(report.kept_bytes)} of segments"
-    )
+    console.print(f"backup {report.backup} keeps {_points(report.kept_points)}, {format_size(report.kept_bytes)}")
 
 
 def _render_next(console: Console, report: RetentionReport) -> None:

@@ -131,7 +131,7 @@ def state_to_json(state: BackupState) -> dict[str, JsonValue]:
         "left_behind": [left_behind_to_json(each) for each in state.left_behind],
         **({"incomplete": True} if state.incomplete else {}),
         **({"progress": progress_to_json(state.progress)} if state.progress else {}),
-        **({"completed_at_ms": state.completed_at_ms} if state.incomplete and state.completed_at_ms else {}),
+        **({"completed_at_ms": state.completed_at_ms} if state.completed_at_ms != _usually_completed(state) else {}),
         "checkpoints": [checkpoint_to_json(taken) for taken in state.checkpoints],
         "groups": state.groups,
         "metadata": ref_to_json(state.metadata),
@@ -143,6 +143,11 @@ def state_to_json(state: BackupState) -> dict[str, JsonValue]:
         "pins": list(map(pin_to_json, state.pins)),
     }
     return known | {name: part for name, part in more.items() if part}
+
+
+def _usually_completed(state: BackupState) -> int:
+    """When the newest complete pass was committed, where nothing else is told: with the newest commit."""
+    return 0 if state.incomplete else state.committed_at_ms
 
 
 def _format_of(state: BackupState) -> int:
@@ -178,7 +183,7 @@ def state_from_json(item: JsonObject) -> BackupState:
         left_behind=tuple(map(left_behind_from_json, item.children("left_behind"))),
         incomplete=is_incomplete,
         progress=progress_from_json(item.optional_child("progress")),
-        completed_at_ms=item.integer_or("completed_at_ms", 0) if is_incomplete else item.integer("committed_at_ms"),
+        completed_at_ms=item.integer_or("completed_at_ms", 0 if is_incomplete else item.integer("committed_at_ms")),
         checkpoints=tuple(map(checkpoint_from_json, item.children("checkpoints"))),
         groups=item.optional_text("groups"),
         metadata=ref_from_json(item.optional_child("metadata")),

@@ -21,7 +21,7 @@ from offsite.model.ids import random_id
 from offsite.model.journal import decided
 from offsite.repository.layout import BackupLayout
 from offsite.repository.leftovers import LEFT_AFTER_MS, Folder, folder_of, store_time_ms
-from offsite.repository.repository import Repository
+from offsite.repository.repository import Repository, backup_folders
 from offsite.repository.restores.layout import LeaseLayout
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
@@ -136,6 +136,41 @@ def staging_copies(repository: Repository, *, quiet_for_ms: int) -> Iterator[tup
     for folder in _cached():
         with suppress(StoreUnavailable, Denied):
             yield from _if_quiet(open_store(str(folder)), "", str(folder), quiet_for_ms)
+
+
+def dead_copies(repository: Repository) -> Iterator[tuple[Staging, Folder]]:
+    """The copies in `repository` whose import was begun and killed before its commit, so that nothing was restored of
+    them: claimed once, held by nobody who lives, without a commit or a restore, and quiet for a day. One that was to be
+    kept has a commit."""
+    for layout in backup_folders(repository.store):
+        staging = Staging(repository=repository, backup=layout.backup)
+        if _NAME.fullmatch(layout.backup) and (folder := _dead(staging)) is not None:
+            yield staging, folder
+
+
+def remove_dead_copy(staging: Staging) -> bool:
+    """Remove one of `dead_copies` as a whole, if it is one still. Raises `RestoreRunning` where somebody has it in hand
+    by now."""
+    if _dead(staging) is None:
+        return False
+    with staging.in_hand() as held:
+        store = staging.repository.store
+        if any(store.list(BackupLayout(backup=staging.backup).commits_prefix)):
+            return False
+        decided("staging_swept", why="its import was killed before its commit", place=staging.place)
+        staging.remove(held)
+    return True
+
+
+def _dead(staging: Staging) -> Folder | None:
+    store, layout = staging.repository.store, BackupLayout(backup=staging.backup)
+    if any(store.list(layout.commits_prefix)) or any(store.list(f"{layout.prefix}restores/")):
+        return None
+    was_claimed = any(store.list(staging.terms.lease.prefix))
+    folder = folder_of(store, layout.prefix)
+    is_quiet = folder.quiet_since_ms < store_time_ms(store, ()) - LEFT_AFTER_MS
+    is_held = staging.terms.holder(asking=ProcessIdentity.mine()) is not None
+    return folder if was_claimed and is_quiet and not is_held else None
 
 
 def _if_quiet(store: Store, prefix: str, place: str, quiet_for_ms: int) -> Iterator[tuple[str, Folder]]:

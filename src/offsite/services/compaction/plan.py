@@ -11,6 +11,7 @@ from offsite.model.selections.selection import TopicSelection
 from offsite.model.untrusted.names import PROTECTED_TOPICS
 from offsite.repository.backup import Backup
 from offsite.repository.commit import TopicShape
+from offsite.repository.leftovers import living_since_ms
 from offsite.repository.state import BackupState
 from offsite.services.compaction.kept_points import KeptPoints
 
@@ -31,12 +32,14 @@ class CompactionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPlan:
-    """The `regions` of `head`, the newest state, that are due; `not_due`: how many others there are."""
+    """The `regions` of `head`, the newest state, that are due; `not_due`: how many others there are.
+    `restore_runs`: none is, because a restore is under way, which must find what it began with."""
 
     request: CompactionRequest
     head: BackupState
     regions: tuple[Region, ...] = ()
     not_due: int = 0
+    restore_runs: bool = False
 
     @property
     def raw_bytes(self) -> int:
@@ -53,6 +56,8 @@ def plan_compaction(backup: Backup, request: CompactionRequest, *, head: BackupS
     shapes = tuple(compacted_shapes(head, request.selection))
     if not shapes:
         return CompactionPlan(request=request, head=head)
+    if living_since_ms(backup) is not None:
+        return CompactionPlan(request=request, head=head, restore_runs=True)
     points = KeptPoints(backup, head, (each for shape in shapes for each in shape.partition_ids))
     due: list[Region] = []
     not_due = 0

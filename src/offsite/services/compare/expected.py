@@ -17,11 +17,13 @@ from offsite.repository.commit import PartitionId
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
     """Offsets `[start, end)` of one partition: each of them is in the backup, or held no record, or lies in one of the
-    recorded `holes`. So all of them can be compared, and nothing that lies there was written since."""
+    recorded `holes`. So all of them can be compared, and nothing that lies there was written since. Below `exact_from`
+    the backup was compacted, and is not compared."""
 
     start: int
     end: int
     holes: tuple[LogRange, ...] = ()
+    exact_from: int = 0
 
 
 NO_EXTENT = Extent(start=0, end=0)
@@ -161,8 +163,10 @@ def _check(
     target, extent = _range(topic, partition, bounds, exact=exact), topic.extent(partition.partition)
     log_start_now = bounds.start if extent is None else min(bounds.start, extent.end)
     expired = max(0, log_start_now - _begun(topic, partition.partition, chain, bounds))
-    if topic.same_offsets and not exact:
-        chain = _above(chain, target.start)
+    begin = 0 if exact else target.start
+    begin = begin if extent is None else max(begin, extent.exact_from)
+    if topic.same_offsets:
+        chain = _above(chain, begin)
     truncated = _truncated(extent, bounds)
     holes = () if extent is None else tuple(_within(extent.holes, target))
     task = ProofTask(
@@ -176,7 +180,7 @@ def _check(
         goes_on=extent is not None and not truncated,
         log_end=bounds.end,
         holes=holes,
-        skip_below=target.start if topic.same_offsets and not exact else 0,
+        skip_below=begin if topic.same_offsets else 0,
         skip_records=expired if not topic.same_offsets and not exact else 0,
     )
     return Check(

@@ -20,14 +20,18 @@ from offsite.repository.state import BackupState
 class LeftOut:
     """An incarnation of a topic that was compared with nothing. `deleted_ms`: when a run found it deleted at the source
     (epoch ms, -1: not known). `made_anew`: there is a newer incarnation under its name, and that one was compared, or
-    is left out itself."""
+    is left out itself. `compacted`: the backup was compacted since the cluster got its records, and holds less of them
+    by now."""
 
     topic: str
     topic_id: str
     deleted_ms: int
     made_anew: bool
+    compacted: bool = False
 
     def __str__(self) -> str:
+        if self.compacted:
+            return f"{self.topic}: compacted in the backup, which holds less of it by now: compared with nothing"
         since = "" if self.deleted_ms == NOT_DELETED else f" since {format_time(self.deleted_ms)} or before"
         if self.made_anew:
             older = f"an older incarnation ({self.topic_id or 'no id'})"
@@ -55,6 +59,21 @@ def leave_out(
     newest = {topic.topic: topic.shape for topic in selected.topics}
     found = [shape for shape in point.topics.values() if shape.topic in newest]
     return compared, tuple(_left_out(found, newest, gone, marks))
+
+
+def leave_out_compacted(
+    selected: SelectedChains, point: BackupState, *, same: Collection[str]
+) -> tuple[SelectedChains, tuple[LeftOut, ...]]:
+    """What is left to compare of `selected`, and the topics of which the backup holds less than a copy may do. Those
+    that are the `same` are compared by offset, behind what was compacted."""
+    compacted = {known.topic for known in point.compacted} - set(same)
+    left = replace(selected, topics=tuple(topic for topic in selected.topics if topic.topic not in compacted))
+    return left, tuple(compacted_one(topic.shape) for topic in selected.topics if topic.topic in compacted)
+
+
+def compacted_one(shape: TopicShape) -> LeftOut:
+    """A topic that is left out because it was compacted."""
+    return LeftOut(topic=shape.topic, topic_id=shape.topic_id, deleted_ms=NOT_DELETED, made_anew=False, compacted=True)
 
 
 def _left_out(

@@ -30,7 +30,7 @@ from offsite.repository.state import BackupState
 from offsite.services.branch_report import BranchReport, branch_reports
 from offsite.services.cluster import Cluster, ConfiguredTopics
 from offsite.services.compare.expected import ExpectedTopic, kept_extents
-from offsite.services.compare.left_out import LeftOut, leave_out
+from offsite.services.compare.left_out import LeftOut, compacted_one, leave_out, leave_out_compacted
 from offsite.services.compare.partitions import prove
 from offsite.services.compare.result import Finding, ProvenTopic, Uncompared
 from offsite.services.compare.same_topics import log_extents, same_topics
@@ -120,6 +120,7 @@ def plan_comparison(backup: Backup, admin: ClusterAdmin, request: CompareRequest
     selected, left_out = leave_out(selected, point, head, listed=listed, at_source=at_source)
     shapes = [topic.shape for topic in selected.topics]
     same = same_topics(shapes, listed, descriptor=backup.descriptor, cluster_id=cluster_id)
+    selected, compacted = leave_out_compacted(selected, point, same={*same.by_id, *same.by_name})
     return PlannedComparison(
         backup=backup,
         commit=point.seq,
@@ -129,7 +130,7 @@ def plan_comparison(backup: Backup, admin: ClusterAdmin, request: CompareRequest
         exact=request.exact,
         by_name=same.by_name,
         lacking=hole_reports(selected.holes),
-        left_out=left_out,
+        left_out=(*left_out, *compacted),
         branches=tuple(each for each in branch_reports(point) if each.topic in selected.names),
     )
 
@@ -221,6 +222,8 @@ def _of_restore(backup: Backup, admin: ClusterAdmin, request: CompareRequest, re
     targets = get_targets(backup.store, layout)
     starts = {} if targets is None else dict(targets.starts)
     topics = list(_restored_topics(backup, record, outcome, starts, request))
+    since = _compacted_since(backup, record, topics)
+    topics = [topic for topic in topics if topic.source not in since]
     compacted = _compacted(admin, _restored_shapes(backup, record, topics), request)
     return PlannedComparison(
         backup=backup,
@@ -231,7 +234,21 @@ def _of_restore(backup: Backup, admin: ClusterAdmin, request: CompareRequest, re
         exact=request.exact,
         by_name=(),
         lacking=hole_reports(_lacking(backup, record, outcome, request)),
+        left_out=tuple(map(compacted_one, since.values())),
     )
+
+
+def _compacted_since(backup: Backup, record: RestoreRecord, topics: Sequence[ExpectedTopic]) -> dict[str, TopicShape]:
+    """By name, the topics of which the backup holds less by now than it did when the restore began."""
+    head = backup.sound_state()
+    sources = {topic.source for topic in topics}
+    known = [each for each in head.compacted if each.topic in sources]
+    if not known:
+        return {}
+    then = head.history.latest_at(record.created_at_ms)
+    before = backup.catalog.state(upto=then.seq).compacted if then else {}
+    since = (each for each in known if head.compacted[each] != before.get(each))
+    return {each.topic: head.topics[each.incarnation] for each in since}
 
 
 def _lacking(

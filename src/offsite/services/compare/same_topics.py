@@ -51,7 +51,11 @@ def _extent(point: BackupState, partition: PartitionId) -> Extent:
         return NO_EXTENT
     holes, segments = tuple(_holes(point, partition)), point.segments.get(partition, ())
     begins = (position.log_start, *(hole.start for hole in holes), *(segment.start for segment in segments))
-    return Extent(start=min(*begins, position.end), end=position.end, holes=holes)
+    start = min(*begins, position.end)
+    exact_from = max((min(high, position.end) for _, high in point.compacted.get(partition, ())), default=0)
+    if start < exact_from:  # what was compacted here is no more all that the log may hold
+        holes = (*holes, LogRange(topic=partition.topic, partition=partition.partition, start=start, end=exact_from))
+    return Extent(start=start, end=position.end, holes=holes, exact_from=exact_from)
 
 
 def _holes(point: BackupState, partition: PartitionId) -> Iterator[LogRange]:

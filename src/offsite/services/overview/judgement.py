@@ -25,9 +25,9 @@ _NAMED_MAX = 5
 
 
 def restorable_to_ms(state: BackupState) -> int:
-    """While a pass is under way, that of the complete one before: the newest commit does not reach as far in every
-    partition."""
-    return state.completed_at_ms if state.incomplete and state.completed_at_ms else state.committed_at_ms
+    """That of the newest complete pass: a commit of one that is under way does not reach as far in every partition, and
+    one of retention reaches no further."""
+    return state.completed_at_ms or state.committed_at_ms
 
 
 def age_s(committed_at_ms: int, now_ms: int) -> int:
@@ -42,7 +42,8 @@ def problems_of(state: BackupState, now_ms: int, stale_after_s: int | None) -> I
     if not state.history:
         yield "no restore point yet"
         return
-    old_s = age_s(state.committed_at_ms, now_ms)
+    newest_ms = state.committed_at_ms if state.incomplete else restorable_to_ms(state)  # retention commits read nothing
+    old_s = age_s(newest_ms, now_ms)
     if old_s < 0:
         yield (
             f"commit {state.seq} is dated {format_duration(-old_s)} in the future: a clock was wrong, "

@@ -124,7 +124,7 @@ def deletions(plan: RetentionPlan) -> Iterator[Deletion]:
     rule = rule_of(plan.policy)
     size_bytes = plan.removed_bytes
     for start, end in plan.forgotten:
-        yield Deletion(kind=POINTS, what=f"commits {start} to {end - 1}", rule=rule, bytes=size_bytes)
+        yield Deletion(kind=POINTS, what=_points(start, end - 1), rule=rule, bytes=size_bytes)
         size_bytes = 0
     for each in plan.expired:
         yield Deletion(kind=RANGE, what=_named(each), rule=rule, bytes=size_bytes)
@@ -143,3 +143,7 @@ def ended(steps: Generator[None, None, ResultT]) -> ResultT:
 def _named(each: ExpiredRange) -> str:
     branch = "" if each.branch == LIVE else f" of branch {each.branch}"
     return f"{each.partition_id} [{each.start}, {each.end}){branch}"
+
+
+def _points(first: int, last: int) -> str:
+    return f"commit {first}" if first == last else f"commits {first} to {last}"

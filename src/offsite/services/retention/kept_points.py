@@ -3,7 +3,7 @@
 Buckets are hours, days, weeks, months and years of UTC. Of each of the last N buckets that have a restore point, the
 newest complete one stays: a pass that was broken off is none to go back to. Where a bucket has none that is complete
 near its end, its newest stays, because fewer must not be kept for that. N counts buckets that have a point, so a backup
-that rests loses nothing by resting.
+that rests loses nothing by resting; commits of upkeep, such as retention's own, count for nothing there.
 
 A store's clock may have been wrong. Times of commits never go back; a point that is dated after now stays, whatever its
 bucket is, because nobody knows how old it is.
@@ -15,6 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from enum import Enum
 from operator import attrgetter
 
 from offsite.log.range import Span
@@ -22,8 +23,17 @@ from offsite.repository.commit import FOR_EVER, Pin
 from offsite.repository.history import CommitSummary, History
 from offsite.services.retention.policy import RetentionPolicy
 
-IsComplete = Callable[[int], bool]
-"""Whether the commit of that number completes a pass: nothing that the source held then was still to be copied."""
+
+class Kind(Enum):
+    """What a commit was made for, as it says itself."""
+
+    COMPLETE = "all that the source held then was copied, or is named"
+    INCOMPLETE = "a pass that went on, or was broken off"
+    UPKEEP = "a roll-up, a compaction, retention, a pin: it holds what the one before held"
+
+
+KindOf = Callable[[int], Kind]
+"""The kind of the commit of that number."""
 
 NEWEST = "newest"
 COMPLETE = "newest complete"
@@ -56,13 +66,13 @@ class KeptPoints:
     rule: str
 
 
-def kept_by_rules(history: History, policy: RetentionPolicy, *, now_ms: int, is_complete: IsComplete) -> list[Chosen]:
+def kept_by_rules(history: History, policy: RetentionPolicy, *, now_ms: int, kind_of: KindOf) -> list[Chosen]:
     """What the policy's own rules for points choose, in the order in which they are asked."""
     found: list[Chosen] = []
     if policy.keep_age_ms is not None:
         found += _from(history, now_ms - policy.keep_age_ms, AGE)
     for rule, buckets in policy.counts.items():
-        found += _buckets(history, rule, buckets, is_complete)
+        found += _buckets(history, rule, buckets, kind_of)
     return found
 
 
@@ -75,7 +85,7 @@ class Chosen:
     rule: str
 
 
-def always_kept(history: History, *, now_ms: int, completed_at_ms: int, is_complete: IsComplete) -> list[Chosen]:
+def always_kept(history: History, *, now_ms: int, completed_at_ms: int, kind_of: KindOf) -> list[Chosen]:
     """The newest restore point, the newest complete one, and those that are dated after now."""
     if not history:
         return []
@@ -83,7 +93,7 @@ def always_kept(history: History, *, now_ms: int, completed_at_ms: int, is_compl
     found = [Chosen(start=newest, end=newest + 1, rule=NEWEST)]
     at = bisect_right(history, completed_at_ms, key=attrgetter("committed_at_ms")) - 1
     for index in range(at, max(-1, at - _LOOKED_BACK), -1):
-        if is_complete(seq := history[index].seq):
+        if kind_of(seq := history[index].seq) is Kind.COMPLETE:
             found.append(Chosen(start=seq, end=seq + 1, rule=COMPLETE))
             break
     return [*found, *_from(history, now_ms + 1, AHEAD)]
@@ -179,25 +189,32 @@ def _from(history: History, time_ms: int, rule: str) -> list[Chosen]:
     return [Chosen(start=before.seq + 1 if before else history[0].seq, end=history[-1].seq + 1, rule=rule)]
 
 
-def _buckets(history: History, rule: str, buckets: int, is_complete: IsComplete) -> Iterator[Chosen]:
+def _buckets(history: History, rule: str, buckets: int, kind_of: KindOf) -> Iterator[Chosen]:
     newest = history[-1] if buckets and history else None
     while newest is not None and buckets:
         start_ms = bucket_start_ms(rule, newest.committed_at_ms)
-        seq = _best(history, newest.seq, start_ms, is_complete)
-        yield Chosen(start=seq, end=seq + 1, rule=rule)
-        newest, buckets = history.latest_at(start_ms - 1), buckets - 1
+        seq = _best(history, newest.seq, start_ms, kind_of)
+        if seq is not None:
+            yield Chosen(start=seq, end=seq + 1, rule=rule)
+            buckets -= 1
+        newest = history.latest_at(start_ms - 1)
 
 
-def _best(history: History, newest: int, start_ms: int, is_complete: IsComplete) -> int:
-    """The newest complete point of the bucket that begins at `start_ms`, else its newest."""
+def _best(history: History, newest: int, start_ms: int, kind_of: KindOf) -> int | None:
+    """The newest complete point of the bucket that begins at `start_ms`, else its newest; None where it has nothing but
+    upkeep, which must not take the place of what was read from the source."""
     at = bisect_left(history, newest, key=attrgetter("seq"))
+    incomplete = None
     for index in range(at, max(-1, at - _LOOKED_BACK), -1):
         line = history[index]
         if line.committed_at_ms < start_ms:
-            break
-        if is_complete(line.seq):
+            return incomplete
+        kind = kind_of(line.seq)
+        if kind is Kind.COMPLETE:
             return line.seq
-    return newest
+        if kind is Kind.INCOMPLETE and incomplete is None:
+            incomplete = line.seq
+    return incomplete if incomplete is not None else newest
 
 
 def _new_of(each: Chosen, spans: Iterable[Chosen]) -> list[Chosen]:

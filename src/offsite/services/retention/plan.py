@@ -30,6 +30,7 @@ from offsite.services.retention.kept_points import (
     IN_USE,
     Chosen,
     KeptPoints,
+    Kind,
     always_kept,
     dropped,
     holds,
@@ -124,17 +125,15 @@ class _Planning:
         self._backup, self._head, self._policy, self._now_ms = backup, head, policy, now_ms
         self._told = told_settings
         self._branches = Branches.of(head)
-        self._complete: dict[int, bool] = {}
+        self._kinds: dict[int, Kind] = {}
         self._expiring: Expiring | None = None
 
     def kept_points(self) -> Generator[None, None, tuple[KeptPoints, ...]]:
         """The restore points that stay."""
         head, now_ms, history = self._head, self._now_ms, self._head.history
-        always = always_kept(
-            history, now_ms=now_ms, completed_at_ms=head.completed_at_ms, is_complete=self._is_complete
-        )
+        always = always_kept(history, now_ms=now_ms, completed_at_ms=head.completed_at_ms, kind_of=self._kind_of)
         fixed = [*pinned(head.pins, now_ms=now_ms), *self._in_use(), *always]
-        chosen = kept_by_rules(history, self._policy, now_ms=now_ms, is_complete=self._is_complete)
+        chosen = kept_by_rules(history, self._policy, now_ms=now_ms, kind_of=self._kind_of)
         if self._policy.mirrors:
             chosen = yield from self._mirrored()
         kept = told(history, [*fixed, *chosen])
@@ -172,6 +171,7 @@ class _Planning:
                 yield
         forgotten = tuple(dropped(head.history, kept))
         oldest = next((each for each in kept if each.rule not in FIXED), None)
+        next_ms = self._next_ms(oldest) if oldest else 0
         return RetentionPlan(
             head=head,
             policy=self._policy,
@@ -184,8 +184,8 @@ class _Planning:
             removed_bytes=removed_bytes,
             kept_bytes=held_bytes - removed_bytes,
             unpinned=tuple(pin.seq for pin in head.pins if not holds(pin, now_ms=self._now_ms)),
-            next_commit=oldest.first if oldest else 0,
-            next_ms=self._next_ms(oldest) if oldest else 0,
+            next_commit=oldest.first if oldest and (next_ms or oldest.rule != MIRROR) else 0,
+            next_ms=next_ms,
             below_floor=self._below_floor(forgotten),
             notes=tuple(self._notes(held_bytes - removed_bytes)),
             needs=needs,
@@ -216,12 +216,16 @@ class _Planning:
             raise damaged_commit(f"{self._backup.layout.commit_key(found.seq + 1)} is missing")
         return found
 
-    def _is_complete(self, seq: int) -> bool:
-        """Whether the commit itself says that it completes a pass. Raises `DamagedCommit`."""
-        if seq not in self._complete:
+    def _kind_of(self, seq: int) -> Kind:
+        """What the commit itself says. Raises `DamagedCommit`."""
+        if seq not in self._kinds:
             stored = self._backup.log.get(seq)
-            self._complete[seq] = stored is not None and not stored.commit.changes.incomplete
-        return self._complete[seq]
+            if stored is None:
+                raise damaged_commit(f"{self._backup.layout.commit_key(seq)} is missing")
+            changes = stored.commit.changes
+            whole = Kind.INCOMPLETE if changes.incomplete else Kind.COMPLETE
+            self._kinds[seq] = Kind.UPKEEP if changes.is_upkeep else whole
+        return self._kinds[seq]
 
     def _in_use(self) -> list[Chosen]:
         """The points that restores under way read: one that was broken off must be able to go on. Raises
@@ -251,8 +255,8 @@ class _Planning:
             last = newest_between(self._head.history, start, end)
             if (needed is not None and start <= needed.seq < end) or last.committed_at_ms > since_ms:
                 return (
-                    f"commits {start} to {last.seq} would go, and backup {self._head.backup} would not be restorable "
-                    f"to each moment of the last {format_duration(self._policy.floor_ms / 1000)} as it is now"
+                    f"restore points up to commit {last.seq} would go, and not each moment of the last "
+                    f"{format_duration(self._policy.floor_ms / 1000)} would be restorable as it is now"
                 )
         return ""
 

@@ -16,6 +16,7 @@ from offsite.services.retention.kept_points import (
     NEWEST,
     PINNED,
     KeptPoints,
+    Kind,
     always_kept,
     bucket_start_ms,
     dropped,
@@ -51,7 +52,9 @@ def of(*times_ms: int, forgotten: tuple[tuple[int, int], ...] = ()) -> History:
 def kept(
     history: History, policy: RetentionPolicy, *, now_ms: int, incomplete: frozenset[int] = frozenset()
 ) -> list[tuple[int, str]]:
-    chosen = kept_by_rules(history, policy, now_ms=now_ms, is_complete=lambda seq: seq not in incomplete)
+    chosen = kept_by_rules(
+        history, policy, now_ms=now_ms, kind_of=lambda seq: Kind.INCOMPLETE if seq in incomplete else Kind.COMPLETE
+    )
     return [(seq, each.rule) for each in told(history, chosen) for seq in range(each.first, each.last + 1)]
 
 
@@ -107,6 +110,17 @@ def test_of_a_bucket_the_newest_complete_one_stays() -> None:
     assert kept(history, policy, now_ms=DAY_MS, incomplete=both) == [(7, "hourly"), (8, "hourly")], "none is complete"
 
 
+def test_what_only_looks_after_a_backup_takes_no_bucket_from_what_was_read() -> None:
+    """Retention's own commits above all: of a backup that died they would push out what it read last, day by day."""
+    history = of(*(n * DAY_MS for n in range(1, 11)))
+
+    def kind_of(seq: int) -> Kind:
+        return Kind.COMPLETE if seq in {1, 2, 4} else Kind.UPKEEP
+
+    chosen = kept_by_rules(history, parse_policy(keep_daily=2), now_ms=20 * DAY_MS, kind_of=kind_of)
+    assert [each.start for each in chosen] == [4, 2]
+
+
 def test_points_of_one_moment_are_told_apart_by_number() -> None:
     history = of(5, 5, 5, 5, 5, 5)
     assert kept(history, parse_policy(keep_hourly=3), now_ms=10) == [(6, "hourly")]
@@ -115,10 +129,10 @@ def test_points_of_one_moment_are_told_apart_by_number() -> None:
 
 def test_a_clock_that_jumped_ahead_drops_nothing_of_what_came_then() -> None:
     history = of(HOUR_MS, 2 * HOUR_MS, *(900 * DAY_MS for _ in range(4)))
-    always = always_kept(history, now_ms=DAY_MS, completed_at_ms=900 * DAY_MS, is_complete=lambda _: True)
+    always = always_kept(history, now_ms=DAY_MS, completed_at_ms=900 * DAY_MS, kind_of=lambda _: Kind.COMPLETE)
     found = told(
         history,
-        [*always, *kept_by_rules(history, parse_policy(keep_daily=1), now_ms=DAY_MS, is_complete=lambda _: True)],
+        [*always, *kept_by_rules(history, parse_policy(keep_daily=1), now_ms=DAY_MS, kind_of=lambda _: Kind.COMPLETE)],
     )
     assert found == (
         KeptPoints(first=3, last=5, points=3, rule=AHEAD),
@@ -130,7 +144,12 @@ def test_the_newest_and_the_newest_complete_one_stay_whatever_the_rules_are() ->
     history = of(*(n * DAY_MS for n in range(1, 9)))
     found = told(
         history,
-        always_kept(history, now_ms=DAY_MS * 100, completed_at_ms=6 * DAY_MS, is_complete=lambda seq: seq == 5),
+        always_kept(
+            history,
+            now_ms=DAY_MS * 100,
+            completed_at_ms=6 * DAY_MS,
+            kind_of=lambda seq: Kind.COMPLETE if seq == 5 else Kind.UPKEEP,
+        ),
     )
     assert [(each.first, each.rule) for each in found] == [(5, COMPLETE), (8, NEWEST)]
 
@@ -144,7 +163,7 @@ def test_a_pin_holds_until_its_end_and_for_ever_without_one() -> None:
 
 def test_what_is_kept_and_dropped_is_told_in_spans() -> None:
     history = of(*range(1, 21), forgotten=((5, 8), (12, 13)))
-    chosen = kept_by_rules(history, parse_policy(keep_age="17ms"), now_ms=20, is_complete=lambda _: True)
+    chosen = kept_by_rules(history, parse_policy(keep_age="17ms"), now_ms=20, kind_of=lambda _: Kind.COMPLETE)
     found = told(history, chosen)
     assert found == (KeptPoints(first=3, last=20, points=14, rule=AGE),)
     assert runs(history, found) == [(3, 5), (8, 12), (13, 21)], "a gap in the numbers is no unbroken run"
@@ -155,7 +174,9 @@ def test_many_points_are_asked_for_by_place_and_not_one_by_one() -> None:
     history = of(*(n * HOUR_MS for n in range(5_000)))
     asked: list[int] = []
     policy = parse_policy(keep_age="10d", keep_daily=20, keep_monthly=7)
-    found = kept_by_rules(history, policy, now_ms=5_000 * HOUR_MS, is_complete=lambda seq: not asked.append(seq))  # type: ignore[func-returns-value]
+    found = kept_by_rules(
+        history, policy, now_ms=5_000 * HOUR_MS, kind_of=lambda seq: asked.append(seq) or Kind.COMPLETE
+    )  # type: ignore[func-returns-value]
     assert len(found) == 28
     assert len(asked) == 27
 

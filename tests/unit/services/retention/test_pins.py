@@ -8,6 +8,7 @@ from offsite.model.errors import BadOption, BelowFloor, ClocksDiffer, NoSuchRest
 from offsite.repository.snapshots.audit_record import AuditLine, Deletion, UnreadableLine, note_deletions, read_audit
 from offsite.services.clocks import MOST_APART_MS
 from offsite.services.collect.run import collect, plan_collection
+from offsite.services.overview.judgement import problems_of, restorable_to_ms
 from offsite.services.retention.apply import apply_retention, plan_retention
 from offsite.services.retention.note import get_note
 from offsite.services.retention.outlook import retention_outlook
@@ -48,8 +49,8 @@ def numbers(made: Retained) -> list[int]:
 def test_what_is_pinned_stays_with_all_that_it_needs_until_it_is_unpinned(made: Retained) -> None:
     pin_point(made.backup, 2, reason="the audit of 2026")
     made.note(made.backup.state())
-    assert let_go(made) == 4
-    assert numbers(made) == [2, 6, 7]
+    assert let_go(made) == 3
+    assert numbers(made) == [2, 5, 6, 7], "the newest that was read from the source stays, and the newest at all"
     made.check()
     assert [(each.commit, each.reason, each.until_ms) for each in pinned_points(made.backup)] == [
         (2, "the audit of 2026", 0)
@@ -124,6 +125,21 @@ def test_nothing_to_do_writes_nothing(made: Retained) -> None:
     before = dict(made.store.objects)
     assert let_go(made, keep_age="1d") == 0
     assert made.store.objects == before
+
+
+def test_retention_is_no_sign_of_life_of_a_backup(made: Retained) -> None:
+    """Else a backup that died would look fresh wherever retention runs each night, and lose what it read last."""
+    last = made.backup.state()
+    for day in range(40):
+        made.later(DAY_MS)
+        pin_point(made.backup, 5, reason=f"day {day}")
+        unpin_point(made.backup, 5)
+        let_go(made, keep_daily=3)  # type: ignore[arg-type]
+    state = made.backup.state()
+    assert state.completed_at_ms == last.completed_at_ms
+    assert restorable_to_ms(state) == last.committed_at_ms
+    assert any(problem.startswith("last backup 40 d") for problem in problems_of(state, made.store._now_ms, 3600))
+    assert 5 in numbers(made)
 
 
 def test_each_deletion_has_its_line_before_it_is_done(made: Retained, monkeypatch: pytest.MonkeyPatch) -> None:

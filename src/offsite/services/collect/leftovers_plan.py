@@ -1,0 +1,187 @@
+"""What runs that never ended left in a backup: what of it may go, decided step by step. See decision 0022.
+
+That nothing refers to an object, and that it is old, is silence: a run may be slow. What may go was positively passed
+over. A run names what it wrote in the commits up to the one that completes its pass, each made upon the commit before;
+so once a *complete* commit is there, no run that began before it can commit any more, and the run that made it has
+named all it wanted to. A roll-up or a compaction, which goes on beside, commits within the grace time what it wrote. An
+object of data may go when
+
+- no commit names it, of all that there are, read from the first on: what a commit named and another one took out is
+  the business of `services.collect.plan`;
+- it was written before such a complete commit, by the store's clock and with a margin;
+- that commit itself is older than the grace time, and so is the object.
+
+A catalog without a seal may go when a newer one was sealed that long ago and no seal names it. What lies in the folder
+of a restore, a drill or a change of groups without the record that makes it one may go when all of it was left alone
+that long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Iterable, Iterator
+from dataclasses import dataclass
+
+from offsite.model.clock import Clock
+from offsite.model.errors import Damaged
+from offsite.model.journal import noted
+from offsite.model.untrusted.whole_number import whole_number
+from offsite.repository.backup import Backup
+from offsite.repository.catalogs.seal import Seal, decode_seal
+from offsite.repository.commit import StoredCommit
+from offsite.repository.layout import (
+    lies_below,
+    parse_catalog_key,
+    parse_groups_key,
+    parse_metadata_key,
+    parse_part_key,
+)
+from offsite.repository.leftovers import Orphan, find_orphans, folder_of
+from offsite.repository.state import BackupState
+from offsite.services.clocks import check_clocks
+from offsite.services.collect.plan import PAUSE_S
+
+MARGIN_MS = 10 * 60_000
+"""By how much an object must be older than the commit that passed it over: servers of one store differ by less."""
+_LOOKED_BACK = 1_000
+"""Commits looked at for one that is complete and old enough: a run commits every few minutes, and completes daily."""
+_DATA = frozenset({"segment", "index", "groups", "metadata"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftoversPlan:
+    """What may go; and `kept`, which the newest state does not refer to either, and which somebody may still want for
+    all that is known. `before_ms` (clock of the store): what is younger was not looked at."""
+
+    head: BackupState
+    before_ms: int
+    objects: tuple[Orphan, ...] = ()
+    kept: tuple[Orphan, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        return sum(each.info.size_bytes for each in self.objects)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PassedOver:
+    """The newest complete commit that is older than the grace time; `stored_ms` by the store's clock."""
+
+    seq: int
+    stored_ms: int
+
+
+def planned_leftovers(backup: Backup, *, clock: Clock, grace_ms: int) -> Generator[None, None, LeftoversPlan]:
+    """The plan, made in steps. Raises `DamagedCommit`, `ClocksDiffer`, and what the store raises."""
+    found = find_orphans(backup)
+    head = backup.state()
+    now_ms = check_clocks(backup.store.now_ms(), clock, place=backup.store.url)
+    before_ms = now_ms - grace_ms
+    yield
+    old = tuple(each for each in found if each.info.modified_ms < before_ms)
+    passed = _passed_over(backup, head, before_ms) if old else None
+    may_go = {each.info.key for each in old if passed is not None and _is_passed(each, passed)}
+    may_go |= {each.info.key for each in _of_catalogs(backup, old, before_ms)}
+    may_go |= {each.info.key for each in _of_folders(backup, old, before_ms)}
+    may_go = {key for key in may_go if lies_below(key, backup.layout.prefix)}
+    passed_keys = frozenset(may_go)
+    if may_go:
+        may_go -= yield from named_by(backup.log.read(after=0, upto=head.seq), may_go, clock)
+    return LeftoversPlan(
+        head=head,
+        before_ms=before_ms,
+        objects=tuple(each for each in found if each.info.key in may_go),
+        kept=tuple(each for each in found if each.info.key not in passed_keys),
+    )
+
+
+def _passed_over(backup: Backup, head: BackupState, before_ms: int) -> _PassedOver | None:
+    """None where no run has completed a pass for so long: then nobody knows what a run is still to commit."""
+    known = head.history.latest_at(before_ms)
+    newest = known.seq if known is not None else 0
+    for seq in range(newest, max(0, newest - _LOOKED_BACK), -1):
+        stored, info = backup.log.get(seq), backup.store.head(backup.layout.commit_key(seq))
+        if stored is None or info is None or stored.commit.changes.incomplete:
+            continue
+        if info.modified_ms < before_ms:
+            return _PassedOver(seq=seq, stored_ms=info.modified_ms)
+    return None
+
+
+def _is_passed(orphan: Orphan, passed: _PassedOver) -> bool:
+    """Whether whoever wrote it has committed or failed since."""
+    if orphan.kind not in _DATA or orphan.info.modified_ms >= passed.stored_ms - MARGIN_MS:
+        return False
+    made_for = parse_groups_key(orphan.info.key) or parse_metadata_key(orphan.info.key) or 0
+    return made_for <= passed.seq
+
+
+def _of_catalogs(backup: Backup, orphans: Iterable[Orphan], before_ms: int) -> Iterator[Orphan]:
+    """Objects of catalogs that never got a seal, behind which a newer one has long been sealed."""
+    unsealed = [each for each in orphans if each.kind == "catalog"]
+    if not unsealed:
+        return
+    infos = {_sealed(each.key): each for each in backup.store.list(backup.layout.catalog_prefix) if _sealed(each.key)}
+    newest = max((seq for seq, info in infos.items() if info.modified_ms < before_ms), default=0)
+    try:
+        named = {key for seq in infos for key in _parts(backup, seq)}
+    except Damaged as error:
+        noted("leftovers_kept", what="unsealed catalogs", why=error.message)
+        return
+    for each in unsealed:
+        seq = _catalog_of(each.info.key)
+        if seq is not None and seq < newest and seq not in infos and each.info.key not in named:
+            yield each
+
+
+def _sealed(key: str) -> int:
+    """0 for what is no seal: no catalog is of commit 0."""
+    return parse_catalog_key(key) or 0
+
+
+def _catalog_of(key: str) -> int | None:
+    """The number of the catalog that an object was made for."""
+    if (part := parse_part_key(key)) is not None:
+        return part
+    digits = key.rpartition("/")[2].partition(".")[0]
+    return whole_number(digits)
+
+
+def _parts(backup: Backup, seq: int) -> Iterator[str]:
+    key = backup.layout.seal_key(seq)
+    data = backup.store.get(key)
+    seal = None if data is None else decode_seal(data, key=key, layout=backup.layout)
+    if isinstance(seal, Seal):
+        yield from (each.key for each in seal.segments)
+        yield from (each.ref.key for each in seal.history)
+
+
+def _of_folders(backup: Backup, orphans: Iterable[Orphan], before_ms: int) -> Iterator[Orphan]:
+    """What lies in folders without a record, of which nothing is younger."""
+    quiet: dict[str, bool] = {}
+    for each in orphans:
+        prefix = next((p for p in backup.layout.record_prefixes if each.info.key.startswith(p)), None)
+        if prefix is None or each.kind in _DATA or each.kind == "catalog":
+            continue
+        folder = f"{prefix}{each.info.key.removeprefix(prefix).split('/')[0]}/"
+        if folder not in quiet:
+            quiet[folder] = folder_of(backup.store, folder).quiet_since_ms < before_ms
+        if quiet[folder]:
+            yield each
+
+
+def named_by(
+    commits: Iterable[StoredCommit], wanted: Collection[str], clock: Clock
+) -> Generator[None, None, frozenset[str]]:
+    """Those out of `wanted` that a commit names, in whatever way."""
+    named: set[str] = set()
+    next_s = clock.monotonic_s() + PAUSE_S
+    for stored in commits:
+        changes = stored.commit.changes
+        keys = [changes.groups, changes.metadata.key if changes.metadata else None, *changes.removed]
+        for segment in changes.segments:
+            keys += (segment.key, segment.index_key, segment.pack)
+        named.update(key for key in keys if key is not None and key in wanted)
+        if clock.monotonic_s() >= next_s:
+            yield
+            next_s = clock.monotonic_s() + PAUSE_S
+    return frozenset(named)

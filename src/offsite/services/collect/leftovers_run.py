@@ -1,0 +1,132 @@
+"""Leftovers of a backup, deleted in steps: those of `leftovers_plan`, after a look at what was committed since.
+
+Each deletion stands alone, so a pass may be broken off anywhere, and two at once delete the same. Even if a run that
+was thought to be over came back, its commit would fail loudly: whoever commits looks first whether each segment is
+there, and the body of a segment goes before its index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from offsite.model.check import check
+from offsite.model.clock import Clock
+from offsite.model.errors import CommitsGone, StoreDenied
+from offsite.model.journal import decided
+from offsite.repository.backup import Backup
+from offsite.repository.layout import lies_below
+from offsite.repository.leftovers import LEFT_AFTER_MS, Orphan
+from offsite.services.collect.leftovers_plan import LeftoversPlan, named_by, planned_leftovers
+from offsite.services.heads import head_of, missing
+
+ResultT = TypeVar("ResultT")
+
+_DELETED_AT_ONCE = 500
+_RECORDS = {"restore": "restore.json", "drill": "report.json", "group change": "change.json"}
+"""What makes a folder a restore, a drill or a change of groups."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftoversCollected:
+    """What was deleted; `locked` are keys that the store protects; `unfinished` uploads were swept; `kept` objects stay
+    until a later pass knows more of them."""
+
+    objects: int = 0
+    bytes: int = 0
+    locked: tuple[str, ...] = ()
+    unfinished: int = 0
+    kept: int = 0
+
+
+def plan_leftovers(backup: Backup, *, clock: Clock, grace_ms: int = LEFT_AFTER_MS) -> LeftoversPlan:
+    """The plan, in one go. Raises as `leftover_steps`."""
+    return _ended(planned_leftovers(backup, clock=clock, grace_ms=max(grace_ms, LEFT_AFTER_MS)))
+
+
+def collect_leftovers(backup: Backup, plan: LeftoversPlan, *, clock: Clock) -> LeftoversCollected:
+    """Carry out `plan`. Raises as `leftover_steps`."""
+    return _ended(_carried_out(backup, plan, clock))
+
+
+def leftover_steps(
+    backup: Backup, *, clock: Clock, grace_ms: int = LEFT_AFTER_MS
+) -> Generator[None, None, LeftoversCollected]:
+    """One pass, which pauses every moment, for a run that follows. `grace_ms` below a day counts as a day. Raises
+    `DamagedCommit` and `CommitsGone` where the history is damaged, `ClocksDiffer`, `StoreDenied` for who may not delete
+    at all, and what the store raises."""
+    plan = yield from planned_leftovers(backup, clock=clock, grace_ms=max(grace_ms, LEFT_AFTER_MS))
+    return (yield from _carried_out(backup, plan, clock))
+
+
+def _ended(steps: Generator[None, None, ResultT]) -> ResultT:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+def _carried_out(backup: Backup, plan: LeftoversPlan, clock: Clock) -> Generator[None, None, LeftoversCollected]:
+    unfinished = backup.store.sweep_unfinished(before_ms=plan.before_ms)
+    if not plan.objects:
+        return LeftoversCollected(unfinished=unfinished, kept=len(plan.kept))
+    backup.store.delete(backup.layout.never_key)  # who may not delete at all is told first
+    yield
+    head = backup.state()
+    if gone := missing(backup, head, head_of(plan.head)):
+        raise CommitsGone(gone, hint="bring the commits back; nothing was deleted")
+    wanted = {each.info.key for each in plan.objects}
+    named = yield from named_by(backup.log.read(after=plan.head.seq, upto=head.seq), wanted, clock)
+    named |= wanted & {key for each in head.stored_segments() for key in (each.object_key, each.index_key) if key}
+    deletions = _Deletions(backup)
+    for number, each in enumerate(_bodies_first(plan.objects), start=1):
+        if each.info.key not in named:
+            deletions.delete(each)
+        if number % _DELETED_AT_ONCE == 0:
+            yield
+    decided(
+        "collect_leftovers", objects=deletions.objects, bytes=deletions.bytes, why="runs that never ended left them"
+    )
+    return LeftoversCollected(
+        objects=deletions.objects,
+        bytes=deletions.bytes,
+        locked=tuple(deletions.locked),
+        unfinished=unfinished,
+        kept=len(plan.kept),
+    )
+
+
+def _bodies_first(orphans: Sequence[Orphan]) -> Sequence[Orphan]:
+    """A segment is missed by whoever commits it; its index would not be."""
+    return sorted(orphans, key=lambda each: (each.kind == "index", each.info.key))
+
+
+@dataclass(slots=True)
+class _Deletions:
+    backup: Backup
+    objects: int = 0
+    bytes: int = 0
+    locked: list[str] = field(default_factory=list)
+
+    def delete(self, each: Orphan) -> None:
+        """Unless it is another object by now than the one that was found, or has got its record."""
+        layout, key = self.backup.layout, each.info.key
+        check(not key.startswith(layout.commits_prefix) and lies_below(key, layout.prefix), f"{key} is no leftover")
+        if self.backup.store.head(key) != each.info or self._has_record(each):
+            return
+        try:
+            self.backup.store.delete(key)
+        except StoreDenied:  # the right to delete was asked for before: the store protects this one
+            self.locked.append(key)
+        else:
+            self.objects += 1
+            self.bytes += each.info.size_bytes
+
+    def _has_record(self, each: Orphan) -> bool:
+        if (record := _RECORDS.get(each.kind)) is None:
+            return False
+        prefix = next(p for p in self.backup.layout.record_prefixes if each.info.key.startswith(p))
+        folder = each.info.key.removeprefix(prefix).split("/")[0]
+        return self.backup.store.head(f"{prefix}{folder}/{record}") is not None

@@ -1,0 +1,169 @@
+"""Retention over random histories; and that the judge of them sees each of the mistakes one might make."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from offsite.model.errors import CommitLost
+from offsite.repository.backup import Backup
+from offsite.repository.fold import Folding
+from offsite.repository.segments.segment import Segment
+from offsite.repository.state import BackupState
+from offsite.services.collect import plan as collect_plan
+from offsite.services.collect import run as collect_run
+from offsite.services.retention import apply, gone, mirror, needs, plan
+from offsite.services.retention.kept_points import KeptPoints
+from offsite.services.retention.topic_retention import StoredPartition
+from tests.source_events.retaining import problem_of
+
+HISTORIES = 40
+MANY = 10_000
+CAUGHT_WITHIN = 60
+
+
+@pytest.fixture(autouse=True)
+def _quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR, logger="offsite")
+
+
+def test_what_is_kept_is_whole_wherever_a_retention_breaks_off() -> None:
+    assert [problem for number in range(HISTORIES) if (problem := problem_of(number))] == []
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(12_000)
+def test_what_is_kept_is_whole_over_many_histories() -> None:
+    assert [problem for number in range(MANY) if (problem := problem_of(number))] == []
+
+
+Patch = pytest.MonkeyPatch
+
+
+def _objects_before_the_commit(patch: Patch) -> None:
+    carry_out = apply.carry_out
+
+    def deletes_first(backup: Backup, made: plan.RetentionPlan, *, base: BackupState, force: bool = False) -> Any:
+        for each in made.expired:
+            for segment in base.segments.get(each.partition_id, ()):
+                if each.start <= segment.start and segment.end <= each.end and segment.pack is None:
+                    backup.store.delete(segment.key)
+        return carry_out(backup, made, base=base, force=force)
+
+    patch.setattr(apply, "carry_out", deletes_first)
+
+
+def _each_partition_decides_alone(patch: Patch) -> None:
+    """Only what the newest point needs is asked for."""
+    patch.setattr(plan, "runs", lambda history, _: [(history[-1].seq, history[-1].seq + 1)])
+
+
+def _no_grace(patch: Patch) -> None:
+    patch.setattr(collect_plan, "_newest_old_enough", lambda _, head, __: head.seq - head.loose_commits)
+    patch.setattr(collect_plan, "_is_older", lambda *_: True)
+
+
+def _pins_are_ignored(patch: Patch) -> None:
+    patch.setattr(plan, "pinned", lambda *_, **__: [])
+    patch.setattr(Folding, "_pin", lambda *_: None)  # which would refuse the commit
+
+
+def _clock_of_the_host(patch: Patch) -> None:
+    check = plan.check_clocks
+    patch.setattr(plan, "check_clocks", lambda store_ms, clock, **where: check(store_ms, clock, **where) + 86_400_000)
+
+
+def _half_a_pack_is_enough(patch: Patch) -> None:
+    """An object goes as soon as one of those who share it is gone."""
+    for module in (collect_plan, collect_run):
+        patch.setattr(module, "spared", lambda *_: iter((frozenset(),)))
+    patch.setattr(collect_plan._Wanted, "take", lambda *_: True)
+
+
+def _branches_are_forgotten(patch: Patch) -> None:
+    patch.setattr(
+        gone,
+        "segments_of",
+        lambda head, known, _: head.segments.get(known.partition_id, needs.SegmentList()),
+    )
+
+
+def _borders_are_offsets(patch: Patch) -> None:
+    """A batch that reaches over the end of its segment is not asked for."""
+
+    def overlapping(segments: tuple[Segment, ...], start: int, end: int) -> list[Segment]:
+        return [each for each in segments if each.start < end and start < each.end]
+
+    patch.setattr(gone, "overlapping", overlapping)
+
+
+def _a_lost_commit_is_made_all_the_same(patch: Patch) -> None:
+    """The plan of before is committed to the newest state."""
+    carry_out = apply.carry_out
+
+    def stale(backup: Backup, made: plan.RetentionPlan, *, base: BackupState, force: bool = False) -> Any:
+        try:
+            return carry_out(backup, made, base=base, force=force)
+        except CommitLost:
+            return carry_out(backup, made, base=backup.state(), force=force)
+
+    patch.setattr(apply, "carry_out", stale)
+
+
+def _one_more_point_goes(patch: Patch) -> None:
+    """The oldest that an age keeps goes too: the border was off by one."""
+    told = plan.told
+
+    def one_less(history: Any, chosen: Any) -> tuple[KeptPoints, ...]:
+        found = told(history, chosen)
+        return found[1:] if len(found) > 1 and found[0].rule == "age" else found
+
+    patch.setattr(plan, "told", one_less)
+
+
+def _what_is_there_still_goes(patch: Patch) -> None:
+    """The newest point's need is not asked for: what the topic holds goes by its age."""
+    patch.setattr(plan, "add", lambda *_: None)
+    patch.setattr(StoredPartition, "_may_go", lambda *_: True)
+    patch.setattr(mirror.Expiring, "below", lambda *_: 1 << 40)
+
+
+def _the_log_start_of_the_last(patch: Patch) -> None:
+    """A run of points needs what the last of them does."""
+    add = plan.add
+
+    def from_last(found: needs.Needs, spans: Any) -> None:
+        add(found, ((known, (max(start, end - 1), end)) for known, (start, end) in spans))
+
+    patch.setattr(plan, "add", from_last)
+
+
+BUGS: tuple[Callable[[Patch], None], ...] = (
+    _objects_before_the_commit,
+    _each_partition_decides_alone,
+    _no_grace,
+    _pins_are_ignored,
+    _clock_of_the_host,
+    _half_a_pack_is_enough,
+    _branches_are_forgotten,
+    _borders_are_offsets,
+    _a_lost_commit_is_made_all_the_same,
+    _one_more_point_goes,
+    _what_is_there_still_goes,
+    _the_log_start_of_the_last,
+)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__.strip("_"))
+def test_the_judge_sees(bug: Callable[[Patch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    bug(monkeypatch)
+    for number in range(CAUGHT_WITHIN):
+        try:
+            if problem_of(number):
+                return
+        except Exception:  # noqa: BLE001  # what is broken may fail anywhere
+            return
+    raise AssertionError(f"not seen in {CAUGHT_WITHIN} histories")
