@@ -115,15 +115,25 @@ def _may_join(one: Segment, other: Segment, borders: Collection[int], holes: Seq
 
 
 def _dirty_bytes(region: Region, clean: Sequence[Span]) -> int:
-    """Of each stretch what lies outside of the largest part of it that was compacted at once."""
-    starts, ends = [s.start for s in region.segments], [s.end for s in region.segments]
+    """Of each stretch what lies outside of the largest part of it that was compacted at once, about: a segment may reach
+    over the ends of stretches, as a compaction makes it, and counts for each of them by its offsets."""
     sums = list(accumulate((s.raw_bytes for s in region.segments), initial=0))
+    starts = [s.start for s in region.segments]
+
+    def below(offset: int) -> int:
+        at = bisect_right(starts, offset) - 1
+        if at < 0:
+            return 0
+        segment = region.segments[at]
+        return sums[at] + segment.raw_bytes * (min(offset, segment.end) - segment.start) // (
+            segment.end - segment.start
+        )
+
     dirty = 0
     for start, end in region.stretches:
-        first, behind = bisect_left(starts, start), bisect_left(starts, end)
-        spans = [(max(low, start), min(high, end)) for low, high in clean if low < end and start < high]
-        seen = (sums[bisect_right(ends, high)] - sums[bisect_left(starts, low)] for low, high in spans)
-        dirty += sums[behind] - sums[first] - max(0, *seen, 0)
+        pieces = ((max(low, start), min(high, end)) for low, high in clean if low < end and start < high)
+        largest = max((below(high) - below(low) for low, high in pieces), default=0)
+        dirty += below(end) - below(start) - largest
     return dirty
 
 
