@@ -122,6 +122,13 @@ def find_numbers(task: int, *, folder: Path, broken: int, damaged: int) -> Itera
             raise KafkaUnreachable("gone")
 
 
+def die(task: int) -> Iterator[tuple[int, Any]]:
+    """The worker ends in the middle of task 1, at every attempt."""
+    yield 0, (task, task)
+    if task == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def send_largest(found: Iterator[Any]) -> Iterator[tuple[int, Any]]:
     largest: dict[int, int] = {}
     for key, value in found:

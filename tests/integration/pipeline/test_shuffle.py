@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from offsite.model.errors import DamagedBatch
+from offsite.model.errors import DamagedBatch, SparkFailed
 from offsite.spark.runner import Done, Failed, Runner, Shuffle
 from offsite.spark.session import SparkRunner
 from tests import spark_tasks
@@ -57,6 +58,12 @@ def test_what_lasts_goes_to_whom_it_concerns(runner: Runner, tmp_path: Path) -> 
     (failed,) = [each for each in done if isinstance(each, Failed)]
     assert isinstance(failed.error, DamagedBatch)
     assert done.index(failed) == 1
+
+
+def test_a_worker_that_always_dies_ends_the_shuffle(runner: Runner, tmp_path: Path) -> None:
+    with pytest.raises(SparkFailed):
+        runner.run_shuffled(list(range(3)), spark_tasks.collect_sent, replace(shuffle(tmp_path), find=spark_tasks.die))
+    assert runner.run([1], spark_tasks.double) == [2]
 
 
 def test_a_runner_goes_on_behind_a_shuffle(runner: Runner, tmp_path: Path) -> None:
