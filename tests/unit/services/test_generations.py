@@ -10,8 +10,16 @@ from typing import Any
 import pytest
 
 from offsite.archives.formats import open_reader
+from offsite.kafka.protocol.request import Api
+from offsite.log.range import TopicPartition
 from offsite.model.clock import SystemClock
-from offsite.model.errors import BackupNotFound, GenerationRefused, GenerationsDiffer, GenerationTakenOver
+from offsite.model.errors import (
+    BackupNotFound,
+    GenerationRefused,
+    GenerationsDiffer,
+    GenerationTakenOver,
+    KafkaNotAuthorized,
+)
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.generations.entry import Instance
 from offsite.repository.generations.generation_set import GenerationSet, Phase
@@ -34,6 +42,7 @@ from offsite.services.restore.options import RestoreWords, parse_restore
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.run import run_restore
 from offsite.stores.open_store import open_archive_files
+from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import Site
 from tests.inline_runner import InlineRunner
 
@@ -207,6 +216,47 @@ def test_a_strangers_message_changes_nothing(pair: Pair) -> None:
         a.step()
         b.step()
     assert pair.phases() == ["complete"]
+
+
+def test_a_topic_that_may_not_be_read_is_told_at_once(pair: Pair) -> None:
+    pair.site.source.make_topic(TOPIC, cleanup_policy="compact")
+    pair.site.source.failing[Api.LIST_OFFSETS, TopicPartition(topic=TOPIC, partition=0)] = DENIED
+    with pytest.raises(KafkaNotAuthorized):
+        pair.instance(Instance.A).step()
+
+
+class Jumping(Hands):
+    """A clock that lets a run go on for some rounds, and keeps for how long it waited."""
+
+    def __init__(self, rounds: int) -> None:
+        super().__init__()
+        self.slept_s: list[float] = []
+        self._rounds = rounds
+
+    def sleep(self, duration_s: float) -> None:
+        self.slept_s.append(duration_s)
+        if len(self.slept_s) == self._rounds:
+            raise KeyboardInterrupt
+
+
+def test_who_misses_the_active_one_again_and_again_changes_its_rhythm(pair: Pair) -> None:
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B)
+    until(pair, lambda: bool(pair.state.asked_ms), a)
+    a.step()
+    right, clock = b._with.target.copy, Jumping(4)
+
+    def copy(number: int, guard: Any) -> Any:
+        copied = right(number, guard)
+        pair.site.source.write("customers", [b"more"])
+        a.step()
+        return copied
+
+    b._with.target.copy = copy  # type: ignore[method-assign]
+    outages = Outages(give_up_after_s=60, clock=clock, on_outage=lambda _: None)
+    with pytest.raises(KeyboardInterrupt):
+        b.run(outages=outages, clock=clock, interval_s=1000)
+    assert pair.phases() == ["complete", "filling"]
+    assert min(clock.slept_s) < 900
 
 
 def test_a_lost_message_is_sent_again(pair: Pair) -> None:

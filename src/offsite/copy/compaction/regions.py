@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from offsite.log.range import LogRange, Span
 from offsite.model.size import MIB
@@ -116,12 +116,14 @@ def _may_join(one: Segment, other: Segment, borders: Collection[int], holes: Seq
 
 def _dirty_bytes(region: Region, clean: Sequence[Span]) -> int:
     """Of each stretch what lies outside of the largest part of it that was compacted at once."""
+    starts, ends = [s.start for s in region.segments], [s.end for s in region.segments]
+    sums = list(accumulate((s.raw_bytes for s in region.segments), initial=0))
     dirty = 0
     for start, end in region.stretches:
-        inside = [s for s in region.segments if start <= s.start < end]
+        first, behind = bisect_left(starts, start), bisect_left(starts, end)
         spans = [(max(low, start), min(high, end)) for low, high in clean if low < end and start < high]
-        seen = (sum(s.raw_bytes for s in inside if low <= s.start and s.end <= high) for low, high in spans)
-        dirty += sum(s.raw_bytes for s in inside) - max(seen, default=0)
+        seen = (sums[bisect_right(ends, high)] - sums[bisect_left(starts, low)] for low, high in spans)
+        dirty += sums[behind] - sums[first] - max(0, *seen, 0)
     return dirty
 
 

@@ -18,11 +18,14 @@ from offsite.model.journal import decided
 from offsite.repository.backup import Backup
 from offsite.repository.layout import lies_below
 from offsite.repository.leftovers import LEFT_AFTER_MS, Orphan
+from offsite.repository.snapshots.audit_record import OBJECT, Deletion, note_deletions
 from offsite.services.collect.leftovers_plan import LeftoversPlan, named_by, planned_leftovers
 from offsite.services.heads import head_of, missing
 
 ResultT = TypeVar("ResultT")
 
+BY = "leftovers"
+RULE = "a run that never ended left it"
 _DELETED_AT_ONCE = 500
 _RECORDS = {"restore": "restore.json", "drill": "report.json", "group change": "change.json"}
 """What makes a folder a restore, a drill or a change of groups."""
@@ -81,11 +84,14 @@ def _carried_out(backup: Backup, plan: LeftoversPlan, clock: Clock) -> Generator
     named = yield from named_by(backup.log.read(after=plan.head.seq, upto=head.seq), wanted, clock)
     named |= wanted & {key for each in head.stored_segments() for key in (each.object_key, each.index_key) if key}
     deletions = _Deletions(backup)
-    for number, each in enumerate(_bodies_first(plan.objects), start=1):
-        if each.info.key not in named:
+    doomed = [each for each in _bodies_first(plan.objects) if each.info.key not in named]
+    for first in range(0, len(doomed), _DELETED_AT_ONCE):
+        some = doomed[first : first + _DELETED_AT_ONCE]
+        lines = [Deletion(kind=OBJECT, what=each.info.key, rule=RULE, bytes=each.info.size_bytes) for each in some]
+        note_deletions(backup.store, backup.layout, lines, by=BY, commit=head.seq)
+        for each in some:
             deletions.delete(each)
-        if number % _DELETED_AT_ONCE == 0:
-            yield
+        yield
     decided(
         "collect_leftovers", objects=deletions.objects, bytes=deletions.bytes, why="runs that never ended left them"
     )
