@@ -214,7 +214,9 @@ def _best(history: History, newest: int, start_ms: int, kind_of: KindOf) -> int 
             return line.seq
         if kind is Kind.INCOMPLETE and incomplete is None:
             incomplete = line.seq
-    return incomplete if incomplete is not None else newest
+    if incomplete is None and at >= _LOOKED_BACK:
+        return newest  # there is more of the bucket than is worth looking at
+    return incomplete
 
 
 def _new_of(each: Chosen, spans: Iterable[Chosen]) -> list[Chosen]:
