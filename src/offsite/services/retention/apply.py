@@ -124,7 +124,7 @@ def deletions(plan: RetentionPlan) -> Iterator[Deletion]:
     rule = rule_of(plan.policy)
     size_bytes = plan.removed_bytes
     for start, end in plan.forgotten:
-        yield Deletion(kind=POINTS, what=f"commits {start} to {end - 1}", rule=rule, bytes=size_bytes)
+        yield Deletion(kind=POINTS, what=_numbers(start, end), rule=rule, bytes=size_bytes)
         size_bytes = 0
     for each in plan.expired:
         yield Deletion(kind=RANGE, what=_named(each), rule=rule, bytes=size_bytes)
@@ -138,6 +138,10 @@ def ended(steps: Generator[None, None, ResultT]) -> ResultT:
             next(steps)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
+
+
+def _numbers(start: int, end: int) -> str:
+    return f"commit {start}" if end - start == 1 else f"commits {start} to {end - 1}"
 
 
 def _named(each: ExpiredRange) -> str:
