@@ -23,11 +23,12 @@ from pathlib import Path
 import pytest
 
 from offsite.model.clock import SystemClock
-from offsite.model.errors import NoSuchRestorePoint
+from offsite.model.errors import CommitLost, NoSuchRestorePoint
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
+from offsite.repository.commit import FOR_EVER
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
@@ -54,6 +55,7 @@ FINAL = "keep-age=20s"
 RULES = (FINAL, "mirror", "keep-age=12s", "keep-age=30s,max-bytes=400KB", "keep-age=5s,keep-hourly=3")
 SHORTEST_AGE_S = 5.0
 GRACE = "4s"
+CHECK_EVERY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,16 +178,18 @@ class Soak:
             self.start(self.rng.choice(RULES))
 
     def pin(self) -> None:
-        """The newest restore point, for ever or for some seconds. Where it was let go before the command had begun,
-        another one."""
-        while True:
-            seq = self.backup.state().history[-1].seq
-            until = ["--until", "15s"] if self.rng.random() < 0.3 else []
-            done = self.offsite("retention", "pin", *self.names, "--commit", seq, "--reason", "a soak", *until)
-            if done.exit_code == 0:
-                break
-            assert done.error["id"] == NoSuchRestorePoint.id, done.stderr
-        if not until:
+        """The newest restore point, for ever or for some seconds. In this process: a command takes longer to begin on a
+        busy machine than a point lives here."""
+        backup = self.backup
+        seq = backup.state().history[-1].seq
+        is_for_ever = self.rng.random() < 0.7
+        until_ms = FOR_EVER if is_for_ever else backup.store.now_ms() + 15_000
+        try:
+            pin_point(backup, seq, reason="a soak", until_ms=until_ms)
+        except (NoSuchRestorePoint, CommitLost) as error:
+            _log.info("not pinned: %s", error.message)
+            return
+        if is_for_ever:
             self.pins.add(seq)
 
     def compact(self) -> None:
@@ -212,6 +216,7 @@ class Soak:
             if done.exit_code != 0:
                 self.faults.append(f"verify {deep}: exit code {done.exit_code}\n{done.stdout}\n{done.stderr}")
             number += 1
+            self.over.wait(CHECK_EVERY_S)
 
 
 def with_all(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
