@@ -124,10 +124,8 @@ def _dirty_bytes(region: Region, clean: Sequence[Span]) -> int:
         at = bisect_right(starts, offset) - 1
         if at < 0:
             return 0
-        segment = region.segments[at]
-        return sums[at] + segment.raw_bytes * (min(offset, segment.end) - segment.start) // (
-            segment.end - segment.start
-        )
+        it = region.segments[at]
+        return sums[at] + it.raw_bytes * (min(offset, it.end) - it.start) // (it.end - it.start)
 
     dirty = 0
     for start, end in region.stretches:

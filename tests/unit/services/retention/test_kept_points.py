@@ -179,6 +179,12 @@ def test_what_is_kept_and_dropped_is_told_in_spans() -> None:
     assert dropped(history, found) == [(1, 3)]
 
 
+def test_nothing_is_said_to_go_that_went_before() -> None:
+    history = of(*range(1, 21), forgotten=((2, 8), (12, 15)))
+    pins = [Pin(seq=seq, reason="r") for seq in (1, 15)]
+    assert dropped(history, told(history, pinned(pins, now_ms=20))) == [(8, 12), (16, 21)]
+
+
 def test_many_points_are_asked_for_by_place_and_not_one_by_one() -> None:
     history = of(*(n * HOUR_MS for n in range(5_000)))
     asked: list[int] = []

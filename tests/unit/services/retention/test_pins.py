@@ -171,6 +171,14 @@ def test_each_deletion_has_its_line_before_it_is_done(made: Retained, monkeypatc
     assert objects >= 4
     assert sum(is_told for _, is_told in deleted) == objects
     assert {each.by for each in audit_reports(made.backup)} == {"retention", "collect"}
+    assert {each.state for each in audit_reports(made.backup)} == {DONE}
+
+
+def test_an_object_that_is_still_there_is_to_be_deleted(made: Retained) -> None:
+    key = next(each for each in made.store.objects if each.endswith(".log"))
+    lines = [Deletion(kind="object", what=each, rule="r") for each in (key, f"{key}.gone")]
+    note_deletions(made.store, made.backup.layout, lines, by="collect", commit=5)  # type: ignore[arg-type]
+    assert [each.state for each in audit_reports(made.backup)] == [TO_BE_DONE, DONE]
 
 
 def test_no_commit_lets_go_before_its_lines_are_written(made: Retained, monkeypatch: pytest.MonkeyPatch) -> None:
