@@ -121,7 +121,13 @@ def commit_meant(backup: Backup, request: PointRequest, head: BackupState) -> in
         return backup.commit_at_time(parse_time(request.committed_at, now_ms=backup.store.now_ms()), head=head)
     if request.checkpoint is not None:
         taken = _checkpoint(head, request.checkpoint)
-        return next(each.seq for each in head.history if each.checkpoint == taken.id)
+        found = next((each.seq for each in head.history if each.checkpoint == taken.id), None)
+        if found is None:
+            raise NoSuchRestorePoint(
+                f"checkpoint {taken.id} of backup {head.backup} is no restore point any more: retention let it go",
+                hint=f"see its commits with: offsite show {head.backup}",
+            )
+        return found
     return head.seq
 
 

@@ -24,6 +24,7 @@ from offsite.services.collect.leftovers_run import (
     leftover_steps,
     plan_leftovers,
 )
+from offsite.services.retention.report import audit_reports
 from offsite.services.verify.run import verify_deep
 from tests import roll_ups
 from tests.backups import PARTITIONS, content, new_backup, run_once, write_segment
@@ -119,6 +120,9 @@ def test_what_a_killed_run_left_goes_and_every_restore_point_stays(backup: Backu
     assert set(store.objects) > wanted, "a plan deletes nothing"
     assert collect(backup, planned) == LeftoversCollected(objects=4, bytes=planned.bytes)
     assert not wanted & set(store.objects)
+    told = list(audit_reports(backup))
+    assert {(each.by, each.kind, each.what) for each in told} == {("leftovers", "object", key) for key in wanted}
+    assert sum(each.bytes for each in told) == planned.bytes
     assert contents(backup) == before
     assert verify_deep(backup, InlineRunner()).ok
     assert find_orphans(backup) == ()

@@ -115,8 +115,8 @@ def _may_join(one: Segment, other: Segment, borders: Collection[int], holes: Seq
 
 
 def _dirty_bytes(region: Region, clean: Sequence[Span]) -> int:
-    """Of each stretch what lies outside of the largest part of it that was compacted at once, about: a segment may reach
-    over the ends of stretches, as a compaction makes it, and counts for each of them by its offsets."""
+    """Of each stretch what lies outside of the largest part of it that was compacted at once, about: a segment may
+    reach over the ends of stretches, as a compaction makes it, and counts for each of them by its offsets."""
     sums = list(accumulate((s.raw_bytes for s in region.segments), initial=0))
     starts = [s.start for s in region.segments]
 

@@ -4,8 +4,10 @@ The commit is the whole of it: restore points that it forgets are no points any 
 no more, at one moment; a crash before it leaves everything, a crash after it leaves objects that the next collection
 finds by it (see `services.collect`, decision 0022). A line for each deletion is written before (see `audit_record`).
 
-Another writer may commit between the plan and the commit. Then it is planned anew at the newest state, as of the same
-moment, so that nothing more goes by age than was shown.
+Another writer may commit between the plan and the commit. Then the same restore points go, as they were shown, and what
+came since stays: to choose anew would let a point go that was shown to stay, because a newer one took its place. Only
+where a pin, a restore or a log that was cut back asks for another plan it is made, as of the same moment, and may let
+go less, never other points.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from offsite.log.range import uncovered
 from offsite.model.cleanup_policy import Retention
 from offsite.model.clock import Clock
 from offsite.model.errors import BelowFloor, CommitLost
@@ -24,8 +27,10 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import LIVE, Changes, ExpiredRange
 from offsite.repository.snapshots.audit_record import POINTS, RANGE, Deletion, note_deletions
 from offsite.repository.state import BackupState
+from offsite.services.retention.carried import carried_to
+from offsite.services.retention.kept_points import points_between
 from offsite.services.retention.note import put_note
-from offsite.services.retention.plan import RetentionPlan, planned
+from offsite.services.retention.plan import RetentionPlan, planned, points_in_use
 from offsite.services.retention.policy import RetentionPolicy, rule_of
 
 ResultT = TypeVar("ResultT")
@@ -65,22 +70,25 @@ def apply_retention(
     force: bool = False,
     told_settings: Mapping[str, Retention] | None = None,
 ) -> Applied:
-    """Carry out `plan`, or what it is by now. Raises `BelowFloor` unless it is to be done by `force`, `CommitLost` when
-    other writers are faster again and again, and as `planned` and `Backup.commit`."""
+    """Carry out `plan`, or what of it still may be done. Raises `BelowFloor` unless it is to be done by `force`,
+    `CommitLost` when other writers are faster again and again or other points would go by now, and as `planned` and
+    `Backup.commit`."""
     for _ in range(ATTEMPTS - 1):
         try:
             return carry_out(backup, plan, base=plan.head, force=force)
         except CommitLost:
-            plan = plan_retention(backup, plan.policy, clock=clock, told_settings=told_settings, now_ms=plan.now_ms)
+            plan = _renewed(backup, plan, clock=clock, told_settings=told_settings)
     return carry_out(backup, plan, base=plan.head, force=force)
 
 
 def carry_out(backup: Backup, plan: RetentionPlan, *, base: BackupState, force: bool = False) -> Applied:
-    """Commit what `plan` says to `base`, the state that it was made for. Raises `BelowFloor`, and as
-    `Backup.commit`."""
+    """Commit what `plan` says to `base`, the state that it was made for. Raises `BelowFloor`, `CommitLost` also where a
+    restore that began since the plan reads a point that was to go, and as `Backup.commit`."""
     check_floor(plan, force=force)
     if plan.is_empty:
         return Applied(plan=plan, state=base, commit=None)
+    if (taken := _read_by_now(backup, plan)) is not None:
+        raise CommitLost(f"a restore reads commit {taken} by now, which was to go", hint="plan again")
     writer = random_id(16)
     note_deletions(backup.store, backup.layout, tuple(deletions(plan)), by=BY, commit=base.seq, writer=writer)
     with uninterrupted():
@@ -95,6 +103,27 @@ def carry_out(backup: Backup, plan: RetentionPlan, *, base: BackupState, force: 
     )
     put_note(backup, plan, after.seq)
     return Applied(plan=plan, state=after, commit=after.seq)
+
+
+def _renewed(
+    backup: Backup, plan: RetentionPlan, *, clock: Clock, told_settings: Mapping[str, Retention] | None
+) -> RetentionPlan:
+    """`plan` for the newest state. Raises `CommitLost` where others than its points would go."""
+    carried = carried_to(plan, backup.state()) if _read_by_now(backup, plan) is None else None
+    if carried is not None:
+        return carried
+    anew = plan_retention(backup, plan.policy, clock=clock, told_settings=told_settings, now_ms=plan.now_ms)
+    for start, end in anew.forgotten:
+        for low, high in uncovered(start, end, plan.forgotten):
+            if points_between(anew.head.history, low, high - 1):
+                raise CommitLost(f"commits {low} to {high - 1} would go by now, and were to stay", hint="plan again")
+    return anew
+
+
+def _read_by_now(backup: Backup, plan: RetentionPlan) -> int | None:
+    """A restore point that `plan` lets go, and that a restore under way reads."""
+    read = points_in_use(backup) if plan.forgotten else ()
+    return next((seq for seq in read if any(start <= seq < end for start, end in plan.forgotten)), None)
 
 
 def check_floor(plan: RetentionPlan, *, force: bool) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from offsite.repository.commit import ExpiredRange
 from offsite.repository.state import BackupState
 from offsite.services.retention.gone import Gone
-from offsite.services.retention.kept_points import points_between
+from offsite.services.retention.kept_points import NEWEST, Chosen, points_between, told
 from offsite.services.retention.needs import Branches, add, needs_of_run
 from offsite.services.retention.plan import RetentionPlan
 
@@ -34,9 +34,11 @@ def carried_to(plan: RetentionPlan, head: BackupState) -> RetentionPlan | None:
         expired += found.ranges
         segments, removed_bytes = segments + found.segments, removed_bytes + found.bytes
     points = {span: points_between(head.history, span[0], span[1] - 1) for span in plan.forgotten}
+    came = Chosen(start=since[0] + 1, end=since[1], rule=NEWEST)
     return replace(
         plan,
         head=head,
+        kept=(*plan.kept, *told(head.history, [came])),
         forgotten=tuple(span for span, there in points.items() if there),
         points=sum(points.values()),
         expired=tuple(expired),

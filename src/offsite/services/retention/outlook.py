@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from offsite.repository.backup import Backup
 from offsite.repository.replaced import collected_upto
-from offsite.repository.snapshots.audit_record import AuditLine, read_audit
 from offsite.repository.state import BackupState
 from offsite.services.retention.apply import BY
 from offsite.services.retention.note import get_note
+from offsite.services.retention.report import DONE, audit_reports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +48,6 @@ def retention_outlook(backup: Backup, state: BackupState) -> RetentionOutlook | 
 
 
 def _waiting_bytes(backup: Backup) -> int:
-    """What commits let go behind the last collection, as the lines about them say."""
-    found = read_audit(backup.store, backup.layout, after=max(0, collected_upto(backup) - 1))
-    return sum(line.deletion.bytes for line in found if isinstance(line, AuditLine) and line.by == BY)
+    """What commits let go behind the last collection, as the lines about them say: those of commits that came to be."""
+    found = audit_reports(backup, after=max(0, collected_upto(backup) - 1))
+    return sum(line.bytes for line in found if line.by == BY and line.state == DONE)

@@ -111,6 +111,14 @@ def planned(
     return (yield from planning.plan(kept, needs))
 
 
+def points_in_use(backup: Backup) -> tuple[int, ...]:
+    """The commits, rising, that restores under way read: one that was broken off must be able to go on. Raises
+    `DamagedObject`."""
+    quiet = {each.record.restore for each in find_quiet_restores(backup)}
+    records = unfinished_restores(backup.store, backup.layout)
+    return tuple(sorted({each.commit for each in records if each.restore not in quiet}))
+
+
 class _Planning:
     """One plan under way."""
 
@@ -132,7 +140,8 @@ class _Planning:
         """The restore points that stay."""
         head, now_ms, history = self._head, self._now_ms, self._head.history
         always = always_kept(history, now_ms=now_ms, completed_at_ms=head.completed_at_ms, kind_of=self._kind_of)
-        fixed = [*pinned(head.pins, now_ms=now_ms), *self._in_use(), *always]
+        in_use = (Chosen(start=seq, end=seq + 1, rule=IN_USE) for seq in points_in_use(self._backup))
+        fixed = [*pinned(head.pins, now_ms=now_ms), *in_use, *always]
         chosen = kept_by_rules(history, self._policy, now_ms=now_ms, kind_of=self._kind_of)
         if self._policy.mirrors:
             chosen = yield from self._mirrored()
@@ -226,14 +235,6 @@ class _Planning:
             whole = Kind.INCOMPLETE if changes.incomplete else Kind.COMPLETE
             self._kinds[seq] = Kind.UPKEEP if changes.is_upkeep else whole
         return self._kinds[seq]
-
-    def _in_use(self) -> list[Chosen]:
-        """The points that restores under way read: one that was broken off must be able to go on. Raises
-        `DamagedObject`."""
-        quiet = {each.record.restore for each in find_quiet_restores(self._backup)}
-        records = unfinished_restores(self._backup.store, self._backup.layout)
-        commits = sorted({each.commit for each in records if each.restore not in quiet})
-        return [Chosen(start=seq, end=seq + 1, rule=IN_USE) for seq in commits]
 
     def _may_go(self, known: KnownHistory, segment: Segment) -> bool:
         """Whether a segment that no point needs goes: where a backup mirrors its topics, only what their retention let

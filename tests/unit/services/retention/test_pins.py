@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.model.errors import BadOption, BelowFloor, ClocksDiffer, NoSuchRestorePoint
+from offsite.model.errors import BadOption, BelowFloor, ClocksDiffer, CommitLost, NoSuchRestorePoint
+from offsite.model.ids import dated_id
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.record import RestoreRecord, put_record
 from offsite.repository.snapshots.audit_record import AuditLine, Deletion, UnreadableLine, note_deletions, read_audit
 from offsite.services.clocks import MOST_APART_MS
 from offsite.services.collect.run import collect, plan_collection
@@ -236,3 +239,71 @@ def test_what_is_kept_and_what_goes_next_is_told(made: Retained) -> None:
     assert found.waiting_bytes > 0
     made.store.put_overwrite(made.backup.layout.retention_key, b"{")
     assert get_note(made.backup) is None
+
+
+def trimmed(made: Retained) -> None:
+    """One more commit of the topic, which lost all but its newest batch again."""
+    made.write("a", 3)
+    made.trim("a", made.logs[made.partition("a")].copied)
+    made.commit()
+
+
+def test_what_goes_is_what_was_shown_though_others_commit_meanwhile(made: Retained) -> None:
+    """A newer point would take the place of the one that the rule was shown to keep."""
+    for rules in ({"keep_daily": 1}, {"max_bytes": "300B"}):
+        made.later(DAY_MS)
+        trimmed(made)
+        last = made.backup.state().seq
+        plan = plan_retention(made.backup, parse_policy(**rules), clock=made.clock)  # type: ignore[arg-type]
+        trimmed(made)
+        done = apply_retention(made.backup, plan, clock=made.clock)
+        made.note(done.state)
+        assert numbers(made) == [each for each in numbers(made) if each >= last]
+        assert numbers(made)[:2] == [last, last + 1]
+        assert [(each.first, each.last) for each in done.plan.kept] == [(last, last), (last + 1, last + 1)]
+        made.check()
+
+
+def test_points_that_were_to_stay_do_not_go_by_a_pin_that_came_meanwhile(made: Retained) -> None:
+    plan = plan_retention(made.backup, parse_policy(max_bytes="700B"), clock=made.clock)
+    kept = [number for number in numbers(made) if not any(start <= number < end for start, end in plan.forgotten)]
+    assert len(kept) > 1
+    pin_point(made.backup, 1, reason="r")
+    before = made.backup.state()
+    for _ in range(3):
+        trimmed(made)
+    with pytest.raises(CommitLost, match="were to stay"):
+        apply_retention(made.backup, plan, clock=made.clock)
+    assert set(kept) < set(numbers(made)), before.history
+
+
+def test_a_restore_that_began_after_the_plan_keeps_its_point(made: Retained) -> None:
+    plan = plan_retention(made.backup, LAST, clock=made.clock)
+    record = RestoreRecord(
+        restore=dated_id(made.store._now_ms),
+        commit=3,
+        cluster_id="other",
+        request=(),
+        isolation="read_committed",
+        offsets="translate",
+        created_at_ms=made.store._now_ms,
+        topics=(("a", "a"),),
+        created=("a",),
+    )
+    layout = RestoreLayout(backup=made.backup.layout, restore=record.restore)
+    put_record(made.store, layout, record)  # type: ignore[arg-type]
+    done = apply_retention(made.backup, plan, clock=made.clock)
+    made.note(done.state)
+    assert numbers(made) == [3, 5, 6]
+    made.check()
+
+
+def test_what_waits_is_what_came_to_be_let_go(made: Retained) -> None:
+    """A retention that was overtaken wrote its lines, too."""
+    plan = plan_retention(made.backup, LAST, clock=made.clock)
+    trimmed(made)
+    done = apply_retention(made.backup, plan, clock=made.clock)
+    assert {each.state for each in audit_reports(made.backup)} == {DONE, NOT_DONE}
+    outlook = retention_outlook(made.backup, done.state)
+    assert outlook is not None
+    assert outlook.waiting_bytes == done.plan.removed_bytes
