@@ -119,8 +119,8 @@ def _dirty_bytes(region: Region, clean: Sequence[Span]) -> int:
     dirty = 0
     for start, end in region.stretches:
         inside = [s for s in region.segments if start <= s.start < end]
-        spans = [(max(low, start), min(high, end)) for low, high in clean if low < end and start < high]
-        seen = (sum(s.raw_bytes for s in inside if low <= s.start and s.end <= high) for low, high in spans)
+        # a segment may reach past the end of its stretch: what a compaction writes holds several of them
+        seen = (sum(s.raw_bytes for s in inside if low <= s.start and s.end <= high) for low, high in clean)
         dirty += sum(s.raw_bytes for s in inside) - max(seen, default=0)
     return dirty
 
