@@ -229,6 +229,9 @@ class PausingTarget:
     def is_read(self, generation: int) -> bool:
         return False
 
+    def is_pinned(self, generation: int) -> bool:
+        return False
+
     def remove(self, generation: int) -> bool:
         self._store.delete(f"g/{generation}/backup")
         for info in reversed(list(self._store.list(f"g/{generation}/"))):

@@ -208,6 +208,16 @@ def test_stretches_that_become_one_are_compacted_as_one(backup: Backup, store: M
     assert plan_compaction(backup, CompactionRequest()).regions == ()
 
 
+def test_what_was_compacted_in_several_stretches_is_not_due_again(backup: Backup) -> None:
+    """One segment may hold several of them."""
+    grown(backup, commits=6)
+    forget(backup, [2, 3, 5])
+    assert len(plan_compaction(backup, CompactionRequest()).regions[0].stretches) > 1
+    compacted(backup, CompactionRequest())
+    assert plan_compaction(backup, CompactionRequest()).regions == ()
+    assert plan_compaction(backup, ALWAYS).regions == ()
+
+
 def test_the_ratio_of_the_topic_counts(backup: Backup) -> None:
     log = grown(backup, min_cleanable_dirty_ratio="0.01")
     forget(backup, [1, 2, 3])
@@ -346,6 +356,25 @@ def test_a_moment_inside_of_what_was_compacted_is_refused(backup: Backup) -> Non
     assert found(backup, at=str(FIRST_TIME_MS + log.end + 100)).until_ms is not None
     assert found(backup, commit=3).commit.seq == 3
     assert found(backup).commit.seq == state.seq
+
+
+@pytest.mark.parametrize("at_ms", [-10, 10])
+def test_a_moment_in_front_of_what_replaced_a_record_is_refused(
+    backup: Backup, monkeypatch: pytest.MonkeyPatch, at_ms: int
+) -> None:
+    """By a broker's times whole segments are later, and leave the point: what replaced the record is in one of them."""
+    monkeypatch.setattr(regions.parts_of, "__kwdefaults__", {"part_bytes": 1})
+    written = ((b"k", 0), (b"m", 1), (b"k", 100))
+    records = [
+        Record(n, FIRST_TIME_MS + after, 1, key, b"v" * (200 - 50 * n)) for n, (key, after) in enumerate(written)
+    ]
+    data = b"".join(bytes(encode([each], is_append_time=True)) for each in records)
+    commit_log(backup, data, 3, compacted_shape(), pieces=3)
+    compacted(backup)
+    assert [segment.records for segment in backup.state().all_segments()] == [0, 1, 1]
+    with pytest.raises(NoSuchRestorePoint, match="compacted over offsets 0 to 2"):
+        found(backup, at=str(FIRST_TIME_MS + at_ms))
+    assert found(backup, at=str(FIRST_TIME_MS + 100)).state.segments[TOPIC].end == 3
 
 
 def test_where_a_checkpoint_ends_is_the_end_of_a_point(backup: Backup) -> None:

@@ -117,12 +117,29 @@ class RunningInstance:
         for _ in range(_EFFECTS_MAX):
             effect = decide(self._read(), self._with.me, facts)
             is_over = isinstance(effect, Rest) or (isinstance(effect, Copy) and has_copied)
-            done = None if is_over else self._do(effect, facts)
+            done = None if is_over else self._done(effect, facts, has_copied=has_copied)
             self._on_happened(Happened(effect=effect, state=self._read()))
             if done is None:
                 return effect
             facts, has_copied = done, has_copied or isinstance(effect, Copy)
         raise Bug("an instance of generations goes round in circles")
+
+    def _done(self, effect: Effect, facts: Facts, *, has_copied: bool) -> Facts | None:
+        """As `_do`. What hinders the cycle, such as a topic that cannot be read or damage in a generation that goes,
+        does not hinder the backup: a round is read all the same before it is raised."""
+        try:
+            return self._do(effect, facts)
+        except OffsiteError:
+            if not has_copied and not isinstance(effect, Copy):
+                self._copy_own(facts)
+            raise
+
+    def _copy_own(self, facts: Facts) -> None:
+        """One round of the generation that this process may write, if there is one."""
+        state, me = self._read(), self._with.me
+        own = next((each.number for each in state.generations if may_write(state, me, each.number)), None)
+        if own is not None:
+            self._copy(own, facts)
 
     def _do(self, effect: Effect, facts: Facts) -> Facts | None:
         """The facts behind the effect; None where the rest has to wait."""
@@ -233,7 +250,8 @@ class RunningInstance:
         return not lacking(copied.held, {each: end for each, end in held.items() if each[:2] in copied.topics})
 
     def _may_go(self, number: int) -> bool:
-        """Whether generation `number` holds nothing that the active one lacks, and is not read."""
+        """Whether generation `number` holds nothing that the active one lacks, is not read, and nobody wants to keep a
+        point of it."""
         state, target = self._read(), self._with.target
         found = state.generation(number)
         is_released = found is not None and found.is_released
@@ -241,6 +259,9 @@ class RunningInstance:
         if left:
             why = f"generation {state.active} lacks {left[0]}" + (f" and {len(left) - 1} more" if left[1:] else "")
             decided("generation_kept", why=why, set=state.name, generation=number)
+        if target.is_pinned(number):
+            decided("generation_kept", why="a restore point of it is pinned", set=state.name, generation=number)
+            return False
         return not left and not target.is_read(number)
 
     def _remove(self, number: int) -> bool:
