@@ -33,7 +33,6 @@ KEYS: tuple[bytes | None, ...] = (
     None,
 )
 PRODUCERS = (7, 8, 9)
-NONE_OPEN = 1 << 62
 
 KeyState = dict[bytes, Record]
 
@@ -74,6 +73,21 @@ class CompactedLog:
     def settle(self) -> bytes:
         """Markers for all transactions that are open."""
         return b"".join(self._marker(producer) for producer in sorted(self.open_producers))
+
+    def cut_at(self, offset: int) -> CompactedLog:
+        """Another log that is the same below `offset`, and goes on from there."""
+        markers = [marker for marker in self.markers if marker[0] < offset]
+        batches = [batch for batch in self.batches if batch.records[0].offset < offset]
+        decided = {producer: end for end, producer, _ in markers}
+        begun = {batch.producer_id: batch.records[0].offset for batch in batches if batch.producer_id is not None}
+        return CompactedLog(
+            rng=self.rng,
+            end=offset,
+            batches=batches,
+            markers=markers,
+            open_producers={producer for producer, last in begun.items() if last > decided.get(producer, -1)},
+            keys=self.keys,
+        )
 
     def state_at(self, end: int) -> tuple[KeyState, list[Record]]:
         """As of a restore point that ends at `end`: the latest record of each key, and all records without a key."""

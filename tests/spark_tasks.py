@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from offsite.model.errors import DamagedBatch, KafkaUnreachable
 from offsite.model.journal import decided
 from offsite.spark import meter, rate_lease
+from offsite.spark.runner import Fed
 
 PATIENCE_S = 60.0
 PAID_BYTES = 400_000
@@ -107,3 +108,45 @@ def attempt(task: Attempted) -> int:
     with task.log.open("a") as log:
         log.write("attempt\n")
     return len(task.log.read_text().splitlines())
+
+
+def find_numbers(task: int, *, folder: Path, broken: int, damaged: int) -> Iterator[tuple[int, Any]]:
+    """The numbers of the task, a hundred, to buckets by what is left when they are divided by 7. Task `broken` fails
+    once half-way, task `damaged` always."""
+    for number in range(100 * task, 100 * task + 100):
+        yield number % 7 % 3, (number % 7, number)
+        if number % 100 == 50 and task == damaged:
+            raise DamagedBatch("torn")
+        if number % 100 == 50 and task == broken and not (folder / "failed").exists():
+            (folder / "failed").touch()
+            raise KafkaUnreachable("gone")
+
+
+def die(task: int) -> Iterator[tuple[int, Any]]:
+    """The worker ends in the middle of task 1, at every attempt."""
+    yield 0, (task, task)
+    if task == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def send_largest(found: Iterator[Any]) -> Iterator[tuple[int, Any]]:
+    largest: dict[int, int] = {}
+    for key, value in found:
+        if isinstance(value, DamagedBatch):
+            yield key, value
+        else:
+            largest[key] = max(largest.get(key, -1), value)
+    for value in largest.values():
+        yield value // 100, value
+
+
+def give_up(task: int, error: Exception) -> Iterator[tuple[int, Any]]:
+    yield 0, (task, error)
+
+
+def collect_sent(fed: Fed[int, Any]) -> tuple[int, list[int]]:
+    sent = list(fed.sent)
+    for each in sent:
+        if isinstance(each, Exception):
+            raise each
+    return fed.task, sorted(sent)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from offsite.repository.generations.entry import Instance
 from offsite.services.generations.message import encode_message
 from tests.generations.judge import Judge
-from tests.generations.world import Death, World, forged
+from tests.generations.world import PARTITIONS, Death, World, forged
 
 
 @dataclass
@@ -113,3 +113,36 @@ def _is_taken_over(error: BaseException) -> bool:
     from offsite.model.errors import GenerationTakenOver
 
     return isinstance(error, GenerationTakenOver)
+
+
+def play_with_one_stop(instance: Instance, at: int, *, wakes_up: bool) -> bool:
+    """A life without accidents but one: the process of `instance` is stopped in front of its operation number `at`. It
+    dies there, or another one is started in its place and it wakes up later. Whether it came to that operation before
+    the second switch and removal. Raises as `play`."""
+    world = World(random.Random(at))
+    world.is_calm = True
+    judge = Judge(world)
+    running = {each: world.start(each) for each in Instance}
+    done, stopped = 0, None
+    try:
+        for turn in range(8000):
+            for each, process in running.items():
+                if each is instance and done == at and stopped is None:
+                    stopped = process
+                    if not wakes_up:
+                        process.kill()
+                    running = {**running, each: world.start(each)}
+                    break
+                done += each is instance
+                if not process.is_over:  # one that had not begun takes the place of the other when it wakes up
+                    process.go_on()
+            if stopped is not None and not stopped.is_over and turn > 2 * at + 40:
+                stopped.go_on()
+            world.ends[turn % PARTITIONS] += turn % 40 == 0
+            _check(world)
+            if judge.switches >= 2 and judge.removals >= 2:
+                return stopped is not None
+        raise AssertionError(f"{instance} stopped at {at}: the cycle did not go on: {world.state}")
+    finally:
+        for process in world.processes:
+            process.kill()

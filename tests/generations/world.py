@@ -32,7 +32,7 @@ SET = "s"
 PARTITIONS = 2
 KEYS = [("t", "id", number) for number in range(PARTITIONS)]
 FOUNDING = Founding(cluster_id="c", include=("t",), exclude=(), internal=False, target="backup", place="")
-LENGTH_MS = 20_000
+LENGTH_MS = 6_000
 
 
 class Death(BaseException):
@@ -227,6 +227,9 @@ class PausingTarget:
             return
 
     def is_read(self, generation: int) -> bool:
+        return False
+
+    def is_pinned(self, generation: int) -> bool:
         return False
 
     def remove(self, generation: int) -> bool:

@@ -218,6 +218,11 @@ class ArchiveWriter(Protocol):
         """The id that each topic in the archive already had at the source. Empty where the format keeps none."""
         return {}
 
+    def last_record(self, of: TopicPartition) -> Record | None:  # noqa: ARG002
+        """The record with the highest offset of a partition, by which an archive without topic ids is told from that of
+        another topic. None where there is none, and where the format keeps the ids. Raises `DamagedArchive`."""
+        return None
+
     def left_alone(self) -> tuple[str, ...]:
         """Files of others among those of the archive, which it does not count and never removes, a sentence each. Empty
         where names tell nothing of who wrote a file."""

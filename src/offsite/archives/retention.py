@@ -197,7 +197,8 @@ class _Head:
     def _look(self) -> None:
         group: list[tuple[ArchiveFile, int]] = []
         end = 0
-        for file in self.files[len(self.going) : -1]:
+        for number in range(len(self.going), len(self.files) - 1):
+            file = self.files[number]
             if group and end <= file.start:
                 break
             found = file.told or self.last_message(file)

@@ -89,6 +89,12 @@ class Backup:
         if head.history.find(seq) is None:
             if head.unreadable and seq > head.seq:
                 raise damaged_commit(f"commit {seq} of {self.descriptor.name} cannot be used: {head.unreadable}")
+            if 0 < seq <= head.seq:
+                raise NoSuchRestorePoint(
+                    f"commit {seq} of backup {self.descriptor.name} is no restore point any more: retention let it go",
+                    hint=f"see those that are left with: offsite show {self.descriptor.name}, and why it went with: "
+                    "offsite retention log",
+                )
             raise self._no_such(f"commit {seq}", head)
 
     def commit_at_time(self, time_ms: int, *, head: BackupState) -> int:

@@ -17,6 +17,7 @@
     backups/<backup>/packs/<seq:020>-<attempt:8hex>.pack        small segments and their indexes, back to back
     backups/<backup>/collected.json                             up to which commit what was replaced is deleted:
                                                                 overwritten, never trusted
+    backups/<backup>/compaction.json                            what was compacted at once: overwritten, never trusted
     backups/<backup>/retention.json                             what retention did last: overwritten, never trusted
     backups/<backup>/audit/<seq:020>-<attempt:8hex>.jsonl       what was to be deleted when that commit was the newest
     backups/<backup>/groups/<seq:020>-<attempt:8hex>.parquet    group offsets as of that commit
@@ -162,6 +163,10 @@ class BackupLayout:
     @property
     def retention_key(self) -> str:
         return f"{self.prefix}retention.json"
+
+    @property
+    def compaction_key(self) -> str:
+        return f"{self.prefix}compaction.json"
 
     @property
     def audit_prefix(self) -> str:

@@ -33,7 +33,8 @@ class BranchReport:
 
 
 def branch_reports(state: BackupState, *, since: int = 0) -> tuple[BranchReport, ...]:
-    """One report for each branch that was found by commit `since` or later, in the order of finding."""
+    """One report for each branch that was found by commit `since` or later, in the order of finding, but for those that
+    retention let go."""
     return tuple(
         BranchReport(
             topic=branch.partition_id.topic,
@@ -46,5 +47,5 @@ def branch_reports(state: BackupState, *, since: int = 0) -> tuple[BranchReport,
             last_commit=0 if state.history.find(branch.last_commit) is None else branch.last_commit,
         )
         for branch in state.branches
-        if branch.commit >= since
+        if branch.commit >= since and (branch.segments or not branch.expired)
     )

@@ -71,6 +71,9 @@ class Mailbox:
 
 
 class SparkJob(Generic[TaskT, ResultT]):
+    one_task_each = True
+    """Whether Spark's tasks are ours, number by number."""
+
     def __init__(  # noqa: PLR0913  # Spark's two ends, and the four things that make a job
         self,
         context: SparkContext,
@@ -138,6 +141,8 @@ class SparkJob(Generic[TaskT, ResultT]):
 
 class ShuffledJob(SparkJob[Any, ResultT], Generic[TaskT, ResultT]):
     """A job whose tasks are fed by a shuffle of `everything`: of all tasks, also where only some are done again."""
+
+    one_task_each = False
 
     def __init__(  # noqa: PLR0913  # as above, and the shuffle
         self,

@@ -130,7 +130,7 @@ class TaskJobs(Generic[TaskT, ResultT]):
             job.cancel()
             raise
         except Exception as error:  # noqa: BLE001  # told apart and raised again there
-            self._settle_poisoned(tasks, error)
+            self._settle_poisoned(tasks if job.one_task_each else (), error)
         except BaseException:  # Ctrl-C
             job.cancel()
             raise
@@ -155,7 +155,7 @@ class TaskJobs(Generic[TaskT, ResultT]):
         failure = SparkFailed(f"the Spark job failed: {_reason(error)}", hint="run again with --verbose")
         failure.__cause__ = error
         poisoned = _POISONED_TASK.search(str(error))
-        if poisoned is None:
+        if poisoned is None or not tasks:  # of a shuffle, several of Spark's tasks go through what is one of ours
             raise failure
         index = tasks[int(poisoned.group(1))][0]
         self._outcomes.give_up(index, failure)

@@ -29,6 +29,7 @@ _MASKS = (
     (re.compile(r"\b[\w-]{22}(?=, (topics|after|first|this|offsets)| against| into|$)"), "CLUSTER"),
     (re.compile(r"head (\d+):[0-9a-f]{16}"), r"head \1:HASH"),
     (re.compile(r"pid \d+"), "PID"),
+    (re.compile(r"process \d+ of \S+ on \S+"), "WHO"),
     (re.compile(r"\d[\d.]* (B|KiB|MiB)"), "SIZE"),
     (re.compile(r"[\w. ]+ old$"), "AGE old"),
     (re.compile(r"\b(byte|offset) \d+"), r"\1 N"),

@@ -16,7 +16,7 @@ from tests.integration.docs.page import commands, is_shown, run
 from tests.shared_brokers import running
 
 HOW_TOS = (
-    *("prove", "table", "other-tools", "choose", "settings"),
+    *("prove", "table", "other-tools", "choose", "settings", "expensive", "month-ends"),
     *("bad-deploy", "cluster-gone", "move", "deleted-topic", "groups"),
 )
 """In an order in which no page spoils the cluster for the next one."""
@@ -26,6 +26,8 @@ LONG = (
     "table",
     "choose",
     "settings",
+    "expensive",
+    "month-ends",
     "cluster-gone",
     "move",
     "deleted-topic",

@@ -30,7 +30,8 @@ GROUPS = {"at-the-start": LOG_START, "in-the-middle": LOG_START + 1234, "at-the-
 
 @pytest.fixture(scope="module")
 def source(broker: SandboxInfo) -> dict[str, str]:
-    """Two topics by what they are: `old` begins at half a million (`test_preserve` has five), `sold` holds transactions, two producers at a time."""
+    """Two topics by what they are: `old` begins at half a million (`test_preserve` has one of five million), `sold`
+    holds transactions, two producers at a time."""
     cluster = Cluster(broker.bootstrap)
     topics = {"old": cluster.make_topic(), "sold": cluster.make_topic()}
     write_old_log(cluster, topics["old"])

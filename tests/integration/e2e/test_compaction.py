@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from offsite.copy.compaction import regions
+from offsite.log.records.batch_records import encode
+from offsite.log.records.record import Record
 from offsite.repository.commit import Changes
 from offsite.services.compaction.plan import CompactionRequest, plan_compaction
 from offsite.services.compaction.run import compact
@@ -17,6 +19,7 @@ from offsite.services.verify.run import verify_deep
 from offsite.spark.runner import Runner
 from offsite.stores.open_store import open_store
 from tests.backups import new_backup
+from tests.batches import make_control_batch
 from tests.compacted_logs import CompactedLog, commit_log, compacted_shape, forget, read_state
 from tests.integration.e2e.copies import Copy
 from tests.integration.e2e.site import new_name
@@ -125,3 +128,68 @@ def test_spark_leaves_alone_what_it_cannot_read(tmp_path: Path, spark: Runner) -
     path.write_bytes(path.read_bytes()[:-10])
     done = compact(backup, plan_compaction(backup, ALWAYS), runner=spark, slots=2)
     assert (done.regions, done.left_alone, backup.state()) == (0, 1, before)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+def test_a_thousand_keys_have_at_twenty_points_what_a_replay_of_the_log_gives(tmp_path: Path, spark: Runner) -> None:
+    """A million records in 60 commits, compacted three times while points are dropped."""
+    rng = random.Random(20)
+    backup = new_backup(open_store(str(tmp_path / "repository")))
+    log = LargeLog(rng, keys=50_000)
+    kept = sorted({*rng.sample(range(60), 19), 59})
+    truth: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
+    for number in range(60):
+        state = commit_log(backup, log.grow(170), log.end, compacted_shape(delete_retention_ms="60000"), pieces=2)
+        if number in kept:
+            truth[state.seq] = dict(log.latest)
+        if number % 20 == 19:
+            dropped = set(range(state.seq)) & {line.seq for line in backup.state().history} - truth.keys()
+            forget(backup, sorted(dropped))
+            done = compact(backup, plan_compaction(backup, CompactionRequest()), runner=spark, slots=2)
+            assert done.left_alone == 0
+    assert log.end > 1_000_000
+    assert sum(segment.records for segment in backup.state().all_segments()) < log.end / 2
+    chosen = rng.sample(sorted(log.latest), 1000)
+    for seq, expected in truth.items():
+        found, _, _ = read_state(backup, seq)
+        shown = {key: (found[key].offset, found[key].value) for key in chosen if key in found}
+        assert shown == {key: expected[key] for key in chosen if expected.get(key, (0, None))[1] is not None}
+    assert verify_deep(backup, runner=spark).ok
+
+
+class LargeLog:
+    """A log of 100 records a batch, one transaction in three batches aborted, and the latest record of each key."""
+
+    def __init__(self, rng: random.Random, *, keys: int) -> None:
+        self.end = 0
+        self.latest: dict[bytes, tuple[int, bytes | None]] = {}
+        self._rng, self._keys = rng, keys
+
+    def grow(self, batches: int) -> bytes:
+        return b"".join(self._batch() for _ in range(batches))
+
+    def _batch(self) -> bytes:
+        rng = self._rng
+        records = [
+            Record(
+                self.end + number,
+                1_700_000_000_000 + self.end,
+                0,
+                b"key-%d" % rng.randrange(self._keys),
+                None if rng.random() < 0.1 else b"value-%d" % (self.end + number),
+            )
+            for number in range(100)
+        ]
+        kind = rng.choice(("plain", "committed", "aborted"))
+        is_transactional = kind != "plain"
+        data = bytes(
+            encode(records, codec=3, producer_id=5 if is_transactional else -1, is_transactional=is_transactional)
+        )
+        self.end += 100
+        if kind != "aborted":
+            self.latest.update({record.key or b"": (record.offset, record.value) for record in records})
+        if is_transactional:
+            data += make_control_batch(self.end, producer_id=5, committed=kind == "committed")
+            self.end += 1
+        return data

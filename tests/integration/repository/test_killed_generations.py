@@ -24,6 +24,7 @@ from offsite.sandbox import SandboxInfo
 from offsite.services.generations.message import TOPIC
 from offsite.stores.open_store import open_store
 from tests.generations.real_judge import RealJudge, Truth
+from tests.generations.sights import ArchiveSight, BackupSight
 from tests.integration.kafka.cluster import Cluster
 from tests.processes import wait_until
 
@@ -39,7 +40,7 @@ class Runs:
     def __init__(self, command: list[str], instance: Instance) -> None:
         self.instance = instance
         self.last = ""
-        self._command = [*command, instance.value, str(LENGTH_MS)]
+        self._command = command
         self._stopped: list[subprocess.Popen[str]] = []
         self.process: subprocess.Popen[str] | None = None
         self._wanted, self._found = "", threading.Event()
@@ -48,6 +49,7 @@ class Runs:
         """That one runs."""
         if self.process is None or self.process.poll() is not None:
             need_well_ended(self.process)
+            self.last = ""
             self.process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True)
             threading.Thread(target=self._listen, args=(self.process,), daemon=True).start()
 
@@ -126,22 +128,32 @@ def writing(bootstrap: str, topic: str, truth: Truth) -> Iterator[None]:
 
 
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("kills", [KILLS, pytest.param(SOAK_KILLS, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    ("target", "kills"),
+    [
+        ("backup", KILLS),
+        pytest.param("backup", SOAK_KILLS, marks=pytest.mark.soak),
+        pytest.param("avro", SOAK_KILLS, marks=pytest.mark.soak),
+    ],
+)
 def test_one_generation_is_complete_and_one_active_wherever_they_are_killed(
-    tmp_path: Path, broker: SandboxInfo, kills: int
+    tmp_path: Path, broker: SandboxInfo, target: str, kills: int
 ) -> None:
     cluster = Cluster(broker.bootstrap)
     topic = cluster.make_topic(partitions=PARTITIONS, cleanup_policy="compact")
     place, truth, chance = str(tmp_path / "repository"), Truth(), random.Random(kills)
-    judge = RealJudge(Repository.init(open_store(place)), truth)
+    archives = str(tmp_path / "archives") if target == "avro" else ""
+    repository = Repository.init(open_store(place))
+    judge = RealJudge(repository, ArchiveSight(archives) if archives else BackupSight(repository), truth)
     command = [sys.executable, "-m", "tests.generations.process", place, broker.bootstrap, topic]
-    runs = [Runs(command, instance) for instance in Instance]
+    runs = [Runs([*command, each.value, str(LENGTH_MS), archives], each) for each in Instance]
     killed_at, stops = Counter[str](), 0
     try:
         with writing(broker.bootstrap, topic, truth):
             for number in range(kills):
                 for each in runs:
                     each.see_to_it()
+                wait_until(lambda: all(each.last not in {"", "ready"} for each in runs), "both to be at work")
                 wanted = chance.choice(STEPS)
                 victim = wait_for(runs, wanted, chance)
                 time.sleep(chance.choice([0, 0, chance.uniform(0, 0.04)]))
@@ -164,7 +176,7 @@ def test_one_generation_is_complete_and_one_active_wherever_they_are_killed(
             cluster.admin.delete_topics([TOPIC])
     state = judge.state
     print(  # noqa: T201  # the figures of the soak
-        f"{kills} kills, {stops} stops, {len(state.generations)} generations, {state.seq} entries, "
+        f"{target}: {kills} kills, {stops} stops, {len(state.generations)} generations, {state.seq} entries, "
         f"{judge.looks} looks, {judge.contents} contents; killed at {dict(killed_at)}"
     )
     assert judge.contents > kills // 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -398,6 +399,59 @@ def test_what_cannot_be_shortened_is_refused(archive: Archive) -> None:
     empty = Archive(archive.format, MemoryArchive(NOW_MS))
     with pytest.raises(ArchiveNotFound):
         empty.plan(keep_age_ms=0)
+
+
+@pytest.mark.parametrize("format_name", ["avro", "osodevops", "kafka-backup"])
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_happens_beside_each_other_no_record_in_the_midst_is_ever_missing(format_name: str, seed: int) -> None:
+    """Exports and retention, killed at any change, or a whole run of the other one between any two of one."""
+    chance = random.Random(seed)
+    archive = made(format_name, collect_after_ms=0 if format_name == "kafka-backup" else HOUR_MS)
+    end = _End(END)
+
+    def export(_: object = None) -> None:
+        count = chance.randrange(1, 6)
+        start = archive.writer.ends()[TopicPartition(topic="orders", partition=0)]
+        assert start >= end.offset, "nothing is ever given up at the end"
+        archive.export(start, start + count)
+        end.offset = start + count
+
+    def retain(_: object = None, *, hours: int = 0) -> None:
+        clock = _At(archive.files.clock_ms)
+        limits = RetentionLimits(keep_age_ms=(hours or chance.randrange(70, 110)) * HOUR_MS)
+        with suppress(ArchiveBusy):
+            carry_out(archive.target, plan_retention(archive.target, limits, clock=clock), clock=clock)
+
+    for _ in range(25):
+        act, other = (export, retain) if chance.random() < 0.5 else (retain, export)
+        archive.files.dies_at, archive.files.before = -1, None
+        at = archive.files.changes + chance.randrange(12)
+        fate = chance.choice(["well", "dies", "beside"])
+        if fate == "dies":
+            archive.files.dies_at = at
+        elif fate == "beside" and not archive.files.is_folder:
+            archive.files.before = _once(archive, at=at, act=other)
+        with suppress(Crash, ArchiveBusy):
+            act()
+        archive.files.dies_at, archive.files.before = -1, None
+        archive.files.clock_ms += chance.choice([0, HOUR_MS // 3, 2 * HOUR_MS])
+        offsets = archive.offsets()
+        assert offsets == list(range(offsets[0], offsets[-1] + 1))
+        assert offsets[-1] + 1 >= end.offset
+    export()
+    archive.files.clock_ms += 2 * HOUR_MS
+    for _ in range(2):
+        retain(hours=200)  # it takes nothing out any more
+        archive.files.clock_ms += 2 * HOUR_MS
+    listed = {each.name for files in archive.target.archive.partitions() for each in files}
+    assert {key for key in bodies(archive) if key.endswith((".data", ".bin.zst", "_records"))} == listed
+
+
+@dataclass
+class _End:
+    """The offset behind the last record of an export that ended well."""
+
+    offset: int
 
 
 PARTITION = TopicPartition(topic="t", partition=0)

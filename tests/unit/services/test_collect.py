@@ -532,6 +532,24 @@ def test_who_may_not_delete_is_told_before_anything_is_read(backup: Backup, stor
     assert read == []
 
 
+def test_what_the_store_protects_is_passed_over_and_named(backup: Backup, store: MemoryStore) -> None:
+    roll_up(backup)
+    run_once(backup)
+    planned = plan_now(backup)
+    protected, delete = planned.objects[0].key, store.delete
+
+    def denied(key: str) -> None:
+        if key == protected:
+            raise StoreDenied(key)
+        delete(key)
+
+    store.delete = denied  # type: ignore[method-assign]
+    done = collect(backup, planned, runner=InlineRunner())
+    assert (done.locked, done.objects) == ((protected,), len(planned.objects) - 1)
+    assert done.bytes == planned.bytes - planned.objects[0].bytes
+    assert {each.key for each in planned.objects} & set(store.objects) == {protected}
+
+
 @pytest.mark.parametrize(("damages", "pause_s"), [(True, REST_S), (False, RETRY_S)])
 def test_what_does_not_mend_itself_is_not_read_again_every_few_minutes(
     backup: Backup, store: MemoryStore, damages: bool, pause_s: float

@@ -121,7 +121,7 @@ def test_what_a_killed_run_left_goes_and_every_restore_point_stays(backup: Backu
     assert collect(backup, planned) == LeftoversCollected(objects=4, bytes=planned.bytes)
     assert not wanted & set(store.objects)
     told = list(audit_reports(backup))
-    assert {(each.by, each.kind, each.what) for each in told} == {("collect leftovers", "object", key) for key in wanted}
+    assert {(each.by, each.kind, each.what) for each in told} == {("leftovers", "object", key) for key in wanted}
     assert sum(each.bytes for each in told) == planned.bytes
     assert contents(backup) == before
     assert verify_deep(backup, InlineRunner()).ok

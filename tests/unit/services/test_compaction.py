@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from offsite.copy.chain import chains_of
 from offsite.copy.compaction import latest, regions
-from offsite.copy.point_in_time import PointInTime
+from offsite.copy.point_in_time import PointInTime, point_in_time
 from offsite.copy.restore_point import find_point
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
@@ -18,12 +19,17 @@ from offsite.model.errors import NoSuchRestorePoint
 from offsite.model.selections.selection import parse_selection
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, Checkpoint, Position
+from offsite.repository.commit import Changes, Checkpoint, CutBack, Position, RecordedHole
+from offsite.repository.segments.part import part_segment
+from offsite.repository.snapshots.audit_record import AuditLine, read_audit
 from offsite.services.collect.run import collect, plan_collection
 from offsite.services.compaction.plan import CompactionRequest, plan_compaction
 from offsite.services.compaction.run import Compacted, compact
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.verify.run import verify_deep
+from offsite.table.latest import by_partition, latest_arrow
+from offsite.table.row_filter import RowFilter
+from offsite.table.scan_plan import plan_scan
 from tests.backups import new_backup
 from tests.batches import FIRST_TIME_MS
 from tests.compacted_logs import TOPIC, CompactedLog, commit_log, compacted_shape, forget, read_state, segments_of
@@ -55,7 +61,7 @@ def compacted(backup: Backup, request: CompactionRequest = ALWAYS) -> Compacted:
     return compact(backup, plan_compaction(backup, request), runner=InlineRunner(), slots=3)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", [*range(20), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(20, 300))])
 def test_each_kept_point_keeps_the_latest_of_each_key(
     backup: Backup, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,11 +81,28 @@ def test_each_kept_point_keeps_the_latest_of_each_key(
         ends = {seq: ends[seq] for seq in kept}
         done = compacted(backup)
         assert done.left_alone == 0
+        roll_up_some(backup, rng)  # where points end is inside of segments then
         for seq, end in ends.items():
             found, keyless, _ = read_state(backup, seq)
             assert (found, keyless) == log.state_at(end)
             assert backup.state_at(seq).holes == ()
+        newest, keyless = log.state_at(log.end)
+        assert latest_in_table(backup) == sorted(record.offset for record in (*newest.values(), *keyless))
     assert verify_deep(backup, runner=InlineRunner()).ok
+
+
+def roll_up_some(backup: Backup, rng: random.Random) -> None:
+    found = tuple(backup.state().segments[TOPIC])
+    low = rng.randrange(len(found))
+    if (chosen := found[low : low + rng.randrange(1, 4)])[1:]:
+        roll_up(backup, [chosen], alone=True)
+
+
+def latest_in_table(backup: Backup) -> list[int]:
+    """The offsets that the table shows of the newest point with `latest`."""
+    selected = chains_of(point_in_time(backup.sound_state()), [TOPIC.topic])
+    (tasks,) = by_partition(plan_scan(selected, RowFilter(), read_committed=True, task_bytes=3000))
+    return [row["offset"] for each in latest_arrow(tasks, RowFilter(), backup.store) for row in each.to_pylist()]
 
 
 def grown(backup: Backup, commits: int = 4, seed: int = 5, **configs: str) -> CompactedLog:
@@ -152,6 +175,49 @@ def test_what_was_compacted_is_due_again_when_as_much_is_new(backup: Backup) -> 
     assert read_state(backup, state.seq)[:2] == log.state_at(log.end)
 
 
+def test_a_step_takes_some_of_what_is_due_and_one_region_at_least(backup: Backup) -> None:
+    log = grown(backup)
+    base = backup.state()
+    hole = RecordedHole(partition_id=TOPIC, start=log.end, end=log.end + 1, reason="retention")
+    backup.commit(Changes(holes=(hole,)), base=base, writer="hole")
+    log.end += 1
+    commit_log(backup, log.grow(20), log.end, compacted_shape())
+    forget(backup, [1, 2, 3, 4, 5])
+    assert len(plan_compaction(backup, ALWAYS).regions) == 2
+    some = plan_compaction(backup, replace(ALWAYS, max_bytes=1))
+    assert (len(some.regions), some.is_all) == (1, False)
+    assert plan_compaction(backup, replace(ALWAYS, max_bytes=1 << 30)).is_all
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_stretches_that_become_one_are_compacted_as_one(backup: Backup, store: MemoryStore, noted: bool) -> None:
+    log = grown(backup, commits=7)
+    forget(backup, [1, 3, 5])  # 2, 4, 6 and 7 are left
+    compacted(backup)
+    before = records(backup)
+    state = backup.state()
+    forget(backup, [2, 4, *range(6, state.seq)])
+    if not noted:
+        store.put_overwrite(backup.layout.compaction_key, b"{")
+    due = plan_compaction(backup, CompactionRequest()).regions
+    assert len(due) == noted  # without word of the pieces it waits for news
+    if noted:
+        compacted(backup, CompactionRequest())
+        assert records(backup) < before
+    assert read_state(backup, state.seq)[:2] == log.state_at(log.end)
+    assert plan_compaction(backup, CompactionRequest()).regions == ()
+
+
+def test_what_was_compacted_in_several_stretches_is_not_due_again(backup: Backup) -> None:
+    """One segment may hold several of them."""
+    grown(backup, commits=6)
+    forget(backup, [2, 3, 5])
+    assert len(plan_compaction(backup, CompactionRequest()).regions[0].stretches) > 1
+    compacted(backup, CompactionRequest())
+    assert plan_compaction(backup, CompactionRequest()).regions == ()
+    assert plan_compaction(backup, ALWAYS).regions == ()
+
+
 def test_the_ratio_of_the_topic_counts(backup: Backup) -> None:
     log = grown(backup, min_cleanable_dirty_ratio="0.01")
     forget(backup, [1, 2, 3])
@@ -206,6 +272,19 @@ def test_who_loses_a_commit_goes_on_from_the_newest(backup: Backup) -> None:
     done = compact(backup, plan, runner=InlineRunner(), slots=2)
     assert (done.regions, done.left_alone, done.state.seq) == (1, 0, plan.head.seq + 2)
     assert read_state(backup, done.state.seq)[:2] == log.state_at(log.end)
+
+
+def test_what_goes_is_noted_before_it_does(backup: Backup) -> None:
+    grown(backup)
+    forget(backup, [1, 2, 3])
+    done = compacted(backup)
+    (line,) = read_audit(backup.store, backup.layout)
+    assert isinstance(line, AuditLine)
+    gone, before = done.records_before - done.records_after, done.records_before
+    assert line.deletion.what == f"{gone} of {before} records of orders/0 [0, {done.state.positions[TOPIC].end})"
+    stored = backup.log.get(done.state.seq)
+    assert stored is not None
+    assert (line.by, line.commit, line.writer) == ("compaction", done.state.seq - 1, stored.commit.writer)
 
 
 def test_what_was_rolled_up_meanwhile_is_left_to_the_next_run(backup: Backup) -> None:
@@ -279,6 +358,25 @@ def test_a_moment_inside_of_what_was_compacted_is_refused(backup: Backup) -> Non
     assert found(backup).commit.seq == state.seq
 
 
+@pytest.mark.parametrize("at_ms", [-10, 10])
+def test_a_moment_in_front_of_what_replaced_a_record_is_refused(
+    backup: Backup, monkeypatch: pytest.MonkeyPatch, at_ms: int
+) -> None:
+    """By a broker's times whole segments are later, and leave the point: what replaced the record is in one of them."""
+    monkeypatch.setattr(regions.parts_of, "__kwdefaults__", {"part_bytes": 1})
+    written = ((b"k", 0), (b"m", 1), (b"k", 100))
+    records = [
+        Record(n, FIRST_TIME_MS + after, 1, key, b"v" * (200 - 50 * n)) for n, (key, after) in enumerate(written)
+    ]
+    data = b"".join(bytes(encode([each], is_append_time=True)) for each in records)
+    commit_log(backup, data, 3, compacted_shape(), pieces=3)
+    compacted(backup)
+    assert [segment.records for segment in backup.state().all_segments()] == [0, 1, 1]
+    with pytest.raises(NoSuchRestorePoint, match="compacted over offsets 0 to 2"):
+        found(backup, at=str(FIRST_TIME_MS + at_ms))
+    assert found(backup, at=str(FIRST_TIME_MS + 100)).state.segments[TOPIC].end == 3
+
+
 def test_where_a_checkpoint_ends_is_the_end_of_a_point(backup: Backup) -> None:
     log = CompactedLog(random.Random(1))
     commit_log(backup, log.grow(10), log.end, compacted_shape())
@@ -292,3 +390,34 @@ def test_where_a_checkpoint_ends_is_the_end_of_a_point(backup: Backup) -> None:
     forget(backup, [1])
     (region,) = plan_compaction(backup, ALWAYS).regions
     assert region.cuts == (middle + 3,)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_log_that_was_cut_back_keeps_both_histories(backup: Backup, seed: int) -> None:
+    rng = random.Random(seed)
+    old = CompactedLog(rng)
+    shape = compacted_shape(delete_retention_ms="0")
+    for _ in range(4):
+        commit_log(backup, old.grow(15), old.end, shape, pieces=3)
+    at = rng.choice([each.records[0].offset for each in old.batches if each.records[0].offset > end_at(backup, 2)])
+    cut_back(backup, at, old.end)
+    new = old.cut_at(at)
+    for _ in range(3):
+        last = commit_log(backup, new.grow(15), new.end, shape, pieces=3)
+    kept = {2: old, 4: old, last.seq - 1: new, last.seq: new}
+    ends = {seq: end_at(backup, seq) for seq in kept}
+    forget(backup, sorted(set(range(1, last.seq)) - kept.keys()))
+    done = compacted(backup)
+    assert done.regions > 0
+    for seq, log in kept.items():
+        assert read_state(backup, seq)[:2] == log.state_at(ends[seq])
+        assert backup.state_at(seq).holes == ()
+    assert verify_deep(backup, runner=InlineRunner()).ok
+
+
+def cut_back(backup: Backup, at: int, end: int) -> None:
+    over = next((s for s in backup.state().segments[TOPIC] if s.start < at < s.end), None)
+    found = part_segment(over, at, backup.store) if over else None
+    parts = {"below": found.below, "above": found.above} if found else {}
+    cut = CutBack(partition_id=TOPIC, at=at, end=end, epoch=3, leader_epoch=4, **parts)
+    backup.commit(Changes(cut_back=(cut,)), base=backup.state(), writer="cut")

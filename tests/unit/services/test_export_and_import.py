@@ -297,3 +297,100 @@ def test_an_archive_without_topic_ids_that_holds_the_topic_of_before_is_not_gone
     anew = run(of_backup(site, tmp_path / "anew", kind=kind), site)
     assert (anew.records, anew.sick) == (6, ())
     assert run(of_backup(site, tmp_path / "anew", kind=kind), site).complete
+
+
+@pytest.mark.parametrize("kind", ["kafka-backup", "osodevops"])
+@pytest.mark.parametrize("anew_backup", [False, True])
+def test_a_topic_made_anew_that_has_outgrown_an_archive_without_topic_ids_is_not_mixed_into_it(
+    site: Site, tmp_path: Path, kind: str, anew_backup: bool
+) -> None:
+    """Also where the backup never saw the old topic: the records say it."""
+    for topic in ("orders", "users"):
+        site.source.make_topic(topic)
+        write_all(site, topic, [b"a", b"b"], [b"c"])
+    if anew_backup:
+        run(of_cluster(site, tmp_path / "archive", kind=kind), site)
+    else:
+        site.back_up("*")
+        run(of_backup(site, tmp_path / "archive", kind=kind), site)
+    del site.source.topics["orders"]
+    site.source.make_topic("orders")
+    write_all(site, "orders", *[[b"x"]] * 5)
+    write_all(site, "users", [b"d"])
+    site.back_up("*")
+    job = of_backup(site, tmp_path / "archive", kind=kind)
+    for records in (1, 0):  # users goes on; what was refused stays so
+        result = run(job, site)
+        assert (result.records, result.complete) == (records, False)
+        (left_out,) = result.sick
+        assert "orders/0: the archive's last record, at offset 2, is of another topic of that name" in left_out
+    write_all(site, "users", [b"e"])
+    site.back_up()
+    assert run(job, site).records == 1
+    anew = of_backup(site, tmp_path / "anew", kind=kind)
+    assert run(anew, site).sick == ()
+    write_all(site, "orders", [b"y"])
+    site.back_up()
+    assert (run(anew, site).records, run(anew, site).sick) == (1, ())
+    assert run(of_backup(site, tmp_path / "anew", kind=kind), site).sick == ()
+
+
+@pytest.mark.parametrize("kind", ["kafka-backup", "osodevops"])
+def test_where_nothing_can_be_compared_a_topic_that_was_made_anew_is_refused_and_another_goes_on(
+    site: Site, tmp_path: Path, kind: str
+) -> None:
+    for topic in ("orders", "users"):
+        site.source.make_topic(topic)
+        write_all(site, topic, [b"a"], [b"b"])
+    site.back_up("*")
+    run(of_backup(site, tmp_path / "archive", kind=kind), site)
+    del site.source.topics["orders"]
+    site.source.make_topic("orders")
+    write_all(site, "orders", *[[b"x"]] * 5)
+    site.source.topics["orders"].partitions[0].delete_before(3)
+    write_all(site, "users", [b"c"], [b"d"])
+    site.back_up()
+    result = run(of_backup(site, tmp_path / "archive", kind=kind), site)
+    assert result.records == 2
+    (left_out,) = result.sick
+    assert "the backup has no record at offset 1 to compare with the archive's last one" in left_out
+
+
+def test_an_archive_whose_end_is_damaged_is_not_gone_on_with(site: Site, tmp_path: Path) -> None:
+    site.source.make_topic("orders", partitions=2)
+    for partition in (0, 1):
+        site.source.write("orders", [b"a"], partition=partition)
+    site.back_up("*")
+    run(of_backup(site, tmp_path / "archive", kind="osodevops"), site)
+    (segment,) = (tmp_path / "archive").rglob("partition=1/segment-*")
+    segment.write_bytes(segment.read_bytes()[:-3])
+    for partition in (0, 1):
+        site.source.write("orders", [b"b"], partition=partition)
+    site.back_up()
+    result = run(of_backup(site, tmp_path / "archive", kind="osodevops"), site)
+    (left_out,) = result.sick
+    assert result.records == 1
+    assert "orders/1: the archive's last record cannot be read" in left_out
+
+
+@pytest.mark.parametrize("kind", ["kafka-backup", "osodevops"])
+def test_straight_from_a_cluster_two_topics_of_a_name_are_told_apart_as_well(
+    site: Site, tmp_path: Path, kind: str
+) -> None:
+    for topic in ("orders", "users"):
+        site.source.make_topic(topic)
+        write_all(site, topic, [b"a"], [b"b"])
+    place, job = tmp_path / "archive", of_cluster(site, tmp_path / "archive", kind=kind)
+    run(job, site)
+    del site.source.topics["orders"]
+    site.source.make_topic("orders")
+    write_all(site, "orders", *[[b"x"]] * 5)
+    site.source.write_in_transaction("users", [b"c"], committed=False)
+    write_all(site, "users", [b"d"])
+    result = run(of_cluster(site, place, kind=kind), site)
+    assert (result.records, result.complete) == (1, False)
+    (left_out,) = result.sick
+    assert "orders/0: the archive's last record, at offset 1, is of another topic of that name" in left_out
+    site.source.topics["users"].partitions[0].delete_before(5)
+    write_all(site, "users", [b"e"])
+    assert run(of_cluster(site, place, kind=kind), site).records == 1, "nothing says that it is another topic"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from offsite.services.backup.request import BackupRequest
 from offsite.services.follow import follower
 from offsite.services.follow.follower import HEARTBEAT_S, Follow, Follower, Round
 from offsite.services.outages import Outage, Outages
+from offsite.services.retention.policy import parse_policy
 from offsite.services.verify.run import verify_deep, verify_quick
 from offsite.table.datasource import SCHEMA, OffsiteDataSource
 from tests.fake_cluster.site import BACKUP, Site
@@ -83,6 +86,8 @@ def follow(
         slots=2,
         interval_s=interval_s,
         collect_after_s=parts.get("collect_after_s", 24 * 3600),
+        retain=parts.get("retain"),
+        retain_every_s=0.0,
     )
     outages = Outages(give_up_after_s=3600, clock=clock, on_outage=told.append)
     with pytest.raises(KeyboardInterrupt):
@@ -111,6 +116,21 @@ def test_a_round_with_news_makes_a_commit_and_one_without_makes_none(orders: Sit
     assert commits(rounds) == [1, 2, None]
     assert [each.result.records for each in rounds if each.result] == [4, 1]
     assert told == []
+
+
+def test_a_run_that_was_asked_to_lets_go_between_its_rounds_and_goes_on_from_there(orders: Site) -> None:
+    class OnTime(Script):
+        def now_ms(self) -> int:
+            return time.time_ns() // 1_000_000
+
+    steps = [partial(orders.source.write, "orders", [b"new"]) for _ in range(3)]
+    rounds, told = follow(orders, clock=OnTime(*steps), retain=parse_policy(keep_age="0s"))
+    assert told == [], "no round lost the race to the retention of its own run"
+    assert [each.result.records for each in rounds if each.result] == [4, 1, 1, 1]
+    state = orders.backup.state()
+    assert state.seq > len(rounds), "retention has made commits of its own"
+    assert len(state.history) <= 3, "the newest, the one that was read, and the retention since"
+    assert verify_deep(orders.backup, InlineRunner()).ok
 
 
 def test_small_ranges_of_a_round_share_objects(orders: Site) -> None:

@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from offsite.archives.formats import open_reader
+from offsite.kafka.protocol.request import Api
+from offsite.log.range import TopicPartition
 from offsite.model.clock import SystemClock
-from offsite.model.errors import BackupNotFound, GenerationRefused, GenerationsDiffer, GenerationTakenOver
+from offsite.model.errors import (
+    BackupNotFound,
+    DamagedCommit,
+    GenerationRefused,
+    GenerationsDiffer,
+    GenerationTakenOver,
+    KafkaNotAuthorized,
+)
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.generations.entry import Instance
 from offsite.repository.generations.generation_set import GenerationSet, Phase
@@ -23,6 +32,8 @@ from offsite.repository.restores.record import put_record
 from offsite.services.backup.request import BackupRequest
 from offsite.services.generations.archive_target import place_of
 from offsite.services.generations.assembly import Workshop, open_instance
+from offsite.services.generations.backup_target import BackupTarget
+from offsite.services.generations.coordination import CoordinationTopic
 from offsite.services.generations.instance import RunningInstance
 from offsite.services.generations.message import TOPIC, Event, Message, decode_message, encode_message
 from offsite.services.generations.request import GenerationsRequest
@@ -33,7 +44,9 @@ from offsite.services.overview.status import read_status
 from offsite.services.restore.options import RestoreWords, parse_restore
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.run import run_restore
+from offsite.services.retention.pins import pin_point, unpin_point
 from offsite.stores.open_store import open_archive_files
+from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import Site
 from tests.inline_runner import InlineRunner
 
@@ -209,6 +222,47 @@ def test_a_strangers_message_changes_nothing(pair: Pair) -> None:
     assert pair.phases() == ["complete"]
 
 
+def test_a_topic_that_may_not_be_read_is_told_at_once(pair: Pair) -> None:
+    pair.site.source.make_topic(TOPIC, cleanup_policy="compact")
+    pair.site.source.failing[Api.LIST_OFFSETS, TopicPartition(topic=TOPIC, partition=0)] = DENIED
+    with pytest.raises(KafkaNotAuthorized):
+        pair.instance(Instance.A).step()
+
+
+class Jumping(Hands):
+    """A clock that lets a run go on for some rounds, and keeps for how long it waited."""
+
+    def __init__(self, rounds: int) -> None:
+        super().__init__()
+        self.slept_s: list[float] = []
+        self._rounds = rounds
+
+    def sleep(self, duration_s: float) -> None:
+        self.slept_s.append(duration_s)
+        if len(self.slept_s) == self._rounds:
+            raise KeyboardInterrupt
+
+
+def test_who_misses_the_active_one_again_and_again_changes_its_rhythm(pair: Pair) -> None:
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B)
+    until(pair, lambda: bool(pair.state.asked_ms), a)
+    a.step()
+    right, clock = b._with.target.copy, Jumping(4)
+
+    def copy(number: int, guard: Any) -> Any:
+        copied = right(number, guard)
+        pair.site.source.write("customers", [b"more"])
+        a.step()
+        return copied
+
+    b._with.target.copy = copy  # type: ignore[method-assign]
+    outages = Outages(give_up_after_s=60, clock=clock, on_outage=lambda _: None)
+    with pytest.raises(KeyboardInterrupt):
+        b.run(outages=outages, clock=clock, interval_s=1000)
+    assert pair.phases() == ["complete", "filling"]
+    assert min(clock.slept_s) < 900
+
+
 def test_a_lost_message_is_sent_again(pair: Pair) -> None:
     a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
     until(pair, lambda: TOPIC in pair.site.source.topics and bool(pair.messages()), a)
@@ -261,6 +315,49 @@ def test_a_generation_that_is_restored_from_stays_until_that_has_ended(pair: Pai
         backup.store, layout, RestoreOutcome(records=0, size_bytes=0, verified=None, findings=(), partitions=())
     )
     until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
+
+
+def test_a_generation_with_a_pinned_point_stays_until_the_pin_is_taken_off(pair: Pair) -> None:
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
+    a.step()
+    backup = pair.site.repository.backup("pair.gen-1")
+    pin_point(backup, 1, reason="month-end")
+    until(pair, lambda: pair.phases() == ["sealed", "complete"], a, b)
+    for _ in range(3):
+        a.step()
+        b.step()
+    assert pair.phases() == ["sealed", "complete"]
+    unpin_point(backup, 1)
+    until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
+
+
+def test_what_hinders_the_cycle_does_not_hinder_the_backup(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    a = pair.instance(Instance.A)
+    until(pair, lambda: bool(pair.state.asked_ms), a)
+    pair.site.source.write("customers", [b"4"])
+    hindered = KafkaNotAuthorized(f"may not read {TOPIC}")
+    monkeypatch.setattr(CoordinationTopic, "told", lambda *_: raised(hindered))
+    with pytest.raises(KafkaNotAuthorized):
+        a.step()
+    assert pair.restored() == [b"1", b"2", b"3", b"4"]
+
+
+def test_damage_in_the_old_generation_does_not_hinder_the_new_one(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
+    until(pair, lambda: bool(pair.state.asked_ms), a)
+    a.step()
+    monkeypatch.setattr(BackupTarget, "seal", lambda *_: raised(DamagedCommit("of generation 1")))
+    with pytest.raises(DamagedCommit):
+        b.step()
+    assert pair.phases() == ["retired", "complete"]
+    pair.site.source.write("customers", [b"4"])
+    with pytest.raises(DamagedCommit):
+        b.step()
+    assert pair.restored() == [b"1", b"2", b"3", b"4"]
+
+
+def raised(error: Exception) -> NoReturn:
+    raise error
 
 
 def test_the_status_names_the_generation_to_restore_from(pair: Pair) -> None:

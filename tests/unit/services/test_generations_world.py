@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
 
 from offsite.model.errors import DamagedObject
 from offsite.repository.generations import generation_set, ledger
-from offsite.repository.generations.entry import Entry, Kind, StoredEntry, encode_entry, entry_hash
+from offsite.repository.generations.entry import Entry, Instance, Kind, StoredEntry, encode_entry, entry_hash
 from offsite.repository.generations.generation_set import GenerationSet, Phase
 from offsite.services.generations import decision, instance
 from offsite.services.generations.decision import Append, Facts, Me, Remove
 from offsite.services.generations.message import Event
 from tests.generations import world
 from tests.generations.judge import BrokenPromise
-from tests.generations.play import Played, play
+from tests.generations.play import Played, play, play_with_one_stop
 
 HISTORIES, SOAK_HISTORIES = 10, 1500
 BUG_HISTORIES = 40
 """A seeded bug must show within so many; most show in the first three."""
+
+STRIDE = 31
+"""Operations from one stop to the next."""
 
 
 @pytest.mark.timeout(7200)
@@ -128,3 +132,14 @@ def test_a_seeded_bug_breaks_a_promise(bug: Patch, monkeypatch: pytest.MonkeyPat
 
 def play_many(histories: int) -> list[Played]:
     return [play(seed) for seed in range(histories)]
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("wakes_up", [False, True], ids=["killed", "stopped"])
+@pytest.mark.parametrize("instance", list(Instance))
+@pytest.mark.parametrize("stride", [STRIDE, pytest.param(1, marks=pytest.mark.soak)])
+def test_stopped_in_front_of_any_operation_of_a_cycle(stride: int, instance: Instance, wakes_up: bool) -> None:
+    operations = count(step=stride)
+    while play_with_one_stop(instance, at := next(operations), wakes_up=wakes_up):
+        pass
+    assert at > 10 * stride

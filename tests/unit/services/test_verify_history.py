@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from offsite.repository import catalog, history
 from offsite.repository.backup import Backup
 from offsite.repository.catalogs.keeping import Keeping
 from offsite.repository.catalogs.parts_reader import PartsReader
+from offsite.repository.commit import StoredCommit
+from offsite.repository.commit_log import CommitLog
 from offsite.repository.fold import fold
 from offsite.repository.json_form import encode_object
 from offsite.repository.layout import parse_part_key
@@ -241,6 +244,29 @@ def test_a_catalog_that_the_next_commit_does_without_is_nobody_s(store: PosixSto
     assert backup.state().positions == whole.positions
     found = check_history(backup)
     assert (found.commits, found.catalogs) == ((), ())
+
+
+def test_a_catalog_that_is_written_while_a_check_runs_is_no_damage(
+    backup: Backup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = CommitLog.try_read
+
+    def with_a_writer_beside_it(log: CommitLog, *, after: int) -> Iterator[tuple[int, StoredCommit | DamagedCommit]]:
+        yield from read(log, after=after)
+        monkeypatch.setattr(CommitLog, "try_read", read)
+        for _ in range(10):
+            run_once(backup)
+
+    monkeypatch.setattr(CommitLog, "try_read", with_a_writer_beside_it)
+    checked = check_history(backup)
+    assert backup.catalog.hinted() == 30
+    assert (checked.head.seq, checked.commits, checked.catalogs) == (COMMITS, (), ())
+
+
+def test_a_hint_at_a_catalog_that_is_not_there_is_told(store: PosixStore, backup: Backup) -> None:
+    damage(store, backup.layout.seal_key(20), None)
+    (found,) = check_history(backup).catalogs
+    assert (found.key, found.problem[:26]) == (backup.layout.hint_key, "it names a catalog 20, whi")
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "folder"])

@@ -145,6 +145,16 @@ def test_the_partitions_are_named_of_which_nothing_comes(orders: Site) -> None:
     assert longest_wait() is None
 
 
+def test_where_all_is_copied_spark_is_what_is_waited_for() -> None:
+    clock = Moved()
+    last = LastProgress(None, clock=clock, open_partitions=list)
+    with last.wait:
+        last(progress())
+        last(progress())
+        clock.ahead_s += TOLD_AFTER_S
+        assert told(clock) == "all partitions are copied, and Spark has not ended its job"
+
+
 @pytest.mark.parametrize("figure", ["moved_bytes", "tasks_done", "tasks_failed", "throttled_s", "limited_s"])
 def test_whatever_comes_of_a_copy_ends_its_silence(figure: str) -> None:
     clock = Moved()

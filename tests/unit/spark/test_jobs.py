@@ -18,6 +18,8 @@ POISONED = "Job aborted: Task 0 in stage 1.0 failed 4 times, most recent failure
 class PlayedJob:
     """Hands out envelopes, then ends as told."""
 
+    one_task_each = True
+
     def __init__(self, envelopes: Sequence[Envelope[Any]], error: Exception | None = None) -> None:
         self._envelopes, self._error = envelopes, error
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from offsite.model.errors import DamagedCommit, NoSuchRestorePoint
+from offsite.log.records.batch_records import encode
+from offsite.log.records.record import Record
+from offsite.model.errors import BadOption, DamagedCommit, NoSuchRestorePoint
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, Checkpoint
 from offsite.stores.open_store import open_store
@@ -43,6 +45,25 @@ def damage_newest_commit(backup: Backup) -> None:
 def test_each_row_tells_which_commit_listed_it(backup: Backup) -> None:
     assert rows(load(backup)) == [("orders", n, 1 + n // 10) for n in range(30)]
     assert rows(load(backup, withCommit="false", startingOffset="28")) == [("orders", n, None) for n in (28, 29)]
+
+
+def test_the_latest_of_each_key_is_shown_as_of_the_point(backup: Backup) -> None:
+    def batch(base: int, *records: tuple[bytes | None, bytes | None]) -> bytes:
+        made = [Record(base + n, 1_700_000_000_000 + n, 0, key, value) for n, (key, value) in enumerate(records)]
+        return bytes(encode(made))
+
+    commit_batches(backup, {USERS: [batch(0, (b"a", b"1"), (b"b", b"1"), (None, b"x"), (b"c", b"1"))]})
+    commit_batches(backup, {USERS: [batch(4, (b"a", b"2"), (b"c", None))]})
+    users = {"topics": "users", "latest": "true"}
+    assert rows(load(backup, **users)) == [("users", 1, 4), ("users", 2, 4), ("users", 4, 5)]
+    assert rows(load(backup, **users, commit="4")) == [("users", n, 4) for n in range(4)]
+    assert rows(load(backup, **users, startingOffset="2")) == [("users", 2, 4), ("users", 4, 5)]
+    assert rows(load(backup, latest="true", topics="orders")) == [("orders", n, 1 + n // 10) for n in range(30)]
+
+
+def test_a_stream_has_no_latest(backup: Backup) -> None:
+    with pytest.raises(BadOption, match="latest"):
+        load(backup, latest="true").streamReader(SCHEMA).initialOffset()  # type: ignore[arg-type]
 
 
 def test_the_point_stays_what_it_was_when_the_table_was_loaded(backup: Backup) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from offsite.archives.archive import ArchiveTopic, ArchiveWriter, Written
 from offsite.archives.files import AppendableFiles
 from offsite.archives.kafka_backup import partition_index
+from offsite.archives.kafka_backup.extent import extent_of
 from offsite.archives.kafka_backup.groups import encode_group_file
 from offsite.archives.kafka_backup.names import (
     consumer_offsets_key,
@@ -19,10 +20,13 @@ from offsite.archives.kafka_backup.names import (
 from offsite.archives.kafka_backup.partition_files import PartitionFiles, list_partition, list_partitions
 from offsite.archives.kafka_backup.range_writer import KafkaBackupRangeWriter
 from offsite.archives.kafka_backup.segments import index as segment_index
+from offsite.archives.kafka_backup.segments.reader import SegmentReader
 from offsite.archives.kafka_backup.segments.records_file import VERSION
+from offsite.archives.kafka_backup.segments.walk import Whole
 from offsite.archives.kafka_backup.tail import mended_tail
 from offsite.log.groups.offsets import GroupOffsets
 from offsite.log.range import LogRange, TopicPartition
+from offsite.log.records.record import Record
 from offsite.model.errors import BadOption
 
 SEGMENT_BYTES = 1 << 30
@@ -51,6 +55,14 @@ class KafkaBackupWriter(ArchiveWriter):
         """See `ArchiveWriter`; reads the tails of the last segment's files, more only where a crash left work."""
         tails = {each.topic_partition: mended_tail(self.files, each) for each in list_partitions(self.files)}
         return {partition: tail.end for partition, tail in tails.items() if tail.end > 0}
+
+    def last_record(self, of: TopicPartition) -> Record | None:
+        for segment in reversed(list_partition(self.files, of.topic, of.partition).segments):
+            if (extent := extent_of(self.files, segment)) is not None:
+                steps = SegmentReader(self.files, segment, extent.last).steps()
+                whole = [step for step in steps if isinstance(step, Whole) and step.records]
+                return whole[-1].records[-1] if whole else None
+        return None
 
     def open(self, log_range: LogRange) -> KafkaBackupRangeWriter:
         """Mends the partition's end, like `ends`: a task that is tried again goes on behind what it flushed before."""

@@ -17,8 +17,10 @@ from offsite.archives.osodevops.manifest_update import ManifestUpdate
 from offsite.archives.osodevops.place import MANIFEST, SNAPSHOT, read_manifest, segment_partition
 from offsite.archives.osodevops.range_writer import START_DIGITS, SegmentRangeWriter
 from offsite.archives.osodevops.representable import RecordEncoder
+from offsite.archives.osodevops.segment_file import read_segment
 from offsite.log.groups.offsets import GroupOffsets, offset_count, on_topics
 from offsite.log.range import LogRange, TopicPartition
+from offsite.log.records.record import Record
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption, DamagedArchive
 
@@ -57,6 +59,14 @@ class OsodevopsWriter(ArchiveWriter):
     def ends(self) -> Mapping[TopicPartition, int]:
         ends = {of: partition.end for of, partition in self._manifest().partitions()}
         return {of: end for of, end in ends.items() if end is not None}
+
+    def last_record(self, of: TopicPartition) -> Record | None:
+        segments = [each for held, row in self._manifest().partitions() if held == of for each in row.segments]
+        newest = max(segments, key=lambda each: (each.end, each.start), default=None)
+        last: Record | None = None
+        for batch in () if newest is None else read_segment(self.files, newest, refuse_damage):
+            last = batch[-1]
+        return last
 
     def open(self, log_range: LogRange) -> SegmentRangeWriter:
         encoder = RecordEncoder(

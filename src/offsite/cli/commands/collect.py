@@ -126,13 +126,15 @@ def _collect(opened: Backup, planned: CollectionPlan, grace_ms: int, spark_maste
     from offsite.services.collect.run import Collected, collect
 
     objects = size_bytes = 0
+    locked: tuple[str, ...] = ()
     with spark(spark_master, preload="offsite.copy.verify") as runner:
         while True:
             with progress("collect", total_bytes=sum(each.raw_bytes for each in planned.replacements)) as on_progress:
                 done = collect(opened, planned, runner=runner, on_progress=on_progress)
             objects, size_bytes = objects + done.objects, size_bytes + done.bytes
+            locked += done.locked
             if done.is_last:
-                return Collected(objects=objects, bytes=size_bytes, upto=done.upto, is_last=True)
+                return Collected(objects=objects, bytes=size_bytes, upto=done.upto, is_last=True, locked=locked)
             planned = _planned(opened, grace_ms)
 
 
@@ -204,6 +206,8 @@ def _render_plan(console: Console, report: CollectionReport) -> None:
 
 
 def _render_collected(console: Console, done: Collected) -> None:
+    for key in done.locked[:_LISTED_MAX]:
+        console.print(f"the store protects {key}: passed over")
     if not done.objects:
         console.print("nothing to collect")
         return

@@ -130,7 +130,8 @@ def log(
 ) -> None:
     """Show what was deleted of a backup: when, by whom, by which rule, and how many bytes.
 
-    A line is written before its deletion. It says `done` where a commit tells so, `to be done` where nothing tells.
+    A line is written before its deletion. It says `done` where a commit tells so, or an object is gone, `to be done`
+    where nothing tells.
     """
     from offsite.services.retention.report import audit_reports
 

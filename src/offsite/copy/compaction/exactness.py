@@ -31,8 +31,9 @@ def _inside(point: PointInTime, partition: PartitionId, spans: Spans) -> Iterato
     if partition not in point.state.positions or not point.partitions.includes(partition.topic, partition.partition):
         return
     end, whole = point.state.positions[partition].end, point.commit.positions[partition].end
-    segments = point.state.segments.get(partition, ())
+    # all of the commit: what is later as a whole has left the point, and may be what replaced records of before
+    segments = [each for each in point.commit.segments.get(partition, ()) if each.start < end]
     for low, high in spans:
         by_offset = end < whole and low < end < high
-        if by_offset or any(low <= each.start < high and is_open(each, point.until_ms) for each in segments):
+        if by_offset or any(s.start < high and low < s.end and is_open(s, point.until_ms) for s in segments):
             yield low, high

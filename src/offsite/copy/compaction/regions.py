@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from offsite.log.range import LogRange, Span
 from offsite.model.size import MIB
@@ -115,13 +115,23 @@ def _may_join(one: Segment, other: Segment, borders: Collection[int], holes: Seq
 
 
 def _dirty_bytes(region: Region, clean: Sequence[Span]) -> int:
-    """Of each stretch what lies outside of the largest part of it that was compacted at once."""
+    """Of each stretch what lies outside of the largest part of it that was compacted at once, about: a segment may
+    reach over the ends of stretches, as a compaction makes it, and counts for each of them by its offsets."""
+    sums = list(accumulate((s.raw_bytes for s in region.segments), initial=0))
+    starts = [s.start for s in region.segments]
+
+    def below(offset: int) -> int:
+        at = bisect_right(starts, offset) - 1
+        if at < 0:
+            return 0
+        it = region.segments[at]
+        return sums[at] + it.raw_bytes * (min(offset, it.end) - it.start) // (it.end - it.start)
+
     dirty = 0
     for start, end in region.stretches:
-        inside = [s for s in region.segments if start <= s.start < end]
-        spans = [(max(low, start), min(high, end)) for low, high in clean if low < end and start < high]
-        seen = (sum(s.raw_bytes for s in inside if low <= s.start and s.end <= high) for low, high in spans)
-        dirty += sum(s.raw_bytes for s in inside) - max(seen, default=0)
+        pieces = ((max(low, start), min(high, end)) for low, high in clean if low < end and start < high)
+        largest = max((below(high) - below(low) for low, high in pieces), default=0)
+        dirty += below(end) - below(start) - largest
     return dirty
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from offsite.archives.archive import ArchiveWriter
-from offsite.copy.export import ExportTask
+from offsite.copy.export import ClusterRecords, ExportTask
 from offsite.copy.plan import CopyTask, PartitionBounds, SickPartition, plan_copy
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.protocol.log_offsets import READ_COMMITTED
@@ -15,6 +15,7 @@ from offsite.log.groups.offsets import on_topics
 from offsite.log.range import TopicPartition
 from offsite.model.choices import MissingTopics
 from offsite.model.errors import SourceTruncated
+from offsite.repository.commit import PartitionId
 from offsite.services.archives.export_plan import (
     Ends,
     ExportPlan,
@@ -23,16 +24,23 @@ from offsite.services.archives.export_plan import (
     check_same_topics,
     in_turn,
 )
+from offsite.services.archives.same_topic import of_cluster, other_topics
 from offsite.services.backup.source import read_source
 from offsite.services.groups.snapshots import read_groups
 from offsite.services.hole_report import HoleReport
 
 
-def plan_cluster_export(
-    admin: ClusterAdmin, writer: ArchiveWriter, request: ExportRequest, *, slots: int
+def plan_cluster_export(  # noqa: PLR0913  # all by keyword but what is read, and where to
+    admin: ClusterAdmin,
+    writer: ArchiveWriter,
+    request: ExportRequest,
+    *,
+    slots: int,
+    source_records: ClusterRecords,
+    same: set[PartitionId],
 ) -> ExportPlan:
     """The plan of the export, as that of `plan_export`. With read_committed, partitions end at their last stable
-    offsets.
+    offsets. `same` as there.
 
     Raises `NoSuchTopic`, `SourceTruncated` (made anew, or cut back), `TopicReplaced`, `DamagedArchive`, and what the
     cluster does.
@@ -52,10 +60,22 @@ def plan_cluster_export(
         raise _cut_back(copy.sick[0])
     high_watermarks = {_key(each): each.end for each in source.bounds}
     ids = {shape.topic: shape.topic_id for shape in source.shapes}
+    tasks = {
+        each[0].range.topic_partition: each for each in _tasks(copy.tasks, high_watermarks, divides=writer.divides)
+    }
+    starts = {_key(b): b.log_start for b in bounds}
+    going_on = {
+        PartitionId(topic=key.topic, topic_id=ids[key.topic], partition=key.partition): of_cluster(
+            source_records, each[0]
+        )
+        for key, each in tasks.items()
+        if starts[key] < ends.get(key, 0)
+    }
+    strange = {each.topic_partition: why for each, why in other_topics(going_on, writer, remade=(), same=same)}
     return ExportPlan(
         source=f"cluster {source.cluster_id}",
         topics=topics,
-        tasks=in_turn(_tasks(copy.tasks, high_watermarks, divides=writer.divides)),
+        tasks=in_turn([each for key, each in tasks.items() if key not in strange]),
         holes=tuple(
             HoleReport(topic=h.topic, partition=h.partition, start=h.start, end=h.end, reason=h.reason)
             for h in copy.holes
@@ -63,7 +83,10 @@ def plan_cluster_export(
         groups=on_topics(fetched.groups, ids) if fetched else {},
         ends=ends,
         notes=tuple(f"group {each.group} was not read: {each.message}" for each in fetched.failed) if fetched else (),
-        sick=tuple(f"{each.topic}/{each.partition}: {each.error.message}" for each in (*source.sick, *copy.sick)),
+        sick=(
+            *(f"{each.topic}/{each.partition}: {each.error.message}" for each in (*source.sick, *copy.sick)),
+            *(strange[key] for key in sorted(strange)),
+        ),
     )
 
 

@@ -12,6 +12,7 @@ from offsite.copy.export import BackupRecords, ClusterRecords, RecordSource
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BadOption, OffsiteError
 from offsite.repository.backup import Backup
+from offsite.repository.commit import PartitionId
 from offsite.services.archives.cluster_export import plan_cluster_export
 from offsite.services.archives.export_plan import ExportPlan, ExportRequest, plan_export
 from offsite.services.archives.run_export import ExportResult, ExportTarget, run_export
@@ -70,20 +71,25 @@ def open_target(format_name: str, place: str, options: WriteOptions) -> ExportTa
 
 
 def export_of_backup(backup: Backup, target: ExportTarget, request: ExportRequest) -> ExportJob:
+    same: set[PartitionId] = set()
     return ExportJob(
         target=target,
         source=BackupRecords(store=backup.store, read_committed=request.point.read_committed),
-        plan=lambda: plan_export(backup, target.writer, request),
+        plan=lambda: plan_export(backup, target.writer, request, same=same),
     )
 
 
 def export_of_cluster(cluster: Cluster, target: ExportTarget, request: ExportRequest, *, slots: int) -> ExportJob:
     """The export of a cluster, as it is whenever a plan is made. Raises `BadOption` for a restore point."""
     check_no_point(request)
+    source = ClusterRecords(kafka=cluster.config, read_committed=request.point.read_committed)
+    same: set[PartitionId] = set()
     return ExportJob(
         target=target,
-        source=ClusterRecords(kafka=cluster.config, read_committed=request.point.read_committed),
-        plan=lambda: plan_cluster_export(cluster.admin, target.writer, request, slots=slots),
+        source=source,
+        plan=lambda: plan_cluster_export(
+            cluster.admin, target.writer, request, slots=slots, source_records=source, same=same
+        ),
     )
 
 

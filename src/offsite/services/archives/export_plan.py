@@ -27,6 +27,7 @@ from offsite.repository.commit import PartitionId, TopicShape
 from offsite.repository.segments.segment import Segment
 from offsite.repository.snapshots.group_snapshot import get_group_snapshot
 from offsite.repository.state import BackupState
+from offsite.services.archives.same_topic import of_backup, other_topics
 from offsite.services.groups.source import SNAPSHOT, GroupsAsOf
 from offsite.services.hole_report import HoleReport, hole_reports
 from offsite.services.point_report import incarnations_of
@@ -63,9 +64,11 @@ class ExportPlan:
         return sum(task.estimated_bytes for task in self.tasks)
 
 
-def plan_export(backup: Backup, writer: ArchiveWriter, request: ExportRequest) -> ExportPlan:
+def plan_export(
+    backup: Backup, writer: ArchiveWriter, request: ExportRequest, *, same: set[PartitionId] | None = None
+) -> ExportPlan:
     """The plan for `request`. Writes nothing, but lets the archive repair what a crash left of it (see
-    `ArchiveWriter.ends`).
+    `ArchiveWriter.ends`). `same`: partitions whose end in the archive earlier plans of this process have compared.
 
     Raises `NoSuchRestorePoint`, `NoSuchTopic`, `BadOption`, `DamagedArchive`, `TopicReplaced`.
     """
@@ -78,6 +81,14 @@ def plan_export(backup: Backup, writer: ArchiveWriter, request: ExportRequest) -
     known = (*_of_two_histories(point.state.branches, ends), *_of_those_before(point, writer.topic_ids(), ends))
     strange = {each: why for each, why in known if request.point.partitions.includes(each.topic, each.partition)}
     chains = [each for each in selected.chains if each.source not in strange]
+    remade = {each.topic for each in point.incarnations}
+    going_on = {
+        each.source: of_backup(each, backup.store)
+        for each in chains
+        if 0 < ends.get(each.source.topic_partition, 0) < each.end
+    }
+    strange |= other_topics(going_on, writer, remade=remade, same=set() if same is None else same)
+    chains = [each for each in chains if each.source not in strange]
     tasks = [list(_tasks(each, ends, divides=writer.divides)) for each in chains]
     return ExportPlan(
         source=f"backup {point.state.backup} as of commit {point.state.seq}",

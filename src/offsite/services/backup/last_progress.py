@@ -37,7 +37,10 @@ class LastProgress:
             self._on_progress(now)
 
     def _nothing_came(self) -> str:
-        return f"nothing has come of {named(self._open_partitions(), most=NAMED_MAX, of='partitions')}"
+        partitions = self._open_partitions()
+        if not partitions:
+            return "all partitions are copied, and Spark has not ended its job"
+        return f"nothing has come of {named(partitions, most=NAMED_MAX, of='partitions')}"
 
 
 def _moved(progress: RunProgress) -> tuple[float, ...]:

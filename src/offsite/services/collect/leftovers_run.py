@@ -1,7 +1,6 @@
 """Leftovers of a backup, deleted in steps: those of `leftovers_plan`, after a look at what was committed since.
 
-Each deletion stands alone, and has its line in the audit before; so a pass may be broken off anywhere, and two at once
-delete the same. Even if a run that
+Each deletion stands alone, so a pass may be broken off anywhere, and two at once delete the same. Even if a run that
 was thought to be over came back, its commit would fail loudly: whoever commits looks first whether each segment is
 there, and the body of a segment goes before its index.
 """
@@ -25,8 +24,8 @@ from offsite.services.heads import head_of, missing
 
 ResultT = TypeVar("ResultT")
 
-BY = "collect leftovers"
-RULE = "a run that never ended left it, and no commit names it"
+BY = "leftovers"
+RULE = "a run that never ended left it"
 _DELETED_AT_ONCE = 500
 _RECORDS = {"restore": "restore.json", "drill": "report.json", "group change": "change.json"}
 """What makes a folder a restore, a drill or a change of groups."""

@@ -19,7 +19,7 @@ from typing import TypeVar
 from offsite.copy.verify import SegmentFinding, verify_segment
 from offsite.model.check import check
 from offsite.model.clock import Clock
-from offsite.model.errors import CommitsGone, DamagedObject
+from offsite.model.errors import CommitsGone, DamagedObject, StoreDenied
 from offsite.model.journal import decided
 from offsite.model.size import MIB
 from offsite.repository.backup import Backup
@@ -36,21 +36,22 @@ ResultT = TypeVar("ResultT")
 
 STEP_BYTES = 256 * MIB
 """Raw bytes that one step reads, about: rounds of a backup wait for it."""
-BY = "collect"
-RULE = "commits replaced it or let it go, and no restore point needs it"
 DELETED_AT_ONCE = 1_000
 """Objects that one step deletes."""
+BY = "collect"
+RULE = "commits replaced it or let it go, and no restore point needs it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
     """What a pass has deleted: the objects and bytes, and up to which commit what was replaced is gone. `is_last`:
-    nothing behind is old enough."""
+    nothing behind is old enough. `locked`: keys that the store protects, which were passed over."""
 
     objects: int
     bytes: int
     upto: int
     is_last: bool
+    locked: tuple[str, ...] = ()
 
 
 def plan_collection(backup: Backup, *, clock: Clock, grace_ms: int = LEFT_AFTER_MS) -> CollectionPlan:
@@ -89,17 +90,24 @@ def _ended(steps: Generator[None, None, ResultT]) -> ResultT:
 def _carried_out(
     backup: Backup, plan: CollectionPlan, *, runner: Runner, on_progress: OnProgress | None, step_bytes: int | None
 ) -> Generator[None, None, Collected]:
+    locked: tuple[str, ...] = ()
     if plan.objects:
         backup.store.delete(backup.layout.never_key)  # who may not delete is told before hours of reading, not after
         for some in _shares(plan.replacements, step_bytes):
             if not _are_sound(backup, some, runner, on_progress):
                 return Collected(objects=0, bytes=0, upto=0, is_last=False)
             yield
-        yield from _delete(backup, plan)
-        decided("collect", objects=len(plan.objects), bytes=plan.bytes, why="a roll-up has replaced them")
+        locked = yield from _delete(backup, plan)
+        decided("collect", objects=len(plan.objects) - len(locked), bytes=plan.bytes, why=RULE, locked=len(locked))
     if plan.upto != collected_upto(backup):
         note_collected(backup, plan.upto)
-    return Collected(objects=len(plan.objects), bytes=plan.bytes, upto=plan.upto, is_last=plan.is_last)
+    return Collected(
+        objects=len(plan.objects) - len(locked),
+        bytes=sum(each.bytes for each in plan.objects if each.key not in locked),
+        upto=plan.upto,
+        is_last=plan.is_last,
+        locked=locked,
+    )
 
 
 def _shares(segments: Sequence[Segment], step_bytes: int | None) -> Iterator[Sequence[Segment]]:
@@ -140,19 +148,23 @@ def _damage(backup: Backup, finding: SegmentFinding) -> DamagedObject:
     )
 
 
-def _delete(backup: Backup, plan: CollectionPlan) -> Generator[None, None, None]:
-    """Delete what the newest state, folded from the repository once more, does not need either."""
+def _delete(backup: Backup, plan: CollectionPlan) -> Generator[None, None, tuple[str, ...]]:
+    """Delete what the newest state, folded from the repository once more, does not need either. Gives the keys that the
+    store protects."""
     head = backup.state()
     if gone := missing(backup, head, head_of(plan.head)):
         raise CommitsGone(gone, hint="bring the commits back; nothing was collected")
     doomed = _superfluous(plan, head)
+    locked: list[str] = []
     for first in range(0, len(doomed), DELETED_AT_ONCE):
         some = doomed[first : first + DELETED_AT_ONCE]
         lines = [Deletion(kind=OBJECT, what=each.key, rule=RULE, bytes=each.bytes) for each in some]
         note_deletions(backup.store, backup.layout, lines, by=BY, commit=head.seq)
         with ThreadPoolExecutor(max_workers=LOOKED_UP_AT_ONCE, thread_name_prefix="collect") as pool:
-            list(pool.map(partial(_delete_one, backup), some))
+            deleted = list(pool.map(partial(_delete_one, backup), some))
+        locked += [each.key for each, is_gone in zip(some, deleted, strict=True) if not is_gone]
         yield
+    return tuple(locked)
 
 
 def _superfluous(plan: CollectionPlan, head: BackupState) -> tuple[CollectableObject, ...]:
@@ -161,6 +173,11 @@ def _superfluous(plan: CollectionPlan, head: BackupState) -> tuple[CollectableOb
     return tuple(each for each in plan.objects if each.body not in needed)
 
 
-def _delete_one(backup: Backup, each: CollectableObject) -> None:
+def _delete_one(backup: Backup, each: CollectableObject) -> bool:
+    """Whether it is gone; not so where the store protects it: the right to delete was asked for before."""
     check(backup.layout.is_stored_body(each.key), f"{each.key} is nothing that a collection deletes")
-    backup.store.delete(each.key)
+    try:
+        backup.store.delete(each.key)
+    except StoreDenied:
+        return False
+    return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from offsite.copy.compaction.regions import Region, find_regions
@@ -13,7 +13,8 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import TopicShape
 from offsite.repository.leftovers import living_since_ms
 from offsite.repository.state import BackupState
-from offsite.services.compaction.kept_points import KeptPoints
+from offsite.services.compaction.note import Stretches, clean_spans, get_stretches
+from offsite.services.compaction.point_ends import PointEnds
 
 MIN_DIRTY_RATIO = 0.5
 """Kafka's default of `min.cleanable.dirty.ratio`: each byte is then written again about once, however long it lasts."""
@@ -24,21 +25,25 @@ ALL_TOPICS = TopicSelection(include=("*",), internal=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionRequest:
     """Which compacted topics, and which part of the bytes of a region must be new before it is compacted (None: the
-    topic's own `min.cleanable.dirty.ratio`)."""
+    topic's own `min.cleanable.dirty.ratio`). `max_bytes`: how many raw bytes at once, unless one region has more; None:
+    all that is due."""
 
     selection: TopicSelection = ALL_TOPICS
     min_dirty_ratio: float | None = None
+    max_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPlan:
     """The `regions` of `head`, the newest state, that are due; `not_due`: how many others there are.
-    `restore_runs`: none is, because a restore is under way, which must find what it began with."""
+    `is_all`: no other region is due. `restore_runs`: none is, because a restore is under way, which must find what it
+    began with."""
 
     request: CompactionRequest
     head: BackupState
     regions: tuple[Region, ...] = ()
     not_due: int = 0
+    is_all: bool = True
     restore_runs: bool = False
 
     @property
@@ -58,16 +63,27 @@ def plan_compaction(backup: Backup, request: CompactionRequest, *, head: BackupS
         return CompactionPlan(request=request, head=head)
     if living_since_ms(backup) is not None:
         return CompactionPlan(request=request, head=head, restore_runs=True)
-    points = KeptPoints(backup, head, (each for shape in shapes for each in shape.partition_ids))
+    known = get_stretches(backup)
+    points = PointEnds(backup, head, (each for shape in shapes for each in shape.partition_ids))
     due: list[Region] = []
     not_due = 0
     for shape in shapes:
-        for region in _regions(shape, head, points):
+        for region in _regions(shape, head, points, known):
             if region.dirty_bytes >= _min_ratio(shape, request) * region.raw_bytes and region.dirty_bytes:
                 due.append(region)
             else:
                 not_due += 1
-    return CompactionPlan(request=request, head=head, regions=tuple(due), not_due=not_due)
+    chosen = tuple(_first(due, request.max_bytes))
+    return CompactionPlan(request=request, head=head, regions=chosen, not_due=not_due, is_all=len(chosen) == len(due))
+
+
+def _first(regions: Iterable[Region], max_bytes: int | None) -> Iterator[Region]:
+    size_bytes = 0
+    for region in regions:
+        size_bytes += region.raw_bytes
+        if max_bytes is not None and size_bytes > max_bytes and size_bytes > region.raw_bytes:
+            return
+        yield region
 
 
 def compacted_shapes(state: BackupState, selection: TopicSelection) -> Iterator[TopicShape]:
@@ -79,7 +95,7 @@ def compacted_shapes(state: BackupState, selection: TopicSelection) -> Iterator[
             yield shape
 
 
-def _regions(shape: TopicShape, head: BackupState, points: KeptPoints) -> Iterator[Region]:
+def _regions(shape: TopicShape, head: BackupState, points: PointEnds, known: Stretches) -> Iterator[Region]:
     configs = dict(shape.configs)
     for partition in shape.partition_ids:
         found = head.segments.get(partition)
@@ -94,7 +110,7 @@ def _regions(shape: TopicShape, head: BackupState, points: KeptPoints) -> Iterat
             above=points.above(partition),
             borders=head.borders(partition),
             holes=[(hole.start, hole.end) for hole in head.holes if hole.partition_id == partition],
-            clean=head.compacted.get(partition, ()),
+            clean=clean_spans(head, partition, known),
         ):
             if _is_first(region, segments[0].start, head):
                 below = points.tombstones_below(partition, start=region.start, configs=configs)

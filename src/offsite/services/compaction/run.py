@@ -14,6 +14,7 @@ from functools import partial
 from offsite.copy.compaction.latest import buckets_for, find_latest, send_latest, spoil
 from offsite.copy.compaction.regions import Part, Region, parts_of
 from offsite.copy.compaction.rewrite import Rewritten, rewrite
+from offsite.log.range import LogRange
 from offsite.model.errors import CommitLost
 from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
@@ -22,13 +23,18 @@ from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, CompactedRange
 from offsite.repository.segments.segment import Segment
+from offsite.repository.snapshots.audit_record import Deletion, note_deletions
 from offsite.repository.state import BackupState
+from offsite.services.compaction.note import put_stretches
 from offsite.services.compaction.plan import CompactionPlan, is_still_so
 from offsite.spark.runner import Done, Failed, OnProgress, Runner, Shuffle
 
 JOB_BYTES = 64 * GIB
 """Raw bytes of one job and one commit, about: so much work at most is lost by a crash."""
 COMMIT_ATTEMPTS = 20
+BY = "compaction"
+RECORDS = "records"
+"""The kind of deletion, in the audit: some records of a range."""
 _WORTH = 0.95
 """What is left larger than this part of what was there is not replaced: it would be written again for nothing."""
 
@@ -111,6 +117,8 @@ def _compact(  # noqa: PLR0913  # what is done, how far it is, and with what
     )
     made = tuple(_replacements(regions, parts, outcomes))
     state, listed = _committed(backup, done.state, made)
+    if listed:
+        put_stretches(backup, [each.region for each in listed])
     done = replace(done, state=state, left_alone=done.left_alone + len(regions) - len(listed))
     for each in listed:
         done = done.with_region(each.region, each.segments if each.pays_off else each.region.segments)
@@ -173,5 +181,21 @@ def _commit(backup: Backup, state: BackupState, made: Sequence[_Replacement]) ->
         progress=state.progress,
     )
     decided("compaction", regions=len(made), removed=len(changes.removed), into=len(changes.segments), why="dirty")
+    writer, deletions = random_id(16), tuple(map(_deletion, replacing))
+    note_deletions(backup.store, backup.layout, deletions, by=BY, commit=state.seq, writer=writer)
     with uninterrupted():
-        return backup.commit(changes, base=state, writer=random_id(16))
+        return backup.commit(changes, base=state, writer=writer)
+
+
+def _deletion(each: _Replacement) -> Deletion:
+    """What goes with the old segments of a region, once they are collected."""
+    region, left = each.region, sum(segment.records for segment in each.segments)
+    where = LogRange(
+        topic=region.partition.topic, partition=region.partition.partition, start=region.start, end=region.end
+    )
+    return Deletion(
+        kind=RECORDS,
+        what=f"{region.records - left} of {region.records} records of {where}",
+        rule="compaction: replaced by later ones of their keys between restore points, aborted, or expired tombstones",
+        bytes=max(0, sum(s.stored_bytes for s in region.segments) - sum(s.stored_bytes for s in each.segments)),
+    )

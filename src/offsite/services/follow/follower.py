@@ -24,6 +24,7 @@ from offsite.services.backup.roll_up import RollUpWatch, roll_up_step
 from offsite.services.backup.run import carry_out, ends_of, make_backup
 from offsite.services.cluster import Cluster
 from offsite.services.follow.collecting import Collecting
+from offsite.services.follow.compacting import Compacting
 from offsite.services.follow.retaining import RETAIN_EVERY_S, Retaining
 from offsite.services.groups.snapshots import FormerGroups
 from offsite.services.outages import Outages
@@ -59,7 +60,7 @@ def _unguarded() -> None:
 class Follow:
     """What to follow, from where to where. A round begins `interval_s` seconds after the one before began, at once when
     that took longer. What was replaced more than `collect_after_s` seconds ago is deleted. What `retain` does not keep
-    is let go every `retain_every_s` seconds; None keeps everything."""
+    is let go every `retain_every_s` seconds, and compacted topics are compacted; None keeps everything."""
 
     repository: Repository
     cluster: Cluster
@@ -93,6 +94,13 @@ class Follower:
         self._watch = RollUpWatch(clock)
         self._collecting = Collecting(runner=follow.runner, clock=clock, grace_s=follow.collect_after_s)
         self._retaining = Retaining(follow.retain, cluster=follow.cluster, clock=clock, every_s=follow.retain_every_s)
+        self._compacting = Compacting(
+            is_wanted=follow.retain is not None,
+            runner=follow.runner,
+            slots=follow.slots,
+            clock=clock,
+            every_s=follow.retain_every_s,
+        )
         self._committed_s = clock.monotonic_s()
 
     def run(self) -> None:
@@ -181,6 +189,7 @@ class Follower:
             self._known = Known(backup=backup, state=done.state)
 
     def _retain(self, backup: Backup) -> None:
-        """A moment of the retention, which may end in a commit."""
-        if self._known is not None and (state := self._retaining.step(backup, self._known.state)) is not None:
-            self._known = Known(backup=backup, state=state)
+        """A moment of the retention, and of the compaction: either may end in a commit."""
+        for each in (self._retaining, self._compacting):
+            if self._known is not None and (state := each.step(backup, self._known.state)) is not None:
+                self._known = Known(backup=backup, state=state)

@@ -78,6 +78,9 @@ class ArchiveTarget:
     def is_read(self, generation: int) -> bool:  # noqa: ARG002  # who reads an archive leaves no trace
         return False
 
+    def is_pinned(self, generation: int) -> bool:  # noqa: ARG002  # an archive has no restore points
+        return False
+
     def remove(self, generation: int) -> bool:
         """The manifest goes first: without it the rest is no archive of ours."""
         files = open_archive_files(self._place(generation))

@@ -31,6 +31,7 @@ from offsite.services.follow.follower import Follow, Follower, Round
 from offsite.services.generations.target import Copied, Guard, Held
 from offsite.services.heads import SeenHead
 from offsite.services.outages import Outages
+from offsite.services.retention.pins import pinned_points
 from offsite.spark.runner import OnProgress, Runner
 
 _SEALS_MAX = 100
@@ -106,6 +107,10 @@ class BackupTarget:
 
     def is_read(self, generation: int) -> bool:
         return living_since_ms(self._nameless(generation)) is not None
+
+    def is_pinned(self, generation: int) -> bool:
+        backup = self._open(generation)
+        return backup is not None and any(pin.holds for pin in pinned_points(backup))
 
     def remove(self, generation: int) -> bool:
         store, layout = self._parts.repository.store, self._layout(generation)

@@ -20,7 +20,7 @@ from offsite.log.records.batch_records import encode, iterate
 from offsite.log.records.partitioner import partition_for_key
 from offsite.log.records.record import CREATE_TIME, Record
 from offsite.model.clock import Clock
-from offsite.model.errors import BadOption, KafkaProtocolError
+from offsite.model.errors import BadOption, DamagedBatch, KafkaProtocolError
 from offsite.model.journal import warned
 from offsite.repository.generations.generation_set import GenerationSet
 from offsite.services.cluster import Cluster
@@ -101,9 +101,12 @@ class CoordinationTopic:
     def _take(self, data: memoryview, header: BatchHeader, log_range: LogRange) -> None:
         if header.is_control:
             return
-        for record in iterate(header.view(data), header):
-            if log_range.start <= record.offset < log_range.end:
-                self._mailbox.take(record.key, record.value)
+        try:
+            for record in iterate(header.view(data), header):
+                if log_range.start <= record.offset < log_range.end:
+                    self._mailbox.take(record.key, record.value)
+        except DamagedBatch as error:  # whoever may write there must not be able to stop an instance
+            warned("passed_over", why=error.message, topic=self._topic)
 
     def _write(self, messages: Iterable[tuple[bytes, bytes | None]]) -> None:
         """They are acknowledged by all in-sync replicas when this returns."""

@@ -56,7 +56,8 @@ class Facts:
 
     `at_end`: the generation that this instance reads was seen to reach the ends that leaders told after it had begun,
     and holds all that the active one holds (`commit`: as of which commit of its own). `may_go`: the generation that
-    this instance was active with holds nothing that the active one lacks, and nobody reads it; None: nobody has looked.
+    this instance was active with holds nothing that the active one lacks, nobody reads it, and no point of it is
+    pinned; None: nobody has looked.
     """
 
     now_ms: int
@@ -246,5 +247,5 @@ def _judged(facts: Facts, own: Generation) -> Effect:
     if facts.may_go is None:
         return Compare(generation=own.number)
     if not facts.may_go:
-        return Rest(why=f"generation {own.number} stays: it is read, or holds what the next one lacks")
+        return Rest(why=f"generation {own.number} stays: it is read, pinned, or holds what the next one lacks")
     return Append(kind=Kind.REMOVING, generation=own.number)

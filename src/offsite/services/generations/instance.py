@@ -6,6 +6,7 @@ the next commit will stand: who is no longer the one who may write learns it the
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -82,7 +83,7 @@ class RunningInstance:
     def __init__(self, generations: Generations, *, on_happened: Callable[[Happened], None]) -> None:
         self._with, self._on_happened = generations, on_happened
         self._state: GenerationSet | None = None
-        self._has_joined = False
+        self._has_joined = self._has_looked = self._is_behind = False
 
     def run(self, *, outages: Outages, clock: Clock, interval_s: float) -> None:
         """Go on until it is interrupted, or must give up. Raises `GenerationTakenOver`, `GenerationsDiffer`, and what
@@ -98,24 +99,47 @@ class RunningInstance:
                 outages.wait(error)
                 continue
             outages.worked()
-            left_s = interval_s - (clock.monotonic_s() - began_s)
+            left_s = (interval_s - (clock.monotonic_s() - began_s)) * self._share_to_wait()
             if left_s > 0:
                 clock.sleep(left_s)
+
+    def _share_to_wait(self) -> float:
+        """Of the interval. Who reached an end and found that the active one had gone on meanwhile waits for any part of
+        it: else two of the same rhythm might miss each other for ever."""
+        return random.uniform(0, 1) if self._is_behind else 1.0  # noqa: S311  # jitter, not cryptography
 
     def step(self) -> Effect:
         """Do what there is to do, with one round of reading at most; what would come next. Raises what ledger, target
         and topic do."""
         self._ensure_founded()
+        self._ensure_topic()
         facts, has_copied = self._facts(), False
         for _ in range(_EFFECTS_MAX):
             effect = decide(self._read(), self._with.me, facts)
             is_over = isinstance(effect, Rest) or (isinstance(effect, Copy) and has_copied)
-            done = None if is_over else self._do(effect, facts)
+            done = None if is_over else self._done(effect, facts, has_copied=has_copied)
             self._on_happened(Happened(effect=effect, state=self._read()))
             if done is None:
                 return effect
             facts, has_copied = done, has_copied or isinstance(effect, Copy)
         raise Bug("an instance of generations goes round in circles")
+
+    def _done(self, effect: Effect, facts: Facts, *, has_copied: bool) -> Facts | None:
+        """As `_do`. What hinders the cycle, such as a topic that cannot be read or damage in a generation that goes,
+        does not hinder the backup: a round is read all the same before it is raised."""
+        try:
+            return self._do(effect, facts)
+        except OffsiteError:
+            if not has_copied and not isinstance(effect, Copy):
+                self._copy_own(facts)
+            raise
+
+    def _copy_own(self, facts: Facts) -> None:
+        """One round of the generation that this process may write, if there is one."""
+        state, me = self._read(), self._with.me
+        own = next((each.number for each in state.generations if may_write(state, me, each.number)), None)
+        if own is not None:
+            self._copy(own, facts)
 
     def _do(self, effect: Effect, facts: Facts) -> Facts | None:
         """The facts behind the effect; None where the rest has to wait."""
@@ -171,6 +195,12 @@ class RunningInstance:
                 hint="give both instances the same options, or choose another --name",
             )
 
+    def _ensure_topic(self) -> None:
+        """The topic is made, and may be read: told at the beginning, and not when it is needed after a week."""
+        if not self._has_looked:
+            self._with.coordination.told(self._read())
+            self._has_looked = True
+
     def _append(self, effect: Append) -> None:
         """Enter it, unless another process was first: then the next decision is made of what that one entered."""
         state, me = self._read(), self._with.me
@@ -204,12 +234,9 @@ class RunningInstance:
         except RoleChangedError:
             decided("generations", why="another one writes by now", set=self._read().name, generation=number)
             return facts
-        return replace(
-            facts,
-            partitions=copied.partitions,
-            commit=copied.commit,
-            at_end=copied.at_end and self._holds_all(number, copied),
-        )
+        at_end = copied.at_end and self._holds_all(number, copied)
+        self._is_behind = copied.at_end and not at_end
+        return replace(facts, partitions=copied.partitions, commit=copied.commit, at_end=at_end)
 
     def _guard(self, number: int) -> None:
         if not may_write(self._read(), self._with.me, number):
@@ -223,7 +250,8 @@ class RunningInstance:
         return not lacking(copied.held, {each: end for each, end in held.items() if each[:2] in copied.topics})
 
     def _may_go(self, number: int) -> bool:
-        """Whether generation `number` holds nothing that the active one lacks, and is not read."""
+        """Whether generation `number` holds nothing that the active one lacks, is not read, and nobody wants to keep a
+        point of it."""
         state, target = self._read(), self._with.target
         found = state.generation(number)
         is_released = found is not None and found.is_released
@@ -231,6 +259,9 @@ class RunningInstance:
         if left:
             why = f"generation {state.active} lacks {left[0]}" + (f" and {len(left) - 1} more" if left[1:] else "")
             decided("generation_kept", why=why, set=state.name, generation=number)
+        if target.is_pinned(number):
+            decided("generation_kept", why="a restore point of it is pinned", set=state.name, generation=number)
+            return False
         return not left and not target.is_read(number)
 
     def _remove(self, number: int) -> bool:

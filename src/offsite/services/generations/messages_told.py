@@ -15,6 +15,9 @@ from offsite.services.generations.target import Held
 _SUFFIXES = {Instance.A: "activate", Instance.B: "passivate"}
 """As the tool wants its connectors to be called: the one that begins as the active one, and the other."""
 
+MESSAGES_MAX = 200_000
+"""Messages that are remembered: two for each number of a partition, and a stranger may have written any number."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addresses:
@@ -63,7 +66,7 @@ class Mailbox:
         message = None if value is None else decode_message(key, value)
         if message is None or self._addresses.instance(message) is None:
             self._found.pop(key, None)
-        else:
+        elif key in self._found or len(self._found) < MESSAGES_MAX:
             self._found[key] = message
 
     def keys_to(self, instance: Instance) -> tuple[bytes, ...]:

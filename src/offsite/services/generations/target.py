@@ -46,6 +46,9 @@ class GenerationTarget(Protocol):
     def is_read(self, generation: int) -> bool:
         """Whether somebody is known to read the generation now."""
 
+    def is_pinned(self, generation: int) -> bool:
+        """Whether a person has said that a restore point of the generation stays."""
+
     def remove(self, generation: int) -> bool:
         """Remove all of it, what says that it is there first; False where somebody still reads it, and the rest has to
         wait. Can be repeated, and begun anew after a crash."""

@@ -144,13 +144,15 @@ def _unbroken(history: History, low: int, high: int) -> Iterator[Span]:
 
 
 def dropped(history: History, kept: Iterable[KeptPoints]) -> list[Span]:
-    """The commit numbers `[start, end)` of restore points that are not kept, rising; none without a point in it."""
+    """The commit numbers `[start, end)` of restore points that are not kept, rising: each from a point to a point, so
+    that what is said to go had not gone before."""
     if not history:
         return []
     found, at = [], history[0].seq
     for first, last in (*((each.first, each.last) for each in kept), (history[-1].seq + 1, 0)):
         if at < first and points_between(history, at, first - 1):
-            found.append((at, first))
+            begin = history[bisect_left(history, at, key=attrgetter("seq"))].seq
+            found.append((begin, newest_between(history, begin, first).seq + 1))
         at = last + 1
     return found
 
@@ -214,7 +216,9 @@ def _best(history: History, newest: int, start_ms: int, kind_of: KindOf) -> int 
             return line.seq
         if kind is Kind.INCOMPLETE and incomplete is None:
             incomplete = line.seq
-    return incomplete if incomplete is not None else newest
+    if incomplete is None and at >= _LOOKED_BACK:
+        return newest  # there is more of the bucket than is worth looking at
+    return incomplete
 
 
 def _new_of(each: Chosen, spans: Iterable[Chosen]) -> list[Chosen]:

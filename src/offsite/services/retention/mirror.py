@@ -74,11 +74,11 @@ class Expiring:
 
     def limits(self, partition_id: PartitionId) -> Limits:
         """Those of now; none for a topic that no commit described, or of which nobody knows when another took its
-        place."""
+        place. What the cluster tells is of the topic that has the name now."""
         shape = self.head.topics.get(partition_id.incarnation)
         if shape is None or (partition_id not in self.alive and not shape.is_deleted):
             return NO_LIMITS
-        return Limits.now(shape, self.told)
+        return Limits.now(shape, self.told if partition_id in self.alive else {})
 
     def below(self, known: KnownHistory, promised: Limits | None = None) -> int:
         """The offset below which the history is to be let go: by the limits of now, and those `promised`."""

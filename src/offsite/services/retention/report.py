@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 
 from offsite.model.errors import DamagedCommit
 from offsite.repository.backup import Backup
-from offsite.repository.snapshots.audit_record import AuditLine, UnreadableLine, read_audit
+from offsite.repository.snapshots.audit_record import OBJECT, AuditLine, UnreadableLine, read_audit
 from offsite.services.retention.kept_points import KeptPoints, points_between
 from offsite.services.retention.plan import RetentionPlan
 from offsite.services.retention.policy import rule_of
@@ -66,8 +67,9 @@ class RetentionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
-    """A line of the audit. `state`: whether the commit that was to do it came to be (`done`, `not done`); `to be done`
-    where no commit tells. `problem`: why the line cannot be read; all else says nothing then."""
+    """A line of the audit. `state`: whether the commit that was to do it came to be (`done`, `not done`), and of an
+    object, whether it is there no more; else `to be done`. `problem`: why the line cannot be read; all else says
+    nothing then."""
 
     at_ms: int = 0
     who: str = ""
@@ -119,16 +121,17 @@ def retention_report(plan: RetentionPlan, *, commit: int | None = None) -> Reten
 
 
 def audit_reports(backup: Backup, *, after: int = -1) -> Iterator[AuditReport]:
-    """The lines of the audit behind commit `after`, each with whether it was done, as far as commits tell."""
-    writers: dict[int, str] = {}
+    """The lines of the audit behind commit `after`, each with whether it was done, as far as commits and the store
+    tell."""
+    outcomes = _Outcomes(backup)
     for line in read_audit(backup.store, backup.layout, after=after):
         if isinstance(line, UnreadableLine):
             yield AuditReport(what=line.key, problem=line.problem)
         else:
-            yield _report(backup, line, writers)
+            yield _report(line, outcomes.of(line))
 
 
-def _report(backup: Backup, line: AuditLine, writers: dict[int, str]) -> AuditReport:
+def _report(line: AuditLine, state: str) -> AuditReport:
     deletion = line.deletion
     return AuditReport(
         at_ms=line.at_ms,
@@ -139,18 +142,42 @@ def _report(backup: Backup, line: AuditLine, writers: dict[int, str]) -> AuditRe
         what=deletion.what,
         rule=deletion.rule,
         bytes=deletion.bytes,
-        state=_state(backup, line, writers) if line.writer else TO_BE_DONE,
+        state=state,
     )
 
 
-def _state(backup: Backup, line: AuditLine, writers: dict[int, str]) -> str:
-    seq = line.commit + 1
-    if seq not in writers:
-        try:
-            stored = backup.log.get(seq)
-        except DamagedCommit:
+@dataclass(slots=True)
+class _Outcomes:
+    """What became of deletions that were written down."""
+
+    backup: Backup
+    _writers: dict[int, str] = field(default_factory=dict)
+    _objects: frozenset[str] | None = None
+
+    def of(self, line: AuditLine) -> str:
+        if line.deletion.kind == OBJECT:
+            return TO_BE_DONE if line.deletion.what in self._there() else DONE
+        writer = self._writer(line.commit + 1) if line.writer else ""
+        if not writer:
             return TO_BE_DONE
-        if stored is None:
-            return TO_BE_DONE
-        writers[seq] = stored.commit.writer
-    return DONE if writers[seq] == line.writer else NOT_DONE
+        return DONE if writer == line.writer else NOT_DONE
+
+    def _there(self) -> frozenset[str]:
+        """The objects of data that are in the store: asked for once, since lines may be many."""
+        if self._objects is None:
+            layout, store = self.backup.layout, self.backup.store
+            found = (store.list(prefix) for prefix in (layout.packs_prefix, layout.topics_prefix))
+            self._objects = frozenset(info.key for info in chain.from_iterable(found))
+        return self._objects
+
+    def _writer(self, seq: int) -> str:
+        """Who wrote that commit; empty where nobody knows."""
+        if seq not in self._writers:
+            try:
+                stored = self.backup.log.get(seq)
+            except DamagedCommit:
+                return ""
+            if stored is None:
+                return ""
+            self._writers[seq] = stored.commit.writer
+        return self._writers[seq]

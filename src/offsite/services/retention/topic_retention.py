@@ -37,7 +37,8 @@ class Limits:
         """Those that hold now: as the cluster has `told` them by topic, else as the newest commit has them, which
         leaves out what is a default. No limit where nothing is known."""
         known = told.get(shape.topic) or Retention.of(dict(shape.configs))
-        if not known.deletes or shape.configs_unread:
+        is_stale = shape.configs_unread and shape.topic not in told
+        if not known.deletes or is_stale:
             return cls()
         return cls(keep_ms=_limit(known.retention_ms, UNLIMITED), keep_bytes=_limit(known.retention_bytes, UNLIMITED))
 

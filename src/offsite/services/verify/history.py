@@ -206,9 +206,13 @@ class _Walk:
         except Damaged as error:
             yield ObjectDamage(key=self.backup.layout.hint_key, problem=_told(error.message))
             return
-        if hinted is not None and hinted not in self.sealed:
+        if hinted is not None and hinted not in self.sealed and not self._is_sealed_now(hinted):
             problem = f"it names a catalog {hinted}, which is not there"
             yield ObjectDamage(key=self.backup.layout.hint_key, problem=_told(problem))
+
+    def _is_sealed_now(self, seq: int) -> bool:
+        """Whether there is a catalog that was not when the check began: backups go on beside it."""
+        return self.backup.store.head(self.backup.layout.seal_key(seq)) is not None
 
 
 def _told(problem: str) -> str:

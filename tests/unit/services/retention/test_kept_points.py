@@ -121,6 +121,15 @@ def test_what_only_looks_after_a_backup_takes_no_bucket_from_what_was_read() -> 
     assert [each.start for each in chosen] == [4, 2]
 
 
+def test_of_a_bucket_without_a_complete_one_the_newest_pass_stays_and_no_upkeep() -> None:
+    policy, kinds = parse_policy(keep_daily=1), {1: Kind.INCOMPLETE, 2: Kind.INCOMPLETE, 3: Kind.UPKEEP}
+    found = kept_by_rules(of(1, 2, 3), policy, now_ms=9, kind_of=kinds.__getitem__)
+    assert [each.start for each in found] == [2]
+    assert kept_by_rules(of(1, 2, 3), policy, now_ms=9, kind_of=lambda _: Kind.UPKEEP) == []
+    many = kept_by_rules(of(*range(1, 300)), policy, now_ms=9, kind_of=lambda _: Kind.UPKEEP)
+    assert [each.start for each in many] == [299], "what is not looked at may be worth keeping"
+
+
 def test_points_of_one_moment_are_told_apart_by_number() -> None:
     history = of(5, 5, 5, 5, 5, 5)
     assert kept(history, parse_policy(keep_hourly=3), now_ms=10) == [(6, "hourly")]
@@ -168,6 +177,12 @@ def test_what_is_kept_and_dropped_is_told_in_spans() -> None:
     assert found == (KeptPoints(first=3, last=20, points=14, rule=AGE),)
     assert runs(history, found) == [(3, 5), (8, 12), (13, 21)], "a gap in the numbers is no unbroken run"
     assert dropped(history, found) == [(1, 3)]
+
+
+def test_nothing_is_said_to_go_that_went_before() -> None:
+    history = of(*range(1, 21), forgotten=((2, 8), (12, 15)))
+    pins = [Pin(seq=seq, reason="r") for seq in (1, 15)]
+    assert dropped(history, told(history, pinned(pins, now_ms=20))) == [(8, 12), (16, 21)]
 
 
 def test_many_points_are_asked_for_by_place_and_not_one_by_one() -> None:

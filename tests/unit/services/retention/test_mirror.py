@@ -90,6 +90,7 @@ def test_limits_are_those_that_are_known() -> None:
     assert Limits.now(replace(shape(retention_ms="5"), configs_unread=True), {}) == Limits()
     told = {"a": Retention(cleanup_policy="delete", retention_ms=9, retention_bytes=UNLIMITED)}
     assert Limits.now(shape(), told) == Limits(keep_ms=9)
+    assert Limits.now(replace(shape(), configs_unread=True), told) == Limits(keep_ms=9)
     assert Limits.then(shape()).keep_ms == 7 * DAY_MS
     assert Limits(keep_ms=5).with_those(Limits(keep_ms=9, keep_bytes=1)) == Limits(keep_ms=9)
 
@@ -120,6 +121,22 @@ def test_a_default_of_the_cluster_lets_nothing_go_until_it_is_told() -> None:
     told = {"a": Retention(cleanup_policy="delete", retention_ms=DAY_MS, retention_bytes=UNLIMITED)}
     plan = plan_retention(made.backup, MIRROR, clock=made.clock, told_settings=told)
     assert (plan.points, plan.notes) == (3, ())
+
+
+def test_what_the_cluster_tells_is_not_said_of_the_topic_that_had_the_name_before() -> None:
+    made = Retained(retention_ms=None)
+    made.make("a")
+    made.write("a")
+    made.commit()
+    made.make("a")
+    for n in range(3):
+        made.write("a")
+        made.later(8 * DAY_MS)
+        made.trim("a", 10 * n)
+        made.commit()
+    told = {"a": Retention(cleanup_policy="delete", retention_ms=DAY_MS, retention_bytes=UNLIMITED)}
+    expiring = Expiring(head=made.backup.state(), now_ms=made.store._now_ms, told=told)
+    assert {each.topic_id for each in expiring.partitions} == {"id-2"}
 
 
 def test_what_a_person_deleted_of_a_topic_stays_until_its_retention_is_over(made: Retained) -> None:

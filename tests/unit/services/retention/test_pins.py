@@ -18,6 +18,7 @@ from offsite.services.retention.outlook import retention_outlook
 from offsite.services.retention.pins import parse_until, pin_point, pinned_points, unpin_point
 from offsite.services.retention.policy import parse_policy
 from offsite.services.retention.report import DONE, NOT_DONE, TO_BE_DONE, audit_reports
+from offsite.stores.store import PutResult
 from tests.inline_runner import InlineRunner
 from tests.retained import DAY_MS, HOUR_MS, Retained, StoreClock
 
@@ -173,6 +174,39 @@ def test_each_deletion_has_its_line_before_it_is_done(made: Retained, monkeypatc
     assert objects >= 4
     assert sum(is_told for _, is_told in deleted) == objects
     assert {each.by for each in audit_reports(made.backup)} == {"retention", "collect"}
+    assert {each.state for each in audit_reports(made.backup)} == {DONE}
+
+
+def test_an_object_that_is_still_there_is_to_be_deleted(made: Retained) -> None:
+    key = next(each for each in made.store.objects if each.endswith(".log"))
+    lines = [Deletion(kind="object", what=each, rule="r") for each in (key, f"{key}.gone")]
+    note_deletions(made.store, made.backup.layout, lines, by="collect", commit=5)  # type: ignore[arg-type]
+    assert [each.state for each in audit_reports(made.backup)] == [TO_BE_DONE, DONE]
+
+
+def test_no_commit_lets_go_before_its_lines_are_written(made: Retained, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed at either of them: without lines there is no commit, and without a commit the lines say so."""
+    put = made.store.put_if_absent
+
+    def killed(at: str) -> None:
+        def break_off(key: str, data: bytes) -> PutResult:
+            if at in key:
+                raise KeyboardInterrupt
+            return put(key, data)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(made.store, "put_if_absent", break_off)
+            with pytest.raises(KeyboardInterrupt):
+                let_go(made)
+
+    killed("/audit/")
+    assert numbers(made) == [1, 2, 3, 4, 5]
+    assert list(audit_reports(made.backup)) == []
+    killed("/commits/")
+    assert numbers(made) == [1, 2, 3, 4, 5]
+    assert {each.state for each in audit_reports(made.backup)} == {TO_BE_DONE}
+    let_go(made)
+    assert sorted(each.state for each in audit_reports(made.backup) if each.kind == "points") == [DONE, NOT_DONE]
 
 
 def test_a_line_whose_commit_never_came_says_so(made: Retained) -> None:

@@ -36,7 +36,7 @@ class Point:
     compacted: frozenset[TopicIncarnation]
 
 
-class KeptPoints:
+class PointEnds:
     """The kept restore points of a backup as of `head`, its newest state, and what they know of `partitions`. Raises
     as `Catalog.state`."""
 

@@ -1,0 +1,74 @@
+"""The compaction of a run that follows: some regions at a time between its rounds, where the backup lets go at all.
+
+It never ends a round, and holds up none for long: a region that is larger than a step is left to `offsite compact run`,
+and named. What goes wrong is told, and tried again later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from offsite.copy.compaction.regions import Region
+from offsite.model.clock import Clock
+from offsite.model.errors import Damaged, OffsiteError
+from offsite.model.journal import noted, warned
+from offsite.model.size import MIB
+from offsite.repository.backup import Backup
+from offsite.repository.state import BackupState
+from offsite.services.compaction.plan import CompactionRequest, plan_compaction
+from offsite.services.compaction.run import compact
+from offsite.spark.runner import Runner
+
+STEP_BYTES = 256 * MIB
+"""Raw bytes of the regions of one step: rounds of the backup wait for it."""
+RETRY_S = 600.0
+"""Seconds after one that failed."""
+
+
+class Compacting:
+    """Compacts what is due, every `every_s` seconds; nothing unless it `is_wanted`."""
+
+    def __init__(self, *, is_wanted: bool, runner: Runner, slots: int, clock: Clock, every_s: float) -> None:
+        self._is_wanted, self._runner, self._slots = is_wanted, runner, slots
+        self._clock, self._every_s = clock, every_s
+        self._next_s = clock.monotonic_s() + every_s
+
+    def step(self, backup: Backup, state: BackupState) -> BackupState | None:
+        """Compact some regions of `state`, the newest, if it is time for it; the state with the commit of this step.
+        Raises nothing of ours."""
+        if not self._is_wanted or self._clock.monotonic_s() < self._next_s:
+            return None
+        try:
+            return self._compact(backup, state)
+        except OffsiteError as error:
+            warned("compaction_failed", error=error.id, why=error.message)
+            if isinstance(error, Damaged):
+                backup.on_damage(error.message)
+            self._next_s = self._clock.monotonic_s() + min(RETRY_S, self._every_s)
+            return None
+
+    def _compact(self, backup: Backup, state: BackupState) -> BackupState | None:
+        plan = plan_compaction(backup, CompactionRequest(), head=state)
+        chosen = tuple(_step(plan.regions))
+        done = (
+            compact(backup, replace(plan, regions=chosen), runner=self._runner, slots=self._slots) if chosen else None
+        )
+        is_rest = done is None or done.left_alone or len(chosen) == sum(map(_fits, plan.regions))
+        self._next_s = self._clock.monotonic_s() + (self._every_s if is_rest else 0.0)
+        return None if done is None or done.state.seq == state.seq else done.state
+
+
+def _step(regions: Sequence[Region]) -> Iterator[Region]:
+    """The first of those that fit, as many as fit together."""
+    size_bytes = 0
+    for region in regions:
+        if not _fits(region):
+            noted("region_too_large", what=str(region.partition), bytes=region.raw_bytes, hint="offsite compact run")
+        elif size_bytes + region.raw_bytes <= STEP_BYTES:
+            size_bytes += region.raw_bytes
+            yield region
+
+
+def _fits(region: Region) -> bool:
+    return region.raw_bytes <= STEP_BYTES
