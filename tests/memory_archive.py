@@ -15,6 +15,7 @@ from tests.faulty_store import Crash
 class Info:
     key: str
     size_bytes: int
+    modified_ms: int
 
 
 @dataclass
@@ -29,6 +30,7 @@ class MemoryArchive:
     changes: int = 0
     dies_at: int = -1
     before: Callable[[], None] | None = None
+    written: dict[str, int] = field(default_factory=dict)
 
     url = "memory"
 
@@ -47,7 +49,8 @@ class MemoryArchive:
         return self.clock_ms
 
     def list(self, prefix: str = "") -> Iterator[Info]:
-        return iter([Info(key, len(self.objects[key][0])) for key in sorted(self.objects) if key.startswith(prefix)])
+        found = [key for key in sorted(self.objects) if key.startswith(prefix)]
+        return iter([Info(key, len(self.objects[key][0]), self.written.get(key, 0)) for key in found])
 
     def get(self, key: str) -> bytes | None:
         return self.objects[key][0] if key in self.objects else None
@@ -63,6 +66,7 @@ class MemoryArchive:
     def put(self, key: str, data: Buffer, *, last_message_ms: int = -1) -> None:
         self._change()
         self.objects[key] = (bytes(data), last_message_ms)
+        self.written[key] = self.clock_ms
 
     def replace(self, key: str, old: bytes, new: Buffer) -> bool:
         self._change()

@@ -19,13 +19,17 @@ _HINT = "move the file out of the archive if it does not belong there"
 
 
 class FileInfo(Protocol):
-    """A file of an archive. `key` is relative to the archive's root, `/`-separated."""
+    """A file of an archive. `key` is relative to the archive's root, `/`-separated. `modified_ms`: when it was written,
+    epoch ms by the clock of the place; in a folder what `put` was told of its newest record, if that was given."""
 
     @property
     def key(self) -> str: ...
 
     @property
     def size_bytes(self) -> int: ...
+
+    @property
+    def modified_ms(self) -> int: ...
 
 
 class Files(Protocol):

@@ -220,6 +220,23 @@ def test_objects_stay_until_their_file_is_out_for_long_enough(format_name: str) 
     assert archive.offsets() == list(range(8, END + 4))
 
 
+def test_what_the_tool_writes_of_a_topic_made_anew_is_not_what_was_pruned() -> None:
+    """Its offsets begin at 0 again, within what was pruned long ago; the manifest lists its objects when it ends."""
+    archive = made("osodevops")
+    going = archive.plan(keep_age_ms=age_of(10)).going
+    name = going[0].file.name
+    data = archive.files.objects[name]
+    archive.apply(archive.plan(keep_age_ms=age_of(10)))
+    assert name not in archive.files.objects
+    archive.files.clock_ms += HOUR_MS
+    archive.files.put(name, data[0])
+    clock = _At(archive.files.clock_ms)
+    plan = plan_retention(archive.target, RetentionLimits(keep_age_ms=200 * HOUR_MS), clock=clock)
+    assert (plan.collectable, plan.waiting) == ((), ())
+    carry_out(archive.target, plan, clock=clock)
+    assert name in archive.files.objects
+
+
 class _At(SystemClock):
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from offsite.archives.archive import Damage, refuse_damage
-from offsite.archives.files import Files
+from offsite.archives.files import FileInfo, Files
 from offsite.archives.osodevops.contents import find_orphans
 from offsite.archives.osodevops.fields import NotTheTools
 from offsite.archives.osodevops.manifest import ListedSegment, Manifest
@@ -68,8 +68,7 @@ class OsodevopsRetention:
             pruned = pruned_ranges(manifest)
         except NotTheTools as error:
             raise DamagedArchive(f"{manifest.prefix}{MANIFEST}: {error}", hint=_HINT) from error
-        sizes = {info.key: info.size_bytes for info in self.files.list(manifest.prefix)}
-        return tuple(self._unlisted(manifest, sizes, pruned))
+        return tuple(self._unlisted(manifest, {info.key: info for info in self.files.list(manifest.prefix)}, pruned))
 
     def settle(self, gone: Collection[str], *, before_ms: int) -> None:
         """Join what was pruned before then."""
@@ -77,18 +76,19 @@ class OsodevopsRetention:
         self._rewrite(lambda manifest: joined(manifest, before_ms=before_ms, but=left))
 
     def _unlisted(
-        self, manifest: Manifest, sizes: Mapping[str, int], pruned: Mapping[TopicPartition, Sequence[PrunedRange]]
+        self, manifest: Manifest, infos: Mapping[str, FileInfo], pruned: Mapping[TopicPartition, Sequence[PrunedRange]]
     ) -> Iterator[ExpiredObject]:
-        """Segments that lie within what was pruned: what a run that is under way writes lies behind it."""
-        for key in find_orphans(sizes, manifest):
-            of = segment_partition(key, manifest.prefix)
-            ranges = pruned.get(of, ()) if of is not None else ()
-            segment = segment_at(self.files, key, sizes[key]) if ranges else None
+        """Segments that lie within what was pruned, and were there then. What a run writes now, and will list, lies
+        behind it, unless its topic was made anew: then offsets begin at 0 again."""
+        for key in find_orphans(infos, manifest):
+            of, info = segment_partition(key, manifest.prefix), infos[key]
+            ranges = [each for each in pruned.get(of, ()) if info.modified_ms <= each.at_ms] if of is not None else ()
+            segment = segment_at(self.files, key, info.size_bytes) if ranges else None
             if of is None or segment is None:
                 continue
             since_ms = [each.at_ms for each in ranges if each.start <= segment.start and segment.end <= each.end]
             if since_ms:
-                yield ExpiredObject(key=key, partition=of, size_bytes=sizes[key], since_ms=max(since_ms))
+                yield ExpiredObject(key=key, partition=of, size_bytes=info.size_bytes, since_ms=max(since_ms))
 
     def _manifest(self) -> Manifest:
         prefix = find_prefix(self.files, self.backup_id)
