@@ -245,7 +245,8 @@ def place(kind: str, folder: Path) -> Iterator[str]:
             yield str(folder / "repository")
         else:
             server = moto_server() if kind == "moto" else s3proxy_server(folder)
-            yield new_s3_store(servers.enter_context(server)).url
+            endpoint = servers.enter_context(server)
+            yield f"{new_s3_store(endpoint).url}?endpoint={endpoint}"
 
 
 @pytest.fixture
