@@ -190,6 +190,9 @@ class PausingTarget:
     def __init__(self, process: Process) -> None:
         self._process, self._store = process, PausingStore(process)
 
+    def place_taken(self, generation: int) -> str:
+        return "g" if any(self._store.list(f"g/{generation}/")) else ""
+
     def copy(self, generation: int, guard: Guard) -> Copied:
         commits = self._commits(generation)
         begun = commits[-1]["ends"] if commits else [0] * PARTITIONS

@@ -366,7 +366,8 @@ class OverwritingStore(Refused):
 
 
 class GenerationRefused(Refused):
-    """The generation is the one to restore from, is read, or is removed already: it cannot be let go."""
+    """The generation is the one to restore from, is read, or is removed already: it cannot be let go. Or it cannot
+    begin: something that is not of it lies in its place."""
 
     id = "OFF-1465"
 

@@ -230,3 +230,13 @@ def test_what_came_back_is_swept_and_the_mark_goes_after_a_month(repository: Rep
     assert [info.key for info in store.list(backup.layout.prefix)] == [backup.layout.removed_key]
     sweep(store, backup.layout, removed_ms=now_ms - KEPT_MS - 10_000)
     assert [info.key for info in store.list(backup.layout.prefix)] == []
+
+
+def test_files_of_others_beside_the_sets_are_none() -> None:
+    store = MemoryStore()
+    Ledger(store=store, layout=SetLayout(name="pair")).append(  # type: ignore[arg-type]
+        Book().entry(Kind.FOUNDED, A), to=GenerationSet(name="pair")
+    )
+    for key in ("generations/.DS_Store", "generations/README.txt", "generations/-/ledger/1", "generations/pair"):
+        store.put_if_absent(key, b"")
+    assert set_names(store) == ("pair",)  # type: ignore[arg-type]

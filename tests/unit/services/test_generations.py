@@ -360,6 +360,26 @@ def raised(error: Exception) -> NoReturn:
     raise error
 
 
+def test_what_others_have_put_in_the_place_of_a_generation_is_not_taken_over(pair: Pair) -> None:
+    """It would be gone on with, and be removed one day."""
+    own = pair.site.repository.create_backup(
+        "pair.gen-2", cluster_id=pair.site.source.admin.cluster().cluster_id, selection=parse_selection(["customers"])
+    )
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
+    with pytest.raises(GenerationRefused, match=r"pair\.gen-2"):
+        until(pair, lambda: len(pair.phases()) == 2, a, b)
+    assert pair.phases() == ["complete"]
+    assert own.state().seq == 0
+
+
+def test_a_folder_with_files_of_others_is_no_place_for_an_archive(pair: Pair, tmp_path: Path) -> None:
+    place = tmp_path / "archives"
+    (place / "pair.gen-1").mkdir(parents=True)
+    (place / "pair.gen-1" / "notes.txt").write_text("mine")
+    with pytest.raises(GenerationRefused, match=r"pair\.gen-1"):
+        pair.instance(Instance.A, place=str(place)).step()
+
+
 def test_the_status_names_the_generation_to_restore_from(pair: Pair) -> None:
     a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
     until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from offsite.model.errors import DamagedObject
+from offsite.model.errors import BadName, DamagedObject
 from offsite.repository.generations.entry import Entry, StoredEntry, decode_entry, encode_entry, entry_hash
 from offsite.repository.generations.generation_set import GenerationSet, NotAllowedError, Phase, after
 from offsite.repository.generations.layout import SETS_PREFIX, SetLayout, parse_entry_key, set_of_backup
@@ -81,13 +81,22 @@ class Ledger:
 
 
 def set_names(store: Store) -> tuple[str, ...]:
-    """The names of the sets of a repository, sorted."""
+    """The names of the sets of a repository, sorted: files of others that lie there are none."""
     names, past = list[str](), ""
     while info := next((each for each in store.list(SETS_PREFIX, start_after=past) if each.key > past), None):
-        name = info.key.removeprefix(SETS_PREFIX).split("/")[0]
-        names.append(name)
-        past = f"{SETS_PREFIX}{name}0"  # behind everything in it: `0` follows `/`
+        name, slash, _ = info.key.removeprefix(SETS_PREFIX).partition("/")
+        if slash and _is_set(store, name):
+            names.append(name)
+        past = f"{SETS_PREFIX}{name}0" if slash else info.key  # behind everything in it: `0` follows `/`
     return tuple(sorted(names))
+
+
+def _is_set(store: Store, name: str) -> bool:
+    try:
+        layout = SetLayout(name=name)
+    except BadName:
+        return False
+    return any(parse_entry_key(info.key) is not None for info in store.list(layout.ledger_prefix))
 
 
 def is_removed_generation(store: Store, backup: str) -> bool:

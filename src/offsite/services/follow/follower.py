@@ -26,6 +26,7 @@ from offsite.services.cluster import Cluster
 from offsite.services.follow.collecting import Collecting
 from offsite.services.follow.compacting import Compacting
 from offsite.services.follow.retaining import RETAIN_EVERY_S, Retaining
+from offsite.services.follow.tidying import Tidying
 from offsite.services.groups.snapshots import FormerGroups
 from offsite.services.outages import Outages
 from offsite.services.retention.policy import RetentionPolicy
@@ -60,7 +61,8 @@ def _unguarded() -> None:
 class Follow:
     """What to follow, from where to where. A round begins `interval_s` seconds after the one before began, at once when
     that took longer. What was replaced more than `collect_after_s` seconds ago is deleted. What `retain` does not keep
-    is let go every `retain_every_s` seconds, and compacted topics are compacted; None keeps everything."""
+    is let go every `retain_every_s` seconds, compacted topics are compacted, and once a day what runs that never ended
+    left is deleted; None keeps everything."""
 
     repository: Repository
     cluster: Cluster
@@ -94,6 +96,7 @@ class Follower:
         self._watch = RollUpWatch(clock)
         self._collecting = Collecting(runner=follow.runner, clock=clock, grace_s=follow.collect_after_s)
         self._retaining = Retaining(follow.retain, cluster=follow.cluster, clock=clock, every_s=follow.retain_every_s)
+        self._tidying = Tidying(is_wanted=follow.retain is not None, clock=clock)
         self._compacting = Compacting(
             is_wanted=follow.retain is not None,
             runner=follow.runner,
@@ -127,6 +130,7 @@ class Follower:
         if self._made is not None and ended.state.seq:
             self._retain(self._made)
             self._collecting.step(self._made)
+            self._tidying.step(self._made)
         return ended
 
     def forget(self) -> None:

@@ -49,6 +49,10 @@ class ArchiveTarget:
     def __init__(self, parts: ArchiveParts) -> None:
         self._parts = parts
 
+    def place_taken(self, generation: int) -> str:
+        files = open_archive_files(self._place(generation))
+        return files.url if any(True for _ in files.list()) else ""
+
     def copy(self, generation: int, guard: Guard) -> Copied:
         """Raises what an export raises, and what `guard` does."""
         job = self._job(generation)

@@ -67,6 +67,10 @@ class BackupTarget:
         self._followed: tuple[int, Follower] | None = None
         self._guard: Guard = _refuse
 
+    def place_taken(self, generation: int) -> str:
+        prefix = self._layout(generation).prefix
+        return prefix if any(True for _ in self._parts.repository.store.list(prefix)) else ""
+
     def copy(self, generation: int, guard: Guard) -> Copied:
         """Raises what a round of a backup that follows raises, and what `guard` does."""
         follower = self._follower(generation)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from offsite.model.clock import Clock
-from offsite.model.errors import Bug, GenerationsDiffer, GenerationTakenOver, OffsiteError
+from offsite.model.errors import Bug, GenerationRefused, GenerationsDiffer, GenerationTakenOver, OffsiteError
 from offsite.model.journal import decided
 from offsite.repository.generations.entry import Entry, Founding, Kind
 from offsite.repository.generations.generation_set import GenerationSet, NotAllowedError, Phase
@@ -201,8 +201,21 @@ class RunningInstance:
             self._with.coordination.told(self._read())
             self._has_looked = True
 
+    def _check_place(self, number: int) -> None:
+        """What lies there before a generation begins is of somebody else: it would be gone on with, and be removed one
+        day. Raises `GenerationRefused`."""
+        before = self._read()
+        place = self._with.target.place_taken(number)
+        if place and self._read() == before:  # else another process may have begun it
+            raise GenerationRefused(
+                f"generation {number} of {before.name} cannot begin: there is something in {place} already",
+                hint="move it to another place, or choose another --name",
+            )
+
     def _append(self, effect: Append) -> None:
         """Enter it, unless another process was first: then the next decision is made of what that one entered."""
+        if effect.kind is Kind.BEGUN:
+            self._check_place(effect.generation)
         state, me = self._read(), self._with.me
         entry = Entry(
             seq=state.seq + 1,

@@ -34,6 +34,9 @@ class Copied:
 class GenerationTarget(Protocol):
     """Where generations lie, each in a place of its own that no other one ever has: numbers are not used again."""
 
+    def place_taken(self, generation: int) -> str:
+        """Where something lies in the place of a generation that has not begun; empty where nothing does."""
+
     def copy(self, generation: int, guard: Guard) -> Copied:
         """One round: read what is new since the last one, from offset 0 on where there was none."""
 

@@ -128,7 +128,7 @@ def _the_log_start_of_the_last(patch: Patch) -> None:
 
 
 BUGS: tuple[tuple[Callable[[Patch], None], int], ...] = (
-    (_objects_before_the_commit, 0),
+    (_objects_before_the_commit, 12),
     (_each_partition_decides_alone, 0),
     (_no_grace, 0),
     (_pins_are_ignored, 0),
