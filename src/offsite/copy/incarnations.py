@@ -80,8 +80,8 @@ class KnownIncarnation:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """The facts that say which incarnation is meant: `ids` (topic → id, for the reason `ids_because`), then `named`
-    (see `parse_incarnations`), then the time, `until_ms`. Of those `emptied` retention has let go of all they held: that
-    they hold nothing of a time says nothing."""
+    (see `parse_incarnations`), then the time, `until_ms`. Of those `emptied` retention has let go of all they held:
+    that they hold nothing of a time says nothing."""
 
     named: Mapping[str, str] = field(default_factory=dict)
     until_ms: int | None = None
