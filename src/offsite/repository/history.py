@@ -110,6 +110,15 @@ class History(Sequence[CommitSummary]):
         index = bisect_left(columns[0], seq)
         return _line(columns, index) if index < len(columns[0]) and columns[0][index] == seq else None
 
+    def upto(self, seq: int) -> History:
+        """Those of commits up to `seq`, inclusive."""
+        at = bisect_right(self.chunks, seq, key=lambda chunk: chunk.last[0])
+        columns = self.chunks[at].columns if at < len(self.chunks) else self.tail
+        end = bisect_right(columns[0], seq)
+        if at == len(self.chunks) and end == len(columns[0]):
+            return self
+        return History(_cut(columns, 0, end), chunks=self.chunks[:at])
+
     def between(self, first: int, last: int) -> Columns:
         """The lines of commits `first` to `last`, both inclusive."""
         found = _no_lines()

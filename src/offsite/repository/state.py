@@ -124,7 +124,8 @@ class BackupState:
         """This restore point with the segments that hold its data *now*: those of `head` below our positions.
 
         Later commits may have merged or removed segments; what is missing then shows as uncovered ranges. A segment may
-        reach past a position: readers stop at the position. Where a log was cut back since, it is the old history.
+        reach past a position: readers stop at the position. Where a log was cut back since, it is the old history. Of
+        the restore points before it those are left that `head` still has.
         """
         segments = {
             partition_id: SegmentList(
@@ -139,6 +140,7 @@ class BackupState:
             segments={known: found for known, found in segments.items() if found},
             holes=tuple(hole for hole in self.holes if hole.end > head.beginning_of(self, hole.partition_id)),
             compacted=head.compacted,
+            history=head.history.upto(self.seq),
         )
 
     def as_point(self) -> BackupState:

@@ -46,6 +46,13 @@ def check_same(found: History, lines: list[CommitSummary]) -> None:
         found[len(lines)]
 
 
+def test_a_history_ends_at_any_commit_also_behind_what_is_forgotten() -> None:
+    for forgotten in ((), ((3, 8),), ((1, 2), (4, 5), (8, 17), (23, 24))):
+        whole = grown(History(), range(1, 24), forgotten=forgotten)
+        for seq in range(26):
+            check_same(whole.upto(seq), [each for each in whole if each.seq <= seq])
+
+
 @pytest.mark.parametrize("commits", [0, 1, 3, 4, 5, 8, 23])
 def test_lines_are_found_by_number_time_and_place(commits: int) -> None:
     found = grown(History(), range(1, commits + 1)) if commits else History()

@@ -12,7 +12,9 @@ from offsite.model.errors import IncarnationUnclear
 from offsite.model.selections.topic_choices import OLDEST
 from offsite.repository import catalog
 from offsite.services.collect.run import collect, plan_collection
+from offsite.services.overview.contents import show_backup
 from offsite.services.retention.apply import apply_retention, plan_retention
+from offsite.services.retention.pins import pin_point
 from offsite.services.retention.policy import RetentionPolicy, parse_policy
 from tests.inline_runner import InlineRunner
 from tests.retained import DAY_MS, HOUR_MS, Retained
@@ -173,3 +175,23 @@ def test_a_time_that_may_mean_an_earlier_topic_is_unclear_also_when_that_was_let
     let_go(made, parse_policy(keep_age="1d"))
     with pytest.raises(IncarnationUnclear, match="let go"):
         find_point(made.backup, then)
+
+
+def test_a_point_that_is_left_knows_only_of_points_that_are_left() -> None:
+    """Who asks for the groups of a time before it, or looks at it, must not be sent to one that is gone."""
+    made = Retained()
+    made.make("a")
+    for _ in range(6):
+        made.write("a")
+        made.later(DAY_MS)
+        made.trim("a", made.logs[made.partition("a")].copied)
+        made.commit()
+    pin_point(made.backup, 2, reason="r")
+    pin_point(made.backup, 4, reason="r")
+    let_go(made, parse_policy(keep_age="0s"))
+    state = made.backup.state_at(4)
+    assert [line.seq for line in state.history] == [2, 4]
+    before = state.history.latest_at(state.committed_at_ms - 1)
+    assert before is not None
+    assert made.backup.state_at(before.seq).seq == 2
+    assert [line.seq for line in show_backup(made.backup, commit=4).restore_points] == [2, 4]
