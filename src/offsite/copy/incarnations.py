@@ -96,6 +96,13 @@ def several(state: BackupState, topics: Collection[str]) -> set[str]:
     return {topic for topic in topics if counts[topic] > 1}
 
 
+def emptied(state: BackupState, head: BackupState) -> frozenset[TopicIncarnation]:
+    """The incarnations of restore point `state` of which retention has let go, as `head`, the newest state, says, and
+    nothing is held for the point any more."""
+    let_go = {each.incarnation for each in state.positions if head.let_go_at(state.seq, each)}
+    return frozenset(let_go - {each.incarnation for each in state.segments})
+
+
 def find_incarnations(
     backup: Backup, state: BackupState, topics: Collection[str], wanted: Wanted
 ) -> tuple[KnownIncarnation, ...]:

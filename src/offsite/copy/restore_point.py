@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from offsite.copy.compaction.exactness import check_exact
-from offsite.copy.incarnations import KnownIncarnation, Wanted, find_incarnations, without_others
+from offsite.copy.incarnations import KnownIncarnation, Wanted, emptied, find_incarnations, without_others
 from offsite.copy.point_in_time import PointInTime, point_in_time
 from offsite.log.offset_vector import OffsetVector
 from offsite.log.range import TopicPartition
@@ -139,7 +139,7 @@ def _incarnations(
     backup: Backup, state: BackupState, request: PointRequest, head: BackupState, fixed: FixedPoint
 ) -> tuple[KnownIncarnation, ...]:
     topics = request.selection.select({each.topic for each in state.topics}, internal=PROTECTED_TOPICS)
-    wanted = Wanted(named=request.incarnations, until_ms=fixed.until_ms, emptied=_emptied(state, head))
+    wanted = Wanted(named=request.incarnations, until_ms=fixed.until_ms, emptied=emptied(state, head))
     if fixed.incarnations is not None:
         newest = {each.topic: each.topic_id for each in state.topics}  # what older versions took
         wanted = replace(wanted, ids=newest | dict(fixed.incarnations), ids_because="the restore began with it")
@@ -148,12 +148,6 @@ def _incarnations(
         ids = {topic: topic_id for topic, topic_id in cut.items() if topic not in request.incarnations}
         wanted = replace(wanted, ids=ids, ids_because=f"checkpoint {request.checkpoint} is of it")
     return find_incarnations(backup, state, topics, wanted)
-
-
-def _emptied(state: BackupState, head: BackupState) -> frozenset[TopicIncarnation]:
-    """Of which retention has let go, and nothing is held for the point any more."""
-    let_go = {each.incarnation for each in state.positions if head.let_go_at(state.seq, each)}
-    return frozenset(let_go - {each.incarnation for each in state.segments})
 
 
 def _ends(

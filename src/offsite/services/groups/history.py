@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from offsite.copy.incarnations import Wanted, find_incarnations, several
+from offsite.copy.incarnations import Wanted, emptied, find_incarnations, several
 from offsite.log.groups.fold import GroupFold
 from offsite.log.groups.offsets import GroupOffsets, GroupTable, on_topics
 from offsite.model.errors import BackupExists, IncarnationUnclear
@@ -60,9 +60,11 @@ def has_history(point: BackupState) -> bool:
     return any(position.end > 0 for known, position in point.positions.items() if known.topic == GROUP_TOPIC)
 
 
-def read_history(backup: Backup, point: BackupState, *, until_ms: int | None = None) -> GroupHistory:
+def read_history(
+    backup: Backup, point: BackupState, *, until_ms: int | None = None, head: BackupState | None = None
+) -> GroupHistory:
     """The offsets that groups had committed at restore point `point`, or at `until_ms` before it (by the brokers'
-    clocks).
+    clocks). `head`: the newest state, `point` where it is left out.
 
     Raises `DamagedObject`, and what the store raises.
     """
@@ -75,7 +77,8 @@ def read_history(backup: Backup, point: BackupState, *, until_ms: int | None = N
     unclear = []
     for topic in several(point, topic_ids) if until_ms is not None else ():
         try:
-            found = find_incarnations(backup, point, [topic], Wanted(until_ms=until_ms))
+            wanted = Wanted(until_ms=until_ms, emptied=emptied(point, head or point))
+            found = find_incarnations(backup, point, [topic], wanted)
             topic_ids[topic] = next(each.topic_id for each in found if each.taken)
         except IncarnationUnclear:
             unclear.append(topic)

@@ -74,7 +74,7 @@ def groups_as_of(backup: Backup, request: PointRequest, fixed: FixedPoint | None
     if time_ms is None:
         return _snapshot(backup, point)
     if has_history(point):
-        history = read_history(backup, point, until_ms=time_ms)
+        history = read_history(backup, point, until_ms=time_ms, head=head)
         notes = tuple(
             f"{topic} was deleted and made anew about {format_time(time_ms)}: offsets of groups on it are left out"
             for topic in history.unclear
