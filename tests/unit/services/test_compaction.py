@@ -19,6 +19,8 @@ from offsite.model.selections.selection import parse_selection
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, Checkpoint, Position
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.record import RestoreRecord, put_record
 from offsite.services.collect.run import collect, plan_collection
 from offsite.services.compaction.plan import CompactionRequest, plan_compaction
 from offsite.services.compaction.run import Compacted, compact
@@ -228,6 +230,27 @@ def test_what_was_rolled_up_meanwhile_is_left_to_the_next_run(backup: Backup) ->
     assert (done.regions, done.left_alone) == (0, 1)
     assert records(backup) == before
     assert compacted(backup).records_after < before
+
+
+def test_a_restore_that_began_meanwhile_finds_what_it_began_with(backup: Backup) -> None:
+    grown(backup)
+    forget(backup, [1, 2, 3])
+    plan = plan_compaction(backup, ALWAYS)
+    before = backup.state()
+    record = RestoreRecord(
+        restore="r",
+        commit=before.seq,
+        cluster_id="c",
+        request=(),
+        isolation="read_committed",
+        offsets="auto",
+        created_at_ms=backup.store.now_ms(),
+        topics=(("orders", "orders"),),
+        created=(),
+    )
+    put_record(backup.store, RestoreLayout(backup=backup.layout, restore="r"), record)
+    done = compact(backup, plan, runner=InlineRunner(), slots=2)
+    assert (done.regions, done.left_alone, backup.state()) == (0, 1, before)
 
 
 def test_what_cannot_be_read_is_left_as_it_is(backup: Backup, store: MemoryStore) -> None:
