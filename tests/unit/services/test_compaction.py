@@ -127,6 +127,18 @@ def test_what_a_kept_point_knew_of_a_topic_that_was_not_compacted_stays(backup: 
     assert plan_compaction(backup, ALWAYS).regions[0].start == 0
 
 
+def test_what_a_kept_point_needs_whose_settings_nobody_could_read_stays(backup: Backup) -> None:
+    """They are noted as they were before, and the topic may have been set otherwise meanwhile."""
+    log = CompactedLog(random.Random(1))
+    for number in range(1, 5):
+        shape = replace(compacted_shape(), configs_unread=number == 2)
+        commit_log(backup, log.grow(20), log.end, shape)
+    forget(backup, [1, 3])
+    assert [region.start for region in plan_compaction(backup, ALWAYS).regions] == [end_at(backup, 2)]
+    forget(backup, [2])
+    assert plan_compaction(backup, ALWAYS).regions[0].start == 0
+
+
 @pytest.mark.parametrize("unsure", [{"policy": "delete"}, {"unread": "true"}])
 def test_a_topic_that_may_not_be_compacted_is_left_alone(backup: Backup, unsure: dict[str, str]) -> None:
     log = grown(backup)
