@@ -20,6 +20,8 @@ from offsite.model.selections.selection import parse_selection
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, Checkpoint, CutBack, Position, RecordedHole
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.record import RestoreRecord, put_record
 from offsite.repository.segments.part import part_segment
 from offsite.repository.snapshots.audit_record import AuditLine, read_audit
 from offsite.services.collect.run import collect, plan_collection
@@ -145,6 +147,18 @@ def test_what_a_kept_point_knew_of_a_topic_that_was_not_compacted_stays(backup: 
     (region,) = plan_compaction(backup, ALWAYS).regions
     assert region.start >= end_at(backup, 2)
     forget(backup, [2, 3])
+    assert plan_compaction(backup, ALWAYS).regions[0].start == 0
+
+
+def test_what_a_kept_point_needs_whose_settings_nobody_could_read_stays(backup: Backup) -> None:
+    """They are noted as they were before, and the topic may have been set otherwise meanwhile."""
+    log = CompactedLog(random.Random(1))
+    for number in range(1, 5):
+        shape = replace(compacted_shape(), configs_unread=number == 2)
+        commit_log(backup, log.grow(20), log.end, shape)
+    forget(backup, [1, 3])
+    assert [region.start for region in plan_compaction(backup, ALWAYS).regions] == [end_at(backup, 2)]
+    forget(backup, [2])
     assert plan_compaction(backup, ALWAYS).regions[0].start == 0
 
 
@@ -297,6 +311,27 @@ def test_what_was_rolled_up_meanwhile_is_left_to_the_next_run(backup: Backup) ->
     assert (done.regions, done.left_alone) == (0, 1)
     assert records(backup) == before
     assert compacted(backup).records_after < before
+
+
+def test_a_restore_that_began_meanwhile_finds_what_it_began_with(backup: Backup) -> None:
+    grown(backup)
+    forget(backup, [1, 2, 3])
+    plan = plan_compaction(backup, ALWAYS)
+    before = backup.state()
+    record = RestoreRecord(
+        restore="r",
+        commit=before.seq,
+        cluster_id="c",
+        request=(),
+        isolation="read_committed",
+        offsets="auto",
+        created_at_ms=backup.store.now_ms(),
+        topics=(("orders", "orders"),),
+        created=(),
+    )
+    put_record(backup.store, RestoreLayout(backup=backup.layout, restore="r"), record)
+    done = compact(backup, plan, runner=InlineRunner(), slots=2)
+    assert (done.regions, done.left_alone, backup.state()) == (0, 1, before)
 
 
 def test_what_cannot_be_read_is_left_as_it_is(backup: Backup, store: MemoryStore) -> None:
