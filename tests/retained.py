@@ -9,10 +9,13 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from offsite.log.range import LogRange
+from offsite.model.ids import dated_id
 from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, CutBack, PartitionId, Position, TopicShape
 from offsite.repository.repository import Repository
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.record import RestoreRecord, put_record
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
 from offsite.repository.segments.writer import SegmentWriter
@@ -232,3 +235,20 @@ class Retained:
             if shape.incarnation in base.topics and not base.topics[shape.incarnation].is_deleted
         ]
         return [*deleted, *self.shapes.values()]
+
+
+def begin_restore(made: Retained, *, commit: int) -> None:
+    """A restore of that point into another cluster is under way."""
+    now_ms = made.store._now_ms
+    record = RestoreRecord(
+        restore=dated_id(now_ms),
+        commit=commit,
+        cluster_id="other",
+        request=(),
+        isolation="read_committed",
+        offsets="translate",
+        created_at_ms=now_ms,
+        topics=(("a", "a"),),
+        created=("a",),
+    )
+    put_record(made.store, RestoreLayout(backup=made.backup.layout, restore=record.restore), record)  # type: ignore[arg-type]

@@ -80,12 +80,14 @@ class KnownIncarnation:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """The facts that say which incarnation is meant: `ids` (topic → id, for the reason `ids_because`), then `named`
-    (see `parse_incarnations`), then the time, `until_ms`."""
+    (see `parse_incarnations`), then the time, `until_ms`. Of those `emptied` retention has let go of all they held:
+    that they hold nothing of a time says nothing."""
 
     named: Mapping[str, str] = field(default_factory=dict)
     until_ms: int | None = None
     ids: Mapping[str, str] = field(default_factory=dict)
     ids_because: str = ""
+    emptied: Collection[TopicIncarnation] = ()
 
 
 def several(state: BackupState, topics: Collection[str]) -> set[str]:
@@ -213,7 +215,7 @@ def _chosen(known: Sequence[KnownIncarnation], wanted: Wanted) -> tuple[KnownInc
         return _named(known, wanted.named[topic]), f"{wanted.named[topic]} was asked for"
     if wanted.until_ms is None:
         return known[-1], "it is the newest of that commit"
-    return incarnation_at(known, wanted.until_ms)
+    return incarnation_at(known, wanted.until_ms, emptied=wanted.emptied)
 
 
 def _named(known: Sequence[KnownIncarnation], name: str) -> KnownIncarnation:
@@ -232,12 +234,14 @@ def _is_named(known: KnownIncarnation, name: str) -> bool:
     return known.number == int(name) if is_number(name) else known.topic_id.startswith(name)
 
 
-def incarnation_at(known: Sequence[KnownIncarnation], time_ms: int) -> tuple[KnownIncarnation, str]:
+def incarnation_at(
+    known: Sequence[KnownIncarnation], time_ms: int, *, emptied: Collection[TopicIncarnation] = ()
+) -> tuple[KnownIncarnation, str]:
     """The one of `known` (the oldest first) that lived at `time_ms`, and how that is known; before all that is known
     the oldest: no other can have lived then. Raises `IncarnationUnclear`."""
     because = ""
     for older, newer in zip(reversed(known[:-1]), reversed(known[1:]), strict=True):
-        verdict, because = _verdict(older, newer, time_ms)
+        verdict, because = _verdict(older, newer, time_ms, is_emptied=older.incarnation in emptied)
         if verdict is _Verdict.NEWER:
             return newer, because
         if verdict is _Verdict.UNCLEAR:
@@ -255,7 +259,9 @@ class _Verdict(Enum):
     UNCLEAR = "unclear"
 
 
-def _verdict(older: KnownIncarnation, newer: KnownIncarnation, time_ms: int) -> tuple[_Verdict, str]:
+def _verdict(
+    older: KnownIncarnation, newer: KnownIncarnation, time_ms: int, *, is_emptied: bool
+) -> tuple[_Verdict, str]:
     """Of two that followed each other. The time is one of records, so their dates come first: where the newer one holds
     nothing of that time, the older one is what there was, unless the newer one was seen by then; where it holds some,
     and all of the older one are earlier, the newer one. Where both hold records of the same times, one was written with
@@ -267,10 +273,11 @@ def _verdict(older: KnownIncarnation, newer: KnownIncarnation, time_ms: int) -> 
         if is_newer:
             return _Verdict.NEWER, f"it lived at {at}"
         return _Verdict.OLDER, f"the newer one holds nothing dated {at} or before"
-    if older.newest_ms < newer.oldest_ms:
+    if older.newest_ms < newer.oldest_ms and not is_emptied:
         return _Verdict.NEWER, f"it holds records dated {at} or before, and all of the older one are earlier"
     if is_newer == is_older:
-        return _Verdict.UNCLEAR, "both hold records of the same times"
+        why = "what the older one held was let go" if is_emptied else "both hold records of the same times"
+        return _Verdict.UNCLEAR, why
     return (_Verdict.NEWER if is_newer else _Verdict.OLDER), f"it lived at {at}"
 
 

@@ -24,6 +24,7 @@ from offsite.model.time import parse_time
 from offsite.model.untrusted.names import PROTECTED_TOPICS
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Checkpoint, PartitionId, TopicIncarnation, TopicShape
+from offsite.repository.coverage import let_go_of_needed
 from offsite.repository.restores.record import RestoreRecord
 from offsite.repository.state import BackupState
 
@@ -87,7 +88,10 @@ def find_point(
     fixed = fixed or fix_point(backup, request, head)
     known = backup.state_at(fixed.commit, head=head)
     incarnations = _incarnations(backup, known, request, head, fixed)
-    state = without_others(known, incarnations)
+    latest = {shape.incarnation for shape in known.latest_shapes().values()}
+    earlier = {each.incarnation for each in incarnations if each.taken} - latest
+    lost = let_go_of_needed(known, head=head, of=earlier)  # the point itself needs nothing of them
+    state = without_others(replace(known, holes=(*known.holes, *lost)), incarnations)
     shapes = state.latest_shapes()
     for topic in request.partitions.chosen if partitions_exist else ():
         request.partitions.check_exists(topic, shapes[topic].partitions if topic in shapes else 0)
@@ -135,7 +139,7 @@ def _incarnations(
     backup: Backup, state: BackupState, request: PointRequest, head: BackupState, fixed: FixedPoint
 ) -> tuple[KnownIncarnation, ...]:
     topics = request.selection.select({each.topic for each in state.topics}, internal=PROTECTED_TOPICS)
-    wanted = Wanted(named=request.incarnations, until_ms=fixed.until_ms)
+    wanted = Wanted(named=request.incarnations, until_ms=fixed.until_ms, emptied=_emptied(state, head))
     if fixed.incarnations is not None:
         newest = {each.topic: each.topic_id for each in state.topics}  # what older versions took
         wanted = replace(wanted, ids=newest | dict(fixed.incarnations), ids_because="the restore began with it")
@@ -144,6 +148,12 @@ def _incarnations(
         ids = {topic: topic_id for topic, topic_id in cut.items() if topic not in request.incarnations}
         wanted = replace(wanted, ids=ids, ids_because=f"checkpoint {request.checkpoint} is of it")
     return find_incarnations(backup, state, topics, wanted)
+
+
+def _emptied(state: BackupState, head: BackupState) -> frozenset[TopicIncarnation]:
+    """Of which retention has let go, and nothing is held for the point any more."""
+    let_go = {each.incarnation for each in state.positions if head.let_go_at(state.seq, each)}
+    return frozenset(let_go - {each.incarnation for each in state.segments})
 
 
 def _ends(

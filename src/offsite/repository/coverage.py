@@ -9,12 +9,12 @@ cover what they held. Anything else is a hole of the restore points that held it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from sys import maxsize
 
 from offsite.log.range import LogRange, Span, uncovered
-from offsite.repository.commit import Changes, PartitionId, ProvenGap, RecordedHole
+from offsite.repository.commit import Changes, PartitionId, ProvenGap, RecordedHole, TopicIncarnation
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState, segment_partition
 
@@ -102,13 +102,15 @@ def removed_since(point: BackupState, served: BackupState, *, head: BackupState)
                     yield RecordedHole(partition_id=partition, start=low, end=high, reason=REMOVED)
 
 
-def let_go_of_needed(point: BackupState, *, head: BackupState) -> Iterator[RecordedHole]:
+def let_go_of_needed(
+    point: BackupState, *, head: BackupState, of: Collection[TopicIncarnation] | None = None
+) -> Iterator[RecordedHole]:
     """Ranges that `point` needs, of what its topics held then, and that `head` says were let go. No writer of ours does
-    so; it must not pass for retention."""
-    alive = point.alive()
+    so; it must not pass for retention. `of`: those of other topics than the living ones, which somebody wants."""
+    wanted = point.alive() if of is None else of
     for partition, position in point.positions.items():
         begin = min(head.beginning_of(point, partition), position.end)
-        if position.log_start < begin and partition.incarnation in alive:
+        if position.log_start < begin and partition.incarnation in wanted:
             yield RecordedHole(partition_id=partition, start=position.log_start, end=begin, reason=REMOVED)
 
 

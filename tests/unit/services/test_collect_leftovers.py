@@ -17,6 +17,7 @@ from offsite.repository.commit import Changes, PartitionId
 from offsite.repository.layout import index_key, parse_part_key
 from offsite.repository.leftovers import LEFT_AFTER_MS, find_orphans
 from offsite.repository.segments.segment import Segment
+from offsite.services.collect import leftovers_run
 from offsite.services.collect.leftovers_plan import MARGIN_MS, LeftoversPlan
 from offsite.services.collect.leftovers_run import (
     LeftoversCollected,
@@ -188,6 +189,24 @@ def test_what_is_committed_after_the_plan_stays(backup: Backup, store: MemorySto
     backup.commit(Changes(removed=(segments[0].key,)), base=state, writer="takes-away")
     collect(backup, planned)
     assert segments[0].key in store.objects
+
+
+def test_what_is_committed_between_two_deletions_stays(
+    backup: Backup, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compaction that slept for longer than a day lists what it wrote on top of the newest state."""
+    monkeypatch.setattr(leftovers_run, "_DELETED_AT_ONCE", 1)
+    segments: list[Segment] = []
+    passed_over(backup, store, lambda: segments.extend(leave(backup, at) for at in (60, 200)))
+    steps = leftover_steps(backup, clock=StoreClock(backup))
+    while segments[1].key in store.objects and segments[0].key in store.objects:
+        next(steps)
+    back = next(each for each in segments if each.key in store.objects)
+    body = store.objects[back.key]
+    backup.commit(Changes(segments=(back,)), base=backup.state(), writer="came-back")
+    for _ in steps:
+        pass
+    assert store.objects.get(back.key) == body
 
 
 def test_a_commit_that_says_it_is_older_than_its_object_passes_nothing_over(backup: Backup, store: MemoryStore) -> None:

@@ -85,8 +85,12 @@ def _carried_out(backup: Backup, plan: LeftoversPlan, clock: Clock) -> Generator
     named |= wanted & {key for each in head.stored_segments() for key in (each.object_key, each.index_key) if key}
     deletions = _Deletions(backup)
     doomed = [each for each in _bodies_first(plan.objects) if each.info.key not in named]
+    seen = head.seq
     for first in range(0, len(doomed), _DELETED_AT_ONCE):
-        some = doomed[first : first + _DELETED_AT_ONCE]
+        since = tuple(backup.log.read(after=seen))  # a slow roll-up or compaction may have come back at a pause
+        named |= yield from named_by(since, wanted, clock)
+        seen = since[-1].commit.seq if since else seen
+        some = [each for each in doomed[first : first + _DELETED_AT_ONCE] if each.info.key not in named]
         lines = [Deletion(kind=OBJECT, what=each.info.key, rule=RULE, bytes=each.info.size_bytes) for each in some]
         note_deletions(backup.store, backup.layout, lines, by=BY, commit=head.seq)
         for each in some:

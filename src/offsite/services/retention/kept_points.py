@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from operator import attrgetter
 
-from offsite.log.range import Span
+from offsite.log.range import Span, uncovered
 from offsite.repository.commit import FOR_EVER, Pin
 from offsite.repository.history import CommitSummary, History
 from offsite.services.retention.policy import RetentionPolicy
@@ -66,14 +66,13 @@ class KeptPoints:
     rule: str
 
 
-def kept_by_rules(history: History, policy: RetentionPolicy, *, now_ms: int, kind_of: KindOf) -> list[Chosen]:
-    """What the policy's own rules for points choose, in the order in which they are asked."""
-    found: list[Chosen] = []
+def kept_by_rules(history: History, policy: RetentionPolicy, *, now_ms: int, kind_of: KindOf) -> Iterator[Chosen]:
+    """What the policy's own rules for points choose, in the order in which they are asked: each bucket asks `kind_of`
+    once or a few times, and there may be thousands."""
     if policy.keep_age_ms is not None:
-        found += _from(history, now_ms - policy.keep_age_ms, AGE)
+        yield from _from(history, now_ms - policy.keep_age_ms, AGE)
     for rule, buckets in policy.counts.items():
-        found += _buckets(history, rule, buckets, kind_of)
-    return found
+        yield from _buckets(history, rule, buckets, kind_of)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,10 +110,12 @@ def holds(pin: Pin, *, now_ms: int) -> bool:
 
 def told(history: History, chosen: Iterable[Chosen]) -> tuple[KeptPoints, ...]:
     """The points that `chosen` names, each once, rising: told by the rule that is named first for it."""
-    spans: list[Chosen] = []
+    spans: list[Chosen] = []  # rising, none over another one
     for each in chosen:
-        spans += _new_of(each, spans)
-    found = (_told(history, each) for each in sorted(spans, key=attrgetter("start")))
+        low = max(0, bisect_right(spans, each.start, key=attrgetter("start")) - 1)
+        high = bisect_left(spans, each.end, key=attrgetter("start"))
+        spans[low:high] = sorted([*spans[low:high], *_new_of(each, spans[low:high])], key=attrgetter("start"))
+    found = (_told(history, each) for each in spans)
     return tuple(each for each in found if each is not None)
 
 
@@ -221,18 +222,10 @@ def _best(history: History, newest: int, start_ms: int, kind_of: KindOf) -> int 
     return incomplete
 
 
-def _new_of(each: Chosen, spans: Iterable[Chosen]) -> list[Chosen]:
-    """The parts of `each` that none of `spans` holds."""
-    parts = [each]
-    for known in spans:
-        if known.start < each.end and each.start < known.end:
-            parts = [
-                replace(part, start=low, end=high)
-                for part in parts
-                for low, high in ((part.start, min(part.end, known.start)), (max(part.start, known.end), part.end))
-                if low < high
-            ]
-    return parts
+def _new_of(each: Chosen, spans: Iterable[Chosen]) -> Iterator[Chosen]:
+    """The parts of `each` that none of `spans`, which rise, holds."""
+    for start, end in uncovered(each.start, each.end, ((known.start, known.end) for known in spans)):
+        yield replace(each, start=start, end=end)
 
 
 def _told(history: History, each: Chosen) -> KeptPoints | None:

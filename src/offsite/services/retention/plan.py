@@ -142,9 +142,7 @@ class _Planning:
         always = always_kept(history, now_ms=now_ms, completed_at_ms=head.completed_at_ms, kind_of=self._kind_of)
         in_use = (Chosen(start=seq, end=seq + 1, rule=IN_USE) for seq in points_in_use(self._backup))
         fixed = [*pinned(head.pins, now_ms=now_ms), *in_use, *always]
-        chosen = kept_by_rules(history, self._policy, now_ms=now_ms, kind_of=self._kind_of)
-        if self._policy.mirrors:
-            chosen = yield from self._mirrored()
+        chosen = yield from (self._mirrored() if self._policy.mirrors else self._chosen())
         kept = told(history, [*fixed, *chosen])
         if self._policy.max_bytes is None:
             return kept
@@ -200,6 +198,15 @@ class _Planning:
             needs=needs,
             may_go=self._may_go,
         )
+
+    def _chosen(self) -> Generator[None, None, list[Chosen]]:
+        """Those that a rule names. Each bucket reads a commit or more."""
+        found: list[Chosen] = []
+        history, now_ms = self._head.history, self._now_ms
+        for each in kept_by_rules(history, self._policy, now_ms=now_ms, kind_of=self._kind_of):
+            found.append(each)
+            yield
+        return found
 
     def _mirrored(self) -> Generator[None, None, list[Chosen]]:
         """All that need nothing that the topics' own retention let go."""

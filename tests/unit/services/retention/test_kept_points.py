@@ -123,10 +123,10 @@ def test_what_only_looks_after_a_backup_takes_no_bucket_from_what_was_read() -> 
 
 def test_of_a_bucket_without_a_complete_one_the_newest_pass_stays_and_no_upkeep() -> None:
     policy, kinds = parse_policy(keep_daily=1), {1: Kind.INCOMPLETE, 2: Kind.INCOMPLETE, 3: Kind.UPKEEP}
-    found = kept_by_rules(of(1, 2, 3), policy, now_ms=9, kind_of=kinds.__getitem__)
+    found = list(kept_by_rules(of(1, 2, 3), policy, now_ms=9, kind_of=kinds.__getitem__))
     assert [each.start for each in found] == [2]
-    assert kept_by_rules(of(1, 2, 3), policy, now_ms=9, kind_of=lambda _: Kind.UPKEEP) == []
-    many = kept_by_rules(of(*range(1, 300)), policy, now_ms=9, kind_of=lambda _: Kind.UPKEEP)
+    assert list(kept_by_rules(of(1, 2, 3), policy, now_ms=9, kind_of=lambda _: Kind.UPKEEP)) == []
+    many = list(kept_by_rules(of(*range(1, 300)), policy, now_ms=9, kind_of=lambda _: Kind.UPKEEP))
     assert [each.start for each in many] == [299], "what is not looked at may be worth keeping"
 
 
@@ -189,8 +189,8 @@ def test_many_points_are_asked_for_by_place_and_not_one_by_one() -> None:
     history = of(*(n * HOUR_MS for n in range(5_000)))
     asked: list[int] = []
     policy = parse_policy(keep_age="10d", keep_daily=20, keep_monthly=7)
-    found = kept_by_rules(
-        history, policy, now_ms=5_000 * HOUR_MS, kind_of=lambda seq: asked.append(seq) or Kind.COMPLETE
+    found = list(
+        kept_by_rules(history, policy, now_ms=5_000 * HOUR_MS, kind_of=lambda seq: asked.append(seq) or Kind.COMPLETE)
     )  # type: ignore[func-returns-value]
     assert len(found) == 28
     assert len(asked) == 27

@@ -5,9 +5,6 @@ from __future__ import annotations
 import pytest
 
 from offsite.model.errors import BadOption, BelowFloor, ClocksDiffer, CommitLost, NoSuchRestorePoint
-from offsite.model.ids import dated_id
-from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.record import RestoreRecord, put_record
 from offsite.repository.snapshots.audit_record import AuditLine, Deletion, UnreadableLine, note_deletions, read_audit
 from offsite.services.clocks import MOST_APART_MS
 from offsite.services.collect.run import collect, plan_collection
@@ -20,7 +17,7 @@ from offsite.services.retention.policy import parse_policy
 from offsite.services.retention.report import DONE, NOT_DONE, TO_BE_DONE, audit_reports
 from offsite.stores.store import PutResult
 from tests.inline_runner import InlineRunner
-from tests.retained import DAY_MS, HOUR_MS, Retained, StoreClock
+from tests.retained import DAY_MS, HOUR_MS, Retained, StoreClock, begin_restore
 
 LAST = parse_policy(keep_age="0s")
 
@@ -279,19 +276,7 @@ def test_points_that_were_to_stay_do_not_go_by_a_pin_that_came_meanwhile(made: R
 
 def test_a_restore_that_began_after_the_plan_keeps_its_point(made: Retained) -> None:
     plan = plan_retention(made.backup, LAST, clock=made.clock)
-    record = RestoreRecord(
-        restore=dated_id(made.store._now_ms),
-        commit=3,
-        cluster_id="other",
-        request=(),
-        isolation="read_committed",
-        offsets="translate",
-        created_at_ms=made.store._now_ms,
-        topics=(("a", "a"),),
-        created=("a",),
-    )
-    layout = RestoreLayout(backup=made.backup.layout, restore=record.restore)
-    put_record(made.store, layout, record)  # type: ignore[arg-type]
+    begin_restore(made, commit=3)
     done = apply_retention(made.backup, plan, clock=made.clock)
     made.note(done.state)
     assert numbers(made) == [3, 5, 6]

@@ -13,8 +13,9 @@ from offsite.services.follow.retaining import RETRY_S, Retaining
 from offsite.services.retention.apply import plan_retention
 from offsite.services.retention.carried import carried_to
 from offsite.services.retention.pins import pin_point
+from offsite.services.retention.plan import planned
 from offsite.services.retention.policy import RetentionPolicy, parse_policy
-from tests.retained import HOUR_MS, Retained
+from tests.retained import HOUR_MS, Retained, begin_restore
 from tests.roll_ups import roll_up
 
 
@@ -148,3 +149,21 @@ def test_a_mirror_that_cannot_ask_the_cluster_lets_nothing_go(made: Retained) ->
     made.later(1000 * HOUR_MS)
     assert retaining_of(Machine(made), RetentionPolicy()).step(made.backup, made.backup.state()) is None
     assert points(made) == list(range(1, 9))
+
+
+def test_a_plan_pauses_after_each_point_that_a_rule_chooses(made: Retained) -> None:
+    """Thousands may be asked for, and each is read: a round of the backup must not wait for all of them."""
+    steps = planned(made.backup, parse_policy(keep_hourly=8), clock=made.clock)
+    assert sum(1 for _ in steps) >= 8
+
+
+def test_a_restore_that_began_while_it_was_planned_keeps_its_point(made: Retained) -> None:
+    slow = retaining_of(Machine(made, step_s=retaining.STEP_S / 2), parse_policy(keep_age="2h"))
+    assert slow.step(made.backup, made.backup.state()) is None
+    begin_restore(made, commit=3)
+    for _ in range(50):
+        assert slow.step(made.backup, made.backup.state()) is None
+    assert points(made) == list(range(1, 9))
+    again = retaining_of(Machine(made), parse_policy(keep_age="2h"))
+    assert again.step(made.backup, made.backup.state()) is not None
+    assert points(made)[0] == 3

@@ -6,7 +6,10 @@ import random
 
 import pytest
 
+from offsite.copy.restore_point import PointRequest, find_point
 from offsite.model.clock import SystemClock
+from offsite.model.errors import IncarnationUnclear
+from offsite.model.selections.topic_choices import OLDEST
 from offsite.repository import catalog
 from offsite.services.collect.run import collect, plan_collection
 from offsite.services.retention.apply import apply_retention, plan_retention
@@ -130,3 +133,43 @@ def _happen(made: Retained, drawn: random.Random) -> None:
         made.delete(topic)
     if drawn.random() < 0.7:
         made.commit(incomplete=drawn.random() < 0.2)
+
+
+def test_who_asks_for_an_earlier_topic_of_the_name_is_told_what_was_let_go_of_it() -> None:
+    """No point needs it any more; an empty topic, or its end alone, must not pass for what it held."""
+    made = Retained()
+    made.make("a")
+    for _ in range(3):
+        made.write("a")
+        made.commit()
+    made.make("a")
+    for _ in range(3):
+        made.later(DAY_MS)
+        made.write("a")
+        made.commit()
+    let_go(made, parse_policy(keep_age="1d"))
+    point = find_point(made.backup, PointRequest(incarnations={"a": OLDEST}))
+    assert not point.state.segments
+    assert [(each.partition_id.topic_id, each.start, each.end) for each in point.state.holes] == [("id-1", 0, 30)]
+    assert find_point(made.backup, PointRequest()).state.holes == ()
+
+
+def test_a_time_that_may_mean_an_earlier_topic_is_unclear_also_when_that_was_let_go() -> None:
+    """Both hold records of all times. That the earlier one holds none any more makes none of them a later topic's."""
+    made = Retained()
+    made.make("a")
+    for _ in range(3):
+        made.write("a")
+        made.later(DAY_MS)
+        made.commit()
+    then = PointRequest(at=str(made.store._now_ms - DAY_MS))
+    made.make("a")
+    for _ in range(3):
+        made.later(DAY_MS)
+        made.write("a")
+        made.commit()
+    with pytest.raises(IncarnationUnclear, match="records of the same times"):
+        find_point(made.backup, then)
+    let_go(made, parse_policy(keep_age="1d"))
+    with pytest.raises(IncarnationUnclear, match="let go"):
+        find_point(made.backup, then)
