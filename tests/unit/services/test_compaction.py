@@ -412,6 +412,21 @@ def test_a_moment_in_front_of_what_replaced_a_record_is_refused(
     assert found(backup, at=str(FIRST_TIME_MS + 100)).state.segments[TOPIC].end == 3
 
 
+def test_a_moment_in_front_of_a_tombstone_that_went_is_refused(backup: Backup, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Producers' times need not rise: what stays may all be older than the tombstone."""
+    monkeypatch.setattr(catalog, "COMMITS_PER_CATALOG", 1)
+    written = ((b"k", b"v" * 200, 0), (b"k", None, 100), (b"m", b"m", 50))
+    records = [Record(n, FIRST_TIME_MS + after, 0, key, value) for n, (key, value, after) in enumerate(written)]
+    data = b"".join(bytes(encode([each])) for each in records)
+    commit_log(backup, data, 3, compacted_shape(delete_retention_ms="0"))
+    assert compacted(backup).records_after == 1
+    for _ in range(2):  # also as the catalog has it
+        with pytest.raises(NoSuchRestorePoint, match="compacted over offsets 0 to 2"):
+            found(backup, at=str(FIRST_TIME_MS + 60))
+        assert found(backup, at=str(FIRST_TIME_MS + 100)).state.positions[TOPIC].end == 3
+        commit_log(backup, b"", 3, compacted_shape(delete_retention_ms="0"))
+
+
 def test_where_a_checkpoint_ends_is_the_end_of_a_point(backup: Backup) -> None:
     log = CompactedLog(random.Random(1))
     commit_log(backup, log.grow(10), log.end, compacted_shape())

@@ -178,7 +178,13 @@ def _commit(backup: Backup, state: BackupState, made: Sequence[_Replacement]) ->
         segments=tuple(segment for each in replacing for segment in each.segments),
         removed=tuple(segment.key for each in replacing for segment in each.region.segments),
         compacted=tuple(
-            CompactedRange(partition_id=each.partition, start=each.start, end=each.end) for each in regions
+            CompactedRange(
+                partition_id=each.partition,
+                start=each.start,
+                end=each.end,
+                until_ms=max(segment.timestamp_max_ms for segment in each.segments),
+            )
+            for each in regions
         ),
         left_behind=state.left_behind,  # what a commit does not say of the newest run, no reader knows any more
         incomplete=state.incomplete,
