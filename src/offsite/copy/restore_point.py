@@ -102,7 +102,7 @@ def find_point(
         partitions=request.partitions,
         incarnations=incarnations,
     )
-    check_exact(point, head.compacted, request.selection.select(shapes, internal=PROTECTED_TOPICS))
+    check_exact(point, head, request.selection.select(shapes, internal=PROTECTED_TOPICS))
     return point
 
 

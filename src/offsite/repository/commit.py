@@ -177,11 +177,13 @@ class ExpiredRange:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactedRange:
     """Offsets `[start, end)` of a partition of which its segments hold the latest record of each key, and not those
-    that it superseded within the range: compacted here, whatever the source does."""
+    that it superseded within the range: compacted here, whatever the source does. `until_ms`: the latest time of a
+    record that they held before (epoch ms), -1 where it is not known."""
 
     partition_id: PartitionId
     start: int
     end: int
+    until_ms: int = -1
 
     def __post_init__(self) -> None:
         check(0 <= self.start < self.end, f"compacted range of {self.partition_id}")

@@ -265,12 +265,14 @@ def expired_from_json(item: JsonObject) -> ExpiredRange:
 
 
 def compacted_to_json(each: CompactedRange) -> dict[str, JsonValue]:
-    return {**partition_to_json(each.partition_id), "start": each.start, "end": each.end}
+    until: dict[str, JsonValue] = {"until_ms": each.until_ms} if each.until_ms >= 0 else {}
+    return {**partition_to_json(each.partition_id), "start": each.start, "end": each.end, **until}
 
 
 def compacted_from_json(item: JsonObject) -> CompactedRange:
     start, end = _span(item)
-    return CompactedRange(partition_id=partition_from_json(item), start=start, end=end)
+    until_ms = item.integer_or("until_ms", -1)
+    return CompactedRange(partition_id=partition_from_json(item), start=start, end=end, until_ms=until_ms)
 
 
 def pin_to_json(pin: Pin) -> dict[str, JsonValue]:

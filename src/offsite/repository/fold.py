@@ -126,10 +126,12 @@ class Folding:
         holes = cut_holes((*self._state.holes, *self._holes), cut)
         expired, closed = parted(self._state.expired.get(known, ()), cut.at)
         self._state, self._holes = replace(self._state, holes=()), holes
+        compacted = _with(self._state.compacted, known, parted(self._state.compacted.get(known, ()), cut.at)[0])
         self._state = replace(
             self._state,
             expired=_with(self._state.expired, known, expired),
-            compacted=_with(self._state.compacted, known, parted(self._state.compacted.get(known, ()), cut.at)[0]),
+            compacted=compacted,
+            compacted_until={each: at for each, at in self._state.compacted_until.items() if each in compacted},
         )
         self._positions[known] = replace(position, end=cut.at, leader_epoch=cut.epoch, last_batch=None)
         branches = self._known_branches()
@@ -167,7 +169,12 @@ class Folding:
     def _compact(self, each: CompactedRange) -> None:
         known = each.partition_id
         spans = joined((*self._state.compacted.get(known, ()), (each.start, each.end)))
-        self._state = replace(self._state, compacted={**self._state.compacted, known: spans})
+        until_ms = max(each.until_ms, self._state.compacted_until.get(known, -1))
+        self._state = replace(
+            self._state,
+            compacted={**self._state.compacted, known: spans},
+            compacted_until={**self._state.compacted_until, known: until_ms},
+        )
 
     def _pin(self, commit: Commit) -> None:
         """Take the pins of the commit off and on. Raises `DamagedCommit` where it drops a point that stays pinned, or

@@ -40,7 +40,8 @@ class BackupState:
     (as `committed_at_ms`; 0 where none is known). `groups` is
     the key of the latest group snapshot, `metadata` names the cluster's latest settings. `expired` is what retention
     let go of the live histories, `compacted` what of them holds the latest records of keys only, both as rising spans
-    with space between them; `pins` are in order of their numbers. `history` lists the restore points up to `seq`.
+    with space between them, `compacted_until` the latest time of a record that these held before, per partition (epoch
+    ms); `pins` are in order of their numbers. `history` lists the restore points up to `seq`.
     `unreadable`: what is wrong with the commit after `seq`, which is there; empty where there is nothing wrong.
 
     Not part of what a backup is: `loose_commits` and `loose_entries`, how much was committed since the newest catalog
@@ -63,6 +64,7 @@ class BackupState:
     checkpoints: tuple[Checkpoint, ...] = ()
     expired: Mapping[PartitionId, Spans] = field(default_factory=dict)
     compacted: Mapping[PartitionId, Spans] = field(default_factory=dict)
+    compacted_until: Mapping[PartitionId, int] = field(default_factory=dict)
     pins: tuple[Pin, ...] = ()
     groups: str | None = None
     metadata: SnapshotRef | None = None
@@ -140,6 +142,7 @@ class BackupState:
             segments={known: found for known, found in segments.items() if found},
             holes=tuple(hole for hole in self.holes if hole.end > head.beginning_of(self, hole.partition_id)),
             compacted=head.compacted,
+            compacted_until=head.compacted_until,
             history=head.history.upto(self.seq),
         )
 

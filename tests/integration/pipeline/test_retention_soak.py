@@ -289,14 +289,16 @@ def short_run(soak: Soak) -> None:
 
 def long_run(soak: Soak) -> None:
     end_s = time.monotonic() + soak.length.soak_s
-    often = [soak.pin, soak.pin, soak.kill_and_restart, soak.freeze, soak.overtake, soak.compact]
+    often = [soak.kill_and_restart, soak.freeze, soak.overtake, soak.compact]
     once = soak.rng.sample(often, k=len(often))
     while time.monotonic() < end_s:
         action = once.pop() if once else soak.rng.choice(often)
         began_s = time.monotonic()
         action()
         _log.info("%s: %.1f s, %d commits", action.__name__, time.monotonic() - began_s, soak.note_commits())
-        soak.let_run(soak.rng.uniform(1, 8))
+        for _ in range(2):
+            soak.pin()
+            soak.let_run(soak.rng.uniform(1, 4))
         assert not soak.faults, soak.faults[0]
 
 

@@ -20,6 +20,8 @@ from offsite.model.selections.selection import parse_selection
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, Checkpoint, CutBack, Position, RecordedHole
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.record import RestoreRecord, put_record
 from offsite.repository.segments.part import part_segment
 from offsite.repository.snapshots.audit_record import AuditLine, read_audit
 from offsite.services.collect.run import collect, plan_collection
@@ -145,6 +147,18 @@ def test_what_a_kept_point_knew_of_a_topic_that_was_not_compacted_stays(backup: 
     (region,) = plan_compaction(backup, ALWAYS).regions
     assert region.start >= end_at(backup, 2)
     forget(backup, [2, 3])
+    assert plan_compaction(backup, ALWAYS).regions[0].start == 0
+
+
+def test_what_a_kept_point_needs_whose_settings_nobody_could_read_stays(backup: Backup) -> None:
+    """They are noted as they were before, and the topic may have been set otherwise meanwhile."""
+    log = CompactedLog(random.Random(1))
+    for number in range(1, 5):
+        shape = replace(compacted_shape(), configs_unread=number == 2)
+        commit_log(backup, log.grow(20), log.end, shape)
+    forget(backup, [1, 3])
+    assert [region.start for region in plan_compaction(backup, ALWAYS).regions] == [end_at(backup, 2)]
+    forget(backup, [2])
     assert plan_compaction(backup, ALWAYS).regions[0].start == 0
 
 
@@ -299,6 +313,27 @@ def test_what_was_rolled_up_meanwhile_is_left_to_the_next_run(backup: Backup) ->
     assert compacted(backup).records_after < before
 
 
+def test_a_restore_that_began_meanwhile_finds_what_it_began_with(backup: Backup) -> None:
+    grown(backup)
+    forget(backup, [1, 2, 3])
+    plan = plan_compaction(backup, ALWAYS)
+    before = backup.state()
+    record = RestoreRecord(
+        restore="r",
+        commit=before.seq,
+        cluster_id="c",
+        request=(),
+        isolation="read_committed",
+        offsets="auto",
+        created_at_ms=backup.store.now_ms(),
+        topics=(("orders", "orders"),),
+        created=(),
+    )
+    put_record(backup.store, RestoreLayout(backup=backup.layout, restore="r"), record)
+    done = compact(backup, plan, runner=InlineRunner(), slots=2)
+    assert (done.regions, done.left_alone, backup.state()) == (0, 1, before)
+
+
 def test_what_cannot_be_read_is_left_as_it_is(backup: Backup, store: MemoryStore) -> None:
     grown(backup)
     forget(backup, [1, 2, 3])
@@ -375,6 +410,21 @@ def test_a_moment_in_front_of_what_replaced_a_record_is_refused(
     with pytest.raises(NoSuchRestorePoint, match="compacted over offsets 0 to 2"):
         found(backup, at=str(FIRST_TIME_MS + at_ms))
     assert found(backup, at=str(FIRST_TIME_MS + 100)).state.segments[TOPIC].end == 3
+
+
+def test_a_moment_in_front_of_a_tombstone_that_went_is_refused(backup: Backup, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Producers' times need not rise: what stays may all be older than the tombstone."""
+    monkeypatch.setattr(catalog, "COMMITS_PER_CATALOG", 1)
+    written = ((b"k", b"v" * 200, 0), (b"k", None, 100), (b"m", b"m", 50))
+    records = [Record(n, FIRST_TIME_MS + after, 0, key, value) for n, (key, value, after) in enumerate(written)]
+    data = b"".join(bytes(encode([each])) for each in records)
+    commit_log(backup, data, 3, compacted_shape(delete_retention_ms="0"))
+    assert compacted(backup).records_after == 1
+    for _ in range(2):  # also as the catalog has it
+        with pytest.raises(NoSuchRestorePoint, match="compacted over offsets 0 to 2"):
+            found(backup, at=str(FIRST_TIME_MS + 60))
+        assert found(backup, at=str(FIRST_TIME_MS + 100)).state.positions[TOPIC].end == 3
+        commit_log(backup, b"", 3, compacted_shape(delete_retention_ms="0"))
 
 
 def test_where_a_checkpoint_ends_is_the_end_of_a_point(backup: Backup) -> None:

@@ -37,7 +37,7 @@ from offsite.services.generations.coordination import CoordinationTopic
 from offsite.services.generations.instance import RunningInstance
 from offsite.services.generations.message import TOPIC, Event, Message, decode_message, encode_message
 from offsite.services.generations.request import GenerationsRequest
-from offsite.services.generations.status import backup_or_generation, release, report_sets
+from offsite.services.generations.status import backup_or_generation, release, report_sets, restores_elsewhere
 from offsite.services.heads import SeenHead
 from offsite.services.outages import Outages
 from offsite.services.overview.status import read_status
@@ -311,9 +311,12 @@ def test_a_generation_that_is_restored_from_stays_until_that_has_ended(pair: Pai
     a.step()
     a.step()
     assert pair.phases() == ["sealed", "complete"]
+    chosen = backup_or_generation(pair.site.repository, "pair").descriptor.name
+    assert (chosen, restores_elsewhere(pair.site.repository, "pair", chosen=chosen)) == ("pair.gen-2", ("pair.gen-1",))
     put_outcome(
         backup.store, layout, RestoreOutcome(records=0, size_bytes=0, verified=None, findings=(), partitions=())
     )
+    assert restores_elsewhere(pair.site.repository, "pair", chosen=chosen) == ()
     until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
 
 

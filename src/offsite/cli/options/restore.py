@@ -31,13 +31,15 @@ def named_backup(repo: str | None, backup: str | None, *, otherwise: str) -> Bac
     `RepositoryNotFound`, `BackupNotFound`."""
     if repo is None or backup is None:
         raise BadOption("no backup is named", hint=f"name it with --repo and --backup{otherwise}")
-    from offsite.services.generations.status import backup_or_generation
+    from offsite.services.generations.status import backup_or_generation, restores_elsewhere
     from offsite.services.heads import SeenHead
 
     repository = open_repository(repo)
     opened = backup_or_generation(repository, backup)
     if opened.descriptor.name != backup:
         note(f"note: {backup} is kept in generations: this is from {opened.descriptor.name}")
+        for other in restores_elsewhere(repository, backup, chosen=opened.descriptor.name):
+            note(f"note: a restore from {other} has not ended; to go on with it, name it: --backup {other}")
     if gone := SeenHead(repository=repository, backup=opened.descriptor.name).problem(opened, opened.sound_state()):
         tell_damage(gone)  # what is there can be restored all the same
     return opened

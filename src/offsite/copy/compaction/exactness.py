@@ -6,20 +6,20 @@ and without them the key would be missing, or older than it was. So such a point
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 
 from offsite.copy.point_in_time import PointInTime, is_open
 from offsite.log.range import Span
 from offsite.model.errors import NoSuchRestorePoint
 from offsite.repository.commit import PartitionId
-from offsite.repository.expiry import Spans
+from offsite.repository.state import BackupState
 
 
-def check_exact(point: PointInTime, compacted: Mapping[PartitionId, Spans], topics: Collection[str]) -> None:
-    """Raise `NoSuchRestorePoint` where `point` ends, by offset or by date, inside what was `compacted` of one of
-    `topics`."""
-    for partition, spans in compacted.items():
-        if partition.topic in topics and (span := next(_inside(point, partition, spans), None)) is not None:
+def check_exact(point: PointInTime, head: BackupState, topics: Collection[str]) -> None:
+    """Raise `NoSuchRestorePoint` where `point` ends, by offset or by date, inside what was compacted of one of
+    `topics`, as `head`, the newest state, knows it."""
+    for partition in head.compacted:
+        if partition.topic in topics and (span := next(_inside(point, partition, head), None)) is not None:
             raise NoSuchRestorePoint(
                 f"{partition} was compacted over offsets {span[0]} to {span[1] - 1}: what it held at a moment in "
                 "between is not known any more",
@@ -27,13 +27,16 @@ def check_exact(point: PointInTime, compacted: Mapping[PartitionId, Spans], topi
             )
 
 
-def _inside(point: PointInTime, partition: PartitionId, spans: Spans) -> Iterator[Span]:
+def _inside(point: PointInTime, partition: PartitionId, head: BackupState) -> Iterator[Span]:
     if partition not in point.state.positions or not point.partitions.includes(partition.topic, partition.partition):
         return
     end, whole = point.state.positions[partition].end, point.commit.positions[partition].end
+    # a tombstone that went may have been the latest of all: nothing that is left tells its time
+    is_before = point.until_ms is not None and point.until_ms < head.compacted_until.get(partition, -1)
     # all of the commit: what is later as a whole has left the point, and may be what replaced records of before
     segments = [each for each in point.commit.segments.get(partition, ()) if each.start < end]
-    for low, high in spans:
+    for low, high in head.compacted[partition]:
         by_offset = end < whole and low < end < high
-        if by_offset or any(s.start < high and low < s.end and is_open(s, point.until_ms) for s in segments):
+        by_date = any(s.start < high and low < s.end and is_open(s, point.until_ms) for s in segments)
+        if by_offset or by_date or (is_before and low < end):
             yield low, high

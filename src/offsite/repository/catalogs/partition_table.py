@@ -139,7 +139,10 @@ def state_to_json(state: BackupState) -> dict[str, JsonValue]:
     more: dict[str, JsonValue] = {
         "branches": list(map(_branch_to_json, state.branches)),
         "expired": [expired_to_json(each) for each in _ranges(state.expired, ExpiredRange)],
-        "compacted": [compacted_to_json(each) for each in _ranges(state.compacted, CompactedRange)],
+        "compacted": [
+            compacted_to_json(replace(each, until_ms=state.compacted_until.get(each.partition_id, -1)))
+            for each in _ranges(state.compacted, CompactedRange)
+        ],
         "pins": list(map(pin_to_json, state.pins)),
     }
     return known | {name: part for name, part in more.items() if part}
@@ -170,9 +173,17 @@ def _spans(ranges: Iterable[ExpiredRange | CompactedRange]) -> Mapping[Partition
     return {known: joined(spans) for known, spans in found.items()}
 
 
+def _latest_times(compacted: Iterable[CompactedRange]) -> Mapping[PartitionId, int]:
+    found: dict[PartitionId, int] = {}
+    for each in compacted:
+        found[each.partition_id] = max(each.until_ms, found.get(each.partition_id, -1))
+    return found
+
+
 def state_from_json(item: JsonObject) -> BackupState:
     """Without what has columns."""
     is_incomplete = item.optional_flag("incomplete")
+    compacted = list(map(compacted_from_json, item.children("compacted")))
     return BackupState(
         backup=item.text("backup"),
         seq=item.integer("seq"),
@@ -189,7 +200,8 @@ def state_from_json(item: JsonObject) -> BackupState:
         metadata=ref_from_json(item.optional_child("metadata")),
         branches=tuple(map(_branch_from_json, item.children("branches"))),
         expired=_spans(map(expired_from_json, item.children("expired"))),
-        compacted=_spans(map(compacted_from_json, item.children("compacted"))),
+        compacted=_spans(compacted),
+        compacted_until=_latest_times(compacted),
         pins=tuple(map(pin_from_json, item.children("pins"))),
     )
 

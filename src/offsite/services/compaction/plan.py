@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from offsite.copy.compaction.regions import Region, find_regions
-from offsite.model.cleanup_policy import is_compacted
 from offsite.model.selections.selection import TopicSelection
 from offsite.model.untrusted.names import PROTECTED_TOPICS
 from offsite.repository.backup import Backup
@@ -14,7 +13,7 @@ from offsite.repository.commit import TopicShape
 from offsite.repository.leftovers import living_since_ms
 from offsite.repository.state import BackupState
 from offsite.services.compaction.note import Stretches, clean_spans, get_stretches
-from offsite.services.compaction.point_ends import PointEnds
+from offsite.services.compaction.point_ends import PointEnds, known_compacted
 
 MIN_DIRTY_RATIO = 0.5
 """Kafka's default of `min.cleanable.dirty.ratio`: each byte is then written again about once, however long it lasts."""
@@ -91,7 +90,7 @@ def compacted_shapes(state: BackupState, selection: TopicSelection) -> Iterator[
     latest = state.latest_shapes()
     for name in selection.select(latest, internal=PROTECTED_TOPICS):
         shape = latest[name]
-        if name not in PROTECTED_TOPICS and not shape.configs_unread and is_compacted(dict(shape.configs)):
+        if name not in PROTECTED_TOPICS and known_compacted(shape):
             yield shape
 
 
@@ -142,4 +141,4 @@ def is_still_so(region: Region, state: BackupState) -> bool:
     found = state.segments.get(region.partition)
     live = {segment.key: segment for segment in found.read()} if found else {}
     same = all(live.get(segment.key) == segment for segment in region.segments)
-    return same and shape is not None and is_compacted(dict(shape.configs))
+    return same and shape is not None and known_compacted(shape)

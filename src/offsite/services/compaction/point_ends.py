@@ -17,7 +17,7 @@ from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.model.untrusted.whole_number import whole_number
 from offsite.repository.backup import Backup
 from offsite.repository.branches import Branch
-from offsite.repository.commit import PartitionId, TopicIncarnation
+from offsite.repository.commit import PartitionId, TopicIncarnation, TopicShape
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.history import History
 from offsite.repository.state import FIRST_SEQ, BackupState
@@ -96,9 +96,16 @@ class PointEnds:
                 seq=seq,
                 committed_at_ms=state.committed_at_ms,
                 ends={each: position.end for each, position in known if position is not None},
-                compacted=frozenset(s.incarnation for s in shapes if s is not None and is_compacted(dict(s.configs))),
+                compacted=frozenset(
+                    shape.incarnation for shape in shapes if shape is not None and known_compacted(shape)
+                ),
             )
         return self._points[seq]
+
+
+def known_compacted(shape: TopicShape) -> bool:
+    """Whether the topic was seen to be compacted. Settings that could not be read are noted as they were before."""
+    return not shape.configs_unread and is_compacted(dict(shape.configs))
 
 
 class _CommitTimes(Sequence[int]):

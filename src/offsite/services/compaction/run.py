@@ -22,6 +22,7 @@ from offsite.model.size import GIB
 from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, CompactedRange
+from offsite.repository.leftovers import living_since_ms
 from offsite.repository.segments.segment import Segment
 from offsite.repository.snapshots.audit_record import Deletion, note_deletions
 from offsite.repository.state import BackupState
@@ -42,8 +43,8 @@ _WORTH = 0.95
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compacted:
     """What was compacted: how many regions, their segments, records and bytes (as Kafka had them) before and after.
-    `left_alone`: regions that were not replaced, because they could not be read or had changed meanwhile. `state`: the
-    newest one."""
+    `left_alone`: regions that were not replaced, because they could not be read, had changed meanwhile, or a restore
+    began. `state`: the newest one."""
 
     state: BackupState
     regions: int = 0
@@ -154,9 +155,12 @@ def _replacements(
 def _committed(
     backup: Backup, state: BackupState, made: Sequence[_Replacement]
 ) -> tuple[BackupState, Sequence[_Replacement]]:
-    """The newest state, and what of `made` it lists: all that still fits."""
+    """The newest state, and what of `made` it lists: all that still fits; nothing, where a restore began meanwhile."""
     for attempt in range(COMMIT_ATTEMPTS):
         state = backup.state() if attempt else state
+        if living_since_ms(backup) is not None:
+            decided("compaction_left", why="a restore is under way, which must find what it began with")
+            return state, ()
         valid = [each for each in made if is_still_so(each.region, state)]
         try:
             return (_commit(backup, state, valid) if valid else state), valid
@@ -174,7 +178,13 @@ def _commit(backup: Backup, state: BackupState, made: Sequence[_Replacement]) ->
         segments=tuple(segment for each in replacing for segment in each.segments),
         removed=tuple(segment.key for each in replacing for segment in each.region.segments),
         compacted=tuple(
-            CompactedRange(partition_id=each.partition, start=each.start, end=each.end) for each in regions
+            CompactedRange(
+                partition_id=each.partition,
+                start=each.start,
+                end=each.end,
+                until_ms=max(segment.timestamp_max_ms for segment in each.segments),
+            )
+            for each in regions
         ),
         left_behind=state.left_behind,  # what a commit does not say of the newest run, no reader knows any more
         incomplete=state.incomplete,

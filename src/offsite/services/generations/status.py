@@ -12,6 +12,7 @@ from offsite.repository.generations.generation_set import Generation, Generation
 from offsite.repository.generations.layout import SetLayout
 from offsite.repository.generations.ledger import Ledger, set_names
 from offsite.repository.repository import Repository
+from offsite.repository.restores.record import unfinished_restores
 from offsite.services.generations.archive_target import place_of
 
 
@@ -77,6 +78,18 @@ def backup_or_generation(repository: Repository, name: str) -> Backup:
         if (newest := state.restorable) is None or state.founding is None or state.founding.place:
             raise
         return repository.backup(SetLayout(name=name).backup_name(newest.number))
+
+
+def restores_elsewhere(repository: Repository, name: str, *, chosen: str) -> tuple[str, ...]:
+    """The other generations of a set, by the names of their backups, from which a restore was begun that has not ended:
+    its command goes on only where it names that one. Raises `DamagedObject`."""
+    state = Ledger(store=repository.store, layout=SetLayout(name=name)).read()
+    layouts = (SetLayout(name=name).backup(each.number) for each in state.generations if each.is_whole)
+    return tuple(
+        layout.backup
+        for layout in layouts
+        if layout.backup != chosen and any(True for _ in unfinished_restores(repository.store, layout))
+    )
 
 
 def release(repository: Repository, name: str, generation: int, *, by: str) -> SetReport:
