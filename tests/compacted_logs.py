@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from offsite.copy.chain import chains_of
-from offsite.copy.point_in_time import point_in_time
+from offsite.copy.point_in_time import PointInTime, point_in_time
 from offsite.copy.source_view import SourceView
 from offsite.log.range import LogRange
 from offsite.log.records.batch_records import encode
@@ -89,15 +89,16 @@ class CompactedLog:
             keys=self.keys,
         )
 
-    def state_at(self, end: int) -> tuple[KeyState, list[Record]]:
-        """As of a restore point that ends at `end`: the latest record of each key, and all records without a key."""
+    def state_at(self, end: int, until_ms: int = NONE_OPEN) -> tuple[KeyState, list[Record]]:
+        """As of a restore point that ends at `end`: the latest record of each key, and all records without a key, of
+        those dated `until_ms` or before."""
         latest: KeyState = {}
         keyless: list[Record] = []
         for batch in self.batches:
             if batch.producer_id is not None and not self._is_committed(batch, end):
                 continue
             for record in batch.records:
-                if record.offset < end:
+                if record.offset < end and record.timestamp_ms <= until_ms:
                     if record.key is None:
                         keyless.append(record)
                     else:
@@ -194,7 +195,11 @@ def forget(backup: Backup, doomed: Sequence[int]) -> BackupState:
 
 def read_state(backup: Backup, seq: int) -> tuple[KeyState, list[Record], int]:
     """The same as `CompactedLog.state_at`, as a restore of commit `seq` reads it, and how many records it read."""
-    point = point_in_time(backup.state_at(seq))
+    return read_point(backup, point_in_time(backup.state_at(seq)))
+
+
+def read_point(backup: Backup, point: PointInTime) -> tuple[KeyState, list[Record], int]:
+    """The same for any point."""
     latest: KeyState = {}
     keyless: list[Record] = []
     read = 0

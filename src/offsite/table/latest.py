@@ -18,9 +18,10 @@ from itertools import chain, groupby
 from typing import IO, TYPE_CHECKING, Self
 
 from offsite.copy.compaction.latest import BUCKET_RECORDS, Found, Gathering, Spoilt, send_latest
-from offsite.copy.compaction.regions import Routes
+from offsite.copy.compaction.regions import MAX_END, Routes
 from offsite.copy.source_view import VisibleBatch
 from offsite.log.records.batch_keys import KeyedRecords, keyed_records
+from offsite.model.errors import DamagedObject
 from offsite.model.size import MIB
 from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.stores.store import Store
@@ -43,7 +44,9 @@ def by_partition(tasks: Sequence[ScanTask]) -> Iterator[tuple[ScanTask, ...]]:
 
 def latest_offsets(tasks: Sequence[ScanTask], store: Store) -> array[int]:
     """The offsets, rising, of the records that stay of one partition: all of its tasks, in order, whose rows narrow
-    nothing. Raises as `scan_batches`."""
+    nothing. Raises as `scan_batches`, and `DamagedObject` for offsets that no broker reaches."""
+    if far := [scan.segment for task in tasks for scan in task.segments if scan.segment.end > MAX_END]:
+        raise DamagedObject(f"{far[0].key} reaches to offset {far[0].end}", hint="read it without the latest of keys")
     records = sum(scan.segment.records for task in tasks for scan in task.segments)
     buckets = max(1, -(-records // BUCKET_RECORDS))
     with _Waiting() as waiting:

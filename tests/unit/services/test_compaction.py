@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,7 +35,16 @@ from offsite.table.row_filter import RowFilter
 from offsite.table.scan_plan import plan_scan
 from tests.backups import new_backup
 from tests.batches import FIRST_TIME_MS
-from tests.compacted_logs import TOPIC, CompactedLog, commit_log, compacted_shape, forget, read_state, segments_of
+from tests.compacted_logs import (
+    TOPIC,
+    CompactedLog,
+    commit_log,
+    compacted_shape,
+    forget,
+    read_point,
+    read_state,
+    segments_of,
+)
 from tests.inline_runner import InlineRunner
 from tests.roll_ups import roll_up
 from tests.source_events.memory_store import MemoryStore
@@ -391,6 +401,30 @@ def test_a_moment_inside_of_what_was_compacted_is_refused(backup: Backup) -> Non
     assert found(backup, at=str(FIRST_TIME_MS + log.end + 100)).until_ms is not None
     assert found(backup, commit=3).commit.seq == 3
     assert found(backup).commit.seq == state.seq
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_moment_that_is_not_refused_is_exact(backup: Backup, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(seed)
+    monkeypatch.setattr(regions.parts_of, "__kwdefaults__", {"part_bytes": rng.choice((1, 1000, 1 << 30))})
+    log = CompactedLog(rng)
+    ends: dict[int, int] = {}
+    for _ in range(6):
+        state = commit_log(backup, log.grow(rng.randrange(1, 20)), log.end, compacted_shape(delete_retention_ms="0"))
+        ends[state.seq] = log.end
+    forget(backup, doomed := [seq for seq in ends if rng.random() < 0.6] or [1])
+    compacted(backup)
+    for _ in range(60):
+        seq = rng.choice(sorted(ends.keys() - {*doomed} or {backup.state().seq}))
+        end, before = ends.get(seq, log.end), rng.randrange(log.end + 1)
+        until_ms = FIRST_TIME_MS + rng.randrange(-60, log.end + 60)
+        for point, truth in (
+            ({"at": str(until_ms)}, (end, until_ms)),
+            ({"before": {TOPIC.topic_partition: min(before, end)}}, (min(before, end),)),
+        ):
+            with suppress(NoSuchRestorePoint):
+                seen = read_point(backup, found(backup, commit=seq, **point))
+                assert seen[:2] == log.state_at(*truth)
 
 
 @pytest.mark.parametrize("at_ms", [-10, 10])

@@ -10,8 +10,10 @@ from offsite.copy.chain import chains_of
 from offsite.copy.compaction import latest as gathering
 from offsite.copy.point_in_time import point_in_time
 from offsite.log.records.record import Record
+from offsite.model.errors import DamagedObject
 from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import Backup
+from offsite.repository.commit import Changes, Position
 from offsite.services.records.find import RecordsRequest, cat_records, plan_records, raw_values
 from offsite.services.restore.request import RestoreRequest
 from offsite.table import latest
@@ -19,7 +21,7 @@ from offsite.table.latest import by_partition, latest_arrow, latest_offsets
 from offsite.table.row_filter import RowFilter
 from offsite.table.scan_plan import plan_scan
 from tests.backups import new_backup
-from tests.compacted_logs import TOPIC, CompactedLog, commit_log, compacted_shape
+from tests.compacted_logs import TOPIC, CompactedLog, commit_log, compacted_shape, segments_of
 from tests.source_events.memory_store import MemoryStore
 
 
@@ -88,3 +90,16 @@ def test_cat_shows_the_latest_records_in_order(backup: Backup) -> None:
     shown = cat_records(plan(backup, start=str(start), limit=2))  # type: ignore[arg-type]
     assert [each.offset for each in shown] == [record.offset for record in found if record.offset >= start][:2]
     assert list(raw_values(plan(backup))) == [r.value for r in found if r.value is not None]  # type: ignore[arg-type]
+
+
+def test_offsets_that_no_broker_reaches_are_refused(backup: Backup) -> None:
+    """Offsets travel doubled: a segment of a stranger must not end in a traceback."""
+    start = (1 << 62) + 5
+    log = CompactedLog(random.Random(1), end=start)
+    data = log.grow(5)
+    position = Position(partition_id=TOPIC, log_start=start, end=log.end, leader_epoch=3)
+    segments = tuple(segments_of(backup, data, start, log.end, 1))
+    changes = Changes(segments=segments, positions=(position,), topics=(compacted_shape(),))
+    backup.commit(changes, base=backup.state(), writer="w")
+    with pytest.raises(DamagedObject, match="reaches to offset"):
+        list(cat_records(plan(backup)))  # type: ignore[arg-type]
