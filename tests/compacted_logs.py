@@ -48,6 +48,9 @@ def compacted_shape(policy: str = "compact", **configs: str) -> TopicShape:
     )
 
 
+EVER_MS = 1 << 62
+
+
 @dataclass
 class LoggedBatch:
     data: bytes
@@ -89,7 +92,7 @@ class CompactedLog:
             keys=self.keys,
         )
 
-    def state_at(self, end: int, until_ms: int = NONE_OPEN) -> tuple[KeyState, list[Record]]:
+    def state_at(self, end: int, until_ms: int = EVER_MS) -> tuple[KeyState, list[Record]]:
         """As of a restore point that ends at `end`: the latest record of each key, and all records without a key, of
         those dated `until_ms` or before."""
         latest: KeyState = {}
