@@ -11,22 +11,7 @@ from offsite.repository.backup import Backup
 from offsite.services.follow.tidying import REST_S, Tidying
 from tests.backups import PARTITIONS, new_backup, run_once, write_segment
 from tests.source_events.memory_store import MemoryStore
-
-
-class Machine:
-    """A clock that agrees with the store's."""
-
-    def __init__(self, store: MemoryStore) -> None:
-        self._store = store
-
-    def now_ms(self) -> int:
-        return self._store._now_ms
-
-    def monotonic_s(self) -> float:
-        return self._store._now_ms / 1000
-
-    def sleep(self, duration_s: float) -> None:
-        self._store._now_ms += int(duration_s * 1000)
+from tests.source_events.retaining import StoreClock
 
 
 @pytest.fixture
@@ -43,7 +28,7 @@ def backup(store: MemoryStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     return made
 
 
-def left(backup: Backup, clock: Machine) -> str:
+def left(backup: Backup, clock: StoreClock) -> str:
     """The key of a segment that a run wrote and never committed, before a later run that ended."""
     key = write_segment(backup.store, backup, PARTITIONS[0], 20, 30).key
     clock.sleep(3600)
@@ -57,7 +42,7 @@ def pass_all(tidying: Tidying, backup: Backup) -> None:
 
 
 def test_leftovers_go_after_a_day_where_it_was_asked_for(backup: Backup, store: MemoryStore) -> None:
-    clock = Machine(store)
+    clock = StoreClock(store)
     wanted, unwanted = Tidying(is_wanted=True, clock=clock), Tidying(is_wanted=False, clock=clock)
     key = left(backup, clock)
     pass_all(wanted, backup)
@@ -70,7 +55,7 @@ def test_leftovers_go_after_a_day_where_it_was_asked_for(backup: Backup, store: 
 
 
 def test_damage_is_told_and_it_rests(backup: Backup, store: MemoryStore) -> None:
-    clock = Machine(store)
+    clock = StoreClock(store)
     tidying = Tidying(is_wanted=True, clock=clock)
     key = left(backup, clock)
     clock.sleep(2 * REST_S)
