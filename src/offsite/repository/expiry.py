@@ -7,12 +7,12 @@ point is served by one island: by what lies behind the last range that was let g
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from offsite.log.range import Span
 from offsite.model.errors import DamagedCommit
 from offsite.repository.branches import Branch
-from offsite.repository.commit import ExpiredRange, RecordedHole
+from offsite.repository.commit import ExpiredRange, PartitionId, RecordedHole
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.segments.segment import SegmentList
 
@@ -49,10 +49,9 @@ def expire(found: SegmentList, expired: ExpiredRange) -> SegmentList:
     return found.without({each.key for each in inside}) if inside else found
 
 
-def without_expired(holes: Iterable[RecordedHole], expired: ExpiredRange, spans: Spans) -> list[RecordedHole]:
-    """`holes` without those that lie in what was let go of the partition, `spans` in all."""
-    known = expired.partition_id
-    return [hole for hole in holes if hole.partition_id != known or not _lies_in(hole, spans)]
+def without_expired(holes: Iterable[RecordedHole], spans: Mapping[PartitionId, Spans]) -> list[RecordedHole]:
+    """`holes` without those that lie in what was let go of their partition, its `spans`."""
+    return [hole for hole in holes if not _lies_in(hole, spans.get(hole.partition_id, ()))]
 
 
 def _lies_in(hole: RecordedHole, spans: Spans) -> bool:

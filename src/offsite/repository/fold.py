@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from offsite.log.range import TopicPartition
@@ -58,6 +58,9 @@ class Folding:
         self._topics = LayeredMapBuilder(state.topics)
         self._positions = LayeredMapBuilder(state.positions)
         self._segments = LayeredMapBuilder(state.segments)
+        self._expired = LayeredMapBuilder(state.expired)
+        self._compacted = LayeredMapBuilder(state.compacted)
+        self._compacted_until = LayeredMapBuilder(state.compacted_until)
         self._holes: list[RecordedHole] = []
         self._checkpoints: dict[int, Checkpoint] = {}
         self._topic_ids: dict[str, set[str]] | None = None
@@ -81,6 +84,7 @@ class Folding:
         self._remove_all(commit)
         for expired in changes.expired:
             self._expire(expired)
+        self._forget_holes({each.partition_id for each in changes.expired if each.branch == LIVE})
         for segment in changes.segments:
             self._add(segment, commit)
         for compacted in changes.compacted:
@@ -124,15 +128,13 @@ class Folding:
         if found.kept or known in self._segments:
             self._put(known, found.kept)
         holes = cut_holes((*self._state.holes, *self._holes), cut)
-        expired, closed = parted(self._state.expired.get(known, ()), cut.at)
+        expired, closed = parted(self._expired.get(known) or (), cut.at)
+        compacted, _ = parted(self._compacted.get(known) or (), cut.at)
+        _lay(self._expired, known, expired)
+        _lay(self._compacted, known, compacted)
+        if not compacted and known in self._compacted_until:
+            self._compacted_until.remove(known)
         self._state, self._holes = replace(self._state, holes=()), holes
-        compacted = _with(self._state.compacted, known, parted(self._state.compacted.get(known, ()), cut.at)[0])
-        self._state = replace(
-            self._state,
-            expired=_with(self._state.expired, known, expired),
-            compacted=compacted,
-            compacted_until={each: at for each, at in self._state.compacted_until.items() if each in compacted},
-        )
         self._positions[known] = replace(position, end=cut.at, leader_epoch=cut.epoch, last_batch=None)
         branches = self._known_branches()
         self._branches = [
@@ -161,20 +163,20 @@ class Folding:
             raise refuse(each, "nothing was backed up up to there")
         if found := self._segments.get(known):
             self._put(known, expire(found, each))
-        spans = joined((*self._state.expired.get(known, ()), (each.start, each.end)))
-        holes = without_expired((*self._state.holes, *self._holes), each, spans)
-        self._holes = holes
-        self._state = replace(self._state, expired={**self._state.expired, known: spans}, holes=())
+        self._expired[known] = joined((*(self._expired.get(known) or ()), (each.start, each.end)))
+
+    def _forget_holes(self, partitions: Collection[PartitionId]) -> None:
+        """Those that lie in what was let go of `partitions`."""
+        if partitions:
+            spans = {known: self._expired.get(known) or () for known in partitions}
+            self._holes = without_expired((*self._state.holes, *self._holes), spans)
+            self._state = replace(self._state, holes=())
 
     def _compact(self, each: CompactedRange) -> None:
         known = each.partition_id
-        spans = joined((*self._state.compacted.get(known, ()), (each.start, each.end)))
-        until_ms = max(each.until_ms, self._state.compacted_until.get(known, -1))
-        self._state = replace(
-            self._state,
-            compacted={**self._state.compacted, known: spans},
-            compacted_until={**self._state.compacted_until, known: until_ms},
-        )
+        before_ms = self._compacted_until.get(known)
+        self._compacted[known] = joined((*(self._compacted.get(known) or ()), (each.start, each.end)))
+        self._compacted_until[known] = each.until_ms if before_ms is None else max(each.until_ms, before_ms)
 
     def _pin(self, commit: Commit) -> None:
         """Take the pins of the commit off and on. Raises `DamagedCommit` where it drops a point that stays pinned, or
@@ -210,6 +212,9 @@ class Folding:
             topics=self._topics.built(),
             positions=self._positions.built(),
             segments=self._segments.built(),
+            expired=self._expired.built(),
+            compacted=self._compacted.built(),
+            compacted_until=self._compacted_until.built(),
             holes=(*self._state.holes, *self._holes) if self._holes else self._state.holes,
             checkpoints=self._state.checkpoints if taken is None else tuple(taken.values()),
             branches=self._state.branches if self._branches is None else tuple(self._branches),
@@ -240,7 +245,7 @@ class Folding:
         for at in borders(each for each in self._known_branches() if each.partition_id == partition_id):
             if segment.start < at < segment.end:
                 raise damaged_commit(f"commit {commit.seq} of {commit.backup}: {segment.key} lies over the cut at {at}")
-        for low, high in self._state.expired.get(partition_id, ()):
+        for low, high in self._expired.get(partition_id) or ():
             if segment.start < high and low < segment.end:
                 raise damaged_commit(f"commit {commit.seq} of {commit.backup}: {segment.key} lies in what was let go")
         found = self._segments.get(partition_id) or SegmentList()
@@ -298,12 +303,12 @@ def _expired_branch(branch: Branch, expired: ExpiredRange) -> Branch:
     return replace(branch, segments=expire(branch.segments, expired), expired=spans)
 
 
-def _with(found: Mapping[PartitionId, Spans], known: PartitionId, spans: Spans) -> Mapping[PartitionId, Spans]:
-    """`found` with `spans` for one partition; the very same where nothing changes."""
-    if found.get(known, ()) == spans:
-        return found
-    left = {each: those for each, those in found.items() if each != known}
-    return left | {known: spans} if spans else left
+def _lay(building: LayeredMapBuilder[PartitionId, Spans], known: PartitionId, spans: Spans) -> None:
+    """Make `spans` those of a partition; what has none is left out."""
+    if spans:
+        building[known] = spans
+    elif known in building:
+        building.remove(known)
 
 
 def _not_there(key: str, commit: Commit) -> DamagedCommit:
