@@ -102,7 +102,7 @@ def test_it_follows_until_it_is_told_to_stop_and_new_topics_join(
         out, err = running.communicate(timeout=60)
     assert running.returncode == 0, err
     wait_until(lambda: not processes_with(MARK, str(tmp_path)), "every process to end")
-    assert len(out.splitlines()) >= 6
+    assert len(out.splitlines()) >= 5, "one for each commit; the signal may come between the last and its line"
     succeed("backup", "run", *names, "--bootstrap", broker.bootstrap)
     same = succeed("verify", *names, "--against", broker.bootstrap)
     assert same["against"]["verified"]
