@@ -38,7 +38,7 @@ from offsite.repository.layout import (
 from offsite.repository.leftovers import Orphan, find_orphans, folder_of
 from offsite.repository.state import BackupState
 from offsite.services.clocks import check_clocks
-from offsite.services.collect.plan import PAUSE_S
+from offsite.services.steps import Pauses
 
 MARGIN_MS = 10 * 60_000
 """By how much an object must be older than the commit that passed it over: servers of one store differ by less."""
@@ -174,14 +174,12 @@ def named_by(
 ) -> Generator[None, None, frozenset[str]]:
     """Those out of `wanted` that a commit names, in whatever way."""
     named: set[str] = set()
-    next_s = clock.monotonic_s() + PAUSE_S
+    paused = Pauses(clock)
     for stored in commits:
         changes = stored.commit.changes
         keys = [changes.groups, changes.metadata.key if changes.metadata else None, *changes.removed]
         for segment in changes.segments:
             keys += (segment.key, segment.index_key, segment.pack)
         named.update(key for key in keys if key is not None and key in wanted)
-        if clock.monotonic_s() >= next_s:
-            yield
-            next_s = clock.monotonic_s() + PAUSE_S
+        yield from paused.if_due()
     return frozenset(named)

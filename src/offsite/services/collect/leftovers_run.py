@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from offsite.model.check import check
 from offsite.model.clock import Clock
@@ -21,8 +20,7 @@ from offsite.repository.leftovers import LEFT_AFTER_MS, Orphan
 from offsite.repository.snapshots.audit_record import OBJECT, Deletion, note_deletions
 from offsite.services.collect.leftovers_plan import LeftoversPlan, named_by, planned_leftovers
 from offsite.services.heads import head_of, missing
-
-ResultT = TypeVar("ResultT")
+from offsite.services.steps import ended
 
 BY = "leftovers"
 RULE = "a run that never ended left it"
@@ -45,12 +43,12 @@ class LeftoversCollected:
 
 def plan_leftovers(backup: Backup, *, clock: Clock, grace_ms: int = LEFT_AFTER_MS) -> LeftoversPlan:
     """The plan, in one go. Raises as `leftover_steps`."""
-    return _ended(planned_leftovers(backup, clock=clock, grace_ms=max(grace_ms, LEFT_AFTER_MS)))
+    return ended(planned_leftovers(backup, clock=clock, grace_ms=max(grace_ms, LEFT_AFTER_MS)))
 
 
 def collect_leftovers(backup: Backup, plan: LeftoversPlan, *, clock: Clock) -> LeftoversCollected:
     """Carry out `plan`. Raises as `leftover_steps`."""
-    return _ended(_carried_out(backup, plan, clock))
+    return ended(_carried_out(backup, plan, clock))
 
 
 def leftover_steps(
@@ -61,14 +59,6 @@ def leftover_steps(
     at all, and what the store raises."""
     plan = yield from planned_leftovers(backup, clock=clock, grace_ms=max(grace_ms, LEFT_AFTER_MS))
     return (yield from _carried_out(backup, plan, clock))
-
-
-def _ended(steps: Generator[None, None, ResultT]) -> ResultT:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
 
 
 def _carried_out(backup: Backup, plan: LeftoversPlan, clock: Clock) -> Generator[None, None, LeftoversCollected]:

@@ -24,9 +24,8 @@ from offsite.repository.leftovers import LEFT_AFTER_MS, living_since_ms
 from offsite.repository.replaced import Held, Replaced, ReplacedWalk, collected_upto, own_object, packs_begun_at
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
+from offsite.services.steps import Pauses
 
-PAUSE_S = 0.5
-"""Seconds of work between two pauses, about."""
 OBJECTS_MAX = 20_000
 """Objects of one plan: it is kept in memory, and what is behind comes in the next."""
 LOOKED_UP_AT_ONCE = 16
@@ -69,7 +68,7 @@ def planned(
     """The plan for what was replaced behind commit `after`, by default where the last collection ended. Raises
     `DamagedCommit`, `DamagedObject` where restores cannot be told, and what the store raises: all before anything was
     changed."""
-    paused = _Pauses(clock)
+    paused = Pauses(clock)
     head = backup.state()
     after = collected_upto(backup) if after is None else after
     after = after if after <= head.seq else 0  # said of commits that are gone, or by nobody
@@ -87,8 +86,7 @@ def planned(
     for each in there.values():
         if wanted.take(each.replaced.held):
             chosen += each.objects
-        if paused.are_due():
-            yield
+        yield from paused.if_due()
     return CollectionPlan(
         head=head,
         upto=walk.state.seq,
@@ -96,18 +94,6 @@ def planned(
         replacements=tuple(wanted.segments()),
         is_last=len(found) < OBJECTS_MAX,
     )
-
-
-class _Pauses:
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._next_s = clock.monotonic_s() + PAUSE_S
-
-    def are_due(self) -> bool:
-        if self._clock.monotonic_s() < self._next_s:
-            return False
-        self._next_s = self._clock.monotonic_s() + PAUSE_S
-        return True
 
 
 def _newest_old_enough(backup: Backup, head: BackupState, grace_ms: int) -> int:
@@ -118,7 +104,7 @@ def _newest_old_enough(backup: Backup, head: BackupState, grace_ms: int) -> int:
 
 
 def _walked(
-    backup: Backup, walk: ReplacedWalk, until: int, grace_ms: int, paused: _Pauses
+    backup: Backup, walk: ReplacedWalk, until: int, grace_ms: int, paused: Pauses
 ) -> Generator[None, None, dict[str, Replaced]]:
     """The objects, by key, of what commits up to `until` replaced."""
     found: dict[str, Replaced] = {}
@@ -137,8 +123,7 @@ def _walked(
                 found[each.key] = replace(each, held=tuple(held))
         if len(found) >= OBJECTS_MAX:
             break
-        if paused.are_due():
-            yield
+        yield from paused.if_due()
     return found
 
 
@@ -178,7 +163,7 @@ class _There:
     objects: tuple[CollectableObject, ...]
 
 
-def _there(backup: Backup, found: dict[str, Replaced], paused: _Pauses) -> Generator[None, None, dict[str, _There]]:
+def _there(backup: Backup, found: dict[str, Replaced], paused: Pauses) -> Generator[None, None, dict[str, _There]]:
     """Those that are still in the store: an earlier collection may have deleted some."""
     there: dict[str, _There] = {}
     everything, window = tuple(found.values()), 10 * LOOKED_UP_AT_ONCE
@@ -195,8 +180,7 @@ def _there(backup: Backup, found: dict[str, Replaced], paused: _Pauses) -> Gener
             )
             if objects:
                 there[each.key] = _There(replaced=each, objects=objects)
-        if paused.are_due():
-            yield
+        yield from paused.if_due()
     return there
 
 
@@ -217,12 +201,11 @@ def spared(keys: Iterable[str], state: BackupState) -> Iterator[frozenset[str]]:
     yield wanted & needed
 
 
-def _spare_needed(there: dict[str, _There], state: BackupState, paused: _Pauses) -> Generator[None, None, None]:
+def _spare_needed(there: dict[str, _There], state: BackupState, paused: Pauses) -> Generator[None, None, None]:
     for needed in spared(tuple(there), state):
         for key in needed:
             there.pop(key, None)
-        if paused.are_due():
-            yield
+        yield from paused.if_due()
 
 
 @dataclass(slots=True)

@@ -14,7 +14,6 @@ from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 from offsite.copy.verify import SegmentFinding, verify_segment
 from offsite.model.check import check
@@ -30,9 +29,8 @@ from offsite.repository.snapshots.audit_record import OBJECT, Deletion, note_del
 from offsite.repository.state import BackupState
 from offsite.services.collect.plan import LOOKED_UP_AT_ONCE, CollectableObject, CollectionPlan, planned, spared
 from offsite.services.heads import head_of, missing
+from offsite.services.steps import ended
 from offsite.spark.runner import Done, OnProgress, Runner
-
-ResultT = TypeVar("ResultT")
 
 STEP_BYTES = 256 * MIB
 """Raw bytes that one step reads, about: rounds of a backup wait for it."""
@@ -56,7 +54,7 @@ class Collected:
 
 def plan_collection(backup: Backup, *, clock: Clock, grace_ms: int = LEFT_AFTER_MS) -> CollectionPlan:
     """The plan of the next pass. Raises as `planned`."""
-    return _ended(planned(backup, clock=clock, grace_ms=grace_ms))
+    return ended(planned(backup, clock=clock, grace_ms=grace_ms))
 
 
 def collect(
@@ -67,7 +65,7 @@ def collect(
     on_progress: OnProgress | None = None,
 ) -> Collected:
     """Carry out `plan`. Raises as `steps`."""
-    return _ended(_carried_out(backup, plan, runner=runner, on_progress=on_progress, step_bytes=None))
+    return ended(_carried_out(backup, plan, runner=runner, on_progress=on_progress, step_bytes=None))
 
 
 def steps(
@@ -77,14 +75,6 @@ def steps(
     `DamagedCommit`, `CommitsGone` where the history is: nothing was deleted then. And what the store raises."""
     plan = yield from planned(backup, clock=clock, grace_ms=grace_ms)
     return (yield from _carried_out(backup, plan, runner=runner, on_progress=None, step_bytes=STEP_BYTES))
-
-
-def _ended(steps: Generator[None, None, ResultT]) -> ResultT:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
 
 
 def _carried_out(

@@ -12,9 +12,8 @@ go less, never other points.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from offsite.log.range import uncovered
 from offsite.model.cleanup_policy import Retention
@@ -32,8 +31,7 @@ from offsite.services.retention.kept_points import points_between
 from offsite.services.retention.note import put_note
 from offsite.services.retention.plan import RetentionPlan, planned, points_in_use
 from offsite.services.retention.policy import RetentionPolicy, rule_of
-
-ResultT = TypeVar("ResultT")
+from offsite.services.steps import ended
 
 BY = "retention"
 ATTEMPTS = 10
@@ -158,15 +156,6 @@ def deletions(plan: RetentionPlan) -> Iterator[Deletion]:
     for each in plan.expired:
         yield Deletion(kind=RANGE, what=_named(each), rule=rule, bytes=size_bytes)
         size_bytes = 0
-
-
-def ended(steps: Generator[None, None, ResultT]) -> ResultT:
-    """The result of work in steps, done without a pause."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
 
 
 def _named(each: ExpiredRange) -> str:

@@ -10,11 +10,12 @@ import pytest
 from offsite.model.cleanup_policy import UNLIMITED, Retention
 from offsite.repository.commit import TopicShape
 from offsite.repository.state import BackupState
-from offsite.services.retention.apply import ended, plan_retention
+from offsite.services.retention.apply import plan_retention
 from offsite.services.retention.mirror import Expiring, needing_expired
 from offsite.services.retention.needs import Alive, Branches
 from offsite.services.retention.policy import RetentionPolicy
 from offsite.services.retention.topic_retention import Limits, StoredPartition
+from offsite.services.steps import ended
 from tests.retained import DAY_MS, HOUR_MS, Retained
 
 MIRROR = RetentionPolicy()

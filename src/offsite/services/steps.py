@@ -1,0 +1,36 @@
+"""Long work in steps: a generator that pauses every moment, so that a run that follows does it between its rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TypeVar
+
+from offsite.model.clock import Clock
+
+ResultT = TypeVar("ResultT")
+
+PAUSE_S = 0.5
+"""Seconds of work between two pauses, about."""
+
+
+class Pauses:
+    """Pauses after `PAUSE_S` seconds of work. What somebody else does during a pause is no work."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._next_s = clock.monotonic_s() + PAUSE_S
+
+    def if_due(self) -> Generator[None, None, None]:
+        """A pause, if it is time for one."""
+        if self._clock.monotonic_s() >= self._next_s:
+            yield
+            self._next_s = self._clock.monotonic_s() + PAUSE_S
+
+
+def ended(steps: Generator[None, None, ResultT]) -> ResultT:
+    """The result of work in steps, done without a pause."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
