@@ -42,10 +42,7 @@ def expire(found: SegmentList, expired: ExpiredRange) -> SegmentList:
     inside = [each for each in found if each.start < expired.end and expired.start < each.end]
     for each in inside:
         if each.start < expired.start or expired.end < each.end:
-            raise damaged_commit(
-                f"{expired.partition_id} [{expired.start}, {expired.end}) cannot have been let go: {each.key} is of it "
-                f"and of what is left"
-            )
+            raise refuse(expired, f"{each.key} is of it and of what is left")
     return found.without({each.key for each in inside}) if inside else found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from offsite.log.range import TopicPartition
 from offsite.model.errors import DamagedCommit
@@ -27,6 +28,8 @@ from offsite.repository.layered_map import LayeredMapBuilder
 from offsite.repository.layout import parse_segment_key
 from offsite.repository.segments.segment import Segment, SegmentList
 from offsite.repository.state import BackupState, segment_partition
+
+HeldT = TypeVar("HeldT", SegmentList, Spans)
 
 
 def fold(state: BackupState, commits: Iterable[StoredCommit]) -> BackupState:
@@ -125,8 +128,7 @@ class Folding:
         if position is None or position.end != cut.end:
             raise damaged_commit(f"{known} did not reach to {cut.end} before it was cut back to {cut.at}")
         found = cut_segments(self._segments.get(known) or SegmentList(), cut)
-        if found.kept or known in self._segments:
-            self._put(known, found.kept)
+        _lay(self._segments, known, found.kept)
         holes = cut_holes((*self._state.holes, *self._holes), cut)
         expired, closed = parted(self._expired.get(known) or (), cut.at)
         compacted, _ = parted(self._compacted.get(known) or (), cut.at)
@@ -162,7 +164,7 @@ class Folding:
         if position is None or position.end < each.end:
             raise refuse(each, "nothing was backed up up to there")
         if found := self._segments.get(known):
-            self._put(known, expire(found, each))
+            _lay(self._segments, known, expire(found, each))
         self._expired[known] = joined((*(self._expired.get(known) or ()), (each.start, each.end)))
 
     def _forget_holes(self, partitions: Collection[PartitionId]) -> None:
@@ -194,12 +196,6 @@ class Folding:
                 )
         if changes.pinned or changes.unpinned:
             self._state = replace(self._state, pins=tuple(pins[seq] for seq in sorted(pins)))
-
-    def _put(self, known: PartitionId, found: SegmentList) -> None:
-        if found:
-            self._segments[known] = found
-        else:
-            self._segments.remove(known)
 
     def _known_branches(self) -> Sequence[Branch]:
         return self._state.branches if self._branches is None else self._branches
@@ -276,7 +272,7 @@ class Folding:
         if not (found := self._segments.get(partition_id)):
             return set()
         if gone := keys.intersection(segment.key for segment in found):
-            self._put(partition_id, found.without(gone))
+            _lay(self._segments, partition_id, found.without(gone))
         return gone
 
     def _incarnations_of(self, where: TopicPartition) -> Iterator[PartitionId]:
@@ -303,10 +299,10 @@ def _expired_branch(branch: Branch, expired: ExpiredRange) -> Branch:
     return replace(branch, segments=expire(branch.segments, expired), expired=spans)
 
 
-def _lay(building: LayeredMapBuilder[PartitionId, Spans], known: PartitionId, spans: Spans) -> None:
-    """Make `spans` those of a partition; what has none is left out."""
-    if spans:
-        building[known] = spans
+def _lay(building: LayeredMapBuilder[PartitionId, HeldT], known: PartitionId, held: HeldT) -> None:
+    """Make `held` what there is of a partition; one that has nothing is left out."""
+    if held:
+        building[known] = held
     elif known in building:
         building.remove(known)
 

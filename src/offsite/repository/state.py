@@ -10,6 +10,7 @@ from offsite.log.range import Span
 from offsite.repository.branches import Branch, borders, segments_before
 from offsite.repository.commit import (
     NO_PREVIOUS,
+    Changes,
     Checkpoint,
     LeftBehind,
     PartitionId,
@@ -129,18 +130,19 @@ class BackupState:
         reach past a position: readers stop at the position. Where a log was cut back since, it is the old history. Of
         the restore points before it those are left that `head` still has.
         """
+        begins = {partition_id: head.beginning_of(self, partition_id) for partition_id in self.positions}
         segments = {
             partition_id: SegmentList(
                 segment
                 for segment in head.segments_at(self.seq, partition_id)
-                if head.beginning_of(self, partition_id) <= segment.start < position.end
+                if begins[partition_id] <= segment.start < position.end
             )
             for partition_id, position in self.positions.items()
         }
         return replace(
             self,
             segments={known: found for known, found in segments.items() if found},
-            holes=tuple(hole for hole in self.holes if hole.end > head.beginning_of(self, hole.partition_id)),
+            holes=tuple(hole for hole in self.holes if hole.end > begins.get(hole.partition_id, 0)),
             compacted=head.compacted,
             compacted_until=head.compacted_until,
             history=head.history.upto(self.seq),
@@ -170,15 +172,21 @@ class BackupState:
 
     def let_go_at(self, seq: int, partition_id: PartitionId) -> Spans:
         """What retention let go of a partition, in the history that commit `seq` knew."""
-        spans = self.expired.get(partition_id, ())
-        cut_since = [each for each in self.branches if each.partition_id == partition_id and each.commit > seq]
+        spans, cut_since = self.expired.get(partition_id, ()), self._cut_since(seq, partition_id)
         return spans_before(spans, cut_since) if cut_since else spans
 
     def segments_at(self, seq: int, partition_id: PartitionId) -> SegmentList:
         """The segments of a partition, in the history that commit `seq` knew."""
-        cut_since = [each for each in self.branches if each.partition_id == partition_id and each.commit > seq]
-        live = self.segments.get(partition_id, SegmentList())
+        live, cut_since = self.segments.get(partition_id, SegmentList()), self._cut_since(seq, partition_id)
         return segments_before(live, cut_since) if cut_since else live
+
+    def _cut_since(self, seq: int, partition_id: PartitionId) -> list[Branch]:
+        return [each for each in self.branches if each.partition_id == partition_id and each.commit > seq]
+
+    def carried_over(self, changes: Changes) -> Changes:
+        """`changes` with what this, the state before them, says of the newest run: what a commit does not say of it, no
+        reader knows any more."""
+        return replace(changes, left_behind=self.left_behind, incomplete=self.incomplete, progress=self.progress)
 
     def borders(self, partition_id: PartitionId) -> frozenset[int]:
         """The offsets of a partition that no new segment may lie over, whatever it is merged of (see `Branch`)."""

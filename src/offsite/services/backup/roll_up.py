@@ -111,13 +111,7 @@ def roll_up_step(  # noqa: PLR0913  # all by keyword but what is rolled up
     if not made:
         return None
     decided("roll_up", segments=len(removed), into=len(made), why="small neighbours")
-    changes = Changes(
-        segments=tuple(made),
-        removed=tuple(removed),
-        left_behind=state.left_behind,  # what a commit does not say of the newest run, no reader knows any more
-        incomplete=state.incomplete,
-        progress=state.progress,
-    )
+    changes = state.carried_over(Changes(segments=tuple(made), removed=tuple(removed)))
     with uninterrupted():
         after = backup.commit(changes, base=state, writer=random_id(16))
     if watch is not None:

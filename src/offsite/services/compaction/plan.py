@@ -72,11 +72,12 @@ def plan_compaction(backup: Backup, request: CompactionRequest, *, head: BackupS
                 due.append(region)
             else:
                 not_due += 1
-    chosen = tuple(_first(due, request.max_bytes))
+    chosen = tuple(first_regions(due, request.max_bytes))
     return CompactionPlan(request=request, head=head, regions=chosen, not_due=not_due, is_all=len(chosen) == len(due))
 
 
-def _first(regions: Iterable[Region], max_bytes: int | None) -> Iterator[Region]:
+def first_regions(regions: Iterable[Region], max_bytes: int | None) -> Iterator[Region]:
+    """As many of `regions`, from the first on, as have `max_bytes` raw bytes together, and one at least."""
     size_bytes = 0
     for region in regions:
         size_bytes += region.raw_bytes
@@ -111,14 +112,14 @@ def _regions(shape: TopicShape, head: BackupState, points: PointEnds, known: Str
             holes=[(hole.start, hole.end) for hole in head.holes if hole.partition_id == partition],
             clean=clean_spans(head, partition, known),
         ):
-            if _is_first(region, segments[0].start, head):
+            if _isfirst_regions(region, segments[0].start, head):
                 below = points.tombstones_below(partition, start=region.start, configs=configs)
                 yield replace(region, tombstones_below=below)
             else:
                 yield region
 
 
-def _is_first(region: Region, first: int, head: BackupState) -> bool:
+def _isfirst_regions(region: Region, first: int, head: BackupState) -> bool:
     """Whether nothing in front of the region is held for whoever reads it: there, what a tombstone of it deletes would
     come back to life."""
     begins = {first, *(high for _, high in head.expired.get(region.partition, ()))}

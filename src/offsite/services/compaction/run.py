@@ -186,15 +186,12 @@ def _commit(backup: Backup, state: BackupState, made: Sequence[_Replacement]) ->
             )
             for each in regions
         ),
-        left_behind=state.left_behind,  # what a commit does not say of the newest run, no reader knows any more
-        incomplete=state.incomplete,
-        progress=state.progress,
     )
     decided("compaction", regions=len(made), removed=len(changes.removed), into=len(changes.segments), why="dirty")
     writer, deletions = random_id(16), tuple(map(_deletion, replacing))
     note_deletions(backup.store, backup.layout, deletions, by=BY, commit=state.seq, writer=writer)
     with uninterrupted():
-        return backup.commit(changes, base=state, writer=writer)
+        return backup.commit(state.carried_over(changes), base=state, writer=writer)
 
 
 def _deletion(each: _Replacement) -> Deletion:

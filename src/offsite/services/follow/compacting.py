@@ -6,7 +6,6 @@ and named. What goes wrong is told, and tried again later.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from offsite.copy.compaction.regions import Region
@@ -16,7 +15,7 @@ from offsite.model.journal import noted, warned
 from offsite.model.size import MIB
 from offsite.repository.backup import Backup
 from offsite.repository.state import BackupState
-from offsite.services.compaction.plan import CompactionRequest, plan_compaction
+from offsite.services.compaction.plan import CompactionRequest, first_regions, plan_compaction
 from offsite.services.compaction.run import compact
 from offsite.spark.runner import Runner
 
@@ -50,25 +49,19 @@ class Compacting:
 
     def _compact(self, backup: Backup, state: BackupState) -> BackupState | None:
         plan = plan_compaction(backup, CompactionRequest(), head=state)
-        chosen = tuple(_step(plan.regions))
+        fitting = tuple(region for region in plan.regions if _fits(region))
+        chosen = tuple(first_regions(fitting, STEP_BYTES))
         done = (
             compact(backup, replace(plan, regions=chosen), runner=self._runner, slots=self._slots) if chosen else None
         )
-        is_rest = done is None or done.left_alone or len(chosen) == sum(map(_fits, plan.regions))
+        is_rest = done is None or done.left_alone or len(chosen) == len(fitting)
         self._next_s = self._clock.monotonic_s() + (self._every_s if is_rest else 0.0)
         return None if done is None or done.state.seq == state.seq else done.state
 
 
-def _step(regions: Sequence[Region]) -> Iterator[Region]:
-    """The first of those that fit, as many as fit together."""
-    size_bytes = 0
-    for region in regions:
-        if not _fits(region):
-            noted("region_too_large", what=str(region.partition), bytes=region.raw_bytes, hint="offsite compact run")
-        elif size_bytes + region.raw_bytes <= STEP_BYTES:
-            size_bytes += region.raw_bytes
-            yield region
-
-
 def _fits(region: Region) -> bool:
-    return region.raw_bytes <= STEP_BYTES
+    """Whether it may be of a step; who does not fit is named."""
+    if region.raw_bytes <= STEP_BYTES:
+        return True
+    noted("region_too_large", what=str(region.partition), bytes=region.raw_bytes, hint="offsite compact run")
+    return False

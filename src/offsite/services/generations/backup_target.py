@@ -99,10 +99,9 @@ class BackupTarget:
         backup = self._parts.repository.backup(self._parts.layout.backup_name(generation))
         for left in reversed(range(_SEALS_MAX)):
             state = backup.state()
-            changes = Changes(left_behind=state.left_behind, incomplete=state.incomplete, progress=state.progress)
             try:
                 with uninterrupted():
-                    backup.commit(changes, base=state, writer=random_id(16))
+                    backup.commit(state.carried_over(Changes()), base=state, writer=random_id(16))
             except CommitLost:
                 if not left:
                     raise

@@ -13,7 +13,7 @@ go less, never other points.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from offsite.log.range import uncovered
 from offsite.model.cleanup_policy import Retention
@@ -90,7 +90,7 @@ def carry_out(backup: Backup, plan: RetentionPlan, *, base: BackupState, force: 
     writer = random_id(16)
     note_deletions(backup.store, backup.layout, tuple(deletions(plan)), by=BY, commit=base.seq, writer=writer)
     with uninterrupted():
-        after = backup.commit(carried_over(changes_of(plan), base), base=base, writer=writer)
+        after = backup.commit(base.carried_over(changes_of(plan)), base=base, writer=writer)
     decided(
         "retention",
         why=f"the policy keeps {len(base.history) - plan.points} restore points",
@@ -137,12 +137,6 @@ def changes_of(plan: RetentionPlan) -> Changes:
         expired=plan.expired,
         unpinned=plan.unpinned,
     )
-
-
-def carried_over(changes: Changes, base: BackupState) -> Changes:
-    """`changes` with what the commit before them says of the newest run: what a commit does not say of it, no reader
-    knows any more."""
-    return replace(changes, left_behind=base.left_behind, incomplete=base.incomplete, progress=base.progress)
 
 
 def deletions(plan: RetentionPlan) -> Iterator[Deletion]:

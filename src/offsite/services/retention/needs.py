@@ -64,7 +64,7 @@ class Alive:
 
     def __init__(self, state: BackupState) -> None:
         self._topics = state.topics
-        self._latest = {shape.incarnation for shape in state.latest_shapes().values() if not shape.is_deleted}
+        self._latest = state.alive()
 
     def __contains__(self, known: PartitionId) -> bool:
         return known.incarnation in self._latest or known.incarnation not in self._topics

@@ -12,7 +12,7 @@ from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
 from offsite.repository.commit import FOR_EVER, Changes, Pin
 from offsite.repository.state import BackupState
-from offsite.services.retention.apply import ATTEMPTS, carried_over
+from offsite.services.retention.apply import ATTEMPTS
 from offsite.services.retention.kept_points import holds
 
 REASON_MAX = 1_000
@@ -101,4 +101,4 @@ def _commit(backup: Backup, changes: Callable[[BackupState], Changes]) -> Backup
 def _commit_once(backup: Backup, changes: Callable[[BackupState], Changes]) -> BackupState:
     head = backup.state()
     with uninterrupted():
-        return backup.commit(carried_over(changes(head), head), base=head, writer=random_id(16))
+        return backup.commit(head.carried_over(changes(head)), base=head, writer=random_id(16))
