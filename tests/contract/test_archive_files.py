@@ -10,6 +10,7 @@ from pathlib import Path
 
 import obstore
 import pytest
+from obstore.exceptions import NotSupportedError
 
 from offsite.model.errors import OverwritingStore
 from offsite.stores.archive_bucket import LAST_MESSAGE_MS, ArchiveBucket
@@ -156,6 +157,25 @@ def test_a_store_that_ignores_the_condition_is_refused(files: AnyFiles, monkeypa
     monkeypatch.setattr(obstore, "put", lambda *given, **options: put(*given, use_multipart=False))  # noqa: ARG005
     with pytest.raises(OverwritingStore, match="ignores the condition"):
         files.replace("k", b"first", b"second")
+    assert files.get("k") == b"first"
+    assert [info.key for info in files.list()] == ["k"], "nothing of the question stays"
+
+
+def test_a_store_that_does_not_know_the_condition_is_refused(files: AnyFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    if isinstance(files, ArchiveFolder):
+        pytest.skip("its lock keeps others out")
+    files.put("k", b"first")
+    put = obstore.put
+
+    def put_without(*given: object, mode: object = None, **options: object) -> object:
+        if isinstance(mode, dict):
+            raise NotSupportedError("Operation not supported: no conditional put")
+        return put(*given, **({"mode": mode} if mode else {}), **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(obstore, "put", put_without)
+    for _ in range(2):
+        with pytest.raises(OverwritingStore, match="ignores the condition"):
+            files.replace("k", b"first", b"second")
     assert files.get("k") == b"first"
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 
 from offsite.repository.generations.generation_set import GenerationSet, Phase
-from tests.generations.world import Process, World
+from offsite.repository.generations.layout import SetLayout, set_of_backup
+from offsite.repository.snapshots.audit_record import AuditLine, read_audit
+from tests.generations.world import SET, Process, World
 
 
 class BrokenPromise(AssertionError):
@@ -32,7 +34,14 @@ class Judge:
             need(
                 found is not None and found.phase in {Phase.REMOVING, Phase.REMOVED}, f"{key} deleted before it may go"
             )
+            need(number in self._told(), f"{key} deleted before a line of the audit says so")
         self._complete(state)
+
+    def _told(self) -> set[int]:
+        """The generations that the audit names."""
+        lines = read_audit(self.world.store, SetLayout(name=SET))
+        names = [each.deletion.what for each in lines if isinstance(each, AuditLine)]
+        return {number for name in names for _, number in [set_of_backup(name) or ("", 0)]}
 
     def _entered(self, state: GenerationSet) -> None:
         self.switches = max(0, state.active - 1)

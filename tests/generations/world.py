@@ -20,6 +20,7 @@ from offsite.repository.generations.entry import Founding, Instance
 from offsite.repository.generations.generation_set import GenerationSet
 from offsite.repository.generations.layout import SetLayout
 from offsite.repository.generations.ledger import Ledger
+from offsite.repository.generations.removal import Announce
 from offsite.services.generations.decision import Me, Send, TakeBack, Told
 from offsite.services.generations.instance import Generations, RunningInstance
 from offsite.services.generations.message import Event, Message, encode_message
@@ -235,15 +236,21 @@ class PausingTarget:
     def is_pinned(self, generation: int) -> bool:
         return False
 
-    def remove(self, generation: int) -> bool:
+    def remove(self, generation: int, announce: Announce) -> bool:
+        self._announced(generation, announce)
         self._store.delete(f"g/{generation}/backup")
         for info in reversed(list(self._store.list(f"g/{generation}/"))):
             self._store.delete(info.key)
         return True
 
-    def sweep(self, generation: int, *, removed_ms: int) -> None:
-        for info in self._store.list(f"g/{generation}/"):
+    def sweep(self, generation: int, announce: Announce, *, removed_ms: int) -> None:
+        for info in self._announced(generation, announce):
             self._store.delete(info.key)
+
+    def _announced(self, generation: int, announce: Announce) -> list[ObjectInfo]:
+        if found := list(self._store.list(f"g/{generation}/")):
+            announce(sum(info.size_bytes for info in found))
+        return found
 
     def _commits(self, generation: int) -> list[dict[str, list[int]]]:
         found = []

@@ -18,6 +18,8 @@ from tests.integration.e2e.command import offsite
 
 GOLDEN = Path(__file__).parent / "format-1-digests"
 OLDER = Path(__file__).parent / "format-1"
+NEWEST = Path(__file__).parent / "format-3"
+"""With pins, and what retention and compaction took out."""
 EACH_TIME = 32
 """Of the bytes of an object one in so many is changed in each run; the soak changes each bit of each of them."""
 
@@ -64,11 +66,19 @@ def quiet() -> Iterator[None]:
 def test_the_golden_repositories_are_whole() -> None:
     assert found(FlippedStore(GOLDEN)) == ""
     assert found(FlippedStore(OLDER)) == ""
+    assert found(FlippedStore(NEWEST)) == ""
 
 
 @pytest.mark.parametrize("key", FlippedStore(GOLDEN).objects)
 def test_no_flipped_bit_goes_unseen(key: str) -> None:
     assert unseen(FlippedStore(GOLDEN), key, every=EACH_TIME) == []
+
+
+@pytest.mark.parametrize(
+    "key", [key for key in FlippedStore(NEWEST).objects if "/commits/" in key or "/catalog/" in key]
+)
+def test_no_flipped_bit_of_what_retention_left_goes_unseen(key: str) -> None:
+    assert unseen(FlippedStore(NEWEST), key, every=EACH_TIME) == []
 
 
 @pytest.mark.soak

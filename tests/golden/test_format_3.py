@@ -18,6 +18,7 @@ from tests.fake_cluster.server import serving
 from tests.fake_cluster.site import BACKUP, Site
 from tests.golden.make_format_3 import LATEST, POINTS
 from tests.inline_runner import InlineRunner
+from tests.integration.e2e.command import offsite
 
 GOLDEN = Path(__file__).parent / "format-3"
 
@@ -45,6 +46,11 @@ def test_its_state_is_what_its_commits_made(repository: Repository) -> None:
     assert (branch.at, branch.end, branch.expired, tuple(branch.segments)) == (4, 5, ((4, 5),), ())
     assert show_backup(backup).branches == (), "nothing of it is held"
     assert fold(BackupState(backup=BACKUP), backup.log.read(after=0)) == state
+
+
+def test_what_is_shown_of_holes_says_of_which_point(repository: Repository) -> None:
+    shown = offsite("show", BACKUP, "-o", "table", "--repo", repository.store.url.removeprefix("file://"))
+    assert "holes as of commit 10; offsite status counts those of pinned points too" in " ".join(shown.stdout.split())
 
 
 @pytest.mark.parametrize("commit", POINTS)

@@ -41,6 +41,8 @@ class Known:
     doubtful: bool = False
     """Read from another log than the one that was planned, of a leader that never knew the planned epoch: what is known
     of the epochs is not what was read. The next run may find that out by the records alone, and then it stays sick."""
+    let_go: int = 0
+    """Below, the source had let go, so that retention may have: a replica that still has it may be elected later."""
 
     @property
     def position(self) -> int:
@@ -173,12 +175,12 @@ class Judge:
             parted = self._parted(known, seen, settled=known.settled if at >= known.settled else 0)
             assert parted is not None
             assert end == before, f"{key}: the old history ended at {before}, not at {end}"
-            ours = [o for o in range(at, parted) if o not in known.before | known.lost]
+            ours = [o for o in range(max(at, known.let_go), parted) if o not in known.before | known.lost]
             gap = {known.values[o] for o in ours} | {seen.truth[o] for o in ours}
             assert at <= parted, f"{key}: the histories part at {parted}, not at {at}"
             assert gap <= {None}, f"{key}: the histories part at {parted}, not at {at}"
             known.values = known.values[:at]
-            known.settled, known.doubtful = min(known.settled, at), False
+            known.settled, known.let_go, known.doubtful = min(known.settled, at), min(known.let_go, at), False
             known.lost, known.before = {o for o in known.lost if o < at}, {o for o in known.before if o < at}
             self.cuts += 1
         if self._fails(seen):

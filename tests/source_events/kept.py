@@ -21,11 +21,13 @@ from tests.source_events.source import SimSource
 @dataclass(frozen=True)
 class Then:
     """A restore point when it was made: its time by the store's clock, whether its pass was complete, and where what
-    each topic that was there held began."""
+    each topic that was there held began: by what the source told (`log_starts`), and as far as the source never let go
+    of it (`starts`)."""
 
     time_ms: int
     complete: bool
     starts: dict[PartitionId, int]
+    log_starts: dict[PartitionId, int]
 
 
 class RetentionJudge(Judge):
@@ -38,8 +40,14 @@ class RetentionJudge(Judge):
     def after(self, planned: Planned, source: SimSource, result: BackupResult, state: BackupState) -> None:
         super().after(planned, source, result, state)
         alive = {known for known in self.known if not self._gone(known)}
-        starts = {known: state.positions[known].log_start for known in alive if known in state.positions}
-        self.then[state.seq] = Then(time_ms=state.committed_at_ms, complete=not state.incomplete, starts=starts)
+        for known, position in state.positions.items():
+            self.known[known].let_go = max(self.known[known].let_go, position.log_start)
+        self.then[state.seq] = Then(
+            time_ms=state.committed_at_ms,
+            complete=not state.incomplete,
+            starts={known: self.known[known].let_go for known in alive if known in state.positions},
+            log_starts={known: state.positions[known].log_start for known in alive if known in state.positions},
+        )
 
     def note_next(self, seq: int, *, time_ms: int) -> None:
         """Take the restore point of a commit that changed nothing of what the one before it held."""
@@ -87,11 +95,11 @@ class RetentionJudge(Judge):
         raise AssertionError(f"commit {seq} was dropped, and is served")
 
     def needed(self, backup: Backup) -> Iterator[Segment]:
-        """The segments, as they were written, that a kept point needs."""
+        """The segments, as they were written, that a kept point needs, or would need if nothing was let go before."""
         head = backup.state()
         for line in head.history:
             then, state = self.then[line.seq], backup.state_at(line.seq, head=head)
-            for known, start in then.starts.items():
+            for known, start in then.log_starts.items():
                 end = state.positions[known].end
                 for segment in state.segments.get(known, ()):
                     if start < max(segment.end, segment.last_offset + 1) and segment.start < end:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ from unittest import mock
 from offsite.model.errors import BelowFloor, CommitLost
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, Pin
+from offsite.repository.commit import Changes, Pin, TopicShape
 from offsite.repository.state import BackupState
 from offsite.services.retention.apply import apply_retention, plan_retention
 from offsite.services.retention.policy import RetentionPolicy
@@ -84,6 +84,7 @@ class RetentionPlay(Play):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.retaining = random.Random(-1 - self.number)
+        self.setting = random.Random(f"settings {self.number}")
         self.source.settings = {
             "a": {"cleanup.policy": "delete", "retention.ms": str(2 * HOUR_MS)},
             "b": {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "200"},
@@ -118,6 +119,10 @@ class RetentionPlay(Play):
             hours = self.retaining.choice((0.05, 0.3, 1, 5, 30))
             self.store._now_ms += int(hours * HOUR_MS)
             self._tell(f"{hours} hours pass")
+        if self.setting.random() < 0.15:
+            hours = self.setting.choice((1, 2, 6, 48))
+            self.source.settings["a"]["retention.ms"] = str(hours * HOUR_MS)
+            self._tell(f"a keeps {hours} hours from now on")
 
     def _now_ms(self) -> int:
         return self.store._now_ms
@@ -176,7 +181,11 @@ class RetentionPlay(Play):
         self, backup: Backup | None = None, policy: RetentionPolicy | None = None, *, is_alone: bool = True
     ) -> None:
         backup, policy = backup or self.repository.backup("sim"), policy or self._policy()
+        self._note()
         before, now_ms = self.repository.backup("sim").state(), self.store._now_ms
+        promised = must_stay(before, self.judge, policy, now_ms=now_ms) if is_alone else set()
+        if policy.mirrors and policy.max_bytes is None and is_alone:
+            promised |= set(promised_by_topics(self.repository.backup("sim"), before, self.judge, now_ms=now_ms))
         self._tell(f"retain {policy}")
         try:
             clock = StoreClock(self.store)
@@ -187,7 +196,6 @@ class RetentionPlay(Play):
         after = self.repository.backup("sim").state()
         self._tell(f"kept {[line.seq for line in after.history]} of {[line.seq for line in before.history]}")
         pinned = {seq for seq, until_ms in self.pins.items() if not until_ms or self.store._now_ms < until_ms}
-        promised = must_stay(before, self.judge, policy, now_ms=now_ms) if is_alone else set()
         for seq in pinned | promised:
             assert after.history.find(seq) is not None, f"commit {seq} is gone, and {policy} keeps it"
 
@@ -261,6 +269,34 @@ def must_stay(before: BackupState, judge: RetentionJudge, policy: RetentionPolic
             complete = [seq for seq in complete if judge.then[seq].complete]
             kept |= set(complete[-1:])
     return kept
+
+
+def promised_by_topics(backup: Backup, head: BackupState, judge: RetentionJudge, *, now_ms: int) -> Iterator[int]:
+    """The restore points that a mirror must keep, as far as that is plain: all that such a one needs is of topics that
+    are there still and were never cut back; and it is young enough by the settings of now, or by those that the point
+    was made with, or the source still has it."""
+    cut = {branch.partition_id for branch in head.branches}
+    now = {shape.incarnation: _keep_ms(shape) for shape in head.topics.values()}
+    for line in head.history:
+        then, state = judge.then[line.seq], backup.state_at(line.seq, head=head)
+        kept = [
+            known.incarnation in head.alive()
+            and known not in cut
+            and (
+                segment.start >= head.positions[known].log_start
+                or segment.timestamp_max_ms
+                >= now_ms - max(now[known.incarnation], _keep_ms(state.topics[known.incarnation]))
+            )
+            for known, start in then.starts.items()
+            for segment in state.segments.get(known, ())
+            if start < max(segment.end, segment.last_offset + 1) and segment.start < state.positions[known].end
+        ]
+        if kept and all(kept):
+            yield line.seq
+
+
+def _keep_ms(shape: TopicShape) -> int:
+    return int(dict(shape.configs).get("retention.ms", "-1"))
 
 
 def problem_of(number: int) -> str:

@@ -28,7 +28,8 @@ from offsite.archives.index import ArchiveManifest, TopicIndex, unvouched
 from offsite.archives.index_json import BadIndex, encode_index, encode_manifest, parse_index, parse_manifest
 from offsite.log.groups.offsets import GroupOffsets
 from offsite.log.range import TopicPartition
-from offsite.model.errors import ArchiveBusy, ArchiveNotFound, BadOption, DamagedArchive
+from offsite.model.errors import ArchiveBusy, ArchiveNotFound, BadOption, DamagedArchive, OverwritingStore
+from offsite.model.journal import decided
 
 __all__ = ["RECORDS_ONLY", "FirstOffset", "IndexedArchive"]
 
@@ -118,19 +119,12 @@ class IndexedArchive:
 
     def rewrite(self, topic: str, change: Callable[[TopicIndex], TopicIndex]) -> None:
         """Write the index of `topic` as `change` makes it. Raises `ArchiveBusy` when another process was first."""
-        key, manifest = self.layout.index_key(topic), self._manifest(refuse_damage)
-        data = self.files.get(key)
-        try:
-            old = None if data is None else self._parsed(topic, data, manifest)
-        except BadIndex as error:
-            raise DamagedArchive(f"{key} at byte {error.position}: {error}", hint="nothing was deleted") from error
-        if old is None or data is None:
-            raise ArchiveBusy(f"{self.files.url} has no {key} any more", hint="plan again")
+        data, old = self._read_to_change(topic, self._manifest(refuse_damage))
         if (new := change(old)) == old:
             return
         new = replace(new, generation=old.generation + 1)
-        if not self.files.replace(key, data, encode_index(new)):
-            raise ArchiveBusy(f"{key} was written by another process", hint="run the same command again")
+        if not self.files.replace(self.layout.index_key(topic), data, encode_index(new)):
+            raise self._busy(topic)
 
     def finish(
         self,
@@ -139,17 +133,15 @@ class IndexedArchive:
         topics: Sequence[ArchiveTopic],
         groups: Mapping[str, GroupOffsets],
     ) -> None:
-        """As `ArchiveWriter.finish`. Indexes that would not change are left alone."""
+        """As `ArchiveWriter.finish`. Indexes that would not change are left alone. Raises `ArchiveBusy` where another
+        process but retention wrote one since it was read."""
         manifest = self._manifest(refuse_damage) or ArchiveManifest(kind=kind)
         indexes = self._indexes(manifest)
         generations = {topic: index.generation for topic, index in indexes.items()}
         replaced: list[str] = []
         for topic in topics:
-            old = indexes.get(topic.topic, TopicIndex(topic=topic))
-            new = old.with_written([each for each in written if each.range.topic == topic.topic], topic)
-            if topic.topic not in indexes or new != old:
-                new = replace(new, generation=old.generation + 1)
-                self.files.put(self.layout.index_key(topic.topic), encode_index(new))
+            of_topic = [each for each in written if each.range.topic == topic.topic]
+            old, new = self._written(topic, of_topic, indexes.get(topic.topic), manifest)
             generations[topic.topic] = new.generation
             kept = {receipt.name for receipt in new.files}
             replaced += (receipt.name for receipt in old.files if receipt.name not in kept)
@@ -158,6 +150,54 @@ class IndexedArchive:
         self.files.put(MANIFEST_KEY, encode_manifest(written_last))
         for key in replaced:
             self.files.delete(key)
+
+    def _written(
+        self, topic: ArchiveTopic, written: Sequence[Written], known: TopicIndex | None, manifest: ArchiveManifest
+    ) -> tuple[TopicIndex, TopicIndex]:
+        """The index of a topic before and after `written` came into it, which is `known`, or shorter by now. An export
+        may be stopped for days between reading and writing: what retention took out meanwhile must not be listed again,
+        for it is deleted."""
+        if known is None:
+            old = TopicIndex(topic=topic)
+            new = replace(old.with_written(written, topic), generation=old.generation + 1)
+            self.files.put(self.layout.index_key(topic.topic), encode_index(new))
+            return old, new
+        if (same := known.with_written(written, topic)) == known:
+            return known, same
+        while True:
+            data, old = self._read_to_change(topic.topic, manifest)
+            if not {*old.files} <= {*known.files}:
+                raise self._busy(topic.topic)
+            new = replace(old.with_written(written, topic), generation=old.generation + 1)
+            if self._replaced(topic.topic, data, new):
+                return old, new
+            known = old
+
+    def _replaced(self, topic: str, old: bytes, new: TopicIndex) -> bool:
+        """Whether `new` took the place of `old`, and of nothing else: a store that cannot compare takes it anyway."""
+        key, data = self.layout.index_key(topic), encode_index(new)
+        try:
+            return self.files.replace(key, old, data)
+        except OverwritingStore as error:
+            decided("unconditional_put", why=error.message, key=key)
+            self.files.put(key, data)
+            return True
+
+    def _read_to_change(self, topic: str, manifest: ArchiveManifest | None) -> tuple[bytes, TopicIndex]:
+        """The index of `topic` as it is now, and its bytes."""
+        key = self.layout.index_key(topic)
+        if (data := self.files.get(key)) is None:
+            raise ArchiveBusy(f"{self.files.url} has no {key} any more", hint="plan again")
+        try:
+            return data, self._parsed(topic, data, manifest)
+        except BadIndex as error:
+            raise DamagedArchive(f"{key} at byte {error.position}: {error}", hint="nothing was deleted") from error
+
+    def _busy(self, topic: str) -> ArchiveBusy:
+        return ArchiveBusy(
+            f"{self.layout.index_key(topic)} was written by another process",
+            hint="let one process at a time export into an archive, and run the same command again",
+        )
 
     def _found(self, kind: str) -> ArchiveManifest:
         """The manifest of an archive that begins here. Raises `DamagedArchive` when there are files already."""

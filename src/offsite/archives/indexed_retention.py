@@ -2,9 +2,8 @@
 
 The index of a topic is written without the files, and says what it took out, and when; the objects go later, and only
 those that it names. An export may write the same index at that moment: in a folder its lock keeps one of the two out,
-and an object store compares what is replaced with what was read. Where an export wins that read the index before, it
-lists the files again, and they are still there: retention takes them out the next time. The manifest stays as it is,
-since an index may be newer than it says.
+and an object store compares what is replaced with what was read, for both. Where the store does not compare, retention
+is refused. The manifest stays as it is, since an index may be newer than it says.
 """
 
 from __future__ import annotations

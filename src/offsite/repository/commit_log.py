@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from offsite.model.check import check
-from offsite.model.errors import CommitLost, DamagedCommit, DamagedObject
-from offsite.repository.commit import Commit, StoredCommit
+from offsite.model.errors import CommitLost, DamagedCommit, DamagedObject, OffsiteError
+from offsite.model.journal import warned
+from offsite.repository.commit import Changes, Commit, StoredCommit
 from offsite.repository.commit_json import commit_hash, damaged_commit, decode_commit, encode_commit
 from offsite.repository.layout import BackupLayout, parse_commit_key
 from offsite.stores.store import ObjectInfo, PutResult, Store
@@ -48,11 +49,26 @@ class CommitLog:
         key = self.layout.commit_key(commit.seq)
         check(self._decoded(key, data).commit == commit, f"{key} would not read back as it was meant")
         if self.store.put_if_absent(key, data) is PutResult.OTHER:
-            raise CommitLost(
-                f"another writer made commit {commit.seq} of {commit.backup}",
-                hint="run the command again: it continues from that commit; run one writer per backup",
-            )
+            raise self._lost(commit)
         return StoredCommit(commit=commit, hash=commit_hash(data))
+
+    def _lost(self, commit: Commit) -> CommitLost:
+        """The error that says what was committed under the number, where that can be read now."""
+        message = f"another writer made commit {commit.seq} of {commit.backup}"
+        try:
+            first = self.get(commit.seq)
+        except OffsiteError as error:
+            warned("winner_unread", error=error.id, why=error.message, commit=commit.seq)
+            first = None
+        if first is not None and (what := _let_go_or_kept(first.commit.changes)):
+            return CommitLost(
+                f"{message} first, which {what}",
+                hint="that is no fault, and nothing is lost: a run that follows does its round again; another command "
+                "is run again, and continues from that commit",
+            )
+        return CommitLost(
+            message, hint="run the command again: it continues from that commit; run one writer per backup"
+        )
 
     def sealed(self, commit: Commit) -> StoredCommit:
         """The commit as it would be stored; writes nothing."""
@@ -159,3 +175,17 @@ class CommitLog:
         if self.layout.commit_key(commit.seq) != key or commit.backup != self.layout.backup:
             raise damaged_commit(f"{key} holds commit {commit.seq} of {commit.backup}")
         return StoredCommit(commit=commit, hash=commit_hash(data))
+
+
+def _let_go_or_kept(changes: Changes) -> str:
+    """What a commit did that is made beside a run that backs up; empty for one of such a run. A retention takes ended
+    pins off with it."""
+    if not changes.is_upkeep:
+        return ""
+    if changes.compacted:
+        return "compacted topics"
+    if changes.expired or changes.forgotten:
+        return "let go what retention does not keep"
+    if changes.pinned:
+        return "pinned a restore point"
+    return "took a pin off" if changes.unpinned else ""

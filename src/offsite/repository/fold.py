@@ -20,6 +20,7 @@ from offsite.repository.commit import (
     Position,
     RecordedHole,
     StoredCommit,
+    TopicShape,
 )
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.expiry import Spans, expire, joined, parted, refuse, without_expired
@@ -59,6 +60,7 @@ class Folding:
         self._state = state
         self._history = HistoryBuilder(state.history)
         self._topics = LayeredMapBuilder(state.topics)
+        self._configs_since = LayeredMapBuilder(state.configs_since)
         self._positions = LayeredMapBuilder(state.positions)
         self._segments = LayeredMapBuilder(state.segments)
         self._expired = LayeredMapBuilder(state.expired)
@@ -81,7 +83,7 @@ class Folding:
         for cut in changes.cut_back:
             self.cut_back(cut)
         for shape in changes.topics:
-            self._topics[shape.incarnation] = shape
+            self._describe(shape, commit.seq)
         for position in changes.positions:
             self._move(position)
         self._remove_all(commit)
@@ -206,6 +208,7 @@ class Folding:
         self._state = replace(
             self._state,
             topics=self._topics.built(),
+            configs_since=self._configs_since.built(),
             positions=self._positions.built(),
             segments=self._segments.built(),
             expired=self._expired.built(),
@@ -227,6 +230,12 @@ class Folding:
             raise damaged_commit(f"commit {commit.seq} of {commit.backup} does not name the hash of commit {state.seq}")
         if commit.committed_at_ms < state.committed_at_ms:
             raise damaged_commit(f"commit {commit.seq} of {commit.backup} is dated before commit {state.seq}")
+
+    def _describe(self, shape: TopicShape, seq: int) -> None:
+        known = self._topics.get(shape.incarnation)
+        if known is None or known.configs != shape.configs:
+            self._configs_since[shape.incarnation] = seq
+        self._topics[shape.incarnation] = shape
 
     def _move(self, position: Position) -> None:
         known = position.partition_id

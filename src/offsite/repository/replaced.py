@@ -20,6 +20,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.branches import Branch
 from offsite.repository.commit import LIVE, ExpiredRange, PartitionId, StoredCommit
 from offsite.repository.commit_log import CommitLog
+from offsite.repository.coverage import segment_span
 from offsite.repository.expiry import refuse
 from offsite.repository.fold import fold
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
@@ -29,7 +30,9 @@ from offsite.repository.state import BackupState, segment_partition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """Offsets of a partition that an object holds, or held: those of the segment that commit `commit` knew as live."""
+    """Offsets of a partition that an object holds, or held: those of the batches of a segment that commit `commit` knew
+    as live. A range may be wider at both ends. No batch is there, so a cut leaves no history with that, and nothing
+    would ever say of it that it was replaced or let go."""
 
     partition: PartitionId
     start: int
@@ -160,7 +163,8 @@ def packs_begun_at(log: CommitLog, seq: int) -> dict[str, Replaced]:
 
 
 def _held(segment: Segment, commit: int) -> Held:
-    return Held(partition=segment_partition(segment), start=segment.start, end=segment.end, commit=commit)
+    start, end = segment_span(segment)
+    return Held(partition=segment_partition(segment), start=start, end=min(end, segment.end), commit=commit)
 
 
 def collected_upto(backup: Backup) -> int:

@@ -43,6 +43,7 @@ class BackupState:
     let go of the live histories, `compacted` what of them holds the latest records of keys only, both as rising spans
     with space between them, `compacted_until` the latest time of a record that these held before, per partition (epoch
     ms); `pins` are in order of their numbers. `history` lists the restore points up to `seq`.
+    `configs_since`: the commit from which on, at the latest, each topic has the settings that it has in `topics`.
     `unreadable`: what is wrong with the commit after `seq`, which is there; empty where there is nothing wrong.
 
     Not part of what a backup is: `loose_commits` and `loose_entries`, how much was committed since the newest catalog
@@ -71,6 +72,7 @@ class BackupState:
     metadata: SnapshotRef | None = None
     history: History = field(default_factory=History)
     unreadable: str = ""
+    configs_since: Mapping[TopicIncarnation, int] = field(default_factory=dict, compare=False)
     loose_commits: int = field(default=0, compare=False)
     loose_entries: int = field(default=0, compare=False)
     is_own: bool = field(default=False, compare=False)

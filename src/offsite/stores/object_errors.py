@@ -11,6 +11,8 @@ from offsite.stores.store_wait import store_wait
 
 _DENIED = re.compile(r"status code: 40[13]\b")  # a refused listing comes as a general error
 
+_UNKNOWN = re.compile(r"status code: 501\b|501 Not Implemented")
+
 
 @contextmanager
 def wrapped(what: str, place: str) -> Iterator[None]:
@@ -46,6 +48,13 @@ def is_taken(error: Exception) -> bool:
     from obstore.exceptions import AlreadyExistsError, PreconditionError
 
     return isinstance(error, AlreadyExistsError | PreconditionError)
+
+
+def is_unsupported(error: Exception) -> bool:
+    """The client or the store does not know such a request (501)."""
+    from obstore.exceptions import NotSupportedError
+
+    return isinstance(error, NotImplementedError | NotSupportedError) or bool(_UNKNOWN.search(str(error)))
 
 
 def is_unclear(error: Exception) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache
@@ -23,11 +24,12 @@ from offsite.model.errors import (
     OffsiteError,
     OverwritingStore,
     PutOutcomeUnknown,
+    StoreDenied,
     StoreUnreachable,
 )
 from offsite.model.journal import decided
 from offsite.model.version import __version__
-from offsite.stores.object_errors import asked, is_taken, is_unclear, store_error, wrapped
+from offsite.stores.object_errors import asked, is_taken, is_unclear, is_unsupported, store_error, wrapped
 from offsite.stores.store import ObjectInfo, PutResult, check_key, check_prefix, joined, named_key
 from offsite.stores.store_wait import store_wait
 
@@ -94,7 +96,8 @@ class CloudStore:
         store does not compare."""
         import obstore
 
-        _check_comparing(self)
+        if (refused := _not_comparing(self)) is not None:
+            raise OverwritingStore(refused.message, hint=refused.hint)
         with asked("read", self._place(key)):
             try:
                 found = obstore.get(self._client, check_key(key))
@@ -140,9 +143,14 @@ class CloudStore:
         except Exception as error:  # the client's errors have no common base
             if is_taken(error):
                 return
-            raise store_error("write", place, error) from error
+            if not is_unsupported(error):
+                raise store_error("write", place, error) from error
+        finally:
+            with suppress(StoreDenied):
+                self.delete(CLOCK_KEY)  # an archive is other tools' place
         raise OverwritingStore(
-            f"{self.url} ignores the condition of a put: it would overwrite what another process writes",
+            f"{self.url} ignores the condition of a put, or does not know it: it would overwrite what another process "
+            "writes",
             hint="stop whatever writes into the archive, and work on a copy of it in a folder",
         )
 
@@ -306,9 +314,14 @@ def _client(store: CloudStore, process_id: int) -> Client:  # noqa: ARG001  # a 
 
 
 @lru_cache(maxsize=16)
-def _check_comparing(store: CloudStore) -> None:
-    """Asked once by a process: a store does not unlearn it."""
-    store.check_comparing()
+def _not_comparing(store: CloudStore) -> OverwritingStore | None:
+    """Why the store does not compare, None where it does. Asked once by a process: a store does not learn or unlearn
+    it."""
+    try:
+        store.check_comparing()
+    except OverwritingStore as error:
+        return error
+    return None
 
 
 def _version(meta: Mapping[str, Any]) -> UpdateVersion:

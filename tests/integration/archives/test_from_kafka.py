@@ -24,6 +24,7 @@ from tests.integration.archives.exchange import Exchange
 from tests.integration.e2e.site import Site
 from tests.integration.e2e.transactions import begun, with_transaction
 from tests.integration.kafka.cluster import Cluster
+from tests.processes import wait_until
 
 SLOTS = 2
 
@@ -87,8 +88,8 @@ def test_aborted_records_are_left_out_and_open_transactions_wait(site: Site, exc
     site.produce(topic, messages(5, first=20))
     assert export(site, exchange, topic).records == 10
     assert_same(site, exchange, topic)
-    producer.commit_transaction()
-    assert export(site, exchange, topic).records == 10
+    producer.commit_transaction()  # answered before its markers are written
+    wait_until(lambda: export(site, exchange, topic).records == 10, "the markers of the transaction")
     assert_same(site, exchange, topic)
 
 
@@ -99,8 +100,8 @@ def test_a_marker_behind_the_last_stable_offset_still_decides(site: Site, exchan
     aborted.abort_transaction()
     site.produce(topic, messages(2, first=6))
     assert export(site, exchange, topic).records == 0
-    still_open.commit_transaction()
-    assert export(site, exchange, topic).records == 5
+    still_open.commit_transaction()  # answered before its markers are written
+    wait_until(lambda: export(site, exchange, topic).records == 5, "the markers of the transaction")
     assert_same(site, exchange, topic)
 
 

@@ -33,7 +33,8 @@ def test_an_export_that_is_killed_again_and_again_ends_whole(exchange: Exchange,
             )
         )
     moments = random.Random(5)
-    killed = sum(_killed_after(exchange, format_name, moments.uniform(0, WHOLE_EXPORT_S)) for _ in range(KILLS))
+    delays_s = (0.0, *(moments.uniform(0, WHOLE_EXPORT_S) for _ in range(KILLS)))  # at once: later it may have ended
+    killed = sum(_killed_after(exchange, format_name, each) for each in delays_s)
     assert killed, "no export was under way"
     exchange.export(format_name, "a")
     assert exchange.bring_in(format_name, "a", "back").records == 32_000

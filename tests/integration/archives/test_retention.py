@@ -18,6 +18,7 @@ from offsite.cli.app import app
 from offsite.model.clock import SystemClock
 from offsite.model.errors import ArchiveBusy
 from offsite.services.archives.retention import LEAST_COLLECT_AFTER_MS, carry_out, open_archive, plan_retention
+from offsite.services.archives.retention_audit import archive_audit_reports
 from offsite.services.archives.run_export import ExportResult
 from offsite.services.outages import Outage, Outages
 from tests.batches import make_log
@@ -73,14 +74,14 @@ def test_beside_an_export_that_follows_nothing_is_lost_or_doubled(place: str, re
     collect_after_ms = 0 if place == "exchange" else LEAST_COLLECT_AFTER_MS
     exchange.commit(_round(0))
     went = 0
-    with following(exchange) as told:
-        wait_until(lambda: sum(each.records for each in told) == PER_ROUND)
+    with following(exchange) as rounds:
+        wait_until(lambda: sum(each.records for each in rounds) == PER_ROUND)
         for number in range(1, ROUNDS):
             exchange.commit(_round(number))
-            while sum(each.records for each in told) < (number + 1) * PER_ROUND:
+            while sum(each.records for each in rounds) < (number + 1) * PER_ROUND:
                 went += let_go(exchange, collect_after_ms)
             went += let_go(exchange, collect_after_ms)
-    assert sum(each.records for each in told) == ROUNDS * PER_ROUND
+    assert sum(each.records for each in rounds) == ROUNDS * PER_ROUND
     assert went >= ROUNDS - 1
     went += let_go(exchange, collect_after_ms)
     exchange.bring_in("avro", "a", "back")
@@ -88,6 +89,12 @@ def test_beside_an_export_that_follows_nothing_is_lost_or_doubled(place: str, re
     (everything,) = exchange.content("original").values()
     assert 0 < len(kept) <= PER_ROUND
     assert list(kept) == list(everything)[-len(kept) :]
+    told = list(archive_audit_reports(exchange.place("a")))
+    files = [each for each in told if each.kind == "file"]
+    assert len(files) >= went, "an attempt that an export was in front of wrote its lines too"
+    assert len({each.what for each in files}) == went
+    assert all(each.rule and each.who and each.at_ms and not each.problem for each in told)
+    assert {each.state for each in files} == {"done" if place == "exchange" else "to be done"}
 
 
 def _round(number: int) -> NewSegment:

@@ -15,6 +15,7 @@ from offsite.repository.generations.generation_set import GenerationSet
 from offsite.repository.generations.layout import SetLayout
 from offsite.repository.generations.ledger import Ledger
 from offsite.repository.repository import Repository
+from offsite.repository.snapshots.audit_record import Deletion, note_deletions
 from offsite.services.generations.decision import Append, Copy, Look, Rest
 from offsite.services.generations.instance import Happened
 from offsite.services.generations.report import line_of
@@ -69,6 +70,25 @@ def test_the_status_for_scripts(place: str) -> None:
     (found,) = json.loads(CliRunner().invoke(app, ["generations", "status", "--repo", place, "-o", "json"]).stdout)
     assert (found["restore_from"], found["is_archive"]) == ("pair.gen-2", False)
     assert [(each["number"], each["phase"]) for each in found["generations"]] == [(1, "retired"), (2, "complete")]
+
+
+def test_the_status_shows_what_was_removed_and_takes_no_forgery_for_it(place: str) -> None:
+    store, layout = open_folder(Path(place)), SetLayout(name="pair")
+    lines = [
+        Deletion(kind="generation", what=f"pair.gen-{number}", rule=f"why\x1b[31m{number}", bytes=2048)
+        for number in range(12)
+    ]
+    note_deletions(store, layout, lines, by="generations", commit=7)
+    store.put_if_absent(layout.audit_key(8, "0" * 8), b'{"format":1}\n')
+    shown = CliRunner().invoke(app, ["generations", "status", "--repo", place]).stdout
+    assert "pair.gen-11 (2.0 KiB): why" in shown
+    assert "cannot be read" in shown
+    assert "pair.gen-1 (" not in shown, "the last ten"
+    assert "\x1b" not in shown
+    (found,) = json.loads(CliRunner().invoke(app, ["generations", "status", "--repo", place, "-o", "json"]).stdout)
+    assert [each["generation"] for each in found["removals"][:-1]] == [f"pair.gen-{number}" for number in range(3, 12)]
+    assert all(each["who"] and each["at_ms"] for each in found["removals"][:-1])
+    assert found["removals"][-1]["problem"]
 
 
 def test_a_repository_without_generations(tmp_path: Path) -> None:

@@ -104,6 +104,22 @@ def test_what_may_not_follow_a_switch(book: Book, kind: Kind, instance: Instance
         book.enter(kind, instance, generation)
 
 
+@pytest.mark.parametrize(
+    ("field", "forged"),
+    [
+        ("include", ()),
+        ("include", ("t", "regex:(")),
+        ("exclude", ("regex:[",)),
+        ("place", "s3://[bucket"),
+    ],
+)
+def test_a_forged_founding_is_damage(book: Book, field: str, forged: object) -> None:
+    entry = book.entry(Kind.FOUNDED, A, founding=replace(FOUNDING, **{field: forged}))
+    book.store.put_if_absent(book.ledger.layout.entry_key(1), encode_entry(entry))
+    with pytest.raises(DamagedObject, match=f"{book.ledger.layout.entry_key(1)}.*{field}"):
+        book.ledger.read()
+
+
 def test_many_entries_are_read_side_by_side(book: Book) -> None:
     book.upto_switch()
     for number in range(_FEW):
@@ -191,11 +207,13 @@ def test_a_removal_that_dies_anywhere_is_never_half_a_backup(repository: Reposit
     for step in range(1000):
         store.objects = dict(whole)
         try:
-            remove_backup(FaultyStore(store, fails_at=step), backup.layout, is_read=lambda: False)
+            remove_backup(
+                FaultyStore(store, fails_at=step), backup.layout, is_read=lambda: False, announce=lambda _: None
+            )
             break
         except Crash:
             assert_whole_or_gone(repository)
-            remove_backup(store, backup.layout, is_read=lambda: False)
+            remove_backup(store, backup.layout, is_read=lambda: False, announce=lambda _: None)
         assert [key for key in store.objects if key.startswith(backup.layout.prefix)] == [backup.layout.removed_key]
         assert "backups/pair.gen-10/backup.json" in store.objects, "another one's name begins the same"
     assert step > 10
@@ -212,7 +230,7 @@ def assert_whole_or_gone(repository: Repository) -> None:
 
 def test_what_is_read_is_not_opened_again_and_stays(repository: Repository) -> None:
     backup = filled(repository)
-    assert not remove_backup(repository.store, backup.layout, is_read=lambda: True)
+    assert not remove_backup(repository.store, backup.layout, is_read=lambda: True, announce=lambda _: None)
     assert backup.state().seq == 3
     with pytest.raises(BackupNotFound):
         repository.backup("pair.gen-1")
@@ -221,14 +239,20 @@ def test_what_is_read_is_not_opened_again_and_stays(repository: Repository) -> N
 def test_what_came_back_is_swept_and_the_mark_goes_after_a_month(repository: Repository) -> None:
     backup = filled(repository)
     store = repository.store
-    remove_backup(store, backup.layout, is_read=lambda: False)
+    there = sum(info.size_bytes for info in store.list(backup.layout.prefix))
+    announced: list[int] = []
+    remove_backup(store, backup.layout, is_read=lambda: False, announce=announced.append)
+    remove_backup(store, backup.layout, is_read=lambda: False, announce=announced.append)
+    assert announced == [there], "nothing was left to say anything of"
     store.put_if_absent(backup.layout.commit_key(4), b"late")
     store.put_if_absent(f"{backup.layout.topics_prefix}t/partition=0/late.log", b"late")
     assert repository.backups() == ("pair.gen-10",)
     now_ms = store.now_ms()
-    sweep(store, backup.layout, removed_ms=now_ms)
+    sweep(store, backup.layout, removed_ms=now_ms, announce=announced.append)
+    assert announced == [there, 8]
     assert [info.key for info in store.list(backup.layout.prefix)] == [backup.layout.removed_key]
-    sweep(store, backup.layout, removed_ms=now_ms - KEPT_MS - 10_000)
+    sweep(store, backup.layout, removed_ms=now_ms - KEPT_MS - 10_000, announce=announced.append)
+    assert announced == [there, 8]
     assert [info.key for info in store.list(backup.layout.prefix)] == []
 
 

@@ -12,12 +12,22 @@ import pytest
 
 from offsite.archives.archive import ArchiveReader, ArchiveTopic, ArchiveWriter
 from offsite.archives.formats import ReadOptions, WriteOptions, open_reader, open_retention, open_writer
-from offsite.archives.retention import ArchiveFile, LastMessage, RetentionLimits, chosen
+from offsite.archives.retention import ArchiveFile, ExpiredObject, LastMessage, RetentionLimits, chosen
+from offsite.log.buffer import Buffer
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record
 from offsite.model.clock import SystemClock
-from offsite.model.errors import ArchiveBusy, ArchiveNotFound, BadOption, ClocksDiffer, StoreDenied
+from offsite.model.errors import (
+    ArchiveBusy,
+    ArchiveNotFound,
+    BadOption,
+    ClocksDiffer,
+    OverwritingStore,
+    StoreDenied,
+    StoreFull,
+)
 from offsite.model.untrusted.digest import check_digest
+from offsite.repository.snapshots.audit_record import AuditLine, read_audit
 from offsite.services.archives.retention import (
     ArchiveRetentionDone,
     ArchiveRetentionPlan,
@@ -25,6 +35,7 @@ from offsite.services.archives.retention import (
     carry_out,
     plan_retention,
 )
+from offsite.services.archives.retention_audit import ArchiveAudit
 from tests.archive_records import write_range
 from tests.faulty_store import Crash
 from tests.memory_archive import MemoryArchive
@@ -32,6 +43,7 @@ from tests.memory_archive import MemoryArchive
 HOUR_MS = 3_600_000
 NOW_MS = 1_700_000_000_000
 FORMATS = ("avro", "parquet", "jsonl", "osodevops", "kafka-backup")
+INDEXED = FORMATS[:3]
 FILES = 6
 PER_FILE = 4
 END = FILES * PER_FILE
@@ -113,7 +125,19 @@ def age_of(offset: int) -> int:
 
 
 def bodies(archive: Archive) -> set[str]:
-    return {each.key for each in archive.files.list() if ".json" not in each.key or "jsonl" in each.key}
+    keys = {each.key for each in archive.files.list() if ".json" not in each.key or "jsonl" in each.key}
+    return {key for key in keys if not key.startswith("_audit/")}
+
+
+def lines(archive: Archive) -> list[AuditLine]:
+    audit = ArchiveAudit(files=archive.files)
+    found = list(read_audit(audit, audit))
+    assert all(isinstance(each, AuditLine) for each in found)
+    return [each for each in found if isinstance(each, AuditLine)]
+
+
+def told(archive: Archive, kind: str) -> set[str]:
+    return {each.deletion.what for each in lines(archive) if each.deletion.kind == kind}
 
 
 def test_files_go_whose_last_message_is_old_and_the_rest_is_read_on(archive: Archive) -> None:
@@ -196,6 +220,67 @@ def test_broken_off_anywhere_the_archive_is_whole_and_the_next_run_ends_it(archi
         assert bodies(copy) == bodies(whole)
 
 
+def test_nothing_goes_before_its_line_is_written(archive: Archive) -> None:
+    plan = archive.plan(keep_age_ms=age_of(10))
+    going, before = [each.file for each in plan.going], bodies(archive)
+
+    def judge() -> None:
+        gone = before - bodies(archive)
+        assert gone <= told(archive, "object")
+        starts = {each.start for each in archive.reader.contents().pieces if not each.partition}
+        if min(starts) > 0:
+            assert {each.name for each in going} == told(archive, "file")
+
+    archive.files.before = judge
+    archive.apply(plan)
+    archive.files.before = None
+    judge()
+    assert told(archive, "object") == before - bodies(archive) != set()
+    freed = {each.deletion.what: each.deletion.bytes for each in lines(archive) if each.deletion.kind == "file"}
+    assert freed == {each.name: each.size_bytes for each in going}
+    assert {(each.at_ms, each.by, each.deletion.rule) for each in lines(archive) if each.deletion.kind == "file"} == {
+        (NOW_MS, "archive retention", plan.going[0].why)
+    }
+    written = len(lines(archive))
+    archive.apply(archive.plan(keep_age_ms=age_of(10)))
+    assert len(lines(archive)) == written, "nothing went"
+
+
+def test_what_cannot_be_written_down_stays(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    put, before = archive.files.put, dict(archive.files.objects)
+
+    def full(key: str, data: Buffer, **more: int) -> None:
+        if key.startswith("_audit/"):
+            raise StoreFull("no space is left")
+        put(key, data, **more)
+
+    monkeypatch.setattr(archive.files, "put", full)
+    with pytest.raises(StoreFull):
+        archive.apply(archive.plan(keep_age_ms=age_of(10)))
+    assert archive.files.objects == before
+
+
+def test_no_reader_of_any_format_sees_the_audit(archive: Archive) -> None:
+    silent = Archive(archive.format, archive.files.copy())
+    ArchiveAudit(files=archive.files, at_ms=NOW_MS).note_objects(
+        [ExpiredObject(key="k", partition=TopicPartition(topic="orders", partition=0), size_bytes=1, since_ms=0)]
+    )
+    assert len(archive.files.objects) == len(silent.files.objects) + 1
+    options = [ReadOptions()] + [ReadOptions(adopt_orphans=True)] * (archive.format == "osodevops")
+    for each in options:
+        seen, unseen = (open_reader(archive.format, files, each).contents() for files in (archive.files, silent.files))
+        assert seen == unseen
+    assert archive.writer.ends() == silent.writer.ends()
+    assert archive.writer.left_alone() == ()
+    assert lines(archive), "whoever goes on with the archive leaves it, too"
+    for manifest in [key for key in archive.files.objects if key.endswith(("_archive.json", "manifest.json"))]:
+        for files in (archive.files, silent.files):
+            del files.objects[manifest]
+    unnamed = ReadOptions(adopt_orphans=archive.format == "osodevops")
+    seen, unseen = (open_reader(archive.format, files, unnamed).contents() for files in (archive.files, silent.files))
+    assert seen == unseen, "nor who has only names to go by"
+
+
 @pytest.mark.parametrize("format_name", FORMATS[:-1])
 def test_objects_stay_until_their_file_is_out_for_long_enough(format_name: str) -> None:
     archive = made(format_name, collect_after_ms=HOUR_MS)
@@ -216,6 +301,7 @@ def test_objects_stay_until_their_file_is_out_for_long_enough(format_name: str) 
     assert len(after.collectable) == 2
     done = carry_out(archive.target, after, clock=_At(archive.files.clock_ms))
     assert {each.key for each in done.deleted} == {each.file.name for each in plan.going}
+    assert told(archive, "object") == told(archive, "file") == {each.file.name for each in plan.going}
     assert done.waiting == ()
     assert archive.offsets() == list(range(8, END + 4))
 
@@ -358,6 +444,56 @@ def test_retention_in_the_midst_of_an_export_breaks_and_loses_nothing(format_nam
         assert offsets == list(range(offsets[0], END + 4))
         archive.apply(archive.plan(keep_age_ms=age_of(10)))
         assert archive.offsets() == list(range(8, END + 4))
+
+
+@pytest.mark.parametrize("format_name", INDEXED)
+def test_an_export_that_slept_for_long_lists_nothing_that_was_deleted_meanwhile(format_name: str) -> None:
+    """It has read the index, and is stopped until retention has taken files out of it, and deleted them."""
+
+    def retain(archive: Archive) -> None:
+        for _ in range(2):
+            clock = _At(archive.files.clock_ms)
+            plan = plan_retention(archive.target, RetentionLimits(keep_age_ms=age_of(10)), clock=clock)
+            carry_out(archive.target, plan, clock=clock)
+            archive.files.clock_ms += 2 * HOUR_MS
+
+    counted = made(format_name)
+    first = counted.files.changes
+    counted.export(END, END + 4)
+    for number in range(counted.files.changes - first):
+        archive = made(format_name, collect_after_ms=HOUR_MS)
+        archive.files.before = _once(archive, at=archive.files.changes + number, act=retain)
+        archive.export(END, END + 4)
+        archive.files.before = None
+        offsets = archive.offsets()
+        assert offsets == list(range(offsets[0], END + 4))
+        assert {each.name for files in archive.target.archive.partitions() for each in files} <= bodies(archive)
+
+
+@pytest.mark.parametrize("format_name", INDEXED)
+def test_an_export_that_another_one_overtakes_does_not_count(format_name: str) -> None:
+    archive = made(format_name)
+    writer, again = archive.writer, archive.writer
+    written = write_range(writer, records(END, END + 4), start=END, end=END + 4)
+    theirs = write_range(again, records(END, END + 2), start=END, end=END + 2)
+    topics = [ArchiveTopic(topic="orders", partitions=2)]
+    act = _once(archive, at=archive.files.changes, act=lambda _: again.finish([theirs], topics, {}))
+    archive.files.before = act
+    with pytest.raises(ArchiveBusy, match="was written by another process"):
+        writer.finish([written], topics, {})
+
+
+@pytest.mark.parametrize("format_name", INDEXED)
+def test_an_export_into_a_store_that_cannot_compare_writes_as_ever(
+    format_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> bool:
+        raise OverwritingStore("it ignores the condition of a put", hint="")
+
+    archive = made(format_name)
+    monkeypatch.setattr(MemoryArchive, "replace", refused)
+    archive.export(END, END + 4)
+    assert archive.offsets() == list(range(END + 4))
 
 
 def _once(archive: Archive, *, at: int, act: Callable[[Archive], object]) -> Callable[[], None]:

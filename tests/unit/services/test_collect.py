@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +40,9 @@ from offsite.services.collect.plan import CollectableObject, CollectionPlan
 from offsite.services.collect.run import Collected, collect, plan_collection, steps
 from offsite.services.follow.collecting import REST_S, RETRY_S, Collecting
 from offsite.services.leftovers import find_leftovers
-from offsite.services.verify.run import verify_deep
+from offsite.services.verify import run
+from offsite.services.verify.run import verify_deep, verify_quick
+from offsite.stores.store import ObjectInfo
 from tests import roll_ups
 from tests.backups import PARTITIONS, SELECTION, content, new_backup, run_once, write_segment
 from tests.inline_runner import InlineRunner
@@ -515,6 +518,39 @@ def test_a_check_that_takes_longer_than_the_grace_time_tells_no_damage_but_what_
     assert {each.key for each in result.damaged} == ({backup.state().segments[ORDERS][0].key} if damaged else set())
 
 
+@pytest.mark.parametrize("damaged", [False, True])
+@pytest.mark.parametrize("is_rolled_up", [False, True])
+def test_a_quick_check_tells_no_damage_where_objects_go_while_it_lists_them(
+    backup: Backup, store: MemoryStore, monkeypatch: pytest.MonkeyPatch, is_rolled_up: bool, damaged: bool
+) -> None:
+    """What is looked up first is rolled up, or let go, and collected just before."""
+    head, began = store.head, threading.Lock()
+
+    def overtake() -> None:
+        if is_rolled_up:
+            roll_up(backup)
+        else:
+            let_go(backup, (0, 20, 0))
+        run_once(backup)
+        collect_now(backup)
+        if damaged:
+            store.delete(backup.state().segments[ORDERS][0].object_key)
+
+    def look_up(key: str) -> ObjectInfo | None:
+        if key in objects and began.acquire(blocking=False):
+            monkeypatch.setattr(store, "head", head)
+            overtake()
+        return head(key)
+
+    objects = {each.object_key for each in backup.state().all_segments()}
+    monkeypatch.setattr(store, "head", look_up)
+    monkeypatch.setattr(run, "HEADS_AT_ONCE", 1)
+    result = verify_quick(backup)
+    assert began.locked()
+    assert {each.key for each in result.damaged} == ({backup.state().segments[ORDERS][0].key} if damaged else set())
+    assert result.ok is not damaged
+
+
 def test_who_may_not_delete_is_told_before_anything_is_read(backup: Backup, store: MemoryStore) -> None:
     """A run that follows tries again every few hours: reading a day of data each time would be paid for nothing."""
     roll_up(backup)
@@ -638,6 +674,32 @@ def test_what_an_old_history_needs_stays_until_that_lets_it_go_too(backup: Backu
     run_once(backup)
     collect_now(backup)
     assert not keys([parted]) & bodies(store)
+    assert verify_deep(backup, InlineRunner()).ok
+
+
+@pytest.mark.parametrize("is_below", [False, True])
+def test_a_range_without_batches_on_one_side_of_a_cut_holds_no_pack_back(
+    backup: Backup, store: MemoryStore, is_below: bool
+) -> None:
+    """All batches of a packed segment lie on one side of the cut, so the other side has no part of the segment."""
+    made = write_segment(store, backup, ORDERS, *((80, 90) if is_below else (90, 100)))
+    last = made.last_offset + 1
+    at, end = (last, last + 5) if is_below else (made.first_offset, last)
+    assert at > 80
+    pack = backup.layout.pack_key(backup.state().seq, "a" * 8)
+    store.put_if_absent(pack, store.get(made.key) or b"")
+    key = made.key.replace(f"{made.start:020}", f"{80:020}")
+    made = replace(made, key=key, start=80, end=end, pack=pack, index_key=None, index_hash=None)
+    position = replace(backup.state().positions[ORDERS], end=end, last_batch=None)
+    changes = Changes(segments=(made,), positions=(position,))
+    backup.commit(changes, base=backup.state(), writer="w")
+    parts = part_segment(made, at, store)
+    cut = CutBack(partition_id=ORDERS, at=at, end=end, epoch=0, leader_epoch=1, below=parts.below, above=parts.above)
+    backup.commit(Changes(cut_back=(cut,)), base=backup.state(), writer="w")
+    let_go(backup, *([(0, at, 0)] if is_below else [(0, 80, 0), (at, end, 1)]))
+    run_once(backup)
+    collect_now(backup)
+    assert pack not in bodies(store)
     assert verify_deep(backup, InlineRunner()).ok
 
 

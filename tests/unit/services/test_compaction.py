@@ -28,6 +28,7 @@ from offsite.repository.snapshots.audit_record import AuditLine, read_audit
 from offsite.services.collect.run import collect, plan_collection
 from offsite.services.compaction.plan import CompactionRequest, plan_compaction
 from offsite.services.compaction.run import Compacted, compact
+from offsite.services.compare.left_out import compacted_one
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.verify.run import verify_deep
 from offsite.table.latest import by_partition, latest_arrow
@@ -361,8 +362,13 @@ def test_what_would_hardly_become_smaller_is_not_written_again_and_not_looked_at
     commit_log(backup, data, 30, compacted_shape())
     before = tuple(backup.state().all_segments())
     compacted(backup)
-    assert tuple(backup.state().all_segments()) == before
+    state = backup.state()
+    assert tuple(state.all_segments()) == before
     assert plan_compaction(backup, CompactionRequest()).regions == ()
+    assert list(state.compacted.values()) == [((0, 30),)]
+    with pytest.raises(NoSuchRestorePoint, match="cannot be told for certain"):
+        found(backup, before={TOPIC.topic_partition: 10})
+    assert "may hold less" in str(compacted_one(next(iter(state.topics.values()))))
 
 
 def test_what_was_replaced_is_collected(backup: Backup, store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:

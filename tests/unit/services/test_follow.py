@@ -16,11 +16,13 @@ from offsite.model.selections.selection import parse_selection
 from offsite.model.uninterrupted import interrupt
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
+from offsite.repository.commit import Changes, CompactedRange
 from offsite.services.backup import roll_up
 from offsite.services.backup.request import BackupRequest
 from offsite.services.follow import follower
 from offsite.services.follow.follower import HEARTBEAT_S, Follow, Follower, Round
 from offsite.services.outages import Outage, Outages
+from offsite.services.retention.pins import pin_point, unpin_point
 from offsite.services.retention.policy import parse_policy
 from offsite.services.verify.run import verify_deep, verify_quick
 from offsite.table.datasource import SCHEMA, OffsiteDataSource
@@ -183,7 +185,68 @@ def test_a_commit_of_another_writer_is_gone_on_from(orders: Site) -> None:
     rounds, told = follow(orders, commit_elsewhere, nothing)
     assert commits(rounds) == [1, 3]
     assert [each.error.id if each else None for each in told] == ["OFF-1101", None]
+    assert told[0] is not None
+    assert "run one writer per backup" in told[0].error.hint
     assert [each.end for each in orders.backup.state().positions.values()] == [3, 1, 1, 1]
+
+
+def pin(site: Site) -> None:
+    pin_point(site.backup, 1, reason="the month-end")
+
+
+def take_pin_off(site: Site) -> None:
+    unpin_point(site.backup, 1)
+
+
+def retain(site: Site) -> None:
+    head = site.backup.state()
+    site.backup.commit(Changes(forgotten=((1, 2),)), base=head, writer="w")
+
+
+def compact(site: Site) -> None:
+    head = site.backup.state()
+    ranges = (CompactedRange(partition_id=next(iter(head.positions)), start=0, end=1),)
+    site.backup.commit(Changes(compacted=ranges), base=head, writer="w")
+
+
+@pytest.mark.parametrize(
+    ("made", "told_of"),
+    [
+        (pin, "pinned a restore point"),
+        (take_pin_off, "took a pin off"),
+        (retain, "let go what retention does not keep"),
+        (compact, "compacted topics"),
+    ],
+)
+def test_upkeep_that_was_first_is_told_as_what_it_is(
+    orders: Site, made: Callable[[Site], None], told_of: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes between the plan of a round and its commit."""
+    plan = follower.plan_backup
+
+    def plan_and_lose(*arguments: Any, known: Any, **options: Any) -> Any:
+        found = plan(*arguments, known=known, **options)
+        if known is not None and not lost:
+            lost.append(True)
+            made(orders)
+        return found
+
+    def write() -> None:
+        orders.source.write("orders", [b"ours"])
+
+    lost: list[bool] = []
+    monkeypatch.setattr(follower, "plan_backup", plan_and_lose)
+    orders.back_up("*")
+    if made is take_pin_off:
+        pin(orders)
+    write()
+    _, told = follow(orders, write, nothing)
+    outage = told[0]
+    assert outage is not None
+    assert (outage.error.id, told[1:]) == ("OFF-1101", [None])
+    assert told_of in outage.error.message
+    assert "one writer" not in outage.error.hint
+    assert "does its round again" in outage.error.hint
 
 
 @pytest.mark.parametrize("error", [KafkaUnreachable("gone", hint=""), StoreUnreachable("gone", hint="")])

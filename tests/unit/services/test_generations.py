@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,6 +21,7 @@ from offsite.model.errors import (
     GenerationsDiffer,
     GenerationTakenOver,
     KafkaNotAuthorized,
+    StoreFull,
 )
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.generations.entry import Instance
@@ -36,6 +38,7 @@ from offsite.services.generations.backup_target import BackupTarget
 from offsite.services.generations.coordination import CoordinationTopic
 from offsite.services.generations.instance import RunningInstance
 from offsite.services.generations.message import TOPIC, Event, Message, decode_message, encode_message
+from offsite.services.generations.removals import Removal
 from offsite.services.generations.request import GenerationsRequest
 from offsite.services.generations.status import backup_or_generation, release, report_sets, restores_elsewhere
 from offsite.services.heads import SeenHead
@@ -164,6 +167,63 @@ def test_nothing_is_left_of_a_removed_generation_but_that_it_was(pair: Pair) -> 
     assert [info.key for info in store.list("backups/pair.gen-1/")] == ["backups/pair.gen-1/removed.json"]
     with pytest.raises(BackupNotFound):
         pair.site.repository.backup("pair.gen-1")
+
+
+def test_nothing_of_a_generation_is_deleted_before_a_line_says_so(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
+    store, deleted = pair.site.repository.store, list[bool]()
+    delete = type(store).delete
+
+    def told(self: Any, key: str) -> None:
+        if "pair.gen-1/" in key:
+            deleted.append(bool(removals_of(pair)))
+        delete(self, key)
+
+    monkeypatch.setattr(type(store), "delete", told)
+    until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
+    assert deleted
+    assert all(deleted)
+    (line,) = removals_of(pair)
+    assert (line.generation, line.why) == ("pair.gen-1", "the switch to generation 2 was committed")
+    assert line.bytes > 0
+    assert line.who.startswith("process ")
+
+
+def test_a_generation_that_cannot_be_written_down_stays(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
+    until(pair, lambda: pair.phases() == ["sealed", "complete"], a, b)
+    store = pair.site.repository.store
+    put = type(store).put_if_absent
+    before = [info.key for info in store.list("backups/pair.gen-1/")]
+
+    def full(self: Any, key: str, data: Any) -> Any:
+        if "/audit/" in key:
+            raise StoreFull("no space is left")
+        return put(self, key, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(store), "put_if_absent", full)
+        for _ in range(3):
+            b.step()
+            with suppress(StoreFull):
+                a.step()
+    assert pair.phases() == ["removing", "complete"]
+    assert [info.key for info in store.list("backups/pair.gen-1/")] == before
+    until(pair, lambda: pair.phases() == ["removed", "complete"], a)
+
+
+def test_what_came_back_goes_with_a_line_of_its_own(pair: Pair) -> None:
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B)
+    until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
+    pair.site.repository.store.put_if_absent("backups/pair.gen-1/commits/late.json", b"12345")
+    until(pair, lambda: pair.phases()[2:] == ["removed", "complete"], a, b)
+    told = [(each.generation, each.why, each.bytes) for each in removals_of(pair) if each.generation == "pair.gen-1"]
+    assert told[1:] == [("pair.gen-1", "it came back after it was removed", 5)]
+
+
+def removals_of(pair: Pair) -> tuple[Removal, ...]:
+    (found,) = report_sets(pair.site.repository)
+    return found.removals
 
 
 def test_an_instance_that_is_run_again_shuts_out_the_process_before(pair: Pair) -> None:
@@ -298,6 +358,7 @@ def test_a_deleted_topic_goes_with_its_generation_when_somebody_agrees(pair: Pai
         release(pair.site.repository, "pair", 2, by="a person")
     release(pair.site.repository, "pair", 1, by="a person")
     until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
+    assert [each.why for each in removals_of(pair)] == ["released by a person"]
 
 
 def test_a_generation_that_is_restored_from_stays_until_that_has_ended(pair: Pair) -> None:
@@ -414,6 +475,9 @@ def test_generations_as_avro_archives(pair: Pair, tmp_path: Path) -> None:
     b = pair.instance(Instance.B, place=place, length_ms=10**9)
     a.step()
     until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
+    (line,) = removals_of(pair)
+    assert (line.generation, line.why) == ("pair.gen-1", "the switch to generation 2 was committed")
+    assert line.bytes > 0
     pair.site.source.write("customers", [b"4"])
     b.step()
     (found,) = report_sets(pair.site.repository)

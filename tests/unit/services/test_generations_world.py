@@ -13,7 +13,7 @@ from offsite.model.errors import DamagedObject
 from offsite.repository.generations import generation_set, ledger
 from offsite.repository.generations.entry import Entry, Instance, Kind, StoredEntry, encode_entry, entry_hash
 from offsite.repository.generations.generation_set import GenerationSet, Phase
-from offsite.services.generations import decision, instance
+from offsite.services.generations import decision, instance, removals
 from offsite.services.generations.decision import Append, Facts, Me, Remove
 from offsite.services.generations.message import Event
 from tests.generations import world
@@ -74,7 +74,7 @@ def removed_before_it_is_entered(patch: pytest.MonkeyPatch) -> None:
 
     def append(self: Any, effect: Append) -> None:
         if effect.kind is Kind.REMOVING:
-            self._with.target.remove(effect.generation)
+            self._with.target.remove(effect.generation, lambda _: None)
         right(self, effect)
 
     patch.setattr(instance.RunningInstance, "_append", append)
@@ -110,6 +110,10 @@ def a_switch_removes_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(instance, "lacking", lambda *_: ())
 
 
+def removed_without_a_line(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(removals, "note_deletions", lambda *_, **__: None)
+
+
 BUGS: tuple[Patch, ...] = (
     no_seal,
     no_guard,
@@ -119,6 +123,7 @@ BUGS: tuple[Patch, ...] = (
     removed_because_a_message_says_so,
     silence_is_the_end,
     a_switch_removes_at_once,
+    removed_without_a_line,
 )
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from offsite.cli.app import app
-from offsite.repository.commit import Changes
+from offsite.repository.commit import Changes, RecordedHole
 from offsite.repository.repository import Repository
 from offsite.services.overview.contents import show_backup
+from offsite.services.overview.judgement import problems_of
 from offsite.services.overview.status import BackupStatus, read_status
 from offsite.stores.posix_store import PosixStore, open_folder
 from tests.backups import PARTITIONS, append_unchecked, new_backup, run_once
@@ -41,6 +43,19 @@ def test_a_commit_in_the_future_is_not_safe_and_its_age_is_not_told(store: Posix
     assert "dated in the future" in told.stdout
     assert " old" not in told.stdout.splitlines()[1]
     assert told.exit_code == ATTENTION
+
+
+def test_holes_that_only_older_points_have_are_said_to_be_theirs(store: PosixStore) -> None:
+    backup = new_backup(store)
+    run_once(backup)
+    state, known = backup.state(), PARTITIONS[0]
+    end = state.positions[known].end
+    older = RecordedHole(partition_id=known, start=0, end=2, reason="retention")
+    newest = RecordedHole(partition_id=known, start=end - 1, end=end, reason="retention")
+    state = replace(state, holes=(older, newest), expired={known: ((3, 5),)})
+    (found,) = problems_of(state, state.committed_at_ms, None)
+    assert found.startswith("2 holes: 3 offsets were gone")
+    assert found.endswith("(1 of the holes only in older restore points that are kept)")
 
 
 def test_clocks_that_differ_by_seconds_are_no_problem(store: PosixStore) -> None:

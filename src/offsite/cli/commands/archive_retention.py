@@ -10,8 +10,8 @@ import typer
 from offsite.cli.options.archive import ArchivePlace, BackupId, FormatToWrite
 from offsite.cli.options.common import COLLECT_AFTER, Output, Yes
 from offsite.cli.options.option_group import takes
-from offsite.cli.output import OutputFormat, confirm, emit, emit_notice
-from offsite.cli.views.archive_retention_view import render_done, render_plan, reported
+from offsite.cli.output import OutputFormat, confirm, emit, emit_each, emit_notice
+from offsite.cli.views.archive_retention_view import audit_line, render_done, render_plan, reported
 from offsite.model.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -73,6 +73,18 @@ def apply(options: ArchiveRetentionOptions, yes: Yes = False, output: Output = O
             confirm(f"let {len(planned.going)} files of {target.place} go?")
         report = reported(target, planned, done=carry_out(target, planned, clock=SystemClock()))
     emit(report, output=output, render=render_done)
+
+
+@app.command()
+def log(path: ArchivePlace, output: Output = OutputFormat.TABLE) -> None:
+    """Show what retention let go of an archive: when, by whom, by which rule, and how many bytes.
+
+    A line is written before its deletion, at the place that was named to apply. It says `done` where nothing of that
+    name is there any more, else `to be done`.
+    """
+    from offsite.services.archives.retention_audit import archive_audit_reports
+
+    emit_each(archive_audit_reports(path), name="deletions", output=output, line=audit_line)
 
 
 def _opened(options: ArchiveRetentionOptions) -> tuple[ArchiveToShorten, RetentionLimits]:

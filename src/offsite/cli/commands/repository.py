@@ -112,6 +112,13 @@ def _render_list(console: Console, result: BackupList) -> None:
             console.print(f"{each.backup} is DAMAGED: {each.problem}")
 
 
+def _render_holes(console: Console, detail: BackupDetail) -> None:
+    for hole in detail.holes:
+        console.print(f"hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
+    if detail.pins:
+        console.print(f"holes as of commit {detail.commit}; offsite status counts those of pinned points too")
+
+
 def _render_detail(console: Console, detail: BackupDetail) -> None:
     from rich.table import Table
 
@@ -136,8 +143,7 @@ def _render_detail(console: Console, detail: BackupDetail) -> None:
         if topic.deleted_ms >= 0:
             named = f"{topic.topic} ({topic.topic_id[:8]})" if topic.topic_id else topic.topic
             console.print(f"deleted at the source since {format_time(topic.deleted_ms)} or before, and kept: {named}")
-    for hole in detail.holes:
-        console.print(f"hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
+    _render_holes(console, detail)
     for branch in detail.branches:
         console.print(
             f"branch {branch.branch} of {branch.topic}/{branch.partition}, {branch.records:,} records: {branch}"

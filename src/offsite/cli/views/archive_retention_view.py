@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from offsite.archives.retention import ExpiredObject
     from offsite.services.archives.retention import ArchiveRetentionDone, ArchiveRetentionPlan, ArchiveToShorten
+    from offsite.services.archives.retention_audit import ArchiveAuditReport
 
 _LISTED_MAX = 20
 
@@ -136,6 +137,14 @@ def render_done(console: Console, report: RetentionReport) -> None:
         console.print(f"  {report.waiting_objects} objects ({size}) go when --collect-after has passed: run this again")
     for key in report.locked_objects:
         console.print(f"  the store does not let go: {key}")
+
+
+def audit_line(line: ArchiveAuditReport) -> str:
+    """One deletion in one line."""
+    if line.problem:
+        return f"{line.what} cannot be read: {line.problem}"
+    size = f" ({format_size(line.bytes)})" if line.bytes else ""
+    return f"{format_time(line.at_ms)} {line.kind}, {line.state}: {line.what}{size}, {line.rule}; by {line.who}"
 
 
 def _render_files(console: Console, report: RetentionReport, what: str) -> None:

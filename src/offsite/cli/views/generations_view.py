@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from offsite.model.size import format_size
 from offsite.model.time import format_time
 
 if TYPE_CHECKING:
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from offsite.services.generations.removals import Removal
     from offsite.services.generations.report import Line
     from offsite.services.generations.status import GenerationReport, SetReport
 
@@ -44,6 +46,8 @@ def _render_set(console: Console, found: SetReport) -> None:
     if found.asked_ms:
         console.print(f"  the next generation is asked for since {format_time(found.asked_ms)}: is the other one run?")
     console.print(f"  {found.removed} earlier generations are removed")
+    for removal in found.removals:
+        console.print(f"    {_removal(removal)}")
     if not found.restore_from:
         console.print("  nothing to restore from yet: no generation is complete")
     elif found.is_archive:
@@ -55,6 +59,12 @@ def _render_set(console: Console, found: SetReport) -> None:
 def _phase(each: GenerationReport) -> str:
     active = "active, " if each.is_active else ""
     return f"{active}{each.phase}{', released' if each.is_released else ''}"
+
+
+def _removal(each: Removal) -> str:
+    if each.problem:
+        return f"{each.generation} cannot be read: {each.problem}"
+    return f"{format_time(each.at_ms)} {each.generation} ({format_size(each.bytes)}): {each.why}; by {each.who}"
 
 
 def _times(each: GenerationReport) -> tuple[str, str]:

@@ -1,7 +1,8 @@
 """Which points a compaction leaves exact: those where commits ended, and none between two of them inside of its range.
 
 There, records were left out that later ones replaced. As of a moment in between they would be the latest of their key,
-and without them the key would be missing, or older than it was. So such a point is refused, never restored nearly.
+and without them the key would be missing, or older than it was. So such a point is refused, never restored nearly: also
+where a region would hardly have shrunk and was left whole, which the state does not tell from the others.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def check_exact(point: PointInTime, head: BackupState, topics: Collection[str]) 
         if partition.topic in topics and (span := next(_inside(point, partition, head), None)) is not None:
             raise NoSuchRestorePoint(
                 f"{partition} was compacted over offsets {span[0]} to {span[1] - 1}: what it held at a moment in "
-                "between is not known any more",
+                "between cannot be told for certain any more",
                 hint="choose a commit, each one that offsite show lists is exact; or leave the topic out",
             )
 

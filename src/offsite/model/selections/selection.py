@@ -65,6 +65,15 @@ def is_literal(pattern: str) -> bool:
     return not pattern.startswith(_REGEX_PREFIX) and _GLOB_CHARACTERS.isdisjoint(pattern)
 
 
+def is_readable(pattern: str) -> bool:
+    """Whether names can be compared with a pattern: `regex:(` is none."""
+    try:
+        _compile(pattern)
+    except (re.error, RecursionError, OverflowError):
+        return False
+    return True
+
+
 def _split(values: Iterable[str]) -> Iterable[str]:
     for pattern in (part.strip() for value in values for part in value.split(",")):
         if pattern:

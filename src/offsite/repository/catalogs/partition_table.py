@@ -22,7 +22,7 @@ from offsite.model.untrusted.names import is_topic_name
 from offsite.repository.branches import Branch
 from offsite.repository.catalogs.parquet_form import damaged_catalog, from_parquet, integers_of
 from offsite.repository.catalogs.segment_parts import Again, CatalogPart, Extent, StoredRows
-from offsite.repository.commit import CompactedRange, ExpiredRange, PartitionId, Position
+from offsite.repository.commit import CompactedRange, ExpiredRange, PartitionId, Position, TopicShape
 from offsite.repository.commit_json import (
     checkpoint_from_json,
     checkpoint_to_json,
@@ -126,7 +126,7 @@ def state_to_json(state: BackupState) -> dict[str, JsonValue]:
         "seq": state.seq,
         "head_hash": state.head_hash,
         "committed_at_ms": state.committed_at_ms,
-        "topics": [topic_to_json(shape) for shape in state.topics.values()],
+        "topics": [_topic_to_json(shape, state) for shape in state.topics.values()],
         "holes": [hole_to_json(hole) for hole in state.holes],
         "left_behind": [left_behind_to_json(each) for each in state.left_behind],
         **({"incomplete": True} if state.incomplete else {}),
@@ -146,6 +146,11 @@ def state_to_json(state: BackupState) -> dict[str, JsonValue]:
         "pins": list(map(pin_to_json, state.pins)),
     }
     return known | {name: part for name, part in more.items() if part}
+
+
+def _topic_to_json(shape: TopicShape, state: BackupState) -> dict[str, JsonValue]:
+    """Catalogs of earlier versions do not say since when: then it is known from the catalog on."""
+    return topic_to_json(shape) | {"configs_since": state.configs_since.get(shape.incarnation, state.seq)}
 
 
 def _usually_completed(state: BackupState) -> int:
@@ -182,14 +187,16 @@ def _latest_times(compacted: Iterable[CompactedRange]) -> Mapping[PartitionId, i
 
 def state_from_json(item: JsonObject) -> BackupState:
     """Without what has columns."""
-    is_incomplete = item.optional_flag("incomplete")
+    is_incomplete, seq = item.optional_flag("incomplete"), item.integer("seq")
+    topics = [(topic_from_json(each), each.integer_or("configs_since", seq)) for each in item.children("topics")]
     compacted = list(map(compacted_from_json, item.children("compacted")))
     return BackupState(
         backup=item.text("backup"),
-        seq=item.integer("seq"),
+        seq=seq,
         head_hash=item.text("head_hash"),
         committed_at_ms=item.integer("committed_at_ms"),
-        topics=LayeredMap({shape.incarnation: shape for shape in map(topic_from_json, item.children("topics"))}),
+        topics=LayeredMap({shape.incarnation: shape for shape, _ in topics}),
+        configs_since=LayeredMap({shape.incarnation: since for shape, since in topics}),
         holes=tuple(map(hole_from_json, item.children("holes"))),
         left_behind=tuple(map(left_behind_from_json, item.children("left_behind"))),
         incomplete=is_incomplete,

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from offsite.model.errors import DamagedObject
+from offsite.model.selections.selection import is_readable
 from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS, MAX_PARTITIONS
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
@@ -154,11 +156,27 @@ def _founding_fields(founding: Founding) -> Mapping[str, JsonValue]:
 
 
 def _founding(item: JsonObject) -> Founding:
+    if not item.texts("include"):
+        raise item.wrong("include", "a list with a pattern of topics: a set without one is never founded")
     return Founding(
         cluster_id=item.text("cluster_id"),
-        include=item.texts("include"),
-        exclude=item.texts("exclude"),
+        include=_patterns(item, "include"),
+        exclude=_patterns(item, "exclude"),
         internal=item.flag("internal"),
         target=item.text("target"),
-        place=item.text("place"),
+        place=_place(item),
     )
+
+
+def _patterns(item: JsonObject, name: str) -> tuple[str, ...]:
+    if not all(map(is_readable, patterns := item.texts(name))):
+        raise item.wrong(name, "a list of patterns of topics that can be read")
+    return patterns
+
+
+def _place(item: JsonObject) -> str:
+    try:
+        urlsplit(place := item.text("place"))
+    except ValueError as error:  # `s3://[`
+        raise item.wrong("place", "a folder or a URL") from error
+    return place

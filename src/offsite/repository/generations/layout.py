@@ -1,6 +1,8 @@
 """The keys of the generations of a set: built here, parsed here, nowhere else. Pure.
 
 generations/<set>/ledger/<seq:020>.json     what was decided of its generations, create-only
+generations/<set>/audit/<seq:020>-<attempt>.jsonl
+                                            what was deleted of them, noted when entry `seq` was the newest
 backups/<set>.gen-<n>/...                   generation n, where generations are backups
 """
 
@@ -35,6 +37,13 @@ class SetLayout:
 
     def entry_key(self, seq: int) -> str:
         return f"{self.ledger_prefix}{seq:020d}.json"
+
+    @property
+    def audit_prefix(self) -> str:
+        return f"{SETS_PREFIX}{self.name}/audit/"
+
+    def audit_key(self, seq: int, attempt: str) -> str:
+        return f"{self.audit_prefix}{seq:020d}-{attempt}.jsonl"
 
     def backup_name(self, generation: int) -> str:
         """The name of the backup that is that generation."""

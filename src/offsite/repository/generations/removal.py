@@ -11,33 +11,39 @@ object there, which then counts as nothing, and goes with the next `sweep`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from offsite.model.check import check
 from offsite.model.journal import decided
 from offsite.repository.json_form import FORMAT, encode_object
 from offsite.repository.layout import BackupLayout
-from offsite.stores.store import Store, is_key
+from offsite.stores.store import ObjectInfo, Store, is_key
+
+Announce = Callable[[int], None]
+"""Called with the bytes that are there, before the first of them is deleted; not called where nothing is there."""
 
 KEPT_MS = 30 * 24 * 3_600_000
 """How long `removed.json` stays: no process is stopped for longer and then goes on."""
 
 
-def remove_backup(store: Store, layout: BackupLayout, *, is_read: Callable[[], bool]) -> bool:
+def remove_backup(store: Store, layout: BackupLayout, *, is_read: Callable[[], bool], announce: Announce) -> bool:
     """Remove all of the backup; False where `is_read` says that somebody still reads it: then nobody can begin to any
-    more, and the rest is left for the next call. Raises what the store raises."""
+    more, and the rest is left for the next call. Raises what the store and `announce` raise."""
+    _announced(_below(store, layout), announce)
     store.put_if_absent(layout.removed_key, encode_object({"format": FORMAT, "backup": layout.backup}))
     store.delete(layout.descriptor_key)
     if is_read():
         return False
-    deleted = sum(_delete(store, layout, keys) for keys in (_history(store, layout), _below(store, layout)))
+    deleted = sum(_delete(store, layout, keys) for keys in (_history(store, layout), _keys_below(store, layout)))
     decided("remove", why="another generation has taken its place", backup=layout.backup, objects=deleted)
     return True
 
 
-def sweep(store: Store, layout: BackupLayout, *, removed_ms: int) -> None:
+def sweep(store: Store, layout: BackupLayout, *, removed_ms: int, announce: Announce) -> None:
     """Delete what came back into a backup that was removed at `removed_ms`, and its mark when that is long ago."""
-    _delete(store, layout, _below(store, layout))
+    returned = _below(store, layout)
+    _announced(returned, announce)
+    _delete(store, layout, (info.key for info in returned))
     if store.now_ms() - removed_ms > KEPT_MS:
         store.delete(layout.removed_key)
 
@@ -48,8 +54,17 @@ def _history(store: Store, layout: BackupLayout) -> Iterator[str]:
         yield from sorted((info.key for info in store.list(prefix)), reverse=True)
 
 
-def _below(store: Store, layout: BackupLayout) -> Iterator[str]:
-    return (info.key for info in list(store.list(layout.prefix)) if info.key != layout.removed_key)
+def _keys_below(store: Store, layout: BackupLayout) -> Iterator[str]:
+    return (info.key for info in _below(store, layout))
+
+
+def _below(store: Store, layout: BackupLayout) -> Sequence[ObjectInfo]:
+    return tuple(info for info in store.list(layout.prefix) if info.key != layout.removed_key)
+
+
+def _announced(objects: Sequence[ObjectInfo], announce: Announce) -> None:
+    if objects:
+        announce(sum(info.size_bytes for info in objects))
 
 
 def _delete(store: Store, layout: BackupLayout, keys: Iterator[str]) -> int:

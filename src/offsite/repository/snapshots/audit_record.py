@@ -1,26 +1,27 @@
-"""What was deleted of a backup, by whom, when and by which rule: a line for each deletion, in small objects for ever.
+"""What was deleted, by whom, when and by which rule: a line for each deletion, in small objects for ever. They lie in
+the backup that something was deleted of, beside the ledger of a set of generations, or in an archive.
 
 The line is written first, the deletion follows: so none is ever without its line, wherever a process is killed. What a
 line says is therefore what *was to be* deleted. Of a commit that lets data go the line holds the writer's mark, and
 whoever reads it sees by the commit log whether that commit came to be. An object may be named again by the next attempt
 of a deletion that was broken off.
 
-Whoever can write to the repository can write such lines too: they are told for what they are, what the repository says.
+Whoever can write there can write such lines too: they are told for what they are, what the place says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from offsite.model.errors import Damaged, DamagedObject, FormatTooNew
 from offsite.model.ids import random_id
 from offsite.model.size import MIB
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.repository.layout import BackupLayout
 from offsite.repository.restores.process_identity import ProcessIdentity
-from offsite.stores.store import Store
+from offsite.stores.store import PutResult
 
 LINES_PER_OBJECT = 5_000
 _OBJECT_BYTES_MAX = 64 * MIB
@@ -29,12 +30,45 @@ _OBJECT_BYTES_MAX = 64 * MIB
 POINTS = "points"
 RANGE = "range"
 OBJECT = "object"
+GENERATION = "generation"
+FILE = "file"
+
+
+class AuditObject(Protocol):
+    """What a listing tells of an object of lines."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+
+class AuditStore(Protocol):
+    """What the audit needs of the store that it lies in. Objects are created, and never replaced."""
+
+    def now_ms(self) -> int: ...
+
+    def put_if_absent(self, key: str, data: bytes) -> PutResult: ...
+
+    def get(self, key: str) -> bytes | None: ...
+
+    def list(self, prefix: str, *, start_after: str = "") -> Iterator[AuditObject]: ...
+
+
+class AuditLayout(Protocol):
+    """Where the audit lies: keys whose order is that of the numbers of commits."""
+
+    @property
+    def audit_prefix(self) -> str: ...
+
+    def audit_key(self, seq: int, attempt: str) -> str: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
-    """One thing that is to be deleted: restore points, a range of a partition, or an object (`kind`), named by `what`,
-    the `rule` by which it goes, and the bytes that this frees in the store."""
+    """One thing that is to be deleted: restore points, a range of a partition, an object, a generation, or a file of an
+    archive (`kind`), named by `what`, the `rule` by which it goes, and the bytes that this frees in the store."""
 
     kind: str
     what: str
@@ -45,7 +79,8 @@ class Deletion:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditLine:
     """A deletion as it was noted: when, by the store's clock (epoch ms), by `who`, for which kind of work (`by`), when
-    `commit` was the newest. `writer`: the mark of the commit that was to follow, empty where none was."""
+    `commit` was the newest (of a set of generations: that entry of its ledger; of an archive: 0). `writer`: the mark of
+    the commit that was to follow, empty where none was."""
 
     at_ms: int
     who: str
@@ -64,7 +99,7 @@ class UnreadableLine:
 
 
 def note_deletions(  # noqa: PLR0913  # all by keyword but what goes, and where it is noted
-    store: Store, layout: BackupLayout, deletions: Sequence[Deletion], *, by: str, commit: int, writer: str = ""
+    store: AuditStore, layout: AuditLayout, deletions: Sequence[Deletion], *, by: str, commit: int, writer: str = ""
 ) -> None:
     """Write down what is going to be deleted, before it is. `by`: the work that does it, `commit`: the newest one,
     `writer`: that of the commit that will do it. Raises what the store raises: then nothing may be deleted."""
@@ -78,7 +113,7 @@ def note_deletions(  # noqa: PLR0913  # all by keyword but what goes, and where 
         store.put_if_absent(layout.audit_key(commit, random_id()), data)
 
 
-def read_audit(store: Store, layout: BackupLayout, *, after: int = -1) -> Iterator[AuditLine | UnreadableLine]:
+def read_audit(store: AuditStore, layout: AuditLayout, *, after: int = -1) -> Iterator[AuditLine | UnreadableLine]:
     """The lines in the order of the commits that were the newest then, those of commit `after` and before left out.
     What is damaged is told, and hides no other."""
     start_after = layout.audit_key(after, "ffffffff") if after >= 0 else ""

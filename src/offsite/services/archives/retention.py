@@ -5,12 +5,12 @@ the archive is not as planned any more at its beginnings; what was added at its 
 on meanwhile: the lock of a folder is held for moments only, and in an object store nobody's write is overwritten.
 
 First objects go that were taken out long enough ago, then new files are taken out. Each step may be the last: a file
-that is out and still there goes with the next run.
+that is out and still there goes with the next run. Lines of the audit are written before each (see `retention_audit`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
@@ -28,6 +28,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock
 from offsite.model.errors import ArchiveBusy, BadOption, StoreDenied
 from offsite.model.journal import decided
+from offsite.services.archives.retention_audit import ArchiveAudit
 from offsite.services.clocks import check_clocks
 from offsite.stores.open_store import open_archive_files
 
@@ -105,9 +106,11 @@ def carry_out(target: ArchiveToShorten, plan: ArchiveRetentionPlan, *, clock: Cl
     longer than 10 minutes; `ClocksDiffer`, `StoreDenied`."""
     target.files.delete(_NEVER)
     now_ms = check_clocks(target.files.now_ms(), clock, place=target.place)
-    done = _Deletions(target.files)
+    audit = ArchiveAudit(files=target.files, at_ms=now_ms)
+    done = _Deletions(target.files, audit)
     with _alone(target.files, clock):
         _collect(target, done, now_ms)
+        audit.note_files(plan.going)
         done.delete_in_order(target.archive.forget(plan.going, now_ms=now_ms))
     if plan.going:
         why = "by the times of their last messages, or by the size of the archive"
@@ -124,8 +127,7 @@ def _collect(target: ArchiveToShorten, done: _Deletions, now_ms: int) -> None:
     """Delete what is out for long enough by what the archive says at this moment."""
     before_ms = now_ms - target.collect_after_ms
     due, _ = _by_age(target.archive.expired(), before_ms)
-    for each in due:
-        done.delete(each)
+    done.delete_all(due)
     if due:
         target.archive.settle({each.key for each in due} - done.locked.keys(), before_ms=before_ms)
 
@@ -146,12 +148,17 @@ class _Deletions:
     """Objects that were deleted, and those that the store does not let go."""
 
     files: Files
+    audit: ArchiveAudit
     deleted: list[ExpiredObject] = field(default_factory=list)
     locked: dict[str, ExpiredObject] = field(default_factory=dict)
 
-    def delete(self, each: ExpiredObject) -> None:
-        if each.key in self.locked:
-            return
+    def delete_all(self, due: Iterable[ExpiredObject]) -> None:
+        left = [each for each in due if each.key not in self.locked]
+        self.audit.note_objects(left)
+        for each in left:
+            self._delete(each)
+
+    def _delete(self, each: ExpiredObject) -> None:
         try:
             self.files.delete(each.key)
         except StoreDenied:  # the right to delete was asked for before: the store protects this one
@@ -159,14 +166,15 @@ class _Deletions:
         else:
             self.deleted.append(each)
 
-    def delete_in_order(self, gone: Iterable[ExpiredObject]) -> None:
+    def delete_in_order(self, gone: Sequence[ExpiredObject]) -> None:
         """Behind one that stays nothing of its partition goes: where names say what there is, it would be a hole."""
+        self.audit.note_objects(gone)
         stopped: set[TopicPartition] = set()
         for each in gone:
             if each.partition in stopped:
                 self.locked[each.key] = each
             else:
-                self.delete(each)
+                self._delete(each)
             if each.key in self.locked:
                 stopped.add(each.partition)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from offsite.model.clock import Clock
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId, StoredCommit
-from offsite.repository.coverage import is_covered
+from offsite.repository.coverage import is_covered, segment_span
 from offsite.repository.layout import parse_pack_key
 from offsite.repository.leftovers import LEFT_AFTER_MS, living_since_ms
 from offsite.repository.replaced import Held, Replaced, ReplacedWalk, collected_upto, own_object, packs_begun_at
@@ -152,7 +152,7 @@ class _Packs:
             self._begun[begun] = packs_begun_at(self._log, begun)
         found = self._begun[begun].get(pack)
         where = PartitionId(topic=segment.topic, topic_id=segment.topic_id, partition=segment.partition)
-        start = segment.as_written.start
+        start, _ = segment_span(segment.as_written)
         listed = found is not None and any((each.partition, each.start) == (where, start) for each in found.held)
         return found if listed else None
 

@@ -171,7 +171,8 @@ def _committed(
 
 
 def _commit(backup: Backup, state: BackupState, made: Sequence[_Replacement]) -> BackupState:
-    """What is hardly smaller stays as it is: that it was looked at is committed all the same."""
+    """What is hardly smaller stays as it is. That it was looked at is committed all the same: nothing reads more into a
+    compacted range than that records may be missing there."""
     replacing = [each for each in made if each.pays_off]
     regions = [each.region for each in made]
     changes = Changes(

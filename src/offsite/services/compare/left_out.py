@@ -20,8 +20,8 @@ from offsite.repository.state import BackupState
 class LeftOut:
     """An incarnation of a topic that was compared with nothing. `deleted_ms`: when a run found it deleted at the source
     (epoch ms, -1: not known). `made_anew`: there is a newer incarnation under its name, and that one was compared, or
-    is left out itself. `compacted`: the backup was compacted since the cluster got its records, and holds less of them
-    by now."""
+    is left out itself. `compacted`: the backup was compacted since the cluster got its records, and may hold less of
+    them by now."""
 
     topic: str
     topic_id: str
@@ -31,7 +31,7 @@ class LeftOut:
 
     def __str__(self) -> str:
         if self.compacted:
-            return f"{self.topic}: compacted in the backup, which holds less of it by now: compared with nothing"
+            return f"{self.topic}: compacted in the backup, which may hold less of it by now: compared with nothing"
         since = "" if self.deleted_ms == NOT_DELETED else f" since {format_time(self.deleted_ms)} or before"
         if self.made_anew:
             older = f"an older incarnation ({self.topic_id or 'no id'})"

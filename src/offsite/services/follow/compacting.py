@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from offsite.copy.compaction.regions import Region
 from offsite.model.clock import Clock
-from offsite.model.errors import Damaged, OffsiteError
-from offsite.model.journal import noted, warned
+from offsite.model.errors import CommitLost, Damaged, OffsiteError
+from offsite.model.journal import decided, noted, warned
 from offsite.model.size import MIB
 from offsite.repository.backup import Backup
 from offsite.repository.state import BackupState
@@ -40,6 +40,10 @@ class Compacting:
             return None
         try:
             return self._compact(backup, state)
+        except CommitLost as error:  # others commit all the time: it is done again
+            decided("compaction_overtaken", commit=state.seq, error=error.id, why=error.message)
+            self._next_s = self._clock.monotonic_s() + min(RETRY_S, self._every_s)
+            return None
         except OffsiteError as error:
             warned("compaction_failed", error=error.id, why=error.message)
             if isinstance(error, Damaged):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from offsite.model.clock import Clock
-from offsite.model.errors import Damaged, OffsiteError, Refused, StoreDenied
-from offsite.model.journal import noted, warned
+from offsite.model.errors import CommitLost, Damaged, OffsiteError, Refused, StoreDenied
+from offsite.model.journal import decided, noted, warned
 from offsite.repository.backup import Backup
 from offsite.repository.state import BackupState
 from offsite.services.cluster import Cluster
@@ -45,6 +45,10 @@ class Retaining:
         try:
             plan = self._planned(backup, state, self._policy)
             return None if plan is None else self._carry_out(backup, plan, state)
+        except CommitLost as error:  # a pin, a compaction, a restore that began: the next plan knows of it
+            decided("retention_overtaken", commit=state.seq, error=error.id, why=error.message)
+            self._end(min(RETRY_S, self._every_s))
+            return None
         except OffsiteError as error:
             warned("retention_failed", error=error.id, why=error.message)
             if isinstance(error, Damaged):

@@ -18,6 +18,7 @@ from offsite.model.errors import ArchiveNotFound
 from offsite.model.journal import decided
 from offsite.model.selections.selection import GroupPatterns, TopicSelection
 from offsite.repository.generations.layout import SetLayout
+from offsite.repository.generations.removal import Announce
 from offsite.services.archives.export_job import ExportJob, export_of_cluster, open_target
 from offsite.services.archives.export_plan import ExportPlan, ExportRequest
 from offsite.services.archives.run_export import ExportResult
@@ -85,18 +86,21 @@ class ArchiveTarget:
     def is_pinned(self, generation: int) -> bool:  # noqa: ARG002  # an archive has no restore points
         return False
 
-    def remove(self, generation: int) -> bool:
+    def remove(self, generation: int, announce: Announce) -> bool:
         """The manifest goes first: without it the rest is no archive of ours."""
         files = open_archive_files(self._place(generation))
+        found = tuple(files.list())
+        if not found:
+            return True
+        announce(sum(info.size_bytes for info in found))
         files.delete(MANIFEST_KEY)
-        keys = [info.key for info in files.list()]
-        for key in keys:
-            files.delete(key)
-        decided("remove", why="another generation has taken its place", archive=files.url, objects=len(keys) + 1)
+        for info in found:
+            files.delete(info.key)
+        decided("remove", why="another generation has taken its place", archive=files.url, objects=len(found))
         return True
 
-    def sweep(self, generation: int, *, removed_ms: int) -> None:  # noqa: ARG002  # nothing marks its place
-        self.remove(generation)
+    def sweep(self, generation: int, announce: Announce, *, removed_ms: int) -> None:  # noqa: ARG002  # it has no mark
+        self.remove(generation, announce)
 
     def _job(self, generation: int) -> ExportJob:
         parts = self._parts

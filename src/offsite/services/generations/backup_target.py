@@ -20,7 +20,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes
 from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.generations.layout import SetLayout
-from offsite.repository.generations.removal import remove_backup, sweep
+from offsite.repository.generations.removal import Announce, remove_backup, sweep
 from offsite.repository.layout import BackupLayout
 from offsite.repository.leftovers import living_since_ms
 from offsite.repository.repository import Repository
@@ -115,15 +115,15 @@ class BackupTarget:
         backup = self._open(generation)
         return backup is not None and any(pin.holds for pin in pinned_points(backup))
 
-    def remove(self, generation: int) -> bool:
+    def remove(self, generation: int, announce: Announce) -> bool:
         store, layout = self._parts.repository.store, self._layout(generation)
-        if not remove_backup(store, layout, is_read=lambda: self.is_read(generation)):
+        if not remove_backup(store, layout, is_read=lambda: self.is_read(generation), announce=announce):
             return False
         SeenHead(repository=self._parts.repository, backup=layout.backup).forget()
         return True
 
-    def sweep(self, generation: int, *, removed_ms: int) -> None:
-        sweep(self._parts.repository.store, self._layout(generation), removed_ms=removed_ms)
+    def sweep(self, generation: int, announce: Announce, *, removed_ms: int) -> None:
+        sweep(self._parts.repository.store, self._layout(generation), removed_ms=removed_ms, announce=announce)
 
     def _follower(self, generation: int) -> Follower:
         if self._followed is None or self._followed[0] != generation:

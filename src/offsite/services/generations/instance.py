@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from offsite.model.clock import Clock
@@ -36,6 +37,7 @@ from offsite.services.generations.decision import (
     decide,
     may_write,
 )
+from offsite.services.generations.removals import RemovalAudit
 from offsite.services.generations.target import Copied, GenerationTarget, Held, RoleChangedError, lacking
 from offsite.services.outages import Outages
 
@@ -82,6 +84,7 @@ class RunningInstance:
 
     def __init__(self, generations: Generations, *, on_happened: Callable[[Happened], None]) -> None:
         self._with, self._on_happened = generations, on_happened
+        self._audit = RemovalAudit(generations.ledger)
         self._state: GenerationSet | None = None
         self._has_joined = self._has_looked = self._is_behind = False
 
@@ -278,7 +281,7 @@ class RunningInstance:
         return not left and not target.is_read(number)
 
     def _remove(self, number: int) -> bool:
-        if not self._with.target.remove(number):
+        if not self._with.target.remove(number, partial(self._audit.note_removal, self._read(), number)):
             return False
         self._sweep()
         self._append(Append(kind=Kind.REMOVED, generation=number))
@@ -290,7 +293,8 @@ class RunningInstance:
         for each in state.generations:
             is_own = each.instance is self._with.me.instance and each.phase is Phase.REMOVED
             if is_own and now_ms - each.removed_ms < 2 * KEPT_MS:
-                self._with.target.sweep(each.number, removed_ms=each.removed_ms)
+                announce = partial(self._audit.note_return, state, each.number)
+                self._with.target.sweep(each.number, announce, removed_ms=each.removed_ms)
 
     def _taken_over(self) -> GenerationTakenOver:
         state, me = self._read(), self._with.me

@@ -14,6 +14,7 @@ from offsite.repository.generations.ledger import Ledger, set_names
 from offsite.repository.repository import Repository
 from offsite.repository.restores.record import unfinished_restores
 from offsite.services.generations.archive_target import place_of
+from offsite.services.generations.removals import Removal, last_removals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,8 @@ class GenerationReport:
 class SetReport:
     """A set of generations. `restore_from`: the place of the generation to restore from, empty while none is complete;
     `is_archive`: it is an Avro archive, else a backup. `processes`: who runs each instance, as it named itself.
-    `asked_ms`: since when the active generation asks for the next, 0 if it does not. `removed`: how many are."""
+    `asked_ms`: since when the active generation asks for the next, 0 if it does not. `removed`: how many are;
+    `removals`: the last ones, as it was noted before each, the oldest first."""
 
     name: str
     topics: tuple[str, ...]
@@ -48,12 +50,13 @@ class SetReport:
     processes: tuple[tuple[str, str], ...]
     asked_ms: int
     removed: int
+    removals: tuple[Removal, ...] = ()
 
 
 def report_sets(repository: Repository, name: str | None = None) -> tuple[SetReport, ...]:
     """All sets of the repository, or the one of that name. Raises `BackupNotFound`, `DamagedObject`."""
     names = set_names(repository.store) if name is None else (name,)
-    return tuple(_report(read_set(repository, each)) for each in names)
+    return tuple(_report(repository, read_set(repository, each)) for each in names)
 
 
 def read_set(repository: Repository, name: str) -> GenerationSet:
@@ -116,10 +119,10 @@ def release(repository: Repository, name: str, generation: int, *, by: str) -> S
                 hint=f"see its generations: offsite generations status --name {name}",
             ) from error
         if new is not None:
-            return _report(new)
+            return _report(repository, new)
 
 
-def _report(state: GenerationSet) -> SetReport:
+def _report(repository: Repository, state: GenerationSet) -> SetReport:
     founding = state.founding
     there = [each for each in state.generations if each.phase is not Phase.REMOVED]
     newest = state.restorable
@@ -133,6 +136,7 @@ def _report(state: GenerationSet) -> SetReport:
         processes=tuple((str(each), state.joined_by[each]) for each in sorted(state.joined_by)),
         asked_ms=state.asked_ms,
         removed=len(state.generations) - len(there),
+        removals=last_removals(repository.store, SetLayout(name=state.name)),
     )
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from offsite.repository.generations.removal import Announce
+
 Held = Mapping[tuple[str, str, int], int]
 """(topic, topic id, partition) → the offset behind the last one that a generation holds, above 0."""
 
@@ -52,11 +54,11 @@ class GenerationTarget(Protocol):
     def is_pinned(self, generation: int) -> bool:
         """Whether a person has said that a restore point of the generation stays."""
 
-    def remove(self, generation: int) -> bool:
+    def remove(self, generation: int, announce: Announce) -> bool:
         """Remove all of it, what says that it is there first; False where somebody still reads it, and the rest has to
         wait. Can be repeated, and begun anew after a crash."""
 
-    def sweep(self, generation: int, *, removed_ms: int) -> None:
+    def sweep(self, generation: int, announce: Announce, *, removed_ms: int) -> None:
         """Remove what came back of a generation that was removed at `removed_ms`: a process may have been stopped for
         long in front of its last put."""
 

@@ -58,7 +58,9 @@ def problems_of(state: BackupState, now_ms: int, stale_after_s: int | None) -> I
     yield from (str(each) for each in branch_reports(state) if _is_new(state, each, now_ms))
     if state.holes:
         lost = sum(hole.end - hole.start for hole in state.holes)
-        yield f"{len(state.holes)} holes: {lost:,} offsets were gone before they were backed up"
+        older = len(state.holes) - len(state.as_point().holes)
+        only = f" ({older} of the holes only in older restore points that are kept)" if older else ""
+        yield f"{len(state.holes)} holes: {lost:,} offsets were gone before they were backed up{only}"
 
 
 def _unfinished(state: BackupState, old_s: int, now_ms: int, stale_after_s: int | None) -> Iterable[str]:

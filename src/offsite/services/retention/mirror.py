@@ -2,11 +2,12 @@
 
 Of one history of a partition, `[held from, expired below)` is to be let go. A point needs some of it when the partition
 was alive then, it ends behind the first and its log start lies before the second. Ends and log starts only rise from
-point to point, while a log is not cut back. So if two points need it, for the same partition, all between them do; and
-if neither can, by the later one's end or the earlier one's log start, none between them does. Where neither can be said
-the point in the middle is asked. Wherever that does not hold (a cut in between, a log start that went back unseen) the
-search goes on to single points, or keeps what it does not look at: it may keep more, and never takes a point for one
-that it has not asked, or that does not lie between two that need the same.
+point to point, while a log is not cut back. So if two points need it, for the same partition, and its topic had the
+same settings all the way between, all between them do; and if neither can, by the later one's end or the earlier one's
+log start, none between them does. Where neither can be said the point in the middle is asked. Wherever that does not
+hold (a cut in between, a log start that went back unseen, settings that changed) the search goes on to single points,
+or keeps what it does not look at: it may keep more, and never takes a point for one that it has not asked, or that does
+not lie between two that need the same.
 
 What needs nothing at all, such as the commits of topics that were empty, is worth nothing by itself: it goes with the
 next point behind it that goes.
@@ -35,12 +36,13 @@ ReadState = Callable[[int], BackupState]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
     """What a point needs of one partition that has something to be let go: offsets, the history that it knew, and the
-    limits of its topic then."""
+    limits of its topic then, which it has since commit `since` at the latest."""
 
     history: KnownHistory
     start: int
     end: int
     promised: Limits
+    since: int
     is_alive: bool
 
 
@@ -165,8 +167,8 @@ class _Search:
         """Whether nothing is left to be found out of what lies between two points that were looked at."""
         if high - low <= 1:
             return True
-        one, other = self._points[low], self._points[high]
-        if any(self._all_need(one[each], other[each]) for each in one.keys() & other.keys()):
+        one, other, seq = self._points[low], self._points[high], self._history[low].seq
+        if any(self._all_need(one[each], other[each], seq=seq) for each in one.keys() & other.keys()):
             self._needing.append((low + 1, high))
             return True
         return all(self._none_needs(one.get(each), asked) for each, asked in other.items())
@@ -190,6 +192,7 @@ class _Search:
                         start=position.log_start,
                         end=position.end,
                         promised=NO_LIMITS if shape is None else Limits.then(shape),
+                        since=state.configs_since.get(each.incarnation, state.seq),
                         is_alive=each in alive,
                     ),
                 )
@@ -197,11 +200,12 @@ class _Search:
     def _needs(self, asked: _Asked) -> bool:
         return asked.is_alive and self._reach_over(asked.history, asked.start, asked.end, asked.promised)
 
-    def _all_need(self, one: _Asked, other: _Asked) -> bool:
-        """Whether all points between the two need it."""
-        if one.history != other.history or not (one.is_alive and other.is_alive):
+    def _all_need(self, one: _Asked, other: _Asked, *, seq: int) -> bool:
+        """Whether all points between the two need it, of which the first is commit `seq`. Where the settings changed
+        in between, those between them may promise more than either."""
+        if one.history != other.history or not (one.is_alive and other.is_alive) or other.since > seq:
             return False
-        return self._reach_over(one.history, other.start, one.end, one.promised.with_those(other.promised))
+        return self._reach_over(one.history, other.start, one.end, other.promised)
 
     def _none_needs(self, one: _Asked | None, other: _Asked) -> bool:
         """Whether no point between the two needs it. One that came between them may need all from the beginning."""

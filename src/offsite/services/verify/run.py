@@ -134,10 +134,9 @@ def verify_quick(backup: Backup) -> VerifyResult:
     """Look every listed object up. Raises `FormatTooNew`."""
     history = check_history(backup)
     head = history.head
-    segments = tuple(head.stored_segments())
-    with ThreadPoolExecutor(max_workers=HEADS_AT_ONCE, thread_name_prefix="verify") as pool:
-        problems = tuple(pool.map(partial(_look_up, backup.store), segments))
-    findings = (SegmentFinding(segment=s, problem=p) for s, p in zip(segments, problems, strict=True))
+    check = partial(_look_up_all, backup.store)
+    findings = _as_of_now(backup, check(tuple(head.stored_segments())), check)
+    segments = tuple(each.segment for each in findings)
     found = _result(backup, head, "quick", segments, findings).and_history(history)
     return found.and_of(look_up_snapshots(backup, history))
 
@@ -154,6 +153,12 @@ def verify_deep(backup: Backup, runner: Runner, *, on_progress: OnProgress | Non
     return found.and_of(read_snapshots(backup, history)).and_records(check_records(backup))
 
 
+def _look_up_all(store: Store, segments: Sequence[Segment]) -> Sequence[SegmentFinding]:
+    with ThreadPoolExecutor(max_workers=HEADS_AT_ONCE, thread_name_prefix="verify") as pool:
+        problems = tuple(pool.map(partial(_look_up, store), segments))
+    return tuple(SegmentFinding(segment=s, problem=p) for s, p in zip(segments, problems, strict=True))
+
+
 def _read_all(
     backup: Backup, runner: Runner, on_progress: OnProgress | None, segments: Sequence[Segment]
 ) -> Sequence[SegmentFinding]:
@@ -167,8 +172,8 @@ def _as_of_now(
     findings: Sequence[SegmentFinding],
     check: Callable[[Sequence[Segment]], Sequence[SegmentFinding]],
 ) -> Sequence[SegmentFinding]:
-    """The same findings; but a check of days may outlive what it looks at. What was replaced and collected meanwhile is
-    no damage, and what holds its records now is checked instead."""
+    """The same findings; but a check may outlive what it looks at. What was let go meanwhile, or replaced, and
+    collected is no damage, and what holds its records now is checked instead."""
     bad = {each.segment.key for each in findings if each.problem}
     now = {each.key: each for each in backup.sound_state().stored_segments()} if bad else {}
     if not bad - now.keys():

@@ -64,6 +64,12 @@ class MemoryFiles:
         self._spend(len(data) + 1)
         self.contents[key] = bytes(data)
 
+    def replace(self, key: str, old: bytes, new: Buffer) -> bool:
+        if self.get(key) != old:
+            return False
+        self.put(key, new)
+        return True
+
     def delete(self, key: str) -> None:
         self._spend(1)
         self.contents.pop(key, None)

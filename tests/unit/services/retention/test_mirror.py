@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 
 import pytest
 
 from offsite.model.cleanup_policy import UNLIMITED, Retention
+from offsite.model.errors import DamagedObject
+from offsite.repository.catalogs.partition_table import state_from_json, state_to_json
 from offsite.repository.commit import TopicShape
+from offsite.repository.json_form import NEWEST_FORMAT, encode_object, parse_json_object
 from offsite.repository.state import BackupState
 from offsite.services.retention.apply import plan_retention
 from offsite.services.retention.mirror import Expiring, needing_expired
@@ -225,3 +229,35 @@ def test_of_many_points_few_are_looked_at() -> None:
     assert [span[0] for span in found] == [1]
     assert len(read) <= 10
     assert ended(needing_expired(head.history, Expiring(head=head, now_ms=made.store._now_ms), state, most=3)) != found
+
+
+def test_points_of_a_while_in_which_the_setting_was_longer_keep_what_they_promised(made: Retained) -> None:
+    """Between points that go: what was promised for them is looked at, not taken from their neighbours."""
+    shorter, longer = made.shapes["a"], replace(made.shapes["a"], configs=(("retention.ms", str(90 * DAY_MS)),))
+    before = made.backup.state().seq
+    for shape, commits in ((shorter, 1), (longer, 2), (shorter, 20)):
+        made.shapes["a"] = shape
+        for _ in range(commits):
+            made.write("a")
+            made.commit()
+    made.later(2 * DAY_MS)
+    made.write("a")
+    made.trim("a", 290)
+    made.commit()
+    plan = plan_retention(made.backup, MIRROR, clock=made.clock)
+    assert [(each.first, each.last) for each in plan.kept] == [(before + 2, before + 3), (before + 24, before + 24)]
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_catalog_says_since_when_topics_have_their_settings(made: Retained, *, is_old: bool) -> None:
+    """One of an earlier version does not: then it is known since that catalog."""
+    state = made.backup.state()
+    told = json.loads(json.dumps(state_to_json(state)))
+    if is_old:
+        for each in told["topics"]:
+            del each["configs_since"]
+    read = state_from_json(
+        parse_json_object(encode_object(told), source="here", damaged=DamagedObject, newest=NEWEST_FORMAT)
+    )
+    assert set(state.configs_since.values()) == {1}
+    assert set(read.configs_since.values()) == {state.seq if is_old else 1}

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
 
 from offsite.model.errors import KafkaUnreachable, StoreUnreachable
+from offsite.model.journal import JOURNAL
 from offsite.repository.commit import Changes
 from offsite.services.follow import retaining
 from offsite.services.follow.retaining import RETRY_S, Retaining
-from offsite.services.retention.apply import plan_retention
+from offsite.services.retention.apply import Applied, plan_retention
 from offsite.services.retention.carried import carried_to
 from offsite.services.retention.pins import pin_point
 from offsite.services.retention.plan import planned
@@ -141,6 +143,26 @@ def test_what_goes_wrong_ends_no_round_and_is_tried_again(made: Retained, monkey
         assert step.step(made.backup, made.backup.state()) is None
     clock.later(RETRY_S / 2)
     assert step.step(made.backup, made.backup.state()) is None
+    clock.later(RETRY_S)
+    assert step.step(made.backup, made.backup.state()) is not None
+
+
+def test_that_somebody_was_first_is_no_warning(
+    made: Retained, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Machine(made)
+    step = retaining_of(clock, parse_policy(keep_age="2h"))
+    carry_out = retaining.carry_out
+
+    def pin_first(*arguments: Any, **options: Any) -> Applied:
+        pin_point(made.backup, 7, reason="r")
+        return carry_out(*arguments, **options)
+
+    with monkeypatch.context() as patched, caplog.at_level(logging.INFO, logger=JOURNAL.name):
+        patched.setattr(retaining, "carry_out", pin_first)
+        assert step.step(made.backup, made.backup.state()) is None
+    assert [each.levelno for each in caplog.records if "retention_overtaken" in each.message] == [logging.INFO]
+    assert "pinned a restore point" in caplog.text
     clock.later(RETRY_S)
     assert step.step(made.backup, made.backup.state()) is not None
 

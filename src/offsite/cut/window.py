@@ -1,0 +1,155 @@
+"""The window: what was seen of transactions, participants and groups near the ends of the logs that were read.
+
+Kafka's brokers keep each partition in order, and nothing between partitions. What holds partitions together are the
+applications: a transaction writes to several, a consumer reads one and writes to another. These values say as much of
+that as a log shows. A partition of `__consumer_offsets` is a partition like any other.
+
+Offsets are Kafka's. An *end* is exclusive: an end of 7 keeps offsets up to 6. Only what may be undecided at the ends
+has to be in a window; everything older is taken as kept, which `Window.bases` makes sure of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from offsite.log.range import Span
+
+
+class PartitionKey(NamedTuple):
+    """One partition of one incarnation of a topic. A tuple, because fixpoints look it up hundreds of thousands of
+    times."""
+
+    topic: str
+    topic_id: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+Ends = Mapping[PartitionKey, int]
+"""The exclusive end of each partition: a cut, or what it is cut from."""
+
+
+REMOVED = -1
+"""No committed offset, as Kafka's own protocol says it."""
+
+
+class Outcome(Enum):
+    """How a transaction ended, as far as anybody has seen. A commit or abort marker in one partition decides for all,
+    and so does the coordinator's word in `__transaction_state` (prepare or complete)."""
+
+    COMMIT = "commit"
+    ABORT = "abort"
+    OPEN = "open"
+
+
+class Written(NamedTuple):
+    """What a transaction wrote to one partition: its first and its last record, and its marker, or None for a marker
+    that was not seen."""
+
+    first: int
+    last: int
+    marker: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCommit:
+    """An offset that a group committed: `group` has read `partition` below `offset`. The commit is itself a record, at
+    `position` of `log`, a partition of `__consumer_offsets`.
+
+    `exactly_once` is true for a commit inside a transaction (TxnOffsetCommit). `offset` is `REMOVED` for a tombstone:
+    the group was deleted, or its offset expired.
+    """
+
+    group: str
+    partition: PartitionKey
+    offset: int
+    log: PartitionKey
+    position: int
+    exactly_once: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionSpan:
+    """One transaction: where it wrote, what it says it read, and how it ended.
+
+    `written` has each partition with data of the transaction, that of `__consumer_offsets` as well. A partition that
+    the coordinator names as part of it, and of which nothing was seen yet, counts with its end as first and last
+    offset and no marker: leaving it out would keep half of the transaction. A partition with a marker alone is no part.
+    `reads`: the group commits inside it, all with `exactly_once`. `name`: its transactional id, where it is known.
+    """
+
+    producer_id: int
+    epoch: int
+    written: Mapping[PartitionKey, Written]
+    outcome: Outcome
+    reads: tuple[GroupCommit, ...] = ()
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParticipantRecord:
+    """The record at `offset` of `partition` says in a header what its writer had read before: `deps` has the exclusive
+    end of each partition that it depends on. Records of aborted transactions do not count."""
+
+    partition: PartitionKey
+    offset: int
+    deps: Ends
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupersededRecord:
+    """The record at `offset` of a compacted topic that the source's cleaner took before it was copied; the record at
+    `successor` has the same key."""
+
+    partition: PartitionKey
+    offset: int
+    successor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalParticipant:
+    """Somebody outside of Kafka that has saved its own state together with a position: a Flink savepoint, a database.
+
+    `positions`: the exclusive ends its state has read. One that `can_replay` may stand before the cut and catches up.
+    """
+
+    name: str
+    positions: Ends
+    can_replay: bool = False
+
+
+class WriterKind(Enum):
+    """How a topic's records were written, as the copy saw it."""
+
+    TRANSACTION = "transaction"
+    PARTICIPANT = "participant"
+    PLAIN = "plain"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """All facts that a cut is made from.
+
+    `bases`: for each partition the offset from which on the window knows everything and the backup holds everything,
+    but for `gaps` (rising spans that are not held). A partition that is not named has base 0.
+    `commits`: group commits outside of the window's transactions, with the last ones before the window.
+    `writers`: how each topic's records were written, in all of its history that a restore would claim.
+    `unpaired`: topics with transactions whose partitions could not be told for certain.
+    `time_fenced`: topics with LogAppendTime whose ends were chosen by time.
+    """
+
+    transactions: tuple[TransactionSpan, ...] = ()
+    records: tuple[ParticipantRecord, ...] = ()
+    superseded: tuple[SupersededRecord, ...] = ()
+    commits: tuple[GroupCommit, ...] = ()
+    externals: tuple[ExternalParticipant, ...] = ()
+    bases: Ends = field(default_factory=dict)
+    gaps: Mapping[PartitionKey, tuple[Span, ...]] = field(default_factory=dict)
+    writers: Mapping[str, frozenset[WriterKind]] = field(default_factory=dict)
+    unpaired: frozenset[str] = frozenset()
+    time_fenced: frozenset[str] = frozenset()

@@ -1,0 +1,88 @@
+"""What is told of generations that are removed: a line for each, beside the ledger, before anything of it is deleted.
+
+The ledger says that a generation goes, and by which process. The line says what the promise on deletions asks of it:
+why, and how many bytes. After a crash between the line and the deletion the next process writes one more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from offsite.repository.generations.generation_set import GenerationSet
+from offsite.repository.generations.layout import SetLayout
+from offsite.repository.generations.ledger import Ledger
+from offsite.repository.snapshots.audit_record import (
+    GENERATION,
+    AuditLine,
+    Deletion,
+    UnreadableLine,
+    note_deletions,
+    read_audit,
+)
+from offsite.stores.store import Store
+
+BY = "generations"
+RELEASED = "released by a person"
+RETURNED = "it came back after it was removed"
+
+_SHOWN = 10
+"""Removals in a report: the rest is in the repository."""
+
+
+def switched_to(generation: int) -> str:
+    """The rule by which the generation before that one goes."""
+    return f"the switch to generation {generation} was committed"
+
+
+class RemovalAudit:
+    """The lines of one process. They are noted under the newest entry of the ledger that it has read."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._noted = set[int]()
+
+    def note_removal(self, state: GenerationSet, number: int, size_bytes: int) -> None:
+        """Once for each generation: a removal that waits for a restore is begun anew in each step. Raises what the
+        store raises: then nothing may be deleted."""
+        if number in self._noted:
+            return
+        found = state.generation(number)
+        is_released = found is not None and found.is_released
+        self._note(state, number, RELEASED if is_released else switched_to(number + 1), size_bytes)
+        self._noted.add(number)
+
+    def note_return(self, state: GenerationSet, number: int, size_bytes: int) -> None:
+        """What came back of a generation is deleted each time, and told each time."""
+        self._note(state, number, RETURNED, size_bytes)
+
+    def _note(self, state: GenerationSet, number: int, rule: str, size_bytes: int) -> None:
+        store, layout = self._ledger.store, self._ledger.layout
+        line = Deletion(kind=GENERATION, what=layout.backup_name(number), rule=rule, bytes=size_bytes)
+        note_deletions(store, layout, [line], by=BY, commit=state.seq)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """A generation that was removed, as it was noted before: when (epoch ms, the store's clock), by which process, why,
+    and how many bytes it had in the store. `problem`: why the line cannot be read; then `generation` is the line's
+    name, and all else says nothing."""
+
+    generation: str
+    at_ms: int = 0
+    who: str = ""
+    why: str = ""
+    bytes: int = 0
+    problem: str = ""
+
+
+def last_removals(store: Store, layout: SetLayout) -> tuple[Removal, ...]:
+    """The last 10 removals of a set, the oldest of them first."""
+    return tuple(_removal(each) for each in deque(read_audit(store, layout), maxlen=_SHOWN))
+
+
+def _removal(line: AuditLine | UnreadableLine) -> Removal:
+    if isinstance(line, UnreadableLine):
+        return Removal(generation=line.key, problem=line.problem)
+    deletion = line.deletion
+    return Removal(generation=deletion.what, at_ms=line.at_ms, who=line.who, why=deletion.rule, bytes=deletion.bytes)

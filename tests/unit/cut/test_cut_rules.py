@@ -1,0 +1,222 @@
+"""The rules one by one, on histories that a reader can follow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from offsite.cut.cut import Cut, Refusal, TopicClass
+from offsite.cut.effect import UNSEEN
+from offsite.cut.greatest import greatest_cut
+from offsite.cut.judge import violations
+from offsite.cut.window import (
+    REMOVED,
+    ExternalParticipant,
+    GroupCommit,
+    Outcome,
+    ParticipantRecord,
+    PartitionKey,
+    SupersededRecord,
+    TransactionSpan,
+    Window,
+    WriterKind,
+    Written,
+)
+
+ORDERS, PAID, MAIL = (PartitionKey(name, f"id-{name}", 0) for name in ("orders", "paid", "mail"))
+OFFSETS = PartitionKey("__consumer_offsets", "id-offsets", 7)
+ENDS = {ORDERS: 100, PAID: 50, MAIL: 20, OFFSETS: 30}
+
+
+def commit(position: int, offset: int, *, group: str = "billing", exactly_once: bool = False) -> GroupCommit:
+    return GroupCommit(
+        group=group, partition=ORDERS, offset=offset, log=OFFSETS, position=position, exactly_once=exactly_once
+    )
+
+
+TRANSFER = TransactionSpan(
+    producer_id=7,
+    epoch=0,
+    name="transfer-1",
+    written={PAID: Written(40, 42, 43), OFFSETS: Written(20, 20, 21)},
+    outcome=Outcome.COMMIT,
+    reads=(commit(20, 90, exactly_once=True),),
+)
+
+
+def cut_of(*transactions: TransactionSpan, **facts: object) -> Cut:
+    return greatest_cut(ENDS, Window(transactions=transactions, **facts))  # type: ignore[arg-type]
+
+
+def test_a_transaction_below_all_ends_is_kept() -> None:
+    cut = cut_of(TRANSFER)
+    assert cut.ends == ENDS
+    assert [(each.group, each.offset) for each in cut.groups] == [("billing", 90)]
+    assert (cut.holds, cut.refusals, cut.held_back()) == ((), (), {})
+
+
+def test_the_example_of_the_explanation_page() -> None:
+    written = {PAID: Written(40, 42, 43), OFFSETS: Written(20, 20, None)}
+    payment = replace(TRANSFER, written=written)
+    ends = {ORDERS: 100, PAID: 50, OFFSETS: 21}
+    cut = greatest_cut(ends, Window(transactions=(payment,)))
+    assert cut.ends == {ORDERS: 100, PAID: 40, OFFSETS: 20}
+    assert [each.rule for each in violations(ends, Window(transactions=(payment,)))] == ["C1"]
+    early = greatest_cut({**ENDS, ORDERS: 80}, Window(transactions=(TRANSFER,)))
+    assert early.ends == {**ENDS, ORDERS: 80, PAID: 40, OFFSETS: 20}
+
+
+def test_c1_takes_all_of_a_transaction_whose_marker_is_missing_in_one_partition() -> None:
+    cut = cut_of(replace(TRANSFER, written={PAID: Written(40, 42, 43), OFFSETS: Written(20, 20, None)}))
+    assert cut.ends == {**ENDS, PAID: 40, OFFSETS: 20}
+    assert cut.held_back() == {PAID: 10, OFFSETS: 10}
+    assert not cut.groups
+    hold = cut.direct_causes()[PAID]
+    assert (hold.short, hold.needed, hold.before, hold.after) == (OFFSETS, UNSEEN, 50, 40)
+
+
+@pytest.mark.parametrize(("end", "expected"), [(43, 40), (44, 44)])
+def test_c1_needs_the_marker_below_the_end(end: int, expected: int) -> None:
+    cut = greatest_cut({**ENDS, PAID: end}, Window(transactions=(TRANSFER,)))
+    assert cut.ends[PAID] == expected
+
+
+def test_c1_stops_before_an_open_transaction_and_names_it() -> None:
+    hanging = TransactionSpan(producer_id=9, epoch=3, written={MAIL: Written(4, 9, None)}, outcome=Outcome.OPEN)
+    cut = cut_of(hanging)
+    assert cut.ends == {**ENDS, MAIL: 4}
+    assert [(hold.source, hold.short) for hold in cut.chain(MAIL)] == [(hanging, None)]
+
+
+@pytest.mark.parametrize("marker", [None, 10, 99])
+def test_an_aborted_transaction_constrains_nothing(marker: int | None) -> None:
+    aborted = TransactionSpan(producer_id=9, epoch=3, written={MAIL: Written(4, 9, marker)}, outcome=Outcome.ABORT)
+    cut = cut_of(replace(aborted, reads=(commit(5, 1000, exactly_once=True),)))
+    assert cut.ends == ENDS
+    assert not cut.groups
+
+
+def test_an_undecided_transaction_must_not_be_passed_though_its_records_are_left_out() -> None:
+    """Its marker landed behind the end; another read it by then, and says so with an offset below the end."""
+    late = TransactionSpan(producer_id=9, epoch=0, written={ORDERS: Written(88, 89, None)}, outcome=Outcome.OPEN)
+    cut = cut_of(late, TRANSFER)
+    assert cut.ends == {ORDERS: 88, PAID: 40, MAIL: 20, OFFSETS: 20}
+    assert [hold.source for hold in cut.chain(PAID)] == [TRANSFER, late]
+
+
+@pytest.mark.parametrize(("end", "keeps"), [(90, True), (89, False)])
+def test_c2_keeps_a_transaction_with_what_it_read(end: int, keeps: bool) -> None:
+    cut = greatest_cut({**ENDS, ORDERS: end}, Window(transactions=(TRANSFER,)))
+    assert cut.ends == {ORDERS: end, MAIL: 20, PAID: 50 if keeps else 40, OFFSETS: 30 if keeps else 20}
+    assert bool(cut.groups) == keeps
+
+
+def test_a_transaction_that_writes_to_what_it_reads_needs_both_marker_and_offset() -> None:
+    written = {ORDERS: Written(95, 95, 96), OFFSETS: Written(20, 20, 21)}
+    window = Window(transactions=(replace(TRANSFER, written=written),))
+    assert greatest_cut({**ENDS, ORDERS: 96}, window).ends == {**ENDS, ORDERS: 95, OFFSETS: 20}
+    assert greatest_cut({**ENDS, ORDERS: 97}, window).ends == {**ENDS, ORDERS: 97}
+
+
+def test_c2_holds_for_a_commit_whose_transaction_is_older_than_the_window() -> None:
+    window = Window(commits=(commit(5, 101, exactly_once=True),), bases={OFFSETS: 10})
+    cut = greatest_cut(ENDS, window)
+    assert not cut.groups
+    assert cut.refusals == (Refusal(rule="C6", partition=OFFSETS, offset=10, end=5),)
+
+
+def test_c2_refuses_what_it_cannot_step_back_from() -> None:
+    elsewhere = replace(commit(5, 101, exactly_once=True), log=PartitionKey("__consumer_offsets", "id-offsets", 8))
+    cut = cut_of(commits=(elsewhere,))
+    assert [each.offset for each in cut.groups] == [101]
+    assert cut.refusals == (Refusal(rule="C2", partition=ORDERS, offset=101, end=100, participant="billing"),)
+    assert not cut_of(commits=(replace(elsewhere, offset=100),)).refusals
+
+
+@pytest.mark.parametrize(("dependency", "expected"), [(100, 20), (101, 12)])
+def test_c3_keeps_a_record_with_what_it_depends_on(dependency: int, expected: int) -> None:
+    cut = cut_of(records=(ParticipantRecord(partition=MAIL, offset=12, deps={ORDERS: dependency}),))
+    assert cut.ends == {**ENDS, MAIL: expected}
+
+
+def test_c4_clamps_a_plain_group() -> None:
+    (group,) = cut_of(commits=(commit(3, 10), commit(8, 120))).groups
+    assert (group.offset, group.committed, group.is_clamped) == (100, 120, True)
+
+
+def test_c4_goes_by_the_order_of_the_log_not_of_the_markers() -> None:
+    """KIP-98: a commit that was written after one of a transaction stays, though the marker comes later still."""
+    assert cut_of(TRANSFER, commits=(commit(19, 5),)).groups[0].offset == 90
+    assert cut_of(TRANSFER, commits=(commit(21, 5),)).groups[0].offset == 5
+
+
+@pytest.mark.parametrize(("position", "offsets"), [(29, [7]), (30, [6])])
+def test_c4_counts_commits_below_the_end_of_their_log(position: int, offsets: list[int]) -> None:
+    cut = cut_of(commits=(commit(position, 7), commit(1, 6)))
+    assert [each.offset for each in cut.groups] == offsets
+
+
+def test_c4_forgets_a_group_offset_that_was_removed() -> None:
+    assert not cut_of(commits=(commit(3, 10), commit(8, REMOVED))).groups
+    assert cut_of(commits=(commit(3, REMOVED), commit(8, 10))).groups
+
+
+def test_c5_refuses_a_position_that_is_not_the_end() -> None:
+    flink = ExternalParticipant(name="flink", positions={ORDERS: 99, PAID: 50})
+    assert cut_of(externals=(flink,)).refusals == (
+        Refusal(rule="C5", partition=ORDERS, offset=99, end=100, participant="flink"),
+    )
+    assert not cut_of(externals=(replace(flink, can_replay=True),)).refusals
+    ahead = ExternalParticipant(name="db", positions={ORDERS: 101}, can_replay=True)
+    assert [each.rule for each in cut_of(externals=(ahead,)).refusals] == ["C5"]
+    elsewhere = ExternalParticipant(name="db", positions={PartitionKey("gone", "id", 0): 1}, can_replay=True)
+    assert cut_of(externals=(elsewhere,)).refusals[0].end is None
+
+
+@pytest.mark.parametrize(
+    ("gap", "is_refused"), [((10, 20), True), ((99, 130), True), ((100, 130), False), ((0, 5), False), ((3, 6), True)]
+)
+def test_c6_refuses_a_gap_between_base_and_end(gap: tuple[int, int], is_refused: bool) -> None:
+    cut = cut_of(bases={ORDERS: 5}, gaps={ORDERS: (gap,)})
+    assert bool(cut.refusals) == is_refused
+
+
+@pytest.mark.parametrize(("end", "expected"), [(70, 60), (71, 71), (60, 60)])
+def test_c7_keeps_a_lost_record_with_its_successor(end: int, expected: int) -> None:
+    window = Window(superseded=(SupersededRecord(partition=ORDERS, offset=60, successor=70),))
+    assert greatest_cut({**ENDS, ORDERS: end}, window).ends[ORDERS] == expected
+
+
+def test_partitions_that_were_not_read_are_named_and_hold_nothing() -> None:
+    elsewhere = PartitionKey("elsewhere", "id", 3)
+    wide = replace(TRANSFER, written={**TRANSFER.written, elsewhere: Written(0, 5, None)})
+    cut = cut_of(wide)
+    assert cut.ends == ENDS
+    assert cut.outside == {elsewhere}
+    assert not list(violations(cut.ends, Window(transactions=(wide,))))
+
+
+def test_classes_claim_no_more_than_was_seen() -> None:
+    one = WriterKind
+    writers = {
+        "orders": frozenset({one.TRANSACTION}),
+        "paid": frozenset({one.TRANSACTION, one.PARTICIPANT}),
+        "mail": frozenset({one.TRANSACTION, one.PLAIN}),
+    }
+    cut = cut_of(writers=writers)
+    assert cut.classes == {
+        "__consumer_offsets": TopicClass.UNCOORDINATED,
+        "orders": TopicClass.TRANSACTIONAL,
+        "paid": TopicClass.PARTICIPANT,
+        "mail": TopicClass.UNCOORDINATED,
+    }
+    assert cut.weakest(["orders", "paid"]) is TopicClass.PARTICIPANT
+    assert cut.weakest(["orders", "never heard of"]) is TopicClass.UNCOORDINATED
+    assert cut.weakest([]) is TopicClass.UNCOORDINATED
+    fenced = cut_of(writers=writers, unpaired=frozenset({"orders"}), time_fenced=frozenset({"mail", "paid"})).classes
+    assert [fenced[topic] for topic in ("orders", "paid", "mail")] == [
+        TopicClass.UNCOORDINATED,
+        TopicClass.PARTICIPANT,
+        TopicClass.TIME_FENCED,
+    ]

@@ -1,0 +1,68 @@
+"""A cut of 2,000 partitions with 10,000 transactions in the window: seconds would hold up every commit."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from offsite.cut.greatest import greatest_cut
+from offsite.cut.judge import group_violations, violations
+from offsite.cut.window import GroupCommit, Outcome, PartitionKey, TransactionSpan, Window, Written
+
+PARTITIONS = [PartitionKey(f"topic-{number // 20}", "id", number) for number in range(2_000)]
+TRANSACTIONS = 10_000
+BUSY_MAX_S = 5.0
+"""The bar is 2 s on a quiet machine."""
+
+
+def exactly_once(rng: Random) -> tuple[dict[PartitionKey, int], Window]:
+    """Transactions over ten partitions each, which read what others wrote. One in 300 lacks a marker."""
+    ends = dict.fromkeys(PARTITIONS, 0)
+    found = []
+    for number in range(TRANSACTIONS):
+        parts = rng.sample(PARTITIONS, 10)
+        source, log = rng.choice(PARTITIONS), parts[0]
+        read = GroupCommit(
+            group=f"group-{number}",
+            partition=source,
+            offset=ends[source],
+            log=log,
+            position=ends[log],
+            exactly_once=True,
+        )
+        is_whole = rng.random() > 1 / 300
+        written = {each: Written(ends[each], ends[each] + 4, ends[each] + 5 if is_whole else None) for each in parts}
+        ends.update({each: ends[each] + 6 for each in parts})
+        outcome = Outcome.COMMIT if is_whole else Outcome.OPEN
+        found.append(TransactionSpan(producer_id=number, epoch=0, written=written, outcome=outcome, reads=(read,)))
+    return ends, Window(transactions=tuple(found))
+
+
+def one_chain(rng: Random) -> tuple[dict[PartitionKey, int], Window]:
+    """The worst for a search in rounds: each transaction falls with the one behind it, and the list is the wrong way
+    round."""
+    ends = dict.fromkeys(PARTITIONS, 0)
+    found = []
+    places = [PARTITIONS[number % len(PARTITIONS)] for number in range(TRANSACTIONS + 1)]
+    for number, parts in enumerate(pairwise(places)):
+        written = {each: Written(ends[each], ends[each], ends[each] + 10) for each in parts}
+        ends.update({each: ends[each] + 1 for each in parts})
+        found.append(TransactionSpan(producer_id=number, epoch=0, written=written, outcome=Outcome.COMMIT))
+    rng.shuffle(found)
+    return {each: end + 8 for each, end in ends.items()}, Window(transactions=tuple(found))
+
+
+@pytest.mark.parametrize("workload", [exactly_once, one_chain])
+def test_a_large_window_takes_less_than_seconds(workload: object) -> None:
+    ends, window = workload(Random(7))  # type: ignore[operator]
+    started = time.perf_counter()
+    cut = greatest_cut(ends, window)
+    took_s = time.perf_counter() - started
+    print(f"{len(cut.holds):,} holds, {len(cut.held_back()):,} partitions held back, in {took_s:.2f} s")  # noqa: T201
+    assert took_s < BUSY_MAX_S
+    assert len(cut.holds) > 1_000
+    assert not list(violations(cut.ends, window))
+    assert not list(group_violations(cut.ends, cut.groups, window))

@@ -1,0 +1,41 @@
+"""The judge itself at its borders: an end is exclusive, so what stands at it is not kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsite.cut.cut import GroupOffset
+from offsite.cut.judge import group_violations, violations
+from offsite.cut.window import GroupCommit, Outcome, PartitionKey, TransactionSpan, Window, Written
+
+ORDERS, OFFSETS = PartitionKey("orders", "id-orders", 0), PartitionKey("__consumer_offsets", "id-offsets", 7)
+COMMIT = GroupCommit(group="billing", partition=ORDERS, offset=90, log=OFFSETS, position=20, exactly_once=True)
+INSIDE = Window(
+    transactions=(
+        TransactionSpan(
+            producer_id=7, epoch=0, written={OFFSETS: Written(20, 20, 21)}, outcome=Outcome.COMMIT, reads=(COMMIT,)
+        ),
+    )
+)
+OLDER = Window(commits=(COMMIT,))
+
+
+@pytest.mark.parametrize(
+    ("orders", "offsets", "broken"),
+    [(90, 22, []), (89, 22, ["C2"]), (89, 21, ["C1"]), (90, 21, ["C1"]), (89, 20, []), (0, 0, [])],
+)
+def test_a_transaction_is_whole_or_not_there(orders: int, offsets: int, broken: list[str]) -> None:
+    assert [each.rule for each in violations({ORDERS: orders, OFFSETS: offsets}, INSIDE)] == broken
+
+
+@pytest.mark.parametrize(("orders", "offsets", "broken"), [(90, 21, []), (89, 21, ["C2"]), (89, 20, [])])
+def test_a_commit_without_its_transaction_counts_by_its_place(orders: int, offsets: int, broken: list[str]) -> None:
+    assert [each.rule for each in violations({ORDERS: orders, OFFSETS: offsets}, OLDER)] == broken
+
+
+@pytest.mark.parametrize(("window", "end", "counts"), [(INSIDE, 22, True), (INSIDE, 21, False), (OLDER, 21, True)])
+def test_a_group_has_what_a_coordinator_knows(window: Window, end: int, counts: bool) -> None:
+    told = [GroupOffset(group="billing", partition=ORDERS, offset=90, committed=90)]
+    ends = {ORDERS: 100, OFFSETS: end}
+    assert bool(list(group_violations(ends, told, window))) is not counts
+    assert bool(list(group_violations(ends, [], window))) is counts
