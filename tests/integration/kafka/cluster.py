@@ -21,6 +21,9 @@ from offsite.log.records.batch_records import decode
 from offsite.log.records.record import Record
 from offsite.model.cluster_settings import Acl
 
+# A new topic may refuse the first request and take the second: with more than one under way, librdkafka's repetition
+# would then come behind it (only an idempotent producer keeps order, and its batches name a producer).
+IN_ORDER = {"max.in.flight.requests.per.connection": 1}
 _numbers = itertools.count()
 
 
@@ -51,7 +54,7 @@ class Cluster:
     def produce(self, topic: str, values: Iterable[bytes], *, key: bytes | None = None, **client: object) -> None:
         """Write through librdkafka, everything acknowledged; `compression_type="gzip"` sets compression.type."""
         settings = {name.replace("_", "."): value for name, value in client.items()}
-        producer = Client({"bootstrap.servers": self.bootstrap, **settings})
+        producer = Client({"bootstrap.servers": self.bootstrap, **IN_ORDER, **settings})
         for value in values:
             producer.produce(topic, value, key=key, partition=0)
             producer.poll(0)
