@@ -81,6 +81,11 @@ class TransactionSpan:
     the coordinator names as part of it, and of which nothing was seen yet, counts with its end as first and last
     offset and no marker: leaving it out would keep half of the transaction. A partition with a marker alone is no part.
     `reads`: the group commits inside it, all with `exactly_once`. `name`: its transactional id, where it is known.
+    `number` rises with the transactions of one producer. `is_whole` is false where it may have begun before the window:
+    then it cannot be left out, for nobody knows where.
+
+    Several transactions of a producer, one after the other, that can only be told apart from the ones before and after
+    them are one span: kept or left out as one.
     """
 
     producer_id: int
@@ -89,6 +94,8 @@ class TransactionSpan:
     outcome: Outcome
     reads: tuple[GroupCommit, ...] = ()
     name: str = ""
+    number: int = 0
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

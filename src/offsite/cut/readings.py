@@ -1,0 +1,48 @@
+"""Readings: the ends of all logs, read between two looks at the transaction coordinators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from offsite.cut.window import Ends, GroupCommit, PartitionKey
+from offsite.log.transaction_state import ListedTransaction, TransactionChange
+from offsite.log.transaction_tail import PartitionTail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One reading: the ends of the partitions of `__transaction_state` (by number) `before` and `after` the `ends` of
+    all partitions of the backup and of `__consumer_offsets` were read. All are high watermarks."""
+
+    before: Mapping[int, int]
+    ends: Ends
+    after: Mapping[int, int]
+
+
+class LoggedCommit(NamedTuple):
+    """A group commit as it was read from `__consumer_offsets`. `producer_id` is -1 outside of transactions."""
+
+    commit: GroupCommit
+    producer_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """All that was seen for one cut.
+
+    `readings`: in the order in which they were made; the backup ends at the ends of the last one. `changes`: every
+    record of `__transaction_state` from before the first reading to the end of the last, by log and position; None where
+    they could not be read. `listed`: transactional ids by producer id, as coordinators listed them after `changes`
+    begin and before the first reading; empty where they cannot. `tails`: of each partition, that of
+    `__consumer_offsets` too, the markers from the end in the first reading on, and what is open at the last one; a
+    partition without a tail had no transaction there. `commits`: what was read of `__consumer_offsets` from before the
+    snapshot of groups to the last reading, by log and position.
+    """
+
+    readings: tuple[Reading, ...]
+    changes: tuple[TransactionChange, ...] | None
+    listed: Mapping[int, ListedTransaction] = field(default_factory=dict)
+    tails: Mapping[PartitionKey, PartitionTail] = field(default_factory=dict)
+    commits: tuple[LoggedCommit, ...] = ()
