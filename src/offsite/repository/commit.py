@@ -234,7 +234,8 @@ class Changes:
     Full lists of `topics` and `positions` may be given: those that did not change are left out.
     `removed` are keys of live segments; `forgotten` are half-open ranges of commit numbers that stop being restore
     points. `groups` is the key of a group snapshot that is already stored; `metadata` names the cluster's settings,
-    which are stored already too. `gaps` complete what `segments` and `holes` account for of the moved positions;
+    which are stored already too, `cut` the consistent cut for the ends that the commit leaves. `gaps` complete what
+    `segments` and `holes` account for of the moved positions;
     `accounted`: together they account for every offset. Commits of earlier versions did not say so. `left_behind` are
     partitions that this run could not copy, or not to their end. `incomplete`: the run goes on; a commit of it that is
     complete follows, unless it is broken off; `progress` is how far it was then, None in older commits.
@@ -264,6 +265,7 @@ class Changes:
     unpinned: tuple[int, ...] = ()
     groups: str | None = None
     metadata: SnapshotRef | None = None
+    cut: SnapshotRef | None = None
     checkpoint: Checkpoint | None = None
 
     @property
@@ -277,6 +279,17 @@ class Changes:
         source was read for it, and it is no sign of life of a backup."""
         says_of_source = (self.accounted, self.positions, self.topics, self.cut_back, self.holes)
         return (self.takes_away or bool(self.removed or self.forgotten)) and not any(says_of_source)
+
+    @property
+    def snapshot_keys(self) -> tuple[str, ...]:
+        """The keys of the objects beside the commits that it names."""
+        refs = (each.key for each in (self.metadata, self.cut) if each is not None)
+        return (*([self.groups] if self.groups else []), *refs)
+
+    @property
+    def moves(self) -> bool:
+        """Whether any partition ends elsewhere afterwards."""
+        return bool(self.positions or self.cut_back)
 
     @property
     def entries(self) -> int:

@@ -101,6 +101,7 @@ def _check_names(commit: Commit, key: str) -> None:
     named = [
         *([(changes.groups, layout.groups_prefix)] if changes.groups else []),
         *([(changes.metadata.key, layout.metadata_prefix)] if changes.metadata else []),
+        *([(changes.cut.key, layout.cuts_prefix)] if changes.cut else []),
     ]
     for name, prefix in named:
         if not lies_below(name, prefix):
@@ -347,6 +348,7 @@ def _changes_to_json(changes: Changes) -> dict[str, JsonValue]:
         "unpinned": list(changes.unpinned),
         "groups": changes.groups,
         "metadata": ref_to_json(changes.metadata),
+        "cut": ref_to_json(changes.cut),
         "checkpoint": None if changes.checkpoint is None else checkpoint_to_json(changes.checkpoint),
     }
     return {name: part for name, part in parts.items() if part}
@@ -391,5 +393,6 @@ def _changes_from_json(item: JsonObject) -> Changes:
         unpinned=item.integers("unpinned") if "unpinned" in item.fields else (),
         groups=item.optional_text("groups"),
         metadata=ref_from_json(item.optional_child("metadata")),
+        cut=ref_from_json(item.optional_child("cut")),
         checkpoint=None if checkpoint is None else checkpoint_from_json(checkpoint),
     )

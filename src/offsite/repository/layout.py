@@ -22,6 +22,7 @@
     backups/<backup>/audit/<seq:020>-<attempt:8hex>.jsonl       what was to be deleted when that commit was the newest
     backups/<backup>/groups/<seq:020>-<attempt:8hex>.parquet    group offsets as of that commit
     backups/<backup>/metadata/<seq:020>-<attempt:8hex>.json     the cluster's settings, stored when they change
+    backups/<backup>/cuts/<seq:020>-<attempt:8hex>.json         the consistent cut of that commit
     backups/<backup>/restores/<restore>/...                     records of restores
     backups/<backup>/drills/<drill>/report.json, report.html    what a drill has proven
     backups/<backup>/verifies/<depth>/<verify>.json             that the backup was checked, and what was found
@@ -51,8 +52,9 @@ _SEGMENT = re.compile(
 )
 _PACK = re.compile(r"backups/[^/]+/packs/(\d{20})-[0-9a-f]{8}\.pack")
 _COMMIT = re.compile(r"backups/[^/]+/commits/(\d{20})\.json")
-_GROUPS = re.compile(r"backups/[^/]+/groups/(\d{20})-[0-9a-f]{8}\.parquet")
-_METADATA = re.compile(r"backups/[^/]+/metadata/(\d{20})-[0-9a-f]{8}\.json")
+_SNAPSHOT = re.compile(
+    r"backups/[^/]+/(?:groups/(\d{20})-[0-9a-f]{8}\.parquet|(?:metadata|cuts)/(\d{20})-[0-9a-f]{8}\.json)"
+)
 _CATALOG_PART = re.compile(r"backups/[^/]+/catalog-parts/(\d{20})-[0-9a-f]{8}\.parquet")
 _CATALOG = re.compile(r"backups/[^/]+/catalog/(\d{20})\.json")
 
@@ -190,6 +192,13 @@ class BackupLayout:
     def metadata_key(self, seq: int, attempt: str) -> str:
         return f"{self.metadata_prefix}{_padded(seq)}-{_checked_attempt(attempt)}.json"
 
+    @property
+    def cuts_prefix(self) -> str:
+        return f"{self.prefix}cuts/"
+
+    def cuts_key(self, seq: int, attempt: str) -> str:
+        return f"{self.cuts_prefix}{_padded(seq)}-{_checked_attempt(attempt)}.json"
+
     def restores_prefix(self, restore: str) -> str:
         return f"{self.prefix}restores/{check_backup_name(restore)}/"
 
@@ -281,16 +290,10 @@ def parse_part_key(key: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def parse_groups_key(key: str) -> int | None:
-    """The number of the commit that a group snapshot was made for, else None."""
-    match = _GROUPS.fullmatch(key)
-    return int(match[1]) if match else None
-
-
-def parse_metadata_key(key: str) -> int | None:
-    """The number of the commit that settings of the cluster were stored for, else None."""
-    match = _METADATA.fullmatch(key)
-    return int(match[1]) if match else None
+def parse_snapshot_key(key: str) -> int | None:
+    """The number of the commit that groups, settings of the cluster or a cut were stored for, else None."""
+    match = _SNAPSHOT.fullmatch(key)
+    return int(match[1] or match[2]) if match else None
 
 
 def _padded(number: int) -> str:

@@ -21,10 +21,9 @@ from offsite.model.errors import StoreDenied
 from offsite.repository.backup import Backup
 from offsite.repository.layout import (
     parse_catalog_key,
-    parse_groups_key,
-    parse_metadata_key,
     parse_part_key,
     parse_segment_key,
+    parse_snapshot_key,
 )
 from offsite.repository.repository import Repository, backup_folders
 from offsite.repository.restores.record import RestoreRecord, unfinished_restores
@@ -35,7 +34,7 @@ LEFT_AFTER_MS = 24 * 3_600_000
 """How long nothing must have happened, by the store's clock, before something counts as left over."""
 
 
-_SNAPSHOTS = frozenset({"groups", "metadata"})
+_SNAPSHOTS = frozenset({"groups", "metadata", "cut"})
 _READS_AT_ONCE = 16
 """Commits read in parallel, to see which snapshots they name: hides the latency of an object store."""
 
@@ -139,6 +138,7 @@ def _below_commits(backup: Backup) -> Iterator[Orphan]:
         ("segment", layout.packs_prefix),
         ("groups", layout.groups_prefix),
         ("metadata", layout.metadata_prefix),
+        ("cut", layout.cuts_prefix),
     ):
         for info in backup.store.list(prefix):
             name = parse_segment_key(info.key)
@@ -161,12 +161,9 @@ def _unlisted(backup: Backup, head: BackupState, found: Iterable[Orphan]) -> Ite
 
 def _is_named(backup: Backup, key: str) -> bool:
     """Whether the commit that the snapshot was made for names it."""
-    seq = parse_groups_key(key) or parse_metadata_key(key)
+    seq = parse_snapshot_key(key)
     stored = None if seq is None else backup.log.get(seq)
-    if stored is None:
-        return False
-    changes = stored.commit.changes
-    return key in {changes.groups, changes.metadata.key if changes.metadata else None}
+    return stored is not None and key in stored.commit.changes.snapshot_keys
 
 
 def _committed_ms(backup: Backup, head: BackupState) -> int:

@@ -185,6 +185,7 @@ commits = st.builds(
         unpinned=st.lists(offsets, max_size=2).map(tuple),
         groups=st.none() | st.builds(LAYOUT.groups_key, offsets, attempts),
         metadata=st.none() | st.builds(SnapshotRef, key=st.builds(LAYOUT.metadata_key, offsets, attempts), hash=texts),
+        cut=st.none() | st.builds(SnapshotRef, key=st.builds(LAYOUT.cuts_key, offsets, attempts), hash=texts),
         checkpoint=st.none()
         | st.builds(
             Checkpoint,
@@ -213,7 +214,7 @@ def test_keys_of_a_later_minor_version_are_ignored(commit: Commit) -> None:
 
 @given(commits)
 def test_a_commit_of_an_earlier_version_has_no_digest_and_says_nothing_of_catalogs(commit: Commit) -> None:
-    changes = replace(commit.changes, cut_back=(), expired=(), compacted=(), pinned=(), unpinned=())
+    changes = replace(commit.changes, cut_back=(), cut=None, expired=(), compacted=(), pinned=(), unpinned=())
     found = undigested(replace(commit, catalog=None, changes=changes))
     commit = replace(commit, changes=changes)
     assert decode_commit(encode_canonical(found), key=KEY) == replace(commit, catalog=None)
@@ -278,6 +279,7 @@ HOSTILE: dict[str, tuple[str, Any]] = {
     "a snapshot elsewhere": ("groups", "../../../etc/passwd"),
     "a snapshot of another backup": ("groups", "backups/other/groups/00000000000000000001-0123abcd.parquet"),
     "settings elsewhere": ("metadata", {"key": "/etc/passwd", "hash": "x"}),
+    "a cut elsewhere": ("cut", {"key": "backups/other/cuts/00000000000000000001-00000000.json", "hash": "x"}),
     "a backup with another name": ("backup", "../b"),
 }
 

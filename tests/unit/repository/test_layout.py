@@ -10,9 +10,8 @@ from offsite.repository.layout import (
     index_key,
     parse_catalog_key,
     parse_commit_key,
-    parse_groups_key,
-    parse_metadata_key,
     parse_segment_key,
+    parse_snapshot_key,
 )
 from offsite.stores.store import check_key
 
@@ -67,13 +66,16 @@ def test_keys_sort_as_their_numbers() -> None:
     assert sorted(map(LAYOUT.commit_key, numbers)) == list(map(LAYOUT.commit_key, numbers))
     assert [parse_commit_key(LAYOUT.commit_key(n)) for n in numbers] == numbers
     assert [parse_catalog_key(LAYOUT.seal_key(n)) for n in numbers] == numbers
-    assert parse_groups_key(LAYOUT.groups_key(7, "0123abcd")) == 7
-    assert parse_metadata_key(LAYOUT.metadata_key(7, "0123abcd")) == 7
+    assert parse_snapshot_key(LAYOUT.groups_key(7, "0123abcd")) == 7
+    assert parse_snapshot_key(LAYOUT.metadata_key(7, "0123abcd")) == 7
+    assert parse_snapshot_key(LAYOUT.cuts_key(7, "0123abcd")) == 7
 
 
 @pytest.mark.parametrize("key", ["", "backups/b/commits/1.json", "backups/b/commits/x", "backups/b/catalog/hint.json"])
 def test_other_keys_are_nothing_of_ours(key: str) -> None:
-    assert (parse_segment_key(key), parse_commit_key(key), parse_catalog_key(key), parse_groups_key(key)) == (None,) * 4
+    assert (parse_segment_key(key), parse_commit_key(key), parse_catalog_key(key), parse_snapshot_key(key)) == (
+        None,
+    ) * 4
 
 
 def test_names_that_could_leave_their_place_are_refused() -> None:

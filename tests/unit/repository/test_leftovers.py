@@ -62,8 +62,11 @@ def test_a_whole_backup_has_none_however_old_it_is(backup: Backup, store: PosixS
     groups, settings = backup.layout.groups_key(2, "0123abcd"), backup.layout.metadata_key(2, "0123abcd")
     store.put_if_absent(groups, b"")
     store.put_if_absent(settings, b"")
+    cut = backup.layout.cuts_key(2, "0123abcd")
+    store.put_if_absent(cut, b"")
     run_once(backup)
-    changes = Changes(groups=groups, metadata=SnapshotRef(key=settings, hash="blake3:00"))
+    metadata, named_cut = (SnapshotRef(key=key, hash="blake3:00") for key in (settings, cut))
+    changes = Changes(groups=groups, metadata=metadata, cut=named_cut)
     backup.commit(changes, base=backup.state(), writer="w")
     run_once(backup)
     days_pass(store, 400)
@@ -76,12 +79,13 @@ def test_segments_indexes_and_snapshots_of_a_killed_run_are_found_when_they_are_
     run_once(backup)
     segment = write_segment(store, backup, PARTITIONS[0], 100, 120)
     index, groups = index_key(segment.key), backup.layout.groups_key(2, "11111111")
-    settings = backup.layout.metadata_key(2, "11111111")
-    for key in (index, groups, settings):
+    settings, cut = backup.layout.metadata_key(2, "11111111"), backup.layout.cuts_key(2, "11111111")
+    for key in (index, groups, settings, cut):
         store.put_if_absent(key, b"")
     assert orphans(backup) == []
     days_pass(store)
     assert orphans(backup) == [
+        ("cut", cut),
         ("groups", groups),
         ("metadata", settings),
         ("index", index),

@@ -135,6 +135,7 @@ def state_to_json(state: BackupState) -> dict[str, JsonValue]:
         "checkpoints": [checkpoint_to_json(taken) for taken in state.checkpoints],
         "groups": state.groups,
         "metadata": ref_to_json(state.metadata),
+        **({"cut": ref_to_json(state.cut)} if state.cut else {}),
     }
     more: dict[str, JsonValue] = {
         "branches": list(map(_branch_to_json, state.branches)),
@@ -205,6 +206,7 @@ def state_from_json(item: JsonObject) -> BackupState:
         checkpoints=tuple(map(checkpoint_from_json, item.children("checkpoints"))),
         groups=item.optional_text("groups"),
         metadata=ref_from_json(item.optional_child("metadata")),
+        cut=ref_from_json(item.optional_child("cut")),
         branches=tuple(map(_branch_from_json, item.children("branches"))),
         expired=_spans(map(expired_from_json, item.children("expired"))),
         compacted=_spans(compacted),

@@ -31,9 +31,8 @@ from offsite.repository.commit import StoredCommit
 from offsite.repository.layout import (
     lies_below,
     parse_catalog_key,
-    parse_groups_key,
-    parse_metadata_key,
     parse_part_key,
+    parse_snapshot_key,
 )
 from offsite.repository.leftovers import Orphan, find_orphans, folder_of
 from offsite.repository.state import BackupState
@@ -44,7 +43,7 @@ MARGIN_MS = 10 * 60_000
 """By how much an object must be older than the commit that passed it over: servers of one store differ by less."""
 _LOOKED_BACK = 1_000
 """Commits looked at for one that is complete and old enough: a run commits every few minutes, and completes daily."""
-_DATA = frozenset({"segment", "index", "groups", "metadata"})
+_DATA = frozenset({"segment", "index", "groups", "metadata", "cut"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +110,7 @@ def _is_passed(orphan: Orphan, passed: _PassedOver) -> bool:
     """Whether whoever wrote it has committed or failed since."""
     if orphan.kind not in _DATA or orphan.info.modified_ms >= passed.stored_ms - MARGIN_MS:
         return False
-    made_for = parse_groups_key(orphan.info.key) or parse_metadata_key(orphan.info.key) or 0
+    made_for = parse_snapshot_key(orphan.info.key) or 0
     return made_for <= passed.seq
 
 
@@ -177,7 +176,7 @@ def named_by(
     paused = Pauses(clock)
     for stored in commits:
         changes = stored.commit.changes
-        keys = [changes.groups, changes.metadata.key if changes.metadata else None, *changes.removed]
+        keys: list[str | None] = [*changes.snapshot_keys, *changes.removed]
         for segment in changes.segments:
             keys += (segment.key, segment.index_key, segment.pack)
         named.update(key for key in keys if key is not None and key in wanted)
