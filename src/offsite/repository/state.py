@@ -36,13 +36,13 @@ class BackupState:
     `topics` holds the latest shape of each incarnation, in order of first appearance. `segments` are live ones.
     `branches` are the old histories of logs that were cut back, in the order in which that was found: their segments
     are needed by the restore points before it, and are in no list of live ones.
-    `left_behind` is what the run of commit `seq` could not back up; `incomplete`: that run was to go on, it had
-    got as far as `progress` (None: not known). `completed_at_ms`: when the newest commit was made that completes a pass
-    (as `committed_at_ms`; 0 where none is known). `groups` is the key
-    of the latest group snapshot, `metadata` names the cluster's latest settings, `cut` the consistent cut of the
-    positions (None: there is none). `expired` is what retention let go of the live histories, `compacted` what of them holds the latest records of keys only, both as rising spans
-    with space between them, `compacted_until` the latest time of a record that these held before, per partition (epoch
-    ms); `pins` are in order of their numbers. `history` lists the restore points up to `seq`.
+    `left_behind` is what the run of commit `seq` could not back up; `incomplete`: that run was to go on, it had got as
+    far as `progress` (None: not known). `completed_at_ms`: when the newest commit was made that completes a pass (as
+    `committed_at_ms`; 0 where none is known). `groups` is the key of the latest group snapshot, `metadata` names the
+    cluster's latest settings, `cut` the consistent cut of the positions (None: there is none). `expired` is what
+    retention let go of the live histories, `compacted` what of them holds the latest records of keys only, both as
+    rising spans with space between them, `compacted_until` the latest time of a record that these held before, per
+    partition (epoch ms); `pins` are in order of their numbers. `history` lists the restore points up to `seq`.
     `configs_since`: the commit from which on, at the latest, each topic has the settings that it has in `topics`.
     `unreadable`: what is wrong with the commit after `seq`, which is there; empty where there is nothing wrong.
 
