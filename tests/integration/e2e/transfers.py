@@ -1,0 +1,267 @@
+"""An exactly-once application in two stages, and its audit: what Kafka's documents call consume, process, produce.
+
+Orders are paid (one payment, and two entries of a ledger that add up to nothing), payments get receipts. Each worker
+reads committed records, writes and commits its offsets in one transaction; it aborts some, dies inside some, and others
+take over. Workers write into the same partitions, so their transactions always overlap.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+
+from offsite.services.demo.truth import Reading, read_topic
+from tests.integration.kafka.cluster import Cluster
+
+ERRORS_ONLY = 3
+ORDERS, PAID, LEDGER, RECEIPTS = "orders", "paid", "ledger", "receipts"
+STAGES = {ORDERS: (PAID, LEDGER), PAID: (RECEIPTS,)}
+"""What each stage reads, and what it writes for each record that it reads."""
+PARTITIONS = {ORDERS: 4, PAID: 3, LEDGER: 2, RECEIPTS: 3}
+ABORTS, DEATHS = 0.1, 0.03
+
+Names = Mapping[str, str]
+"""The topics of the application, by what they are for."""
+
+
+def make_topics(cluster: Cluster) -> Names:
+    return {name: cluster.make_topic(partitions=count) for name, count in PARTITIONS.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Application:
+    """Where it runs, on which topics. `family`: what its groups are named after."""
+
+    bootstrap: str
+    names: Names
+    family: str
+
+    def group(self, stage: str) -> str:
+        return f"{stage}-of-{self.family}"
+
+    def at(self, bootstrap: str, names: Names) -> Application:
+        return replace(self, bootstrap=bootstrap, names=names)
+
+
+@dataclass(slots=True)
+class _Running:
+    application: Application
+    over: threading.Event = field(default_factory=threading.Event)
+    faults: list[BaseException] = field(default_factory=list)
+
+
+@contextmanager
+def running(application: Application, *, workers: int = 3, seed: int = 1, orders_per_s: int = 300) -> Iterator[None]:
+    """The application under way, with orders coming in, until the end of the block."""
+    state = _Running(application)
+    threads = [threading.Thread(target=_guarded, args=(state, lambda: _feed(state, orders_per_s)))]
+    for stage in STAGES:
+        for number in range(workers):
+            chance = random.Random(f"{seed}/{stage}/{number}")
+            work = _Worker(application, stage, number, chance).work
+            threads.append(threading.Thread(target=_guarded, args=(state, lambda work=work: work(state.over.is_set))))
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        state.over.set()
+        for thread in threads:
+            thread.join()
+    assert not state.faults, state.faults[0]
+
+
+def drain(application: Application) -> None:
+    """Run one quiet worker of each stage until it has read everything."""
+    for stage in STAGES:
+        worker = _Worker(application, stage, 0, None)
+        worker.work(lambda worker=worker: worker.has_read_all())
+
+
+def _guarded(state: _Running, work: Callable[[], None]) -> None:
+    try:
+        work()
+    except BaseException as error:
+        state.faults.append(error)
+        state.over.set()
+        raise
+
+
+def _feed(state: _Running, orders_per_s: int) -> None:
+    producer = Producer(
+        {"bootstrap.servers": state.application.bootstrap, "enable.idempotence": True, "log_level": ERRORS_ONLY}
+    )
+    number = 0
+    while not state.over.wait(0.02):
+        for _ in range(orders_per_s // 50):
+            number += 1
+            topic = state.application.names[ORDERS]
+            producer.produce(topic, b"%d" % number, partition=number % PARTITIONS[ORDERS])
+        producer.poll(0)
+    assert producer.flush(30) == 0
+
+
+class _Worker:
+    """One member of a stage. `chance` decides when it aborts or dies; None: never."""
+
+    def __init__(self, application: Application, stage: str, number: int, chance: random.Random | None) -> None:
+        self._application, self._stage, self._number = application, stage, number
+        self._chance = chance
+        self._consumer: Consumer | None = None
+        self._idle = 0
+
+    def has_read_all(self) -> bool:
+        return self._idle > 3
+
+    def work(self, is_over: Callable[[], bool]) -> None:
+        producer = self._producer()
+        self._consumer = self._member()
+        while not is_over():
+            found = [each for each in self._consumer.consume(self._batch(), timeout=0.1) if each.error() is None]
+            if not found:
+                is_assigned = bool(self._consumer.assignment())
+                self._idle += is_assigned
+                continue
+            self._idle = 0
+            try:
+                self._transact(producer, found)
+            except _DiedError:
+                self._consumer.close()
+                producer, self._consumer = self._producer(), self._member()
+            except KafkaException as error:  # a rebalance, mostly: whatever it was, start anew
+                if not error.args[0].txn_requires_abort():
+                    producer = self._producer()
+                else:
+                    producer.abort_transaction()
+                self._consumer.close()
+                self._consumer = self._member()
+        self._consumer.close()
+
+    def _transact(self, producer: Producer, found: list[Message]) -> None:
+        assert self._consumer is not None
+        producer.begin_transaction()
+        for message in found:
+            self._process(producer, int(message.value() or b""))
+        if self._happens(DEATHS):
+            producer.flush()
+            raise _DiedError
+        positions = self._consumer.position(self._consumer.assignment())
+        producer.send_offsets_to_transaction(
+            [each for each in positions if each.offset >= 0], self._consumer.consumer_group_metadata()
+        )
+        if self._happens(ABORTS):
+            producer.abort_transaction()
+            self._go_back(found)
+        else:
+            producer.commit_transaction()
+
+    def _process(self, producer: Producer, number: int) -> None:
+        names = self._application.names
+        for topic in STAGES[self._stage]:
+            entries = (b"%d -%d", b"%d %d") if topic == LEDGER else (b"%d",)
+            for place, form in enumerate(entries):
+                value = form % ((number, number) if topic == LEDGER else number)
+                producer.produce(names[topic], value, partition=(number + place) % PARTITIONS[topic])
+
+    def _go_back(self, found: list[Message]) -> None:
+        assert self._consumer is not None
+        first: dict[tuple[str, int], int] = {}
+        for message in found:
+            first.setdefault((message.topic(), message.partition()), message.offset())
+        for (topic, partition), offset in first.items():
+            self._consumer.seek(TopicPartition(topic, partition, offset))
+
+    def _happens(self, probability: float) -> bool:
+        return self._chance is not None and self._chance.random() < probability
+
+    def _batch(self) -> int:
+        return self._chance.randint(1, 20) if self._chance else 500
+
+    def _producer(self) -> Producer:
+        producer = Producer(
+            {
+                "bootstrap.servers": self._application.bootstrap,
+                "transactional.id": f"{self._application.group(self._stage)}-{self._number}",
+                "log_level": ERRORS_ONLY,
+                "linger.ms": 2,
+            }
+        )
+        producer.init_transactions(60)
+        return producer
+
+    def _member(self) -> Consumer:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._application.bootstrap,
+                "group.id": self._application.group(self._stage),
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 10,
+                "log_level": ERRORS_ONLY,
+            }
+        )
+        consumer.subscribe([self._application.names[self._stage]])
+        return consumer
+
+
+class _DiedError(Exception):
+    """A worker that dies inside a transaction."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """What is wrong, in words, and how many orders there are."""
+
+    orders: int
+    faults: tuple[str, ...]
+
+
+def audit(application: Application, *, is_drained: bool = False) -> Audit:
+    """Each record read has its outputs, exactly once; each other one has none. `is_drained`: all are read."""
+    read = {name: read_topic(application.bootstrap, topic) for name, topic in application.names.items()}
+    faults: list[str] = []
+    for stage, outputs in STAGES.items():
+        committed = _committed(application, stage)
+        inputs = _numbers(read[stage])
+        for output in outputs:
+            made = Counter(number for _, _, number in _numbers(read[output]))
+            due = {number for partition, offset, number in inputs if is_drained or offset < committed[partition]}
+            wanted = 2 if output == LEDGER else 1
+            faults += _faults(stage, output, due, made, wanted)
+    total = sum(int(record.value.split()[1]) for part in read[LEDGER].values() for record in part if record.value)
+    if total:
+        faults.append(f"the ledger adds up to {total}")
+    return Audit(orders=len(_numbers(read[ORDERS])), faults=tuple(faults))
+
+
+def _faults(stage: str, output: str, due: set[int], made: Counter[int], wanted: int) -> Iterator[str]:
+    lost = sorted(number for number in due if made[number] < wanted)
+    twice = sorted(number for number, count in made.items() if count > wanted)
+    early = sorted(number for number in made if number not in due)
+    for what, numbers in (("lost", lost), ("made twice", twice), ("made but not read", early)):
+        if numbers:
+            yield f"{stage} to {output}: {len(numbers)} {what}, such as {numbers[:5]}"
+
+
+def _numbers(reading: Reading) -> list[tuple[int, int, int]]:
+    return [
+        (partition, record.offset, int((record.value or b"").split()[0]))
+        for partition, records in reading.items()
+        for record in records
+    ]
+
+
+def _committed(application: Application, stage: str) -> dict[int, int]:
+    consumer = Consumer({"bootstrap.servers": application.bootstrap, "group.id": application.group(stage)})
+    asked = [TopicPartition(application.names[stage], number) for number in range(PARTITIONS[stage])]
+    try:
+        return {each.partition: max(each.offset, 0) for each in consumer.committed(asked, timeout=30)}
+    finally:
+        consumer.close()
