@@ -15,7 +15,7 @@ from offsite.kafka.log_ends import LogEnds
 from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import EpochEnd, find_offsets
-from offsite.kafka.presence import Presence, find_presence
+from offsite.kafka.presence import Presence, find_presence, presence_now
 from offsite.kafka.protocol import fetch, log_offsets
 from offsite.kafka.protocol.broker_errors import (
     LEADER_NOT_AVAILABLE,
@@ -102,6 +102,10 @@ class ClusterAdmin:
     def presence(self, names: Collection[str]) -> Mapping[str, Presence]:
         """Name → whether that topic is there, deleted, or hidden from us: every broker is asked."""
         return find_presence(self._router, self._clock, names)
+
+    def presence_now(self, name: str) -> Presence:
+        """What all brokers say of a topic when asked once: for a topic that brokers themselves work with."""
+        return presence_now(self._router, name)
 
     def topic_configs(self, names: Iterable[str], *, with_defaults: bool = False) -> Mapping[str, Mapping[str, str]]:
         """Topic → the settings made on it, `with_defaults` also those of the cluster. Raises `NoSuchTopic`, and

@@ -63,8 +63,16 @@ class LogEnds:
         self._shares: dict[int, _Share] | None = None
 
     def read(self) -> dict[TopicPartition, int]:
-        """The ends of all partitions that are not given up: asked for, decoded, asked for again where that helps."""
-        return self.complete(self.ask())
+        """The ends of all partitions that are not given up: asked for again where that helps, and then given up."""
+        backoff = Backoff(self._clock, limit_s=GIVEN_UP_AFTER_S)
+        found, errors = self._sorted_out(self.ask())
+        while missing := self._wanted - found.keys():
+            self._give_up(missing, errors, backoff)
+            self._shares = None
+            if self._wanted - found.keys():
+                more, errors = self._sorted_out(self.ask())
+                found |= more
+        return {key: found[key] for key in self._wanted}
 
     def ask(self) -> UnreadEnds:
         """Ask every leader once. All answers are there when this returns; nothing is raised."""
@@ -87,23 +95,10 @@ class LogEnds:
                     answers[node_id] = error
         return UnreadEnds(asked=self._shares, answers=answers)
 
-    def is_whole(self, unread: UnreadEnds) -> bool:
-        """Whether `complete` would ask nobody again."""
-        found, _ = self._decode(unread)
-        return found.keys() >= self._wanted
-
-    def complete(self, unread: UnreadEnds) -> dict[TopicPartition, int]:
-        """The ends in `unread`, and those of partitions that it does not tell about, as they are now."""
-        found, errors = self._decode(unread)
-        backoff = Backoff(self._clock, limit_s=GIVEN_UP_AFTER_S)
-        while missing := self._wanted - found.keys():
-            self._give_up(missing, errors, backoff)
-            self._shares = None
-            if not self._wanted - found.keys():
-                break
-            more, errors = self._decode(self.ask())
-            found |= more
-        return {key: found[key] for key in self._wanted}
+    def decode(self, unread: UnreadEnds) -> dict[TopicPartition, int] | None:
+        """The ends in an answer; None where it does not have all of them: `read` finds out why."""
+        found, _ = self._sorted_out(unread)
+        return {key: found[key] for key in self._wanted} if found.keys() >= self._wanted else None
 
     def _give_up(
         self, missing: set[TopicPartition], errors: Mapping[TopicPartition, OffsiteError], backoff: Backoff
@@ -122,7 +117,7 @@ class LogEnds:
         self.failed |= {key: why[key] for key in hopeless}
         self._wanted -= hopeless
 
-    def _decode(self, unread: UnreadEnds) -> tuple[dict[TopicPartition, int], dict[TopicPartition, OffsiteError]]:
+    def _sorted_out(self, unread: UnreadEnds) -> tuple[dict[TopicPartition, int], dict[TopicPartition, OffsiteError]]:
         found: dict[TopicPartition, int] = {}
         errors: dict[TopicPartition, OffsiteError] = {}
         for node_id, answer in unread.answers.items():

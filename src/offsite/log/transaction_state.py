@@ -69,8 +69,8 @@ class ListedTransaction(NamedTuple):
 def parse_transaction_change(record: Record, log: int) -> TransactionChange:
     """The change that a record of partition `log` of `__transaction_state` tells of.
 
-    Raises `DamagedBatch` for a record that is cut, and for one of a version, or with a status, that is not known: nobody
-    could say then what the record before it is worth.
+    Raises `DamagedBatch` for a record that is cut, and for one of a version, or with a status, that is not known:
+    nobody could say then what the record before it is worth.
     """
     try:
         transactional_id = _transactional_id(record.key or b"")
