@@ -13,10 +13,10 @@ from tests.integration.e2e.cut_evidence import (
     Seen,
     assert_changes_are_all,
     assert_commits_are_all,
-    assert_the_judge_can_see_half_a_transaction,
+    assert_ends_alone_cut_transactions_in_half,
     assert_whole_where_clean,
 )
-from tests.integration.e2e.transfers import keys_of, producer, write
+from tests.integration.e2e.transfers import keys_of, member, producer, write
 from tests.integration.kafka.cluster import Cluster
 
 
@@ -32,7 +32,7 @@ def seen(cluster: Cluster) -> Seen:
 
 def test_transactions_of_a_clean_producer_are_whole_or_not_there(seen: Seen) -> None:
     assert_whole_where_clean(seen)
-    assert_the_judge_can_see_half_a_transaction(seen)
+    assert_ends_alone_cut_transactions_in_half(seen)
 
 
 def test_all_that_coordinators_wrote_meanwhile_is_there(seen: Seen) -> None:
@@ -46,9 +46,9 @@ def test_group_commits_are_there_with_their_markers(seen: Seen) -> None:
 def test_an_idle_id_is_listed_and_an_open_one_is_known_from_its_beginning(cluster: Cluster) -> None:
     topic = cluster.make_topic()
     idle, hanging = producer(cluster, f"{topic}-idle"), producer(cluster, f"{topic}-open")
-    write(idle, topic, 1, cluster, f"{topic}-idle", 1)
+    write(idle, topic, 1, member(cluster, f"{topic}-idle"), 1)
     idle.commit_transaction()
-    write(hanging, topic, 1, cluster, f"{topic}-open", 1)
+    write(hanging, topic, 1, member(cluster, f"{topic}-open"), 1)
     begun = begin_readings(cluster.admin)
     taken = take_readings(cluster.admin, begun, keys_of(cluster, topic), unclean=lambda *_: ())
     tail = read_group_tail(cluster.admin, begun, taken, {})
@@ -69,7 +69,7 @@ def test_a_topic_that_is_not_there_and_then_is_has_begun_at_nothing(start_sandbo
     begun = begin_readings(cluster.admin)
     before = take_readings(cluster.admin, begun, keys_of(cluster, topic), unclean=lambda *_: ())
     made = producer(cluster, topic)
-    write(made, topic, 1, cluster, topic, 1)
+    write(made, topic, 1, member(cluster, topic), 1)
     made.commit_transaction()
     after = take_readings(cluster.admin, begun, keys_of(cluster, topic), unclean=lambda *_: ())
     assert (begun.state.is_absent, before.changes, dict(before.readings[0].after)) == (True, (), {})

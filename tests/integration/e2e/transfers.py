@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as Position
 
 from offsite.cut.window import PartitionKey
@@ -26,14 +26,17 @@ def producer(cluster: Cluster, transactional_id: str) -> Producer:
     return made
 
 
-def write(made: Producer, topic: str, partitions: int, cluster: Cluster, group: str, offset: int) -> None:
+def write(made: Producer, topic: str, partitions: int, group: Consumer, offset: int) -> None:
     """Begin a transaction, write to all partitions, and commit `offset` of partition 0 for the group."""
     made.begin_transaction()
     for partition in range(partitions):
         made.produce(topic, b"%d" % offset, partition=partition)
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group})
-    made.send_offsets_to_transaction([Position(topic, 0, offset)], consumer.consumer_group_metadata(), 30)
-    consumer.close()
+    made.flush()  # an abort that overtakes records under way leaves a hole in their sequence numbers
+    made.send_offsets_to_transaction([Position(topic, 0, offset)], group.consumer_group_metadata(), 30)
+
+
+def member(cluster: Cluster, group: str) -> Consumer:
+    return Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group})
 
 
 @contextmanager
@@ -41,17 +44,18 @@ def at_work(cluster: Cluster, topic: str, *, partitions: int, workers: int) -> I
     """Transactions one after the other until the block ends; those under way end first."""
     stop = threading.Event()
     begun = [threading.Event() for _ in range(workers)]
-    failures: list[BaseException] = []
+    failures: list[KafkaException] = []
 
     def work(number: int) -> None:
         try:
-            made, count = producer(cluster, f"{topic}-{number}"), 0
+            made, group, count = producer(cluster, f"{topic}-{number}"), member(cluster, f"{topic}-{number}"), 0
             while not stop.is_set():
                 count += 1
-                write(made, topic, partitions, cluster, f"{topic}-{number}", count)
+                write(made, topic, partitions, group, count)
                 (made.commit_transaction if count % ABORTED else made.abort_transaction)()
                 begun[number].set()
-        except BaseException as error:
+            group.close()
+        except KafkaException as error:
             failures.append(error)
             begun[number].set()
 

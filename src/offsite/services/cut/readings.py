@@ -30,6 +30,8 @@ ROW = 3
 READINGS_MAX = 30
 READINGS_MAX_S = 2.0
 """Whoever is not clean by then ends transactions all the time, and its topics are classed lower."""
+PAUSE_S, PAUSE_MAX_S = 0.005, 0.25
+"""Before the second row; twice as long before each further one: a marker may be late by a whole request."""
 DISTURBED_MAX = 10
 """Rows without a single whole reading: leaders go on moving."""
 GROUPS_TOPIC = "__consumer_offsets"
@@ -127,7 +129,7 @@ class _Taking:
 
     def run(self) -> TakenReadings:
         self._warm_up()
-        deadline_s, disturbed = self._clock.monotonic_s() + READINGS_MAX_S, 0
+        deadline_s, disturbed, pause_s = self._clock.monotonic_s() + READINGS_MAX_S, 0, PAUSE_S
         while True:
             row = self._row()
             disturbed = 0 if row else disturbed + 1
@@ -139,6 +141,8 @@ class _Taking:
             self._readings += row
             if self._all_clean() or self._is_enough(deadline_s):
                 return self._taken()
+            self._clock.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_MAX_S)
 
     def _warm_up(self) -> None:
         """Find leaders, and give up what has none."""
