@@ -72,6 +72,7 @@ class LogEnds:
             if self._wanted - found.keys():
                 more, errors = self._sorted_out(self.ask())
                 found |= more
+        self._shares = self._shares or self._make_shares()
         return {key: found[key] for key in self._wanted}
 
     def ask(self) -> UnreadEnds:
@@ -159,7 +160,10 @@ def _undecoded(request: Request[Mapping[TopicPartition, ListedOffset]]) -> Reque
 
 
 def _decoded(share: _Share, body: bytes) -> Mapping[TopicPartition, ListedOffset] | OffsiteError:
+    decoder = Decoder(memoryview(body))
     try:
-        return share.request.parse(Decoder(memoryview(body)))
+        told = share.request.parse(decoder)
+        decoder.done()
     except UNREADABLE as error:
         return KafkaProtocolError(f"the answer to ListOffsets cannot be read: {error}")
+    return told

@@ -32,4 +32,5 @@ def test_the_evidence_holds(seen: tuple[Seen, bool]) -> None:
     assert_whole_where_clean(evidence)
     assert_changes_are_all(evidence)
     assert_commits_are_all(evidence)
-    assert set(evidence.taken.listed) >= set(evidence.producers) if lists else not evidence.taken.listed
+    for each in evidence.takings:
+        assert set(each.taken.listed) >= set(evidence.producers) if lists else not each.taken.listed
