@@ -49,11 +49,12 @@ class Outcome(Enum):
 
 class Written(NamedTuple):
     """What a transaction wrote to one partition: its first and its last record, and its marker, or None for a marker
-    that was not seen."""
+    that was not seen. `markers`: all commit markers that were seen below the end that was read, by offset."""
 
     first: int
     last: int
     marker: int | None
+    markers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
