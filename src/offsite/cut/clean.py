@@ -63,9 +63,7 @@ def clean_readings(
     return clean
 
 
-def unclean(
-    readings: Sequence[Reading], changes: Changes, listed: Mapping[int, ListedTransaction]
-) -> frozenset[str]:
+def unclean(readings: Sequence[Reading], changes: Changes, listed: Mapping[int, ListedTransaction]) -> frozenset[str]:
     """The transactional ids that changed or were listed in the middle of a change, and have no clean reading yet: more
     readings may win one."""
     return frozenset(name for name, clean in clean_readings(readings, changes, listed).items() if not clean)
