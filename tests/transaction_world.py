@@ -132,9 +132,7 @@ class World:
             return
         self.write(target, transaction)
         position = self.write(log, transaction)
-        commit = GroupCommit(
-            group=group, partition=source, offset=end, log=log, position=position, exactly_once=True
-        )
+        commit = GroupCommit(group=group, partition=source, offset=end, log=log, position=position, exactly_once=True)
         transaction.reads.append(commit)
         self.commits.append(LoggedCommit(commit, transaction.producer_id))
 
@@ -169,9 +167,7 @@ class World:
         # A transaction prepares with the producer id that it began with.
         producer_id = -1 if status is None else application.producer_id
         records.append(
-            TransactionChange(
-                application.log, len(records), application.name, producer_id, application.epoch, status
-            )
+            TransactionChange(application.log, len(records), application.name, producer_id, application.epoch, status)
         )
 
     def add(self, application: Application, transaction: Transaction, partition: PartitionKey) -> None:
@@ -212,11 +208,14 @@ def seen(seed: int) -> Seen:
         world.step()
     hurry = world.random.choice((0.1, 0.3, 1.0))
     for look in backup.looks():
+        if look is None:
+            for _ in range(world.random.randrange(60)):
+                world.step()
+            continue
         look()
         while world.random.random() < hurry / 2:
             world.step()
-    at_last = world.random.randrange(30)
-    for _ in range(at_last):
+    for _ in range(world.random.randrange(30)):
         world.step()
     return Seen(world, backup.evidence(), backup.tail_starts)
 
@@ -224,7 +223,7 @@ def seen(seed: int) -> Seen:
 class _Backup:
     def __init__(self, world: World) -> None:
         self.world, self.random = world, world.random
-        self.count = self.random.randint(1, 4)
+        self.count = self.random.randint(1, 5)
         self.begins: dict[int, int] = {}
         self.tail_starts: dict[PartitionKey, int] = {}
         self.listed: dict[int, ListedTransaction] = {}
@@ -232,13 +231,14 @@ class _Backup:
         self.ends: list[dict[PartitionKey, int]] = [{} for _ in range(self.count)]
         self.after: list[dict[int, int]] = [{} for _ in range(self.count)]
 
-    def looks(self) -> Iterator[Callable[[], None]]:
-        """Each look at one log or coordinator, in an order that the design allows."""
+    def looks(self) -> Iterator[Callable[[], None] | None]:
+        """Each look at one log or coordinator, in an order that the design allows; None for a pause."""
         yield from (lambda log=log: self.look_at_state(log, self.begins) for log in STATE_LOGS)
         yield from (lambda log=log: self.look_at(log, self.tail_starts) for log in OFFSETS)
         if self.random.random() < 0.8:
             yield from (lambda each=each: self.list(each) for each in self.world.applications)
         for number in range(self.count):
+            yield None
             yield from (lambda log=log: self.look_at_state(log, self.before[number]) for log in STATE_LOGS)
             for key in self.random.sample((*DATA, *OFFSETS), len(DATA) + len(OFFSETS)):
                 yield lambda key=key: self.look_at(key, self.ends[number])
@@ -265,9 +265,7 @@ class _Backup:
             for before, ends, after in zip(self.before, self.ends, self.after, strict=True)
         )
         changes = tuple(
-            change
-            for log in STATE_LOGS
-            for change in self.world.states[log][self.begins[log] : self.after[-1][log]]
+            change for log in STATE_LOGS for change in self.world.states[log][self.begins[log] : self.after[-1][log]]
         )
         commits = sorted(self.world.commits, key=lambda each: (each.commit.log, each.commit.position))
         return Evidence(

@@ -36,7 +36,9 @@ def _wrong_spans(view: Seen, window: Window) -> set[str]:
     found: set[str] = set()
     ends = view.evidence.readings[-1].ends
     known = {
-        (key, marker): span for span in window.transactions for key, each in span.written.items()
+        (key, marker): span
+        for span in window.transactions
+        for key, each in span.written.items()
         for marker in each.markers
     }
     if len(known) != sum(len(each.markers) for span in window.transactions for each in span.written.values()):
@@ -58,7 +60,8 @@ def _wrong_spans(view: Seen, window: Window) -> set[str]:
         if home.outcome is not Outcome.OPEN and len(landed) < len(transaction.partitions):
             found.add("half in a span that may be kept")
         for key, each in home.written.items():
-            if key in transaction.records and transaction.records[key][0] < each.first:
+            is_inside = known.get((key, landed.get(key, -1))) is home
+            if is_inside and key in transaction.records and transaction.records[key][0] < each.first:
                 found.add("begins before its span")
     return found
 
@@ -90,7 +93,8 @@ def _state(view: Seen, window: Window, transaction: Transaction, left_out: list[
     shown = [
         key
         for key in transaction.records
-        if transaction.is_committed and transaction.markers.get(key, ends[key]) < ends[key]
+        if transaction.is_committed
+        and transaction.markers.get(key, ends[key]) < ends[key]
         and (key, transaction.markers[key]) not in away
     ]
     for key in begun:
@@ -149,9 +153,9 @@ def test_worlds_are_worth_it() -> None:
     spans = [span for window in windows for span in window.transactions]
     assert sum(span.outcome is Outcome.COMMIT and span.is_whole for span in spans) > WORLDS // 4
     assert sum(not span.is_whole for span in spans) > WORLDS // 4
-    assert sum(span.outcome is Outcome.OPEN and any(each.markers for each in span.written.values()) for span in spans) > (
-        WORLDS // 10
-    )
+    assert sum(
+        span.outcome is Outcome.OPEN and any(each.markers for each in span.written.values()) for span in spans
+    ) > (WORLDS // 10)
     assert sum(bool(window.unpaired) for window in windows) > WORLDS // 10
     assert sum(not window.unpaired and bool(window.transactions) for window in windows) > WORLDS // 4
 
