@@ -60,7 +60,9 @@ class History:
     of a record had read. `orders`: the order that each output was made from. `snapshot`: the group offsets as they were
     when the backup began to read ends."""
 
-    logs: dict[PartitionKey, list[Transaction | None]] = field(default_factory=lambda: {each: [] for each in PARTITIONS})
+    logs: dict[PartitionKey, list[Transaction | None]] = field(
+        default_factory=lambda: {each: [] for each in PARTITIONS}
+    )
     transactions: list[Transaction] = field(default_factory=list)
     markers: set[Record] = field(default_factory=set)
     causes: dict[Record, set[Record]] = field(default_factory=dict)
