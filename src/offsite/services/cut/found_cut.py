@@ -1,0 +1,153 @@
+"""The consistent cut of a commit: found when its pass is complete, in the form in which it is stored. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from offsite.cut.cut import Cut, LeftOut, Refusal, TopicClass
+from offsite.cut.effect import UNSEEN
+from offsite.cut.episodes import window_of
+from offsite.cut.greatest import greatest_cut
+from offsite.cut.readings import Evidence, Reading
+from offsite.cut.window import Ends, Outcome, PartitionKey, Window, WriterKind
+from offsite.log.groups.offsets import GroupTable
+from offsite.log.transaction_tail import PartitionTail
+from offsite.model.named import named
+from offsite.model.untrusted.names import PROTECTED_TOPICS
+from offsite.repository.commit import PartitionId
+from offsite.repository.snapshots.commit_cut import CommitCut, CutGroup, CutPartition, LeftOutTransactions, OpenAtEnd
+
+NAMED_MAX = 100
+"""Of the transactions that are left out, so many are named in a stored cut."""
+
+
+def found_cut(
+    evidence: Evidence, positions: Mapping[PartitionId, int], groups: GroupTable, *, notes: tuple[str, ...] = ()
+) -> CommitCut:
+    """The cut of a commit whose partitions end at `positions`. `groups`: the snapshot that is stored with it; offsets
+    that belong to the cut are named where they differ. Every partition is in the readings."""
+    ends = evidence.readings[-1].ends
+    window = replace(window_of(evidence), writers=_writers(evidence.readings, evidence.tails))
+    cut = greatest_cut(ends, window)
+    return CommitCut(
+        partitions=tuple(_partitions(cut, positions)),
+        groups=tuple(_groups(cut, groups)),
+        classes=tuple(_classes(cut, window, evidence.readings)),
+        left_out=tuple(_described(each) for each in cut.left_out[:NAMED_MAX]),
+        left_out_count=len(cut.left_out),
+        open=tuple(_open(evidence.tails, positions)),
+        notes=notes,
+        refused=_refused(cut.refusals),
+    )
+
+
+def _writers(
+    readings: tuple[Reading, ...], tails: Mapping[PartitionKey, PartitionTail]
+) -> dict[str, frozenset[WriterKind]]:
+    """How each topic was written to between the first reading and the last."""
+    found: defaultdict[str, set[WriterKind]] = defaultdict(set)
+    for partition in _moved(readings):
+        tail = tails.get(partition)
+        if tail is None or tail.has_plain:
+            found[partition.topic].add(WriterKind.PLAIN)
+        if tail is not None and (tail.markers or tail.open):
+            found[partition.topic].add(WriterKind.TRANSACTION)
+    return {topic: frozenset(kinds) for topic, kinds in found.items()}
+
+
+def _moved(readings: tuple[Reading, ...]) -> Iterator[PartitionKey]:
+    first, last = readings[0].ends, readings[-1].ends
+    return (partition for partition, end in last.items() if first.get(partition) != end)
+
+
+def _classes(cut: Cut, window: Window, readings: tuple[Reading, ...]) -> Iterator[tuple[str, str]]:
+    """A topic that nobody wrote to while the ends were read is whole whoever wrote it: all that it holds was there
+    before the first end was read, and so was what it was made from."""
+    moved = {partition.topic for partition in _moved(readings)}
+    for topic, found in sorted(cut.classes.items()):
+        if topic not in PROTECTED_TOPICS:
+            is_unchanged = topic not in moved and topic not in window.unpaired
+            yield topic, (TopicClass.UNCHANGED if is_unchanged else found).value
+
+
+def _partitions(cut: Cut, positions: Mapping[PartitionId, int]) -> Iterator[CutPartition]:
+    floors, markers = cut.floors(), cut.markers_left_out()
+    for partition_id, position in positions.items():
+        key = _key(partition_id)
+        end = cut.ends[key]
+        left_out = markers.get(key, ())
+        if left_out or end < position:
+            floor = min(floors.get(key, end), *left_out, end) if left_out else end
+            yield CutPartition(partition_id=partition_id, end=end, floor=floor, markers=left_out)
+
+
+def _groups(cut: Cut, groups: GroupTable) -> Iterator[CutGroup]:
+    stored = {
+        (group.group, (topic.topic, topic.topic_id, partition)): offset
+        for group in groups.values()
+        for topic in group.topics
+        for partition, offset in zip(topic.partitions, topic.offsets, strict=True)
+    }
+    for each in cut.groups:
+        partition = each.partition
+        if partition in cut.ends and partition.topic not in PROTECTED_TOPICS and each.group in groups:
+            if stored.get((each.group, tuple(partition))) != each.offset:
+                partition_id = PartitionId(
+                    topic=partition.topic, topic_id=partition.topic_id, partition=partition.partition
+                )
+                yield CutGroup(group=each.group, partition_id=partition_id, offset=each.offset)
+
+
+def _open(tails: Mapping[PartitionKey, PartitionTail], positions: Mapping[PartitionId, int]) -> Iterator[OpenAtEnd]:
+    for partition_id in positions:
+        tail = tails.get(_key(partition_id))
+        for each in tail.open if tail else ():
+            yield OpenAtEnd(
+                partition_id=partition_id, producer_id=each.producer_id, first_offset=max(each.first_offset, 0)
+            )
+
+
+def _described(each: LeftOut) -> LeftOutTransactions:
+    span = each.span
+    why, because = _why(each)
+    return LeftOutTransactions(
+        name=span.name or f"producer {span.producer_id}",
+        partitions=tuple(sorted(str(partition) for partition in span.written)),
+        why=why,
+        because=because,
+    )
+
+
+def _why(each: LeftOut) -> tuple[str, str]:
+    if each.span.outcome is Outcome.OPEN:
+        is_ending = any(written.commit_markers for written in each.span.written.values())
+        return ("unfinished" if is_ending else "open"), ""
+    if each.short is None or each.needed == UNSEEN:
+        return "unfinished", ""
+    match each.short.kind:
+        case "end":
+            return "unfinished", str(each.short.of)
+        case "read":
+            return "read", str(each.short.of)
+        case "producer":
+            return "order", str(each.short.of)
+        case "group":
+            group, partition = each.short.of
+            return "order", f"group {group} on {partition}"
+
+
+def _refused(refusals: tuple[Refusal, ...]) -> str:
+    """In words, for the first few."""
+    told = [f"{each.rule}: {each.partition} at {each.offset} {each.participant}".strip() for each in refusals]
+    return named(told, most=3) if told else ""
+
+
+def _key(partition_id: PartitionId) -> PartitionKey:
+    return PartitionKey(partition_id.topic, partition_id.topic_id, partition_id.partition)
+
+
+def ends_match(ends: Ends, positions: Mapping[PartitionId, int]) -> bool:
+    """Whether everything up to the ends that were read is backed up."""
+    return all(position >= ends.get(_key(known), position + 1) for known, position in positions.items())

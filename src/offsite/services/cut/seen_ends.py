@@ -1,0 +1,85 @@
+"""The ends of a run as a cut needs them: read between looks at the coordinators, with what groups committed meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from offsite.copy.plan import PartitionBounds, PositionKey
+from offsite.cut.clean import unclean
+from offsite.cut.readings import Evidence
+from offsite.cut.window import Ends, PartitionKey
+from offsite.kafka.admin import ClusterAdmin
+from offsite.log.transaction_tail import PartitionTail
+from offsite.model.errors import OffsiteError
+from offsite.model.journal import warned
+from offsite.services.cut.group_tail import GroupTail, read_group_tail
+from offsite.services.cut.readings import Begun, TakenReadings, begin_readings, take_readings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenEnds:
+    """The readings of a run, and what groups committed meanwhile. `trouble` says why a run can have no cut; then the
+    rest is None."""
+
+    taken: TakenReadings | None = None
+    groups: GroupTail | None = None
+    trouble: str = ""
+
+    @property
+    def window_starts(self) -> dict[PositionKey, int]:
+        """From where on each partition's markers are wanted."""
+        return dict(self.taken.readings[0].ends) if self.taken else {}
+
+    @property
+    def ends(self) -> Ends:
+        """Where the last reading ends."""
+        return self.taken.readings[-1].ends if self.taken else {}
+
+    def evidence(self, tails: Mapping[PartitionKey, PartitionTail]) -> Evidence:
+        """All of it, with the tails of what was copied."""
+        taken, groups = self.taken, self.groups
+        if taken is None or groups is None:
+            raise ValueError(self.trouble)
+        of_groups = {key: tail for key, tail in groups.tails.items() if key not in tails}
+        return Evidence(
+            readings=taken.readings,
+            changes=taken.changes,
+            listed=taken.listed,
+            tails={**tails, **of_groups},
+            commits=groups.commits,
+        )
+
+
+def begin(admin: ClusterAdmin) -> Begun | OffsiteError:
+    """To be called before the groups are read. A cluster that does not tell enough for a cut is backed up without."""
+    try:
+        return begin_readings(admin)
+    except OffsiteError as error:
+        return _no_cut(error)
+
+
+def see_ends(
+    admin: ClusterAdmin, begun: Begun | OffsiteError, bounds: Sequence[PartitionBounds]
+) -> tuple[SeenEnds, tuple[PartitionBounds, ...]]:
+    """The readings of all partitions, and `bounds` with the ends of the last one; as they were where there is no cut."""
+    as_told = tuple(bounds)
+    if isinstance(begun, OffsiteError):
+        return SeenEnds(trouble=begun.message), as_told
+    keys = [PartitionKey(*each.key) for each in bounds]
+    try:
+        taken = take_readings(admin, begun, keys, unclean=unclean)
+        groups = read_group_tail(admin, begun, taken, {each.topic: each.topic_id for each in bounds})
+    except OffsiteError as error:
+        return SeenEnds(trouble=_no_cut(error).message), as_told
+    ends = taken.readings[-1].ends
+    # An end before the one that was told with its leader epoch is of a leader that has changed since.
+    late = [each for each in bounds if ends.get(PartitionKey(*each.key), -1) < each.end]
+    if late:
+        return SeenEnds(trouble=f"the end of {late[0].topic}/{late[0].partition} could not be read again"), as_told
+    return SeenEnds(taken=taken, groups=groups), tuple(replace(b, end=ends[PartitionKey(*b.key)]) for b in bounds)
+
+
+def _no_cut(error: OffsiteError) -> OffsiteError:
+    warned("no_cut", error=error.id, why=error.message)
+    return error
