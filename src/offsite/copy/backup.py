@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from offsite.copy.plan import CopyTask
+from offsite.copy.plan import NO_WINDOW, CopyTask
 from offsite.kafka.config.config import KafkaConfig
 from offsite.kafka.fetch_pace import Unlimited
 from offsite.kafka.fetch_size import FETCH_BYTES
@@ -16,6 +16,7 @@ from offsite.kafka.reader import PartitionReader
 from offsite.log.batch import LastBatch
 from offsite.log.chunk import Chunk, Gap, Hole
 from offsite.log.range import LogRange
+from offsite.log.transaction_tail import PartitionTail, TailFold
 from offsite.model.choices import CompressionChoice
 from offsite.model.errors import SourceTruncated, TopicReplaced
 from offsite.model.size import MIB
@@ -42,12 +43,16 @@ class BackupEnds:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupReceipt:
     """Result of one task: durable segments, holes met on the way, and gaps in front of the first batch and behind the
-    last one, each with its evidence, and the last batch. Void unless a commit lists the segments."""
+    last one, each with its evidence, and the last batch. Void unless a commit lists the segments.
+
+    `tail`: that of the range alone, from `CopyTask.window_start` on. None when it was not wanted or there is nothing
+    to tell."""
 
     segments: tuple[Segment, ...]
     holes: tuple[Hole, ...]
     gaps: tuple[Gap, ...] = ()
     last_batch: LastBatch | None = None
+    tail: PartitionTail | None = None
 
 
 def copy_range(task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = None) -> BackupReceipt:
@@ -72,6 +77,7 @@ def copy_read(task: CopyTask, read: Read, *, ends: BackupEnds, pack: PackWriter 
     if task.border is not None:
         check_border(read, reading, task.border)
     last_batch: LastBatch | None = None
+    fold = None if task.window_start == NO_WINDOW else TailFold(window_start=task.window_start)
     writer = SegmentWriter(
         store=objects,
         target_bytes=target_bytes,
@@ -79,6 +85,7 @@ def copy_read(task: CopyTask, read: Read, *, ends: BackupEnds, pack: PackWriter 
         log_range=task.range,
         topic_id=task.topic_id,
         compression=ends.compression,
+        tail=fold,
     )
     holes: list[Hole] = []
     gaps: list[Gap] = []
@@ -95,7 +102,12 @@ def copy_read(task: CopyTask, read: Read, *, ends: BackupEnds, pack: PackWriter 
                     last_batch = LastBatch.of(item.batches[-1])
         segments = pack.placed(writer.close()) if pack else writer.close()
     outside = tuple(_outside(gaps, segments))
-    return BackupReceipt(segments=segments, holes=tuple(holes), gaps=outside, last_batch=last_batch)
+    return BackupReceipt(segments=segments, holes=tuple(holes), gaps=outside, last_batch=last_batch, tail=_told(fold))
+
+
+def _told(fold: TailFold | None) -> PartitionTail | None:
+    tail = PartitionTail() if fold is None else fold.tail()
+    return None if tail == PartitionTail() else tail
 
 
 def _destination(store: Store, pack: PackWriter | None) -> tuple[Objects, int]:

@@ -45,6 +45,8 @@ TASK_OFFSETS_MAX = 4 << 20
 no size): more records of ordinary size than a task should carry."""
 TASKS_PER_SLOT = 2
 """Tasks for each core that small backups are cut into: one slow task then costs half a core, not all."""
+NO_WINDOW = -1
+"""In place of the offset from which on a cut needs markers: none are needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,13 +82,16 @@ class PartitionBounds:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyTask:
     """One range to copy, and about how many bytes that is. `is_first`: no other task of this plan reads what lies
-    before it. `border`: the batch that the log must hold right before it. The rest is what `PartitionBounds` says."""
+    before it. `border`: the batch that the log must hold right before it. `window_start`: the offset of the partition
+    from which on a cut needs every marker, before the range, in it or behind it. The rest is what `PartitionBounds`
+    says."""
 
     topic_id: str
     range: LogRange
     estimated_bytes: int
     is_first: bool = True
     border: LastBatch | None = None
+    window_start: int = NO_WINDOW
     leader_epoch: int = -1
     was_compacted: bool = False
 
@@ -134,20 +139,22 @@ def plan_copy(
     *,
     slots: int,
     borders: Mapping[PositionKey, LastBatch] | None = None,
+    window_starts: Mapping[PositionKey, int] | None = None,
 ) -> CopyPlan:
     """The plan that cuts what lies between the committed `positions` (next offset to read) and the current ends into
     tasks.
 
     `slots` is how many tasks can run at once. Tasks are ordered round-robin over partitions, so that leaders share the
-    load. A partition that ends before its committed position is sick. `borders`: see `CopyPlan`.
+    load. A partition that ends before its committed position is sick. `borders`: see `CopyPlan`;
+    `window_starts`: of each partition whose markers a cut needs, see `CopyTask`.
     """
-    borders = borders or {}
+    borders, window_starts = borders or {}, window_starts or {}
     sick = tuple(_ends_early(b, positions[b.key]) for b in bounds if positions.get(b.key, 0) > b.end)
     sound = [b for b in bounds if positions.get(b.key, 0) <= b.end]
     pending = [_pending(b, positions.get(b.key, b.log_start)) for b in sound]
     task_bytes = _task_bytes(sum(estimate for _, _, estimate in pending), slots)
     per_partition = [
-        _cut(b, r, estimate, task_bytes, _to_check(b, borders.get(b.key)))
+        _cut(b, _whole(b, r, estimate, borders.get(b.key), window_starts.get(b.key, NO_WINDOW)), task_bytes)
         for b, (r, _, estimate) in zip(sound, pending, strict=True)
     ]
     tasks = tuple(t for t in chain.from_iterable(zip_longest(*per_partition)) if t is not None)
@@ -215,24 +222,35 @@ def _task_bytes(total_bytes: int, slots: int) -> int:
     return min(TASK_BYTES_MAX, max(TASK_BYTES_MIN, total_bytes // (slots * TASKS_PER_SLOT)))
 
 
-def _cut(
-    bounds: PartitionBounds, pending: LogRange, estimated_bytes: int, task_bytes: int, border: LastBatch | None
-) -> list[CopyTask]:
+def _whole(
+    bounds: PartitionBounds, pending: LogRange, estimated_bytes: int, border: LastBatch | None, window_start: int
+) -> CopyTask:
+    return CopyTask(
+        topic_id=bounds.topic_id,
+        range=pending,
+        estimated_bytes=estimated_bytes,
+        border=_to_check(bounds, border),
+        window_start=window_start,
+        leader_epoch=bounds.leader_epoch,
+        was_compacted=bounds.was_compacted,
+    )
+
+
+def _cut(bounds: PartitionBounds, whole: CopyTask, task_bytes: int) -> list[CopyTask]:
     """Equal shares of the range: records are assumed to be of like size, a wrong guess only makes tasks uneven."""
+    pending = whole.range
     if not pending:
         return []
     by_offsets = 0 if bounds.size_bytes else len(pending) // TASK_OFFSETS_MAX
-    count = min(len(pending), max(1, round(estimated_bytes / task_bytes), by_offsets))
+    count = min(len(pending), max(1, round(whole.estimated_bytes / task_bytes), by_offsets))
     edges = [pending.start + len(pending) * i // count for i in range(count + 1)]
     return [
-        CopyTask(
-            topic_id=bounds.topic_id,
-            range=LogRange(topic=bounds.topic, partition=bounds.partition, start=start, end=end),
-            estimated_bytes=estimated_bytes // count,
+        replace(
+            whole,
+            range=replace(pending, start=start, end=end),
+            estimated_bytes=whole.estimated_bytes // count,
             is_first=start == pending.start,
-            border=border if start == pending.start else None,
-            leader_epoch=bounds.leader_epoch,
-            was_compacted=bounds.was_compacted,
+            border=whole.border if start == pending.start else None,
         )
         for start, end in pairwise(edges)
     ]

@@ -1,23 +1,26 @@
-"""What can refuse a cut once it is found: gaps in the backup (C6), the positions of others (C5), and commits that stand
-in a log that was not read (C2).
+"""What can refuse a cut once it is found: gaps in the backup and transactions of which nobody knows where they began
+(C6), the positions of others (C5), and exactly-once commits that are older than the window (C2).
 
-None of them moves an end. A cut further back could satisfy them, but that is for the caller to choose: with the
-declared positions as the ends to begin with, or with the range before the gap.
+None of them moves an end or leaves anything out. A cut further back could satisfy them, but that is for the caller to
+choose: with the declared positions as the ends to begin with, or with the range before the gap.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from offsite.cut.cut import Refusal
+from offsite.cut.cut import Cut, Refusal
+from offsite.cut.group_offsets import NEVER, first_left_out, is_below
 from offsite.cut.window import Ends, Window
 
 
-def refusals(ends: Ends, window: Window) -> Iterator[Refusal]:
+def refusals(cut: Cut, window: Window) -> Iterator[Refusal]:
     """The refusals of C6, then those of C5, then those of C2."""
-    yield from _uncovered(ends, window)
-    yield from _contradicted(ends, window)
-    yield from _ahead(ends, window)
+    readable = {**cut.ends, **cut.floors()}
+    yield from _uncovered(cut.ends, window)
+    yield from _not_whole(cut)
+    yield from _contradicted(cut.ends, readable, window)
+    yield from _ahead(cut, readable, window)
 
 
 def _uncovered(ends: Ends, window: Window) -> Iterator[Refusal]:
@@ -31,20 +34,39 @@ def _uncovered(ends: Ends, window: Window) -> Iterator[Refusal]:
                 yield Refusal(rule="C6", partition=partition, offset=low, end=end)
 
 
-def _contradicted(ends: Ends, window: Window) -> Iterator[Refusal]:
+def _not_whole(cut: Cut) -> Iterator[Refusal]:
+    """Transactions that have to be left out, and may have begun before the window."""
+    for span in (each.span for each in cut.left_out if not each.span.is_whole):
+        for partition, written in span.written.items():
+            yield Refusal(
+                rule="C6",
+                partition=partition,
+                offset=written.first,
+                end=cut.ends.get(partition),
+                participant=str(span.producer),
+            )
+
+
+def _contradicted(ends: Ends, readable: Ends, window: Window) -> Iterator[Refusal]:
     for external in window.externals:
         for partition, position in external.positions.items():
             end = ends.get(partition)
-            agrees = end is not None and (position <= end if external.can_replay else position == end)
-            if not agrees:
+            is_there = end is not None and position <= readable[partition]
+            if not is_there or not (external.can_replay or position == end):
+                end = readable.get(partition)
                 yield Refusal(rule="C5", partition=partition, offset=position, end=end, participant=external.name)
 
 
-def _ahead(ends: Ends, window: Window) -> Iterator[Refusal]:
-    """An exactly-once group has read beyond the cut, and there is no end to step back to before its commit."""
+def _ahead(cut: Cut, readable: Ends, window: Window) -> Iterator[Refusal]:
+    """An exactly-once group has read what the cut does not keep, or it committed behind a commit that is left out. Its
+    transaction is older than the window and cannot be left out with it."""
+    limits = first_left_out(each.span for each in cut.left_out)
     for commit in window.commits:
-        end = ends.get(commit.partition)
-        if commit.exactly_once and commit.log not in ends and end is not None and commit.offset > end:
+        if not commit.exactly_once or not is_below(commit, cut.ends):
+            continue
+        end = readable.get(commit.partition)
+        is_behind = commit.position > limits.get((commit.group, commit.partition), NEVER)
+        if is_behind or (end is not None and commit.offset > end):
             yield Refusal(
                 rule="C2", partition=commit.partition, offset=commit.offset, end=end, participant=commit.group
             )

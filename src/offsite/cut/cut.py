@@ -1,14 +1,16 @@
-"""A cut: the ends that belong together, the group offsets that belong to them, and why they lie where they lie."""
+"""A cut: the ends that belong together, the transactions that it leaves out, the group offsets that belong to it, and
+why."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
-from offsite.cut.effect import Source
-from offsite.cut.window import Ends, PartitionKey
+from offsite.cut.effect import Line, Source
+from offsite.cut.window import Ends, ParticipantRecord, PartitionKey, SupersededRecord, TransactionSpan
 
 
 class TopicClass(Enum):
@@ -24,19 +26,32 @@ _STRENGTH = list(TopicClass)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
-    """A step back of `partition` from end `before` to end `after`, because `source` could not be kept.
+class LeftOut:
+    """A transaction, or several of one producer in one span, that a restore of the cut takes for aborted.
 
-    It could not since `short` would have had to reach the end `needed` at least (`effect.UNSEEN` for a marker that
-    was not seen); None: its outcome is not known.
+    Why: the line `short` would have had to reach the level `needed` at least. `needed` is `effect.UNSEEN` for a marker
+    that was not seen; `short` is None where nobody knows how the transaction ended. `cause` is what lowered that line;
+    None: the line is an end that was read too early.
     """
+
+    span: TransactionSpan
+    short: Line | None
+    needed: int
+    cause: Source | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """A step back of `partition` from end `before` to end `after`, because `record` stands there and could not be kept
+    (C3, C7). `short`, `needed` and `cause` say why, as those of `LeftOut`."""
 
     partition: PartitionKey
     before: int
     after: int
-    source: Source
-    short: PartitionKey | None
+    record: ParticipantRecord | SupersededRecord
+    short: Line | None
     needed: int
+    cause: Source | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +71,14 @@ class GroupOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why a cut must not be used: rule C5, the position that `participant` declares is not the cut's end; rule C6,
-    the backup does not hold everything, or does not know everything, from `offset` to the cut's `end`; or rule C2, the
-    exactly-once group `participant` has read beyond `end`, and its commit is in a log that was not read."""
+    """Why a cut must not be used. Rule C5: the position that `participant` declares is not the cut's end. Rule C6: the
+    backup does not hold everything, or does not know everything, from `offset` to the cut's `end`; or the transaction
+    of `participant` would have to be left out, and nobody knows where it began before `offset`. Rule C2: the
+    exactly-once group `participant` has read what the cut does not keep, in a transaction older than the window.
+
+    `end` of C2 and C5: how far the cut can be read without missing what it leaves out. None: the partition was not
+    read.
+    """
 
     rule: Literal["C2", "C5", "C6"]
     partition: PartitionKey
@@ -69,9 +89,10 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """The greatest consistent ends at or below `copied`, the ends that were read.
+    """The greatest consistent cut at or below `copied`, the ends that were read.
 
-    `holds`: every step back, in the order taken. `outside`: partitions that transactions or participants name and that
+    It keeps everything below `ends` but the transactions `left_out`, the undecided ones among them. `holds`: every step
+    back of an end. Both are in the order taken. `outside`: partitions that transactions or participants name and that
     were not read; a cut says nothing about them. A cut with `refusals` must not be restored.
     """
 
@@ -79,6 +100,7 @@ class Cut:
     ends: Ends
     groups: tuple[GroupOffset, ...]
     classes: Mapping[str, TopicClass]
+    left_out: tuple[LeftOut, ...] = ()
     holds: tuple[Hold, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     outside: frozenset[PartitionKey] = frozenset()
@@ -88,22 +110,44 @@ class Cut:
         gaps = {partition: copied - self.ends[partition] for partition, copied in self.copied.items()}
         return {partition: gap for partition, gap in gaps.items() if gap}
 
-    def direct_causes(self) -> dict[PartitionKey, Hold]:
-        """The hold that set the end of each partition that is held back."""
-        return {hold.partition: hold for hold in self.holds}
+    def floors(self) -> dict[PartitionKey, int]:
+        """The first record that is left out in each partition that has one below its end. Whoever has read further has
+        read, or skipped, what the cut does not keep."""
+        found: dict[PartitionKey, int] = {}
+        for each in self.left_out:
+            for partition, written in each.span.written.items():
+                if written.first < found.get(partition, self.ends.get(partition, 0)):
+                    found[partition] = written.first
+        return found
 
-    def chain(self, partition: PartitionKey) -> tuple[Hold, ...]:
-        """The holds that led to a partition's end, its direct cause first: each one is short of a partition that the
-        next one held back. The last one is short of what was read at all. Empty where nothing holds it back."""
-        found: list[Hold] = []
-        wanted, limit = partition, None
-        for hold in reversed(self.holds):
-            # Only holds before the last one found: the newest that began at the limit or above went below it.
-            if hold.partition == wanted and (limit is None or hold.before >= limit):
-                found.append(hold)
-                if hold.short is None:
-                    break
-                wanted, limit = hold.short, hold.needed
+    def markers_left_out(self) -> dict[PartitionKey, tuple[int, ...]]:
+        """The commit markers below the end of each partition, rising, that a restore takes for abort markers. What is
+        left out and has no marker below the end is undecided there, and needs none."""
+        found: defaultdict[PartitionKey, list[int]] = defaultdict(list)
+        for each in self.left_out:
+            for partition, written in each.span.written.items():
+                end = self.ends.get(partition, 0)
+                found[partition] += [marker for marker in written.commit_markers if marker < end]
+        return {partition: tuple(sorted(markers)) for partition, markers in found.items() if markers}
+
+    def direct_causes(self) -> dict[PartitionKey, LeftOut | Hold]:
+        """What set the floor or, where there is none, the end of each partition that is not kept as it was read."""
+        found: dict[PartitionKey, LeftOut | Hold] = {hold.partition: hold for hold in self.holds}
+        floors = self.floors()
+        for each in self.left_out:
+            for partition, written in each.span.written.items():
+                if written.first == floors.get(partition):
+                    found[partition] = each
+        return found
+
+    def chain(self, step: LeftOut | Hold) -> tuple[LeftOut | Hold, ...]:
+        """The steps that led to a step of this cut, itself first: each one is short of a line that the next one
+        lowered. The last one is undecided, or short of what was read at all."""
+        by_source: dict[int, LeftOut | Hold] = {id(each.span): each for each in self.left_out}
+        by_source.update((id(each.record), each) for each in self.holds)
+        found = [step]
+        while found[-1].cause is not None:
+            found.append(by_source[id(found[-1].cause)])
         return tuple(found)
 
     def weakest(self, topics: Iterable[str]) -> TopicClass:

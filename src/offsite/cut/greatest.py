@@ -1,107 +1,133 @@
 """The greatest consistent cut at or below given ends.
 
-If two cuts are consistent, so is the one with the larger end of both in each partition: an effect that it has, one of
-the two has, and with it all causes. Hence there is one greatest cut, and stepping back only where a rule demands it
-finds it, in whatever order.
+If two cuts are consistent, so is the one that keeps what either keeps, with the larger end of both in each partition:
+an effect that it has, one of the two has, and with it all causes. Hence there is one greatest cut, and giving up only
+what a rule demands finds it, in whatever order.
 
-Each effect is taken back once at most, because ends only fall: what was short of a cause stays short. A partition keeps
-its waiting effects sorted by the end they need, so that a falling end meets just those it breaks. That makes
-O(n log n) for n starts and needs of all effects, however long the chains are.
+Each effect is given up once at most, because lines only fall: what was short of a cause stays short. A line keeps its
+waiting effects sorted by the level they need, so that a falling line meets just those it breaks. That makes O(n log n)
+for n starts and needs of all effects, however long the chains are.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
 
 from offsite.cut.coverage import refusals
-from offsite.cut.cut import Cut, Hold
-from offsite.cut.effect import Effect, effects
+from offsite.cut.cut import Cut, Hold, LeftOut
+from offsite.cut.effect import UNSEEN, Effect, Line, Source, effects
 from offsite.cut.group_offsets import group_offsets
 from offsite.cut.topic_class import topic_classes
-from offsite.cut.window import Ends, PartitionKey, Window
+from offsite.cut.window import Ends, PartitionKey, TransactionSpan, Window
 
 
 def greatest_cut(ends: Ends, window: Window) -> Cut:
     """The greatest consistent cut at or below `ends`: high watermarks that were read once, or chosen positions.
 
-    C1, C2, C3 and C7 move ends back; C5 and C6 are checked afterwards and can only refuse. Partitions outside of `ends`
-    are taken as they are, and named. C4 clamps the offsets of plain groups.
+    C1, C2 and C2' leave transactions out; C3 and C7 move ends back; C5 and C6 are checked afterwards and can only
+    refuse. Partitions outside of `ends` are taken as they are, and named. C4 clamps the offsets of plain groups.
     """
     all_effects = list(effects(window))
     descent = _Descent(ends, all_effects)
     descent.run()
-    return Cut(
+    found = {partition: descent.levels[Line("end", partition)] for partition in ends}
+    left_out = tuple(descent.left_out)
+    cut = Cut(
         copied=dict(ends),
-        ends=descent.ends,
-        groups=group_offsets(descent.ends, window, kept=descent.kept()),
+        ends=found,
+        groups=group_offsets(found, window, kept=descent.kept(), left_out=[each.span for each in left_out]),
         classes=topic_classes(ends, window),
+        left_out=left_out,
         holds=tuple(descent.holds),
-        refusals=tuple(refusals(descent.ends, window)),
-        outside=_named(all_effects) - ends.keys(),
+        outside=frozenset(_named(all_effects)) - ends.keys(),
     )
+    return replace(cut, refusals=tuple(refusals(cut, window)))
 
 
-def _named(all_effects: Iterable[Effect]) -> frozenset[PartitionKey]:
-    return frozenset(partition for effect in all_effects for partition in (*effect.starts, *effect.needs))
+def _named(all_effects: Iterable[Effect]) -> Iterator[PartitionKey]:
+    """The partitions that effects stand in or need something of."""
+    for effect in all_effects:
+        for line in chain(effect.starts, effect.needs):
+            if isinstance(line.of, PartitionKey):
+                yield line.of
 
 
 class _Descent:
-    """Ends that step back until every effect is kept whole or not at all.
+    """Lines that fall until every effect is kept with its causes or not at all.
 
-    `_waiting`: of each partition the ends that effects need of it, rising, so that the highest is popped first.
+    `_waiting`: of each line the levels that effects need of it, rising, so that the highest is popped first.
+    `_lowered`: what each line fell for last.
     """
 
     def __init__(self, ends: Ends, all_effects: list[Effect]) -> None:
-        self.ends = dict(ends)
+        self.levels = {line: end for key, end in ends.items() for line in (Line("end", key), Line("read", key))}
+        self.left_out: list[LeftOut] = []
         self.holds: list[Hold] = []
+        self._lowered: dict[Line, Source] = {}
         self._effects = all_effects
-        self._taken_back = bytearray(len(all_effects))
-        self._waiting: defaultdict[PartitionKey, list[tuple[int, int]]] = defaultdict(list)
+        self._given_up = bytearray(len(all_effects))
+        self._waiting: defaultdict[Line, list[tuple[int, int]]] = defaultdict(list)
         for number, effect in enumerate(all_effects):
-            for partition, needed in effect.needs.items():
-                self._waiting[partition].append((needed, number))
+            for line, needed in effect.needs.items():
+                self._waiting[line].append((needed, number))
+                if not isinstance(line.of, PartitionKey):
+                    self.levels[line] = UNSEEN
         for waiting in self._waiting.values():
             waiting.sort()
 
     def run(self) -> None:
-        fallen = deque(self.ends)
+        fallen = deque(self.levels)
         for number, effect in enumerate(self._effects):
             if not effect.is_decided:
-                fallen.extend(self._take_back(number, short=None, needed=0))
+                fallen.extend(self._give_up(number, short=None, needed=0))
         while fallen:
             fallen.extend(self._meet(fallen.popleft()))
 
-    def kept(self) -> Iterator[Effect]:
-        """The effects with all of their causes below the ends."""
-        return (effect for effect, is_back in zip(self._effects, self._taken_back, strict=True) if not is_back)
+    def kept(self) -> Iterator[Source]:
+        """What has all of its causes."""
+        return (each.source for each, is_lost in zip(self._effects, self._given_up, strict=True) if not is_lost)
 
-    def _meet(self, partition: PartitionKey) -> list[PartitionKey]:
-        """Take back all effects that need more of a partition than is left; the partitions that fell by that."""
-        fallen: list[PartitionKey] = []
-        waiting = self._waiting[partition]
-        while waiting and waiting[-1][0] > self.ends[partition]:
+    def _meet(self, line: Line) -> list[Line]:
+        """Give up all effects that need more of a line than is left; the lines that fell by that."""
+        fallen: list[Line] = []
+        waiting = self._waiting[line]
+        while waiting and waiting[-1][0] > self.levels[line]:
             needed, number = waiting.pop()
-            fallen += self._take_back(number, short=partition, needed=needed)
+            fallen += self._give_up(number, short=line, needed=needed)
         return fallen
 
-    def _take_back(self, number: int, *, short: PartitionKey | None, needed: int) -> list[PartitionKey]:
-        if self._taken_back[number]:  # it waits once for each end that it needs
+    def _give_up(self, number: int, *, short: Line | None, needed: int) -> list[Line]:
+        if self._given_up[number]:  # it waits once for each level that it needs
             return []
-        self._taken_back[number] = True
+        self._given_up[number] = True
         effect = self._effects[number]
-        fallen = [partition for partition, start in effect.starts.items() if start < self.ends.get(partition, 0)]
-        for partition in fallen:
-            before, after = self.ends[partition], effect.starts[partition]
-            self.ends[partition] = after
+        cause = None if short is None else self._lowered.get(short)
+        self._record(effect, short, needed, cause)
+        # A partition that was not read has no level: nothing falls there.
+        fallen = [line for line, start in effect.starts.items() if start < self.levels.get(line, 0)]
+        for line in fallen:
+            self.levels[line] = effect.starts[line]
+            self._lowered[line] = effect.source
+        return fallen
+
+    def _record(self, effect: Effect, short: Line | None, needed: int, cause: Source | None) -> None:
+        source = effect.source
+        if isinstance(source, TransactionSpan):
+            self.left_out.append(LeftOut(span=source, short=short, needed=needed, cause=cause))
+            return
+        before = self.levels.get(Line("end", source.partition), 0)
+        if source.offset < before:
             self.holds.append(
                 Hold(
-                    partition=partition,
+                    partition=source.partition,
                     before=before,
-                    after=after,
-                    source=effect.source,
+                    after=source.offset,
+                    record=source,
                     short=short,
                     needed=needed,
+                    cause=cause,
                 )
             )
-        return fallen

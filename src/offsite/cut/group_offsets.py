@@ -1,7 +1,8 @@
-"""The offsets of consumer groups that belong to a cut (C4), as a group coordinator would know them at its ends.
+"""The offsets of consumer groups that belong to a cut (C4), as a group coordinator would know them after a restore.
 
 A commit counts when the cut keeps its record; a commit inside a transaction when the cut keeps the transaction. Of
-several the last in the log of `__consumer_offsets` counts, wherever the marker is (KIP-98).
+several the last in the log of `__consumer_offsets` counts, wherever the marker is (KIP-98). Nothing counts behind a
+transactional commit of the same group and partition that is left out: it would cover what that one has read.
 
 A plain group may have read beyond the cut: its offset is clamped to the cut's end, which forgets a read. It reads those
 records again, and at least once is all it ever had. An exactly-once group is never clamped, for its outputs are kept:
@@ -13,30 +14,48 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from offsite.cut.cut import GroupOffset
-from offsite.cut.effect import Effect
+from offsite.cut.effect import Source
 from offsite.cut.window import REMOVED, Ends, GroupCommit, PartitionKey, TransactionSpan, Window
 
+NEVER = 1 << 63
+"""The position of a commit that is not there: behind all others."""
 
-def group_offsets(ends: Ends, window: Window, *, kept: Iterable[Effect]) -> tuple[GroupOffset, ...]:
-    """The last offset of each group and partition that `ends` keep, by group, then partition. `kept`: the effects of
-    `window` whose causes they keep."""
+
+def group_offsets(
+    ends: Ends, window: Window, *, kept: Iterable[Source], left_out: Iterable[TransactionSpan]
+) -> tuple[GroupOffset, ...]:
+    """The last offset of each group and partition that a cut at `ends` keeps, by group, then partition. `kept` and
+    `left_out`: what it keeps and leaves out of `window`."""
+    limits = first_left_out(left_out)
     last: dict[tuple[str, PartitionKey], GroupCommit] = {}
     for commit in _commits(ends, window, kept):
         key = commit.group, commit.partition
-        if key not in last or last[key].position < commit.position:
+        is_later = key not in last or last[key].position < commit.position
+        if is_later and commit.position < limits.get(key, NEVER):
             last[key] = commit
     return tuple(_of(last[key], ends) for key in sorted(last) if last[key].offset != REMOVED)
 
 
-def _commits(ends: Ends, window: Window, kept: Iterable[Effect]) -> Iterator[GroupCommit]:
-    for effect in kept:
-        if isinstance(effect.source, TransactionSpan):
-            yield from effect.source.reads
-    yield from (commit for commit in window.commits if _is_below(commit, ends))
+def first_left_out(left_out: Iterable[TransactionSpan]) -> dict[tuple[str, PartitionKey], int]:
+    """The position of the first commit of each group and partition among transactions that are left out."""
+    found: dict[tuple[str, PartitionKey], int] = {}
+    for span in left_out:
+        for read in span.reads:
+            key = read.group, read.partition
+            found[key] = min(found.get(key, read.position), read.position)
+    return found
 
 
-def _is_below(commit: GroupCommit, ends: Ends) -> bool:
-    """A log that was not read is taken as it is, like every partition outside of the cut."""
+def _commits(ends: Ends, window: Window, kept: Iterable[Source]) -> Iterator[GroupCommit]:
+    for source in kept:
+        if isinstance(source, TransactionSpan):
+            yield from source.reads
+    yield from (commit for commit in window.commits if is_below(commit, ends))
+
+
+def is_below(commit: GroupCommit, ends: Ends) -> bool:
+    """Whether `ends` keep a commit's record. A log that was not read is taken as it is, like every partition outside
+    of the cut."""
     return commit.log not in ends or commit.position < ends[commit.log]
 
 

@@ -1,4 +1,5 @@
-"""The judge: whether ends and group offsets are consistent, by the rules as they are written, one after the other.
+"""The judge: whether ends, transactions left out and group offsets are consistent, by the rules as they are written,
+one after the other.
 
 It shares no code with the search for the cut, and takes any ends: those of a cut, raw high watermarks, or what a
 restored cluster holds. So it can find the search wrong, and find raw ends wrong in the same run.
@@ -6,7 +7,7 @@ restored cluster holds. So it can find the search wrong, and find raw ends wrong
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,31 +20,39 @@ UNLIMITED = 1 << 63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """A broken rule: `what` is kept, and `partition` ends at `end`, which is not where the rule wants it."""
+    """A broken rule: `what` is kept, and `partition`, as far as it is kept, reaches `end`, which is not where the rule
+    wants it. C2' has the partition that a group read, or none for the order of a producer."""
 
-    rule: Literal["C1", "C2", "C3", "C4", "C7"]
+    rule: Literal["C1", "C2", "C2'", "C3", "C4", "C7"]
     what: str
-    partition: PartitionKey
+    partition: PartitionKey | None
     end: int
 
 
-def violations(ends: Ends, window: Window) -> Iterator[Violation]:
-    """Everything that `ends` keep without its cause: rules C1, C2, C3 and C7, as far as partitions are among `ends`."""
-    for transaction in window.transactions:
-        yield from _halves(transaction, ends)
-        if _is_visible(transaction, ends):
-            for read in transaction.reads:
-                yield from _unread(_name(transaction), read, ends)
+def violations(ends: Ends, left_out: Iterable[TransactionSpan], window: Window) -> Iterator[Violation]:
+    """Everything that is kept without its cause: rules C1, C2, C2', C3 and C7, as far as partitions are among `ends`.
+
+    `left_out`: committed transactions of `window` that are left out. Undecided ones always are.
+    """
+    kept, lost = _parted(left_out, window)
+    readable = _readable(ends, lost)
+    for transaction in kept:
+        yield from _unended(transaction, ends)
+        for read in transaction.reads:
+            yield from _unread(_name(transaction), read, readable)
+    yield from _disordered(kept, lost)
     for commit in window.commits:
         if commit.exactly_once and commit.position < ends.get(commit.log, 0):
-            yield from _unread(f"group {commit.group}", commit, ends)
-    yield from _broken_promises(window, ends)
+            yield from _unread(f"group {commit.group}", commit, readable)
+    yield from _broken_promises(window, ends, readable)
 
 
-def group_violations(ends: Ends, groups: Iterable[GroupOffset], window: Window) -> Iterator[Violation]:
-    """Rule C4: every group offset that is not what a coordinator would know after reading its log up to `ends`, and
+def group_violations(
+    ends: Ends, left_out: Iterable[TransactionSpan], groups: Iterable[GroupOffset], window: Window
+) -> Iterator[Violation]:
+    """Rule C4: every group offset that is not what a coordinator would know after reading what is kept of its log, and
     every one beyond the end of what it was read from."""
-    known = _replay(ends, window)
+    known = _replay(ends, left_out, window)
     told = {(each.group, each.partition): each.offset for each in groups}
     for group, partition in sorted(known.keys() | told.keys()):
         commit, offset = known.get((group, partition)), told.get((group, partition))
@@ -54,60 +63,91 @@ def group_violations(ends: Ends, groups: Iterable[GroupOffset], window: Window) 
             yield Violation(rule="C4", what=what, partition=partition, end=end)
 
 
+def _parted(left_out: Iterable[TransactionSpan], window: Window) -> tuple[list[TransactionSpan], list[TransactionSpan]]:
+    """The transactions of a window that are kept, and those that are not; aborted ones are neither."""
+    named = {(span.producer, span.number) for span in left_out}
+    kept, lost = [], []
+    for span in window.transactions:
+        if span.outcome is Outcome.OPEN or (span.outcome is Outcome.COMMIT and (span.producer, span.number) in named):
+            lost.append(span)
+        elif span.outcome is Outcome.COMMIT:
+            kept.append(span)
+    return kept, lost
+
+
+def _readable(ends: Ends, lost: Collection[TransactionSpan]) -> Ends:
+    """How far each partition may have been read: below the first record that is not kept."""
+    found = dict(ends)
+    for span in lost:
+        for partition, written in span.written.items():
+            if partition in found:
+                found[partition] = min(found[partition], written.first)
+    return found
+
+
 def _name(transaction: TransactionSpan) -> str:
-    return f"transaction {transaction.name or transaction.producer_id}"
+    return f"transaction {transaction.number} of {transaction.producer}"
 
 
-def _halves(transaction: TransactionSpan, ends: Ends) -> Iterator[Violation]:
-    if transaction.outcome is Outcome.ABORT:
-        return
-    inside = {partition: written for partition, written in transaction.written.items() if partition in ends}
-    if all(ends[partition] <= written.first for partition, written in inside.items()):
-        return
-    for partition, written in inside.items():
-        is_ended = transaction.outcome is Outcome.COMMIT and written.marker is not None
-        if not is_ended or ends[partition] <= (written.marker or 0):
-            yield Violation(rule="C1", what=_name(transaction), partition=partition, end=ends[partition])
+def _unended(transaction: TransactionSpan, ends: Ends) -> Iterator[Violation]:
+    for partition, written in transaction.written.items():
+        end = ends.get(partition)
+        if end is not None and (written.marker is None or written.marker >= end):
+            yield Violation(rule="C1", what=_name(transaction), partition=partition, end=end)
 
 
-def _is_visible(transaction: TransactionSpan, ends: Ends) -> bool:
-    """Whether a consumer of committed data sees any of it below `ends`."""
-    return transaction.outcome is Outcome.COMMIT and any(
-        written.marker is not None and written.marker < ends.get(partition, 0)
-        for partition, written in transaction.written.items()
-    )
-
-
-def _unread(what: str, commit: GroupCommit, ends: Ends) -> Iterator[Violation]:
-    end = ends.get(commit.partition)
+def _unread(what: str, commit: GroupCommit, readable: Ends) -> Iterator[Violation]:
+    end = readable.get(commit.partition)
     if end is not None and commit.offset > end:
         yield Violation(rule="C2", what=what, partition=commit.partition, end=end)
 
 
-def _broken_promises(window: Window, ends: Ends) -> Iterator[Violation]:
+def _disordered(kept: Collection[TransactionSpan], lost: Collection[TransactionSpan]) -> Iterator[Violation]:
+    """Rule C2': who is kept although an earlier one of the same producer, or of the same group's offset, is not."""
+    numbers: dict[str | int, int] = {}
+    positions: dict[tuple[str, PartitionKey], int] = {}
+    for span in lost:
+        numbers[span.producer] = min(span.number, numbers.get(span.producer, UNLIMITED))
+        for read in span.reads:
+            key = read.group, read.partition
+            positions[key] = min(read.position, positions.get(key, UNLIMITED))
+    for span in kept:
+        if span.number > numbers.get(span.producer, UNLIMITED):
+            yield Violation(rule="C2'", what=_name(span), partition=None, end=numbers[span.producer])
+        for read in span.reads:
+            first = positions.get((read.group, read.partition), UNLIMITED)
+            if read.position > first:
+                yield Violation(rule="C2'", what=_name(span), partition=read.partition, end=first)
+
+
+def _broken_promises(window: Window, ends: Ends, readable: Ends) -> Iterator[Violation]:
     for record in window.records:
         if record.offset < ends.get(record.partition, 0):
             for partition, end in record.deps.items():
-                if partition in ends and ends[partition] < end:
+                if partition in ends and readable[partition] < end:
                     what = f"{record.partition} at {record.offset}"
-                    yield Violation(rule="C3", what=what, partition=partition, end=ends[partition])
+                    yield Violation(rule="C3", what=what, partition=partition, end=readable[partition])
     for lost in window.superseded:
         if lost.offset < ends.get(lost.partition, 0) <= lost.successor:
             what = f"{lost.partition} at {lost.offset}"
             yield Violation(rule="C7", what=what, partition=lost.partition, end=ends[lost.partition])
 
 
-def _replay(ends: Ends, window: Window) -> dict[tuple[str, PartitionKey], GroupCommit]:
-    """What coordinators know after reading their logs up to `ends`: the last commit of each group and partition."""
-    found = [commit for commit in window.commits if commit.position < ends.get(commit.log, UNLIMITED)]
-    for transaction in window.transactions:
-        if transaction.outcome is Outcome.COMMIT:
-            found += [read for read in transaction.reads if _has_ended(transaction, read.log, ends)]
-    in_order = sorted(found, key=lambda commit: (commit.log, commit.position))
-    last = {(commit.group, commit.partition): commit for commit in in_order}
+def _replay(
+    ends: Ends, left_out: Iterable[TransactionSpan], window: Window
+) -> dict[tuple[str, PartitionKey], GroupCommit]:
+    """What coordinators know after reading their logs up to `ends`, without what is left out: the last commit of each
+    group and partition, up to the first of them that is not kept."""
+    kept, lost = _parted(left_out, window)
+    below = [commit for commit in window.commits if commit.position < ends.get(commit.log, UNLIMITED)]
+    events = [(read, False) for span in lost for read in span.reads]
+    events += [(commit, True) for commit in (*below, *(read for span in kept for read in span.reads))]
+    stopped: set[tuple[str, PartitionKey]] = set()
+    last: dict[tuple[str, PartitionKey], GroupCommit] = {}
+    for commit, is_kept in sorted(events, key=lambda event: (event[0].log, event[0].position)):
+        key = commit.group, commit.partition
+        if not is_kept:
+            stopped.add(key)
+        elif key not in stopped:
+            last[key] = commit
     return {key: commit for key, commit in last.items() if commit.offset >= 0}
-
-
-def _has_ended(transaction: TransactionSpan, log: PartitionKey, ends: Ends) -> bool:
-    written = transaction.written.get(log)
-    return written is not None and written.marker is not None and written.marker < ends.get(log, UNLIMITED)

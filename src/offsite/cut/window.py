@@ -34,6 +34,9 @@ Ends = Mapping[PartitionKey, int]
 """The exclusive end of each partition: a cut, or what it is cut from."""
 
 
+Producer = str | int
+"""A transactional id, or a producer id where that is all that is known."""
+
 REMOVED = -1
 """No committed offset, as Kafka's own protocol says it."""
 
@@ -49,12 +52,21 @@ class Outcome(Enum):
 
 class Written(NamedTuple):
     """What a transaction wrote to one partition: its first and its last record, and its marker, or None for a marker
-    that was not seen. `markers`: all commit markers that were seen below the end that was read, by offset."""
+    that was not seen.
+
+    Of several transactions in one span, `marker` is the last one that has to be below the end, and `markers` has all of
+    their commit markers that were seen, rising. Of a single transaction `markers` may be left empty.
+    """
 
     first: int
     last: int
     marker: int | None
     markers: tuple[int, ...] = ()
+
+    @property
+    def commit_markers(self) -> tuple[int, ...]:
+        """The commit markers that were seen, rising, if the span was committed."""
+        return self.markers or (() if self.marker is None else (self.marker,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +92,10 @@ class TransactionSpan:
 
     `written` has each partition with data of the transaction, that of `__consumer_offsets` as well. A partition that
     the coordinator names as part of it, and of which nothing was seen yet, counts with its end as first and last
-    offset and no marker: leaving it out would keep half of the transaction. A partition with a marker alone is no part.
+    offset and no marker: to ignore it would keep half of the transaction. A partition with a marker alone is no part.
     `reads`: the group commits inside it, all with `exactly_once`. `name`: its transactional id, where it is known.
-    `number` rises with the transactions of one producer. `is_whole` is false where it may have begun before the window:
-    then it cannot be left out, for nobody knows where.
+    `number` rises with the transactions of one producer, and no two of them have the same. `is_whole` is false where
+    it may have begun before the window: then it cannot be left out, for nobody knows where.
 
     Several transactions of a producer, one after the other, that can only be told apart from the ones before and after
     them are one span: kept or left out as one.
@@ -97,6 +109,11 @@ class TransactionSpan:
     name: str = ""
     number: int = 0
     is_whole: bool = True
+
+    @property
+    def producer(self) -> Producer:
+        """Whose transactions come one after the other: a transactional id may have several producer ids in time."""
+        return self.name or self.producer_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

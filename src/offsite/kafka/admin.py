@@ -11,10 +11,11 @@ from typing import TypeVar
 
 from offsite.kafka.groups.committed_offsets import GroupClient
 from offsite.kafka.log_bounds import FoundBounds, LeaderAnswers, find_bounds, find_epoch_ends
+from offsite.kafka.log_ends import LogEnds
 from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import EpochEnd, find_offsets
-from offsite.kafka.presence import Presence, find_presence
+from offsite.kafka.presence import Presence, find_presence, presence_now
 from offsite.kafka.protocol import fetch, log_offsets
 from offsite.kafka.protocol.broker_errors import (
     LEADER_NOT_AVAILABLE,
@@ -43,9 +44,11 @@ from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.topic_changes import NewTopic, TopicOutcome, create_topics_request, delete_topics_request
 from offsite.kafka.reader import PartitionReader
 from offsite.kafka.split_requests import split_requests
+from offsite.kafka.transactions.listing import list_transactions
 from offsite.log.batch import BatchHeader
 from offsite.log.chunk import Chunk
 from offsite.log.range import LogRange, TopicPartition
+from offsite.log.transaction_state import ListedTransaction
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.cluster_settings import Acl, ClientQuota, ScramUser
 from offsite.model.errors import (
@@ -100,6 +103,10 @@ class ClusterAdmin:
         """Name → whether that topic is there, deleted, or hidden from us: every broker is asked."""
         return find_presence(self._router, self._clock, names)
 
+    def presence_now(self, name: str) -> Presence:
+        """What all brokers say of a topic when asked once: for a topic that brokers themselves work with."""
+        return presence_now(self._router, name)
+
     def topic_configs(self, names: Iterable[str], *, with_defaults: bool = False) -> Mapping[str, Mapping[str, str]]:
         """Topic → the settings made on it, `with_defaults` also those of the cluster. Raises `NoSuchTopic`, and
         `KafkaNotAuthorized` for the first topic whose settings we may not read."""
@@ -145,6 +152,10 @@ class ClusterAdmin:
         """High watermarks, or last stable offsets with `READ_COMMITTED`."""
         return find_offsets(self._router, self._clock, partitions, LATEST, isolation=isolation)
 
+    def log_ends(self, partitions: Iterable[TopicPartition], *, isolation: int = READ_UNCOMMITTED) -> LogEnds:
+        """The ends of the same partitions, to be read again and again."""
+        return LogEnds(self._router, self._clock, partitions, isolation=isolation)
+
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, EpochEnd | OffsiteError]:
         """Partition → where that part of its log ends which leaders up to the given epoch wrote, or why nobody says
         so."""
@@ -156,6 +167,10 @@ class ClusterAdmin:
         leader = self._router.leader(partition)
         with self._router.lease_leader(partition) as connection:
             return LeaderAnswers(connection, partition, leader.epoch).end_of(epoch)
+
+    def reader(self) -> PartitionReader:
+        """A reader of ranges, one after the other."""
+        return PartitionReader(self._router, clock=self._clock)
 
     def batch_at(self, partition: TopicPartition, offset: int) -> BatchHeader | None:
         """The header of the batch that holds `offset`; None where the log has none there. Raises what a reader does."""
@@ -217,6 +232,11 @@ class ClusterAdmin:
             except KafkaTooOld as error:
                 return error.message
         return ""
+
+    def transactions(self) -> Mapping[int, ListedTransaction]:
+        """Producer id → its transactional id, as its coordinator lists it. Empty where brokers cannot, or refuse; one
+        that is not listed may be there all the same."""
+        return list_transactions(self._router, self._clock)
 
     def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> None:
         """Make all of them, and return when each partition has a leader. Raises `BadOption`, `KafkaNotAuthorized`.

@@ -26,6 +26,7 @@ from offsite.model.journal import decided
 
 ASKED_AGAIN_AFTER_S = 2.0
 """A broker that starts has its cluster's metadata before, or well within, that time."""
+_UNSAID = -1
 
 
 class Presence(Enum):
@@ -48,6 +49,19 @@ def find_presence(router: Router, clock: Clock, names: Collection[str]) -> Mappi
         again = _ask_all(router, absent)
         found |= {name: again[name] for name in absent}
     return found
+
+
+def presence_now(router: Router, name: str) -> Presence:
+    """What all brokers say of a topic when asked once. `DELETED` only if every single one says so; a broker that has
+    just started may do so wrongly, one that works with the topic never does. Raises `KafkaUnavailable` when nobody
+    answers at all."""
+    codes: set[int] = set()
+    for node_id in sorted(router.metadata([]).brokers):
+        try:
+            codes.add(_ask(router, node_id, [name]).get(name, _UNSAID))
+        except KafkaUnavailable:
+            codes.add(_UNSAID)
+    return _presence(codes)
 
 
 def _ask_all(router: Router, names: Collection[str]) -> dict[str, Presence]:

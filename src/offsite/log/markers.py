@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple, overload
@@ -21,6 +21,7 @@ from offsite.model.errors import DamagedBatch
 __all__ = ["ControlMarker", "Marker", "Markers", "control_type"]
 
 _WIDTH = 5
+_PRODUCER_ID, _FIRST_OFFSET = 1, 4
 _KINDS: dict[int, Literal["abort", "commit"]] = {0: "abort", 1: "commit"}
 
 
@@ -52,6 +53,18 @@ class Markers(Sequence[Marker]):
     def offsets(self) -> array[int]:
         """A copy of theirs."""
         return self._rows[::_WIDTH]
+
+    def first_places(self) -> dict[int, int]:
+        """For each producer id the place of its first marker. Without Python code for each marker."""
+        producer_ids = self._rows[_PRODUCER_ID::_WIDTH]
+        return dict(zip(reversed(producer_ids), reversed(range(len(producer_ids))), strict=True))
+
+    def with_first_offsets(self, first_offsets: Mapping[int, int]) -> Markers:
+        """A copy in which the markers at these places have these `first_offset`s."""
+        rows = self._rows[:]
+        for place, first_offset in first_offsets.items():
+            rows[place * _WIDTH + _FIRST_OFFSET] = first_offset
+        return Markers(rows=rows)
 
     def append(self, marker: Marker) -> None:
         self._rows.extend(marker)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.copy.plan import (
+    NO_WINDOW,
     TASK_BYTES_MAX,
     TASK_OFFSETS_MAX,
     PartitionBounds,
@@ -51,6 +52,13 @@ def test_a_partition_that_ends_before_its_position_is_sick_and_holds_no_other_ba
     assert [(each.partition, "t/0 ends at 1000" in each.error.message) for each in plan.sick] == [(0, True)]
     assert [task.range.partition for task in plan.tasks] == [1]
     assert [each.partition for each in plan.bounds] == [1]
+
+
+def test_every_task_of_a_partition_has_the_start_of_its_window() -> None:
+    both = [bounds(end=10 * TASK_OFFSETS_MAX), bounds(partition=1)]
+    tasks = plan_copy(both, {}, slots=2, window_starts={("t", "id", 0): 7}).tasks
+    assert {(task.range.partition, task.window_start) for task in tasks} == {(0, 7), (1, NO_WINDOW)}
+    assert len(tasks) > 2
 
 
 def test_topics_of_brokers_without_topic_ids_have_positions_of_their_own() -> None:

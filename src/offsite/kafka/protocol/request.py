@@ -52,6 +52,7 @@ class Api(IntEnum):
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +84,7 @@ _RELEASES: Mapping[tuple[int, int], str] = {
     (Api.DESCRIBE_USER_SCRAM_CREDENTIALS, 0): "2.7",
     (Api.DESCRIBE_PRODUCERS, 0): "2.8",
     (Api.DESCRIBE_TRANSACTIONS, 0): "3.0",
+    (Api.LIST_TRANSACTIONS, 0): "3.0",
 }
 
 

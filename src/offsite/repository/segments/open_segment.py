@@ -38,7 +38,10 @@ class Objects(Protocol):
 
 
 class OpenSegment:
-    """Takes chunks until `finish` makes object and index durable. Nothing is visible before."""
+    """Takes chunks until `finish` makes object and index durable. Nothing is visible before.
+
+    `transactions` has the markers of the batches so far.
+    """
 
     def __init__(self, *, store: Objects, key: str, compression: Compression) -> None:
         self.key = key
@@ -48,7 +51,7 @@ class OpenSegment:
         self._object = store.open_write(key)
         self._body = open_body(self._object, compression)
         self._stats = LogStats()
-        self._transactions = TransactionIndexer()
+        self.transactions = TransactionIndexer()
         self._has_transactions = False
         self._frames: list[Frame] = []
         self._frame_raw_start = 0
@@ -105,7 +108,7 @@ class OpenSegment:
         wanted = CONTROL_BIT | TRANSACTIONAL_BIT
         if any(header.attributes & wanted for header in chunk.batches):
             self._has_transactions = True
-            self._transactions.feed(chunk.data, chunk.batches)
+            self.transactions.feed(chunk.data, chunk.batches)
 
     def _begin_frame_if_due(self, header: BatchHeader) -> int:
         """Bytes left in the current frame, which is a new one when the last is full."""
@@ -143,8 +146,8 @@ class OpenSegment:
         index = SegmentIndex(
             segment_key=self.key,
             frames=tuple(self._frames),
-            markers=self._transactions.markers,
-            open=tuple(self._transactions.open_transactions),
+            markers=self.transactions.markers,
+            open=tuple(self.transactions.open_transactions),
         )
         data = encode_index(index)
         _check_ours(self._store.put_if_absent(index_key(self.key), data), index_key(self.key))

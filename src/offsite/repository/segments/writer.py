@@ -12,6 +12,7 @@ from typing import Self
 from offsite.log.batch import CODEC_MASK
 from offsite.log.chunk import Chunk
 from offsite.log.range import LogRange
+from offsite.log.transaction_tail import TailFold
 from offsite.model.check import check
 from offsite.model.choices import CompressionChoice
 from offsite.model.ids import random_id
@@ -29,7 +30,8 @@ class SegmentWriter:
 
     Segments share the range out without gaps: the first begins at its start, the last ends at its end. A range without
     batches gives none. `compression`: `auto` compresses an object when most of its first chunk came uncompressed from
-    the producer and a sample of it shrinks. Use as a context manager: leaving by an exception aborts.
+    the producer and a sample of it shrinks. `tail` takes what each segment saw of transactions, once it is durable. Use
+    as a context manager: leaving by an exception aborts.
     """
 
     def __init__(  # noqa: PLR0913  # all by keyword, most with a default
@@ -42,6 +44,7 @@ class SegmentWriter:
         compression: CompressionChoice = CompressionChoice.DEFAULT,
         target_bytes: int = TARGET_SEGMENT_BYTES,
         attempts: Callable[[], str] = random_id,
+        tail: TailFold | None = None,
     ) -> None:
         self._store = store
         self._layout = layout
@@ -50,6 +53,7 @@ class SegmentWriter:
         self._choice = compression
         self._target_bytes = target_bytes
         self._attempts = attempts
+        self._tail = tail
         self._current: OpenSegment | None = None
         self._start = log_range.start
         self._next_offset = log_range.start
@@ -119,6 +123,9 @@ class SegmentWriter:
             return
         part = LogRange(topic=self._range.topic, partition=self._range.partition, start=self._start, end=end)
         self._segments.append(self._current.finish(part, self._topic_id))
+        if self._tail is not None:
+            seen = self._current.transactions
+            self._tail.add(seen.markers, seen.open_transactions)
         self._current, self._may_begin_cut = None, False
         self._start = end
 

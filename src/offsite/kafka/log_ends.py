@@ -1,0 +1,169 @@
+"""The high watermarks of many partitions, read again and again in as little time as can be.
+
+A cut needs ends that were read between two other answers of the cluster, and the shorter the time between these, the
+fewer transactions change in it. So requests are made before, one for each broker, all brokers are asked at the same
+time, and answers are decoded later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+
+from offsite.kafka.net.backoff import Backoff
+from offsite.kafka.net.connection import Connection
+from offsite.kafka.net.routing import Router
+from offsite.kafka.offsets import not_told
+from offsite.kafka.protocol.broker_errors import broker_error
+from offsite.kafka.protocol.log_offsets import LATEST, READ_UNCOMMITTED, ListedOffset, list_offsets_request
+from offsite.kafka.protocol.request import Request
+from offsite.kafka.protocol.wire import UNREADABLE, Decoder
+from offsite.log.range import TopicPartition
+from offsite.model.clock import Clock
+from offsite.model.errors import Denied, KafkaProtocolError, KafkaUnavailable, OffsiteError
+
+GIVEN_UP_AFTER_S = 5.0
+"""A planned election takes well under that; a partition without leader for longer must not hold up all others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Share:
+    """The partitions that one broker leads, and what it is asked about them."""
+
+    partitions: list[TopicPartition]
+    request: Request[Mapping[TopicPartition, ListedOffset]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadEnds:
+    """What each broker asked has answered, not yet decoded, or why it did not."""
+
+    asked: Mapping[int, _Share]
+    answers: Mapping[int, bytes | OffsiteError]
+
+
+class LogEnds:
+    """The ends of the same partitions. Those that cannot be told are given up for good, and are in `failed` then.
+
+    With `isolation` `READ_COMMITTED` the ends are last stable offsets.
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        clock: Clock,
+        partitions: Iterable[TopicPartition],
+        *,
+        isolation: int = READ_UNCOMMITTED,
+    ) -> None:
+        self.failed: dict[TopicPartition, OffsiteError] = {}
+        self._router, self._clock, self._isolation = router, clock, isolation
+        self._wanted = set(partitions)
+        self._shares: dict[int, _Share] | None = None
+
+    def read(self) -> dict[TopicPartition, int]:
+        """The ends of all partitions that are not given up: asked for again where that helps, and then given up."""
+        backoff = Backoff(self._clock, limit_s=GIVEN_UP_AFTER_S)
+        found, errors = self._sorted_out(self.ask())
+        while missing := self._wanted - found.keys():
+            self._give_up(missing, errors, backoff)
+            self._shares = None
+            if self._wanted - found.keys():
+                more, errors = self._sorted_out(self.ask())
+                found |= more
+        self._shares = self._shares or self._make_shares()
+        return {key: found[key] for key in self._wanted}
+
+    def ask(self) -> UnreadEnds:
+        """Ask every leader once. All answers are there when this returns; nothing is raised."""
+        if self._shares is None:
+            self._shares = self._make_shares()
+        answers: dict[int, bytes | OffsiteError] = {}
+        with ExitStack() as stack:
+            posted: dict[int, Connection] = {}
+            for node_id, share in self._shares.items():
+                try:
+                    connection = stack.enter_context(self._router.lease_broker(node_id))
+                    connection.post(share.request)
+                    posted[node_id] = connection
+                except OffsiteError as error:
+                    answers[node_id] = error
+            for node_id, connection in posted.items():
+                try:
+                    answers[node_id] = connection.collect(_undecoded(self._shares[node_id].request))
+                except OffsiteError as error:
+                    answers[node_id] = error
+        return UnreadEnds(asked=self._shares, answers=answers)
+
+    def decode(self, unread: UnreadEnds) -> dict[TopicPartition, int] | None:
+        """The ends in an answer; None where it does not have all of them: `read` finds out why."""
+        found, _ = self._sorted_out(unread)
+        return {key: found[key] for key in self._wanted} if found.keys() >= self._wanted else None
+
+    def _give_up(
+        self, missing: set[TopicPartition], errors: Mapping[TopicPartition, OffsiteError], backoff: Backoff
+    ) -> None:
+        """Wait before another attempt; what cannot be cured, or not in time, is wanted no more."""
+        why = {key: errors.get(key) or not_told([key]) for key in missing}
+        curable = sorted(key for key in missing if isinstance(why[key], KafkaUnavailable))
+        hopeless = missing - set(curable)
+        if curable:
+            for key in curable:
+                self._router.forget(key)
+            try:
+                backoff.wait(why[curable[0]])
+            except OffsiteError:
+                hopeless = missing
+        self.failed |= {key: why[key] for key in hopeless}
+        self._wanted -= hopeless
+
+    def _sorted_out(self, unread: UnreadEnds) -> tuple[dict[TopicPartition, int], dict[TopicPartition, OffsiteError]]:
+        found: dict[TopicPartition, int] = {}
+        errors: dict[TopicPartition, OffsiteError] = {}
+        for node_id, answer in unread.answers.items():
+            share = unread.asked[node_id]
+            told = answer if isinstance(answer, OffsiteError) else _decoded(share, answer)
+            for key in share.partitions:
+                if isinstance(told, OffsiteError):
+                    errors[key] = told
+                elif (listed := told.get(key)) is None:
+                    continue
+                elif listed.error_code:
+                    errors[key] = broker_error(listed.error_code, f"reading the end of {key}")
+                elif key in self._wanted:
+                    found[key] = listed.offset
+        return found, errors
+
+    def _make_shares(self) -> dict[int, _Share]:
+        """Partitions without leader are in none of them."""
+        led: dict[int, list[TopicPartition]] = {}
+        with suppress(KafkaUnavailable, Denied):
+            if any(self._router.known_leader(key) is None for key in self._wanted):
+                self._router.metadata(sorted({key.topic for key in self._wanted}))
+        for key in self._wanted:
+            if (leader := self._router.known_leader(key)) is not None:
+                led.setdefault(leader.node_id, []).append(key)
+        return {
+            node_id: _Share(partitions=keys, request=list_offsets_request(keys, LATEST, isolation=self._isolation))
+            for node_id, keys in led.items()
+        }
+
+
+def _undecoded(request: Request[Mapping[TopicPartition, ListedOffset]]) -> Request[bytes]:
+    def keep(answer: Decoder) -> bytes:
+        body = bytes(answer.data[answer.position :])
+        answer.position = len(answer.data)
+        return body
+
+    return Request(api=request.api, version=request.version, body=request.body, parse=keep)
+
+
+def _decoded(share: _Share, body: bytes) -> Mapping[TopicPartition, ListedOffset] | OffsiteError:
+    decoder = Decoder(memoryview(body))
+    try:
+        told = share.request.parse(decoder)
+        decoder.done()
+    except UNREADABLE as error:
+        return KafkaProtocolError(f"the answer to ListOffsets cannot be read: {error}")
+    return told

@@ -1,0 +1,88 @@
+"""All transactional ids that the coordinators of a cluster know (ListTransactions, KIP-664, Kafka 3.0).
+
+Only those are told that the principal may describe. A coordinator that was deposed and has not heard of it may still
+list ids as it knew them. The broker that coordinates them now, once it has changed anything, lists them as well: so
+all brokers have to answer, and what they tell differently counts as not told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from offsite.kafka.net.backoff import Backoff
+from offsite.kafka.net.routing import Router
+from offsite.kafka.protocol.broker_errors import broker_error
+from offsite.kafka.protocol.request import Api, Request
+from offsite.kafka.protocol.wire import Decoder, Encoder
+from offsite.kafka.transactions.requests import Answer
+from offsite.log.transaction_state import ListedTransaction, TransactionStatus
+from offsite.model.clock import Clock
+from offsite.model.errors import Denied, KafkaProtocolError, KafkaTooOld, KafkaUnavailable
+from offsite.model.journal import decided
+
+LOADING_MAX_S = 5.0
+"""A coordinator loads its ids within seconds of an election; what is not listed is only not known."""
+_VERSION = 0
+_STATUSES = {
+    "Empty": TransactionStatus.EMPTY,
+    "Ongoing": TransactionStatus.ONGOING,
+    "PrepareCommit": TransactionStatus.PREPARE_COMMIT,
+    "PrepareAbort": TransactionStatus.PREPARE_ABORT,
+    "CompleteCommit": TransactionStatus.COMPLETE_COMMIT,
+    "CompleteAbort": TransactionStatus.COMPLETE_ABORT,
+    "Dead": TransactionStatus.DEAD,
+    "PrepareEpochFence": TransactionStatus.PREPARE_EPOCH_FENCE,
+}
+
+
+def list_transactions(router: Router, clock: Clock) -> Mapping[int, ListedTransaction]:
+    """Producer id → its transactional id as its coordinator knows it now, ended transactions too. Empty where a broker
+    is too old, refuses or does not answer: an id that is not listed may be there all the same."""
+    backoff = Backoff(clock, limit_s=LOADING_MAX_S)
+    while True:
+        try:
+            return _agreed(_ask_all(router))
+        except (KafkaTooOld, Denied, KafkaProtocolError) as error:
+            decided("not_asked", why=error.message, what="transactional ids that coordinators know")
+            return {}
+        except KafkaUnavailable as error:
+            try:
+                backoff.wait(error)
+            except KafkaUnavailable:
+                return {}
+
+
+def _ask_all(router: Router) -> Iterable[ListedTransaction]:
+    request = list_transactions_request()
+    answers = router.call_each(dict.fromkeys(router.metadata([]).brokers, request))
+    for node_id, (code, _) in answers.items():
+        if code:
+            raise broker_error(code, f"listing the transactions of broker {node_id}")
+    return [each for _, listed in answers.values() for each in listed]
+
+
+def _agreed(told: Iterable[ListedTransaction]) -> Mapping[int, ListedTransaction]:
+    found: dict[int, set[ListedTransaction]] = {}
+    for each in told:
+        found.setdefault(each.producer_id, set()).add(each)
+    return {producer_id: next(iter(some)) for producer_id, some in found.items() if len(some) == 1}
+
+
+def list_transactions_request() -> Request[Answer[list[ListedTransaction]]]:
+    """All that the asked broker coordinates. Those with a status that is not known are left out."""
+    body = Encoder(flexible=True).array([], Encoder.string).array([], Encoder.i64).end().done()
+
+    def parse(answer: Decoder) -> Answer[list[ListedTransaction]]:
+        answer.i32()  # throttle time
+        code = answer.i16()
+        answer.array(Decoder.string)  # statuses asked for that the broker does not know
+        return Answer(code, [each for each in answer.array(_listed) if each is not None])
+
+    return Request(api=Api.LIST_TRANSACTIONS, version=_VERSION, body=body, parse=parse, flexible=True)
+
+
+def _listed(answer: Decoder) -> ListedTransaction | None:
+    transactional_id, producer_id, state = answer.string(), answer.i64(), answer.string()
+    answer.end()
+    status = _STATUSES.get(state)
+    return None if status is None else ListedTransaction(transactional_id, producer_id, status)

@@ -1,0 +1,43 @@
+"""Records of a range of which none may be missing.
+
+`__transaction_state` and `__consumer_offsets` are compacted. A record that a later one of the same key has replaced may
+be gone, and with it the evidence that a transaction was about to end. Offsets have no holes until a cleaner takes
+records out: so a range is whole if it has as many records as offsets. A cleaner takes nothing out of the segment that
+is written to, and nothing behind the last stable offset; what was written seconds ago is gone only if a segment was
+filled and cleaned in these seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from offsite.kafka.read_task import ReadTask
+from offsite.kafka.reader import PartitionReader
+from offsite.log.batch import BatchHeader
+from offsite.log.chunk import Chunk
+from offsite.log.range import LogRange
+from offsite.log.records.batch_records import iterate
+from offsite.log.records.record import Record
+from offsite.model.errors import SourceTruncated
+
+
+def read_dense(reader: PartitionReader, log_range: LogRange) -> Iterator[tuple[Chunk, BatchHeader, list[Record]]]:
+    """Each batch with its records inside of the range; control records too. Raises `SourceTruncated` at the end where
+    there were fewer records than offsets, and what a reader raises."""
+    count = 0
+    for item in reader.read_task(ReadTask(range=log_range, was_compacted=True, reach_back=True)):
+        if not isinstance(item, Chunk):
+            continue
+        for header in item.batches:
+            inside = [
+                each
+                for each in iterate(header.view(item.data), header)
+                if log_range.start <= each.offset < log_range.end
+            ]
+            count += len(inside)
+            yield item, header, inside
+    if count != len(log_range):
+        raise SourceTruncated(
+            f"of the {len(log_range)} records of {log_range} {len(log_range) - count} are gone: compacted or deleted",
+            hint="run again; if that does not help, look at the segment settings of the topic",
+        )

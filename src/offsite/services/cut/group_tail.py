@@ -1,0 +1,102 @@
+"""The newest group commits as they stand in `__consumer_offsets`, with the transactions that they are part of.
+
+Each partition is read from its last stable offset on, as it was before the groups were read: so every transaction that
+was open then is seen from its beginning, and every commit that the groups' coordinators did not count yet is there.
+Where a transaction hangs that may be a long way; beyond `TAIL_MAX` it is not gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from offsite.cut.readings import LoggedCommit
+from offsite.cut.window import REMOVED, GroupCommit, PartitionKey
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.reader import PartitionReader
+from offsite.log.batch import BatchHeader
+from offsite.log.groups.fold import OffsetRecord, parse_group_record
+from offsite.log.markers import Marker
+from offsite.log.range import LogRange
+from offsite.log.transaction_tail import PartitionTail
+from offsite.log.transactions import OpenTransaction, TransactionIndexer
+from offsite.model.errors import OffsiteError
+from offsite.services.cut.dense_reading import read_dense
+from offsite.services.cut.readings import Begun, TakenReadings
+
+TAIL_MAX = 500_000
+"""Offsets of one partition read from before the groups were: some seconds of reading."""
+_PLAIN = _UNKNOWN = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTail:
+    """Fields as of `Evidence`. `failed`: partitions that could not be read, or not whole: nothing of them is in the
+    others."""
+
+    commits: tuple[LoggedCommit, ...] = ()
+    tails: Mapping[PartitionKey, PartitionTail] = field(default_factory=dict)
+    failed: Mapping[PartitionKey, OffsiteError] = field(default_factory=dict)
+
+
+def read_group_tail(admin: ClusterAdmin, begun: Begun, taken: TakenReadings, topic_ids: Mapping[str, str]) -> GroupTail:
+    """All partitions of `__consumer_offsets` from before `begun` to the last of the readings. `topic_ids`: name → id of
+    the topics that groups commit on; a commit on any other has no id."""
+    commits: list[LoggedCommit] = []
+    tails: dict[PartitionKey, PartitionTail] = {}
+    failed: dict[PartitionKey, OffsiteError] = {}
+    reader, first, last = admin.reader(), taken.readings[0].ends, taken.readings[-1].ends
+    for log in sorted(begun.group_ends.keys() & last.keys()):
+        stable, end = begun.group_stable[log], last[log]
+        start = max(stable, begun.group_ends[log] - TAIL_MAX)
+        try:
+            some, tail = _read(reader, log, start, end, topic_ids)
+        except OffsiteError as error:
+            failed[log] = error
+            continue
+        tail = tail if start == stable else _of_unknown_beginning(tail)
+        tail = replace(tail, markers=tuple(each for each in tail.markers if each.offset >= first[log]))
+        commits += some
+        if tail.markers or tail.open:
+            tails[log] = tail
+    return GroupTail(commits=tuple(commits), tails=tails, failed=failed)
+
+
+def _read(
+    reader: PartitionReader, log: PartitionKey, start: int, end: int, topic_ids: Mapping[str, str]
+) -> tuple[list[LoggedCommit], PartitionTail]:
+    commits: list[LoggedCommit] = []
+    indexer = TransactionIndexer()
+    if start < end:
+        span = LogRange(topic=log.topic, partition=log.partition, start=start, end=end)
+        for chunk, header, records in read_dense(reader, span):
+            indexer.feed(chunk.data, [header])
+            parsed = [] if header.is_control else [parse_group_record(each) for each in records]
+            commits += [_commit(log, header, each, topic_ids) for each in parsed if each is not None]
+    return commits, PartitionTail(markers=tuple(indexer.markers), open=tuple(indexer.open_transactions))
+
+
+def _commit(log: PartitionKey, header: BatchHeader, record: OffsetRecord, topic_ids: Mapping[str, str]) -> LoggedCommit:
+    of = record.of
+    commit = GroupCommit(
+        group=of.group,
+        partition=PartitionKey(of.topic, topic_ids.get(of.topic, ""), of.partition),
+        offset=REMOVED if record.value is None else record.committed().offset,
+        log=log,
+        position=record.position,
+        exactly_once=header.is_transactional,
+    )
+    return LoggedCommit(commit, header.producer_id if header.is_transactional else _PLAIN)
+
+
+def _of_unknown_beginning(tail: PartitionTail) -> PartitionTail:
+    """The first transaction of each producer may have begun before what was read."""
+    met: set[int] = set()
+    markers: list[Marker] = []
+    for each in tail.markers:
+        markers.append(each if each.producer_id in met else each._replace(first_offset=_UNKNOWN))
+        met.add(each.producer_id)
+    still_open: list[OpenTransaction] = [
+        each if each.producer_id in met else replace(each, first_offset=_UNKNOWN) for each in tail.open
+    ]
+    return PartitionTail(markers=tuple(markers), open=tuple(still_open))

@@ -1,0 +1,243 @@
+"""Readings: all ends, again and again, each time between two looks at the ends of `__transaction_state`.
+
+A producer is clean in a reading if none of its transactions was ending then (`offsite.cut.clean`). So a reading must be
+short, and there must be several: producers that end a transaction in one have none that ends in another. Three are made
+in a row, each look at the coordinators the end of one and the beginning of the next, and nothing is decoded in between;
+then it is found out who was not clean in any, and there are three more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from offsite.cut.readings import Reading
+from offsite.cut.window import Ends, PartitionKey
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.log_ends import LogEnds
+from offsite.kafka.presence import Presence
+from offsite.kafka.protocol.log_offsets import READ_COMMITTED
+from offsite.log.range import TopicPartition
+from offsite.log.transaction_state import ListedTransaction, TransactionChange
+from offsite.model.clock import Clock, SystemClock
+from offsite.model.errors import LeaderUnavailable, NoSuchTopic, OffsiteError, TopicReplaced
+from offsite.model.named import named
+from offsite.services.cut.state_log import STATE_TOPIC, StateLog, by_number, open_state_log, read_changes, trouble_of
+
+ROW = 3
+"""Readings in a row before anybody looks at what they say."""
+READINGS_MAX = 30
+READINGS_MAX_S = 2.0
+"""Whoever is not clean by then ends transactions all the time, and its topics are classed lower."""
+PAUSE_S, PAUSE_MAX_S = 0.005, 0.25
+"""Before the second row; twice as long before each further one: a marker may be late by a whole request."""
+DISTURBED_MAX = 10
+"""Rows without a single whole reading: leaders go on moving."""
+GROUPS_TOPIC = "__consumer_offsets"
+_NAMED_MAX = 3
+
+Unclean = Callable[
+    [Sequence[Reading], Sequence[TransactionChange], Mapping[int, ListedTransaction]], Collection[object]
+]
+"""The producers that are clean in none of these readings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """What has to be known before anything else is read: the ends of `__transaction_state`, the transactional ids that
+    coordinators listed after that, and of each partition of `__consumer_offsets` its last stable offset, before which
+    no transaction was open, and after that its end."""
+
+    state: StateLog
+    starts: Mapping[int, int]
+    listed: Mapping[int, ListedTransaction] = field(default_factory=dict)
+    group_stable: Ends = field(default_factory=dict)
+    group_ends: Ends = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenReadings:
+    """Fields as of `Evidence`. `failed`: partitions that are in none of the readings, since the end of at least one
+    could not be told, or since it is another topic's by now. `notes`: what a person should know."""
+
+    readings: tuple[Reading, ...]
+    changes: tuple[TransactionChange, ...] | None
+    listed: Mapping[int, ListedTransaction]
+    failed: Mapping[PartitionKey, OffsiteError] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def begin_readings(admin: ClusterAdmin) -> Begun:
+    """To be called before the groups are read. Raises `KafkaUnavailable`, `Denied` where the cluster as a whole does
+    not answer."""
+    state = open_state_log(admin)
+    starts = by_number(state.ends.read())
+    listed = {} if state.is_absent else admin.transactions()
+    keys = _group_keys(admin)
+    stable = admin.log_ends(keys, isolation=READ_COMMITTED).read()
+    ends = admin.log_ends(keys).read()
+    both = [key for key in keys if key in stable and key in ends]
+    return Begun(
+        state=state,
+        starts=starts,
+        listed=listed,
+        group_stable={keys[key]: stable[key] for key in both},
+        group_ends={keys[key]: ends[key] for key in both},
+    )
+
+
+def take_readings(
+    admin: ClusterAdmin,
+    begun: Begun,
+    partitions: Iterable[PartitionKey],
+    *,
+    unclean: Unclean,
+    clock: Clock | None = None,
+) -> TakenReadings:
+    """Readings of `partitions`, and of those of `__consumer_offsets`, until everybody that changes was clean in one.
+
+    Where `__transaction_state` was not there to begin with, every broker is asked again behind the last reading: is it
+    there now, all is read anew, and from its beginning. Raises `LeaderUnavailable` where leaders go on moving.
+    """
+    keys = {TopicPartition(topic=key.topic, partition=key.partition): key for key in (*partitions, *begun.group_ends)}
+    clock = clock or SystemClock()
+    taken = _Taking(admin, begun, keys, unclean, clock).run()
+    if begun.state.is_absent and admin.presence_now(STATE_TOPIC) is not Presence.DELETED:
+        begun = replace(begun, state=open_state_log(admin))
+        taken = _Taking(admin, begun, keys, unclean, clock).run()
+    return _without_strangers(admin, taken)
+
+
+class _Taking:
+    def __init__(
+        self,
+        admin: ClusterAdmin,
+        begun: Begun,
+        keys: Mapping[TopicPartition, PartitionKey],
+        unclean: Unclean,
+        clock: Clock,
+    ) -> None:
+        self._keys, self._unclean, self._clock = keys, unclean, clock
+        self._begun, self._state = begun, begun.state.ends
+        self._ends: LogEnds = admin.log_ends(keys)
+        self._reader = admin.reader()
+        self._readings: list[Reading] = []
+        self._changes: list[TransactionChange] = []
+        self._seen = begun.starts
+        self._trouble = begun.state.trouble
+
+    def run(self) -> TakenReadings:
+        self._warm_up()
+        deadline_s, disturbed, pause_s = self._clock.monotonic_s() + READINGS_MAX_S, 0, PAUSE_S
+        while True:
+            row = self._row()
+            disturbed = 0 if row else disturbed + 1
+            if disturbed > DISTURBED_MAX:
+                raise LeaderUnavailable("the ends of the logs cannot be read at once", hint="are brokers restarting?")
+            if not row:
+                self._warm_up()
+                continue
+            self._readings += row
+            if self._all_clean() or self._is_enough(deadline_s):
+                return self._taken()
+            self._clock.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_MAX_S)
+
+    def _warm_up(self) -> None:
+        """Find leaders, and give up what has none."""
+        self._ends.read()
+        self._state.read()
+
+    def _row(self) -> list[Reading]:
+        """Readings in a row, those where every partition has told its end. Decoded when all are made."""
+        looks, asked = [self._state.ask()], []
+        for _ in range(ROW):
+            asked.append(self._ends.ask())
+            looks.append(self._state.ask())
+        states = [self._state.decode(each) for each in looks]
+        found: list[Reading] = []
+        for (before, after), unread in zip(pairwise(states), asked, strict=True):
+            ends = self._ends.decode(unread)
+            if before is not None and after is not None and ends is not None:
+                named = {self._keys[key]: end for key, end in ends.items()}
+                found.append(Reading(before=by_number(before), ends=named, after=by_number(after)))
+        return found
+
+    def _all_clean(self) -> bool:
+        """Nothing more can be learned where nobody can tell who is clean."""
+        if self._trouble:
+            return True
+        after = self._readings[-1].after
+        try:
+            self._changes += read_changes(self._reader, self._seen, after)
+        except OffsiteError as error:
+            self._trouble = trouble_of(error)
+            return True
+        self._seen = after
+        taken = self._taken()
+        return not self._unclean(taken.readings, taken.changes or (), taken.listed)
+
+    def _is_enough(self, deadline_s: float) -> bool:
+        return len(self._readings) >= READINGS_MAX or self._clock.monotonic_s() >= deadline_s
+
+    def _taken(self) -> TakenReadings:
+        """What was read so far, of the partitions that were not given up meanwhile.
+
+        A log of `__transaction_state` that was given up is in nothing, and then neither is what was listed: an id
+        without changes could be one of that log, which has changed since.
+        """
+        lost = {key.partition for key in self._state.failed}
+        logs = {log for log in self._readings[-1].after if log not in lost}
+        failed = {self._keys[key]: error for key, error in self._ends.failed.items()}
+        is_known = not self._trouble and (logs or not lost)
+        return TakenReadings(
+            readings=tuple(_only(each, logs, failed) for each in self._readings),
+            changes=tuple(sorted(each for each in self._changes if each.log in logs)) if is_known else None,
+            listed={} if lost or self._begun.state.is_absent else self._begun.listed,
+            failed=failed,
+            notes=(*([self._trouble] if self._trouble else []), *_lost_notes(self._state.failed)),
+        )
+
+
+def _lost_notes(failed: Mapping[TopicPartition, OffsiteError]) -> list[str]:
+    if not failed:
+        return []
+    names = named(list(map(str, sorted(failed))), most=_NAMED_MAX)
+    return [f"transactions coordinated by {names} are not known: {failed[min(failed)].message}"]
+
+
+def _only(reading: Reading, logs: Collection[int], failed: Collection[PartitionKey]) -> Reading:
+    return Reading(
+        before={log: end for log, end in reading.before.items() if log in logs},
+        ends={key: end for key, end in reading.ends.items() if key not in failed},
+        after={log: end for log, end in reading.after.items() if log in logs},
+    )
+
+
+def _without_strangers(admin: ClusterAdmin, taken: TakenReadings) -> TakenReadings:
+    """Ends are asked for by name. A topic that has its id after the last reading had it in all of them."""
+    there = admin.topics()
+    failed: dict[PartitionKey, OffsiteError] = dict(taken.failed)
+    for key in taken.readings[-1].ends:
+        topic = there.get(key.topic)
+        if topic is None:
+            failed[key] = NoSuchTopic(f"{key.topic} was deleted while its ends were read")
+        elif key.topic_id and topic.topic_id is not None and str(topic.topic_id) != key.topic_id:
+            failed[key] = TopicReplaced(f"{key.topic} was made anew", hint="run again")
+    if len(failed) == len(taken.failed):
+        return taken
+    logs = taken.readings[-1].after.keys()
+    return replace(taken, readings=tuple(_only(each, logs, failed) for each in taken.readings), failed=failed)
+
+
+def _group_keys(admin: ClusterAdmin) -> dict[TopicPartition, PartitionKey]:
+    """None where nobody has committed yet, or where we may not see the topic."""
+    topic = admin.topics().get(GROUPS_TOPIC)
+    topic_id = str(topic.topic_id) if topic and topic.topic_id else ""
+    return {
+        TopicPartition(topic=GROUPS_TOPIC, partition=each.partition): PartitionKey(
+            GROUPS_TOPIC, topic_id, each.partition
+        )
+        for each in (topic.partitions if topic else ())
+    }

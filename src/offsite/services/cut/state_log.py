@@ -1,0 +1,70 @@
+"""`__transaction_state` read as a log: which partitions it has, and what was written between two ends of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.log_ends import LogEnds
+from offsite.kafka.presence import Presence
+from offsite.kafka.reader import PartitionReader
+from offsite.log.range import LogRange, TopicPartition
+from offsite.log.transaction_state import TransactionChange, parse_transaction_change
+from offsite.model.errors import KafkaNotAuthorized, OffsiteError
+from offsite.services.cut.dense_reading import read_dense
+
+STATE_TOPIC = "__transaction_state"
+RIGHT = f"grant the principal DESCRIBE and READ on topic {STATE_TOPIC}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateLog:
+    """The topic's partitions. `is_absent`: it does not exist, so no transaction has ever begun on this cluster: a
+    coordinator leads a partition of it. `trouble`: why its ends or its records cannot be read; empty if they can."""
+
+    ends: LogEnds
+    is_absent: bool = False
+    trouble: str = ""
+
+
+def open_state_log(admin: ClusterAdmin) -> StateLog:
+    """Find the topic; every broker is asked where one does not know it. Raises `KafkaUnavailable`."""
+    there = admin.presence_now(STATE_TOPIC)
+    if there is Presence.THERE:
+        topic = admin.topics([STATE_TOPIC])[STATE_TOPIC]
+        keys = [TopicPartition(topic=STATE_TOPIC, partition=each.partition) for each in topic.partitions]
+        return StateLog(ends=admin.log_ends(keys))
+    trouble = {
+        Presence.DELETED: "",
+        Presence.DENIED: f"{STATE_TOPIC} may not be seen: {RIGHT}",
+        Presence.UNCLEAR: f"brokers do not agree whether there is a topic {STATE_TOPIC}",
+    }
+    return StateLog(ends=admin.log_ends([]), is_absent=there is Presence.DELETED, trouble=trouble[there])
+
+
+def by_number(ends: Mapping[TopicPartition, int]) -> dict[int, int]:
+    return {key.partition: end for key, end in ends.items()}
+
+
+def read_changes(reader: PartitionReader, start: Mapping[int, int], end: Mapping[int, int]) -> list[TransactionChange]:
+    """All records between two vectors of ends, by log and position; a partition that is not in `start` starts at 0.
+
+    Raises `SourceTruncated` where one of them is gone, `DamagedBatch` for one of an unknown version, and what a reader
+    raises.
+    """
+    found: list[TransactionChange] = []
+    for log in sorted(end):
+        low = start.get(log, 0)
+        if low < end[log]:
+            span = LogRange(topic=STATE_TOPIC, partition=log, start=low, end=end[log])
+            for _, header, records in read_dense(reader, span):
+                if not header.is_control:
+                    found += [parse_transaction_change(each, log) for each in records]
+    return found
+
+
+def trouble_of(error: OffsiteError) -> str:
+    """What a person is told of changes that could not be read."""
+    todo = RIGHT if isinstance(error, KafkaNotAuthorized) else error.hint
+    return f"the states of transactions cannot be read: {error.message}" + (f": {todo}" if todo else "")
