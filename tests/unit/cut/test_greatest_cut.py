@@ -121,7 +121,9 @@ def test_raw_ends_are_caught() -> None:
         broken += not history.is_whole(shown)
         twice += not history.resumes(shown, history.snapshot)
         # What breaks an application is never taken for consistent; undecided episodes are not left out of this one.
-        is_shown_in_part = any(written.markers for span in cut_open(history) for written in span.written.values())
+        is_shown_in_part = any(
+            written.commit_markers for span in cut_open(history) for written in span.written.values()
+        )
         assert history.is_whole(shown) or not raw_is_consistent or is_shown_in_part
     print(f"of {HISTORIES} raw ends: {caught} caught, {broken} miss causes, {twice} lose or repeat")  # noqa: T201
     assert caught > HISTORIES // 4
@@ -148,7 +150,7 @@ def test_chains_end_with_what_was_read_too_early_or_is_undecided() -> None:
 def level(step: object, line: Line) -> int:
     """Where a step put a line, from its source alone."""
     source = getattr(step, "span", None) or step.record  # type: ignore[attr-defined]
-    (found,) = [each for each in effect.effects(_alone(source))]
+    (found,) = effect.effects(_alone(source))
     return found.starts[line]
 
 
