@@ -137,7 +137,7 @@ class _World:
         return {partition: len(log) for partition, log in self.history.logs.items()}
 
     def step(self) -> None:
-        actions = [self.work] * 6 + [self.write] * 2 + [self.end_one] * 3 + [self.land] * 6
+        actions = [self.work] * 6 + [self.write] * 3 + [self.end_one] * 4 + [self.land] * 6
         self.random.choice([*actions, self.participate, self.commit_plainly])()
         self.lengths.append(self.length())
         self.snapshots.append(dict(self.positions))
@@ -152,7 +152,7 @@ class _World:
     def write(self) -> None:
         """An order, in a transaction of the source or outside."""
         partition = self.random.choice(ORDERS)
-        transaction = self.running("source") if self.random.random() < 0.5 else None
+        transaction = self.running("source") if self.random.random() < 0.8 else None
         self.append(partition, transaction)
 
     def work(self) -> None:

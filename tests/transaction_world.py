@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
 from offsite.cut.readings import Evidence, LoggedCommit, Reading
@@ -233,16 +234,16 @@ class _Backup:
 
     def looks(self) -> Iterator[Callable[[], None] | None]:
         """Each look at one log or coordinator, in an order that the design allows; None for a pause."""
-        yield from (lambda log=log: self.look_at_state(log, self.begins) for log in STATE_LOGS)
-        yield from (lambda log=log: self.look_at(log, self.tail_starts) for log in OFFSETS)
+        yield from (partial(self.look_at_state, log, self.begins) for log in STATE_LOGS)
+        yield from (partial(self.look_at, log, self.tail_starts) for log in OFFSETS)
         if self.random.random() < 0.8:
-            yield from (lambda each=each: self.list(each) for each in self.world.applications)
+            yield from (partial(self.list, each) for each in self.world.applications)
         for number in range(self.count):
             yield None
-            yield from (lambda log=log: self.look_at_state(log, self.before[number]) for log in STATE_LOGS)
+            yield from (partial(self.look_at_state, log, self.before[number]) for log in STATE_LOGS)
             for key in self.random.sample((*DATA, *OFFSETS), len(DATA) + len(OFFSETS)):
-                yield lambda key=key: self.look_at(key, self.ends[number])
-            yield from (lambda log=log: self.look_at_state(log, self.after[number]) for log in STATE_LOGS)
+                yield partial(self.look_at, key, self.ends[number])
+            yield from (partial(self.look_at_state, log, self.after[number]) for log in STATE_LOGS)
 
     def look_at_state(self, log: int, found: dict[int, int]) -> None:
         found[log] = len(self.world.states[log])

