@@ -99,6 +99,8 @@ def copy_read(task: CopyTask, read: Read, *, ends: BackupEnds, pack: PackWriter 
                     gaps.append(item)
                 case Chunk():
                     writer.append(item)
+                    if fold is not None:
+                        fold.look(item.batches)
                     last_batch = LastBatch.of(item.batches[-1])
         segments = pack.placed(writer.close()) if pack else writer.close()
     outside = tuple(_outside(gaps, segments))

@@ -69,6 +69,18 @@ def unclean(readings: Sequence[Reading], changes: Changes, listed: Mapping[int, 
     return frozenset(name for name, clean in clean_readings(readings, changes, listed).items() if not clean)
 
 
+def unsettled(readings: Sequence[Reading], changes: Changes, listed: Mapping[int, ListedTransaction]) -> frozenset[str]:
+    """The transactional ids for which more readings are worth it: those without a clean one, and those whose last clean
+    one lies before the first of another.
+
+    What comes before the first clean reading of a producer cannot be left out. It has read nothing that lies behind a
+    later clean reading of another producer; behind an earlier one it may have, and then the cut would be refused.
+    """
+    clean = clean_readings(readings, changes, listed)
+    begun = max((each[0] for each in clean.values() if each), default=0)
+    return frozenset(name for name, each in clean.items() if not each or each[-1] < begun)
+
+
 def _usable(readings: Sequence[Reading]) -> list[int]:
     """A reading without the end of a partition that the last one has says nothing about a marker there."""
     return [number for number, each in enumerate(readings) if readings[-1].ends.keys() <= each.ends.keys()]

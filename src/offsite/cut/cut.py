@@ -14,8 +14,10 @@ from offsite.cut.window import Ends, ParticipantRecord, PartitionKey, Superseded
 
 
 class TopicClass(Enum):
-    """How far a cut can be trusted for a topic. The first two are exact."""
+    """How far a cut can be trusted for a topic. The first three are exact. Nobody wrote to an `UNCHANGED` one while the
+    ends were read."""
 
+    UNCHANGED = "unchanged"
     TRANSACTIONAL = "transactional"
     PARTICIPANT = "participant"
     TIME_FENCED = "time-fenced"

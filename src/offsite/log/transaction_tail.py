@@ -7,9 +7,10 @@ joins them: stretch after stretch, it gives what one pass over all of them would
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from offsite.log.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from offsite.log.markers import Marker, Markers
 from offsite.log.transactions import OpenTransaction
 
@@ -20,12 +21,14 @@ class PartitionTail:
     offset. `Marker.first_offset` is -1 where the transaction's data was not seen: it may begin anywhere before.
 
     `ended`: the producers with a marker before that offset. What they had open before the stretch that the tail is of
-    was ended there, and not by their first marker in `markers`.
+    was ended there, and not by their first marker in `markers`. `has_plain`: there are records outside of transactions
+    from that offset on.
     """
 
     markers: tuple[Marker, ...] = ()
     open: tuple[OpenTransaction, ...] = ()
     ended: frozenset[int] = frozenset()
+    has_plain: bool = False
 
 
 class TailFold:
@@ -40,6 +43,13 @@ class TailFold:
         self._open = {each.producer_id: each for each in known_open}
         self._markers = Markers()
         self._ended: set[int] = set()
+        self._has_plain = False
+
+    def look(self, batches: Sequence[BatchHeader]) -> None:
+        """See whether the next batches of the stretch hold records outside of transactions."""
+        if not self._has_plain and batches[-1].next_offset > self._window_start:
+            inside = (each for each in batches if each.next_offset > self._window_start)
+            self._has_plain = not all(each.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT) for each in inside)
 
     def add(
         self, markers: Markers, open_transactions: Iterable[OpenTransaction], *, ended: Collection[int] = ()
@@ -64,6 +74,7 @@ class TailFold:
     def add_tail(self, tail: PartitionTail) -> None:
         """The same with the tail of the next stretch."""
         self.add(Markers(tail.markers), tail.open, ended=tail.ended)
+        self._has_plain |= tail.has_plain
 
     def tail(self) -> PartitionTail:
         """That of the stretches so far."""
@@ -71,6 +82,7 @@ class TailFold:
             markers=tuple(self._markers),
             open=tuple(sorted(self._open.values(), key=_by_first_offset)),
             ended=frozenset(self._ended),
+            has_plain=self._has_plain,
         )
 
 

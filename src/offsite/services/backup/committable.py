@@ -45,11 +45,14 @@ class PartitionFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committable:
+    """`receipts`: of all tasks of the plan, in their order, where every one has ended well; else None."""
+
     segments: tuple[Segment, ...]
     holes: tuple[RecordedHole, ...]
     gaps: tuple[ProvenGap, ...]
     positions: tuple[Position, ...]
     failed: tuple[PartitionFailure, ...]
+    receipts: tuple[BackupReceipt, ...] | None = None
 
 
 def find_committable(plan: CopyPlan, outcomes: Sequence[Outcome]) -> Committable:
@@ -68,7 +71,13 @@ def find_committable(plan: CopyPlan, outcomes: Sequence[Outcome]) -> Committable
         gaps=tuple(gap for each in parts for gap in each.gaps),
         positions=tuple(each.position for each in parts),
         failed=(*_sick(plan.sick), *(each.failure for each in parts if each.failure is not None)),
+        receipts=_receipts(outcomes),
     )
+
+
+def _receipts(outcomes: Sequence[Outcome]) -> tuple[BackupReceipt, ...] | None:
+    found = tuple(each.value for each in outcomes if isinstance(each, Done))
+    return found if len(found) == len(outcomes) else None
 
 
 def _check_some_are_sound(plan: CopyPlan, failures: Sequence[OffsiteError]) -> None:

@@ -9,14 +9,17 @@ from offsite.model.clock import Clock
 from offsite.model.ids import random_id
 from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, LeftBehind, PartitionId, PassProgress, TopicShape
+from offsite.repository.commit import Changes, LeftBehind, PartitionId, PassProgress, SnapshotRef, TopicShape
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.cluster_snapshot import put_cluster_snapshot
+from offsite.repository.snapshots.commit_cut import put_commit_cut
 from offsite.repository.state import BackupState
 from offsite.services.backup.committable import Committable
 from offsite.services.backup.copy_pass import is_news
+from offsite.services.backup.former import Former
+from offsite.services.backup.pass_cut import cut_of_pass
 from offsite.services.backup.planned import BackupPlan
-from offsite.services.groups.snapshots import FormerGroups, GroupsSaved, save_groups
+from offsite.services.groups.snapshots import GroupsSaved, save_groups
 from offsite.services.heads import SeenHead, head_of
 
 
@@ -30,7 +33,7 @@ class PassCommits:
         plan: BackupPlan,
         *,
         clock: Clock,
-        former: FormerGroups,
+        former: Former,
         only_news: bool,
         on_commit: Callable[[], None] | None,
     ) -> None:
@@ -47,7 +50,7 @@ class PassCommits:
         snapshot = None
         if is_complete:
             snapshot, self.groups = save_groups(
-                self._backup, base, self._plan.groups, self._plan.source.shapes, before=self._former
+                self._backup, base, self._plan.groups, self._plan.source.shapes, before=self._former.groups
             )
         changes = replace(self._changes(found, base), groups=snapshot)
         if not is_complete:  # what failed before stays so until a pass is known to have got further
@@ -59,6 +62,8 @@ class PassCommits:
             changes = replace(changes, topics=(*changes.topics, *_marked(self._backup, self._plan)))
         if self._only_news and not is_news(changes, base):
             return None
+        if is_complete:
+            changes = replace(changes, cut=self._put_cut(found, base))
         began_s = self._clock.monotonic_s()
         with uninterrupted():
             state = self._backup.commit(changes, base=base, writer=random_id(16))
@@ -67,6 +72,16 @@ class PassCommits:
         if self._on_commit is not None:
             self._on_commit()
         return state
+
+    def _put_cut(self, found: Committable, base: BackupState) -> SnapshotRef | None:
+        former = self._former
+        known_open = former.cut.open_at(self._backup, self._plan.base)
+        cut = cut_of_pass(self._plan, found, former.groups.newest, known_open=known_open)
+        if cut is None:
+            return None
+        ref = put_commit_cut(self._backup.store, base, cut)
+        former.cut.keep(ref, cut)
+        return ref
 
     def _changes(self, found: Committable, base: BackupState) -> Changes:
         plan = self._plan

@@ -24,6 +24,7 @@ from offsite.services.backup.gone_topics import GoneTopics, find_gone
 from offsite.services.backup.log_truncation import find_truncations, made_anew
 from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.source import Source, read_source
+from offsite.services.cut.seen_ends import SeenEnds, begin, see_ends
 from offsite.services.groups.history import decide_history
 from offsite.services.groups.snapshots import read_groups
 from offsite.services.heads import SeenHead
@@ -38,7 +39,7 @@ a run that follows packs from two on, because it will write such objects for eve
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupPlan:
     """A decided run: nothing was written yet. `base` is the state it continues from; `cuts` are of logs that no longer
-    are the ones in it; topics that are `gone` are in it, and not on the cluster."""
+    are the ones in it; topics that are `gone` are in it, and not on the cluster; `seen`: what a cut is found from."""
 
     backup: str
     selection: TopicSelection
@@ -52,6 +53,7 @@ class BackupPlan:
     copy: CopyPlan
     cuts: tuple[CutBack, ...] = ()
     gone: GoneTopics = field(default_factory=GoneTopics)
+    seen: SeenEnds = field(default_factory=SeenEnds)
     bundles: tuple[CopyBundle, ...] = ()
 
 
@@ -93,6 +95,7 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
         _check_cluster(backup, admin.cluster().cluster_id)
     schemas_topic = decide_schemas_topic(request.schemas_topic, backup.descriptor if backup else None)
     history = decide_history(asked=request.group_history, known=backup.descriptor if backup else None)
+    begun = begin(admin)
     groups = read_groups(admin.groups, request.groups)  # before the end offsets: no commit lies beyond the cut
     source = read_source(
         admin,
@@ -105,13 +108,15 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
     gone = find_gone(admin, base, selection, source)
     if not source.shapes and set(gone.vanished) - _deleted(base, gone) - set(gone.denied):
         raise no_topics(selection)  # none is listed, and nobody can say why
-    truncations = find_truncations(admin, repository.store, base, source.bounds)
+    seen, bounds = see_ends(admin, begun, source.bounds)
+    truncations = find_truncations(admin, repository.store, base, bounds)
     known_ends = base.reached() | {cut.partition_id: cut.at for cut in truncations.cuts}
     positions = {(each.topic, each.topic_id, each.partition): end for each, end in known_ends.items()}
     last = {each: position.last_batch for each, position in base.positions.items()} | dict(truncations.borders)
     borders = {(each.topic, each.topic_id, each.partition): batch for each, batch in last.items() if batch}
-    sick = [*source.sick, *gone.sick(base), *truncations.sick, *made_anew(admin, repository.store, base, source.bounds)]
-    copy = without(plan_copy(source.bounds, positions, slots=slots, borders=borders), sick)
+    sick = [*source.sick, *gone.sick(base), *truncations.sick, *made_anew(admin, repository.store, base, bounds)]
+    planned = plan_copy(bounds, positions, slots=slots, borders=borders, window_starts=seen.window_starts)
+    copy = without(planned, sick)
     return BackupPlan(
         backup=request.backup,
         selection=selection,
@@ -125,6 +130,7 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
         copy=copy,
         cuts=_of_sound_partitions(truncations.cuts, copy),
         gone=gone,
+        seen=seen,
         bundles=bundled(copy.tasks, slots=slots, packed_from=packed_from),
     )
 

@@ -20,12 +20,12 @@ from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 from offsite.services.backup.copy_pass import CommitEvery, CopyPass
+from offsite.services.backup.former import Former
 from offsite.services.backup.last_progress import LastProgress
 from offsite.services.backup.pass_commits import PassCommits
 from offsite.services.backup.planned import BackupPlan
 from offsite.services.backup.result import BackupResult, result_of
 from offsite.services.groups.history import history_options
-from offsite.services.groups.snapshots import FormerGroups
 from offsite.services.records.schemas_topic import schemas_options
 from offsite.spark.runner import OnProgress, Runner
 
@@ -87,15 +87,15 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
     every: CommitEvery | None = None,
     clock: Clock | None = None,
     only_news: bool = False,
-    former: FormerGroups | None = None,
+    former: Former | None = None,
     on_commit: Callable[[], None] | None = None,
 ) -> Ended:
-    """Carry out `plan` into `backup`. With `only_news`, no commit is made that would say nothing new. `former`: the
-    groups of the backup, as far as they were read before. `on_commit` is called after each commit. Raises as
+    """Carry out `plan` into `backup`. With `only_news`, no commit is made that would say nothing new. `former`: what
+    was read of the commit before. `on_commit` is called after each commit. Raises as
     `run_backup`."""
     ends, clock = ends_of(plan, backup, kafka), clock or SystemClock()
     commits = PassCommits(
-        repository, backup, plan, clock=clock, former=former or FormerGroups(), only_news=only_news, on_commit=on_commit
+        repository, backup, plan, clock=clock, former=former or Former(), only_news=only_news, on_commit=on_commit
     )
     copying = CopyPass(
         copy=plan.copy,

@@ -91,13 +91,11 @@ def _groups(cut: Cut, groups: GroupTable) -> Iterator[CutGroup]:
         for partition, offset in zip(topic.partitions, topic.offsets, strict=True)
     }
     for each in cut.groups:
-        partition = each.partition
-        if partition in cut.ends and partition.topic not in PROTECTED_TOPICS and each.group in groups:
-            if stored.get((each.group, tuple(partition))) != each.offset:
-                partition_id = PartitionId(
-                    topic=partition.topic, topic_id=partition.topic_id, partition=partition.partition
-                )
-                yield CutGroup(group=each.group, partition_id=partition_id, offset=each.offset)
+        topic, topic_id, partition = each.partition
+        is_told = stored.get((each.group, (topic, topic_id, partition))) == each.offset
+        if not is_told and each.group in groups and each.partition in cut.ends and topic not in PROTECTED_TOPICS:
+            partition_id = PartitionId(topic=topic, topic_id=topic_id, partition=partition)
+            yield CutGroup(group=each.group, partition_id=partition_id, offset=each.offset)
 
 
 def _open(tails: Mapping[PartitionKey, PartitionTail], positions: Mapping[PartitionId, int]) -> Iterator[OpenAtEnd]:
@@ -126,16 +124,17 @@ def _why(each: LeftOut) -> tuple[str, str]:
         return ("unfinished" if is_ending else "open"), ""
     if each.short is None or each.needed == UNSEEN:
         return "unfinished", ""
-    match each.short.kind:
-        case "end":
-            return "unfinished", str(each.short.of)
-        case "read":
-            return "read", str(each.short.of)
-        case "producer":
-            return "order", str(each.short.of)
-        case "group":
-            group, partition = each.short.of
-            return "order", f"group {group} on {partition}"
+    kind, of = each.short
+    if kind in {"end", "read"}:
+        return ("unfinished" if kind == "end" else "read"), str(of)
+    return "order", "" if kind == "producer" else _group_line(of)
+
+
+def _group_line(of: object) -> str:
+    match of:
+        case (group, partition):
+            return f"group {group} on {partition}"
+    return str(of)
 
 
 def _refused(refusals: tuple[Refusal, ...]) -> str:

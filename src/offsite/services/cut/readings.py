@@ -73,11 +73,12 @@ def begin_readings(admin: ClusterAdmin) -> Begun:
     not answer."""
     state = open_state_log(admin)
     starts = by_number(state.ends.read())
-    listed = {} if state.is_absent else admin.transactions()
     keys = _group_keys(admin)
     stable = admin.log_ends(keys, isolation=READ_COMMITTED).read()
     ends = admin.log_ends(keys).read()
     both = [key for key in keys if key in stable and key in ends]
+    # Last: a listing shows what a coordinator has in memory, which it changes a moment after the record is durable.
+    listed = {} if state.is_absent else admin.transactions()
     return Begun(
         state=state,
         starts=starts,

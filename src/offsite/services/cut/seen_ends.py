@@ -1,4 +1,4 @@
-"""The ends of a run as a cut needs them: read between looks at the coordinators, with what groups committed meanwhile."""
+"""The ends of a run as a cut needs them: read between looks at coordinators, with what groups committed meanwhile."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offsite.copy.plan import PartitionBounds, PositionKey
-from offsite.cut.clean import unclean
+from offsite.cut.clean import unsettled
 from offsite.cut.readings import Evidence
 from offsite.cut.window import Ends, PartitionKey
 from offsite.kafka.admin import ClusterAdmin
@@ -29,7 +29,8 @@ class SeenEnds:
     @property
     def window_starts(self) -> dict[PositionKey, int]:
         """From where on each partition's markers are wanted."""
-        return dict(self.taken.readings[0].ends) if self.taken else {}
+        first = self.taken.readings[0].ends if self.taken else {}
+        return {tuple(key): end for key, end in first.items()}
 
     @property
     def ends(self) -> Ends:
@@ -62,13 +63,13 @@ def begin(admin: ClusterAdmin) -> Begun | OffsiteError:
 def see_ends(
     admin: ClusterAdmin, begun: Begun | OffsiteError, bounds: Sequence[PartitionBounds]
 ) -> tuple[SeenEnds, tuple[PartitionBounds, ...]]:
-    """The readings of all partitions, and `bounds` with the ends of the last one; as they were where there is no cut."""
+    """The readings of all partitions, and `bounds` with the ends of the last one; as they are if there is no cut."""
     as_told = tuple(bounds)
     if isinstance(begun, OffsiteError):
         return SeenEnds(trouble=begun.message), as_told
     keys = [PartitionKey(*each.key) for each in bounds]
     try:
-        taken = take_readings(admin, begun, keys, unclean=unclean)
+        taken = take_readings(admin, begun, keys, unclean=unsettled)
         groups = read_group_tail(admin, begun, taken, {each.topic: each.topic_id for each in bounds})
     except OffsiteError as error:
         return SeenEnds(trouble=_no_cut(error).message), as_told

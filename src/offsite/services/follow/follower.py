@@ -17,6 +17,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.leftovers import LEFT_AFTER_MS
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
+from offsite.services.backup.former import Former
 from offsite.services.backup.planned import BackupPlan, Known, plan_backup
 from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.result import BackupResult
@@ -27,7 +28,6 @@ from offsite.services.follow.collecting import Collecting
 from offsite.services.follow.compacting import Compacting
 from offsite.services.follow.retaining import RETAIN_EVERY_S, Retaining
 from offsite.services.follow.tidying import Tidying
-from offsite.services.groups.snapshots import FormerGroups
 from offsite.services.outages import Outages
 from offsite.services.retention.policy import RetentionPolicy
 from offsite.spark.runner import OnProgress, Runner
@@ -92,7 +92,7 @@ class Follower:
         self._on_round, self._on_progress = on_round, on_progress
         self._known: Known | None = None
         self._made: Backup | None = None
-        self._groups = FormerGroups()
+        self._former = Former()
         self._watch = RollUpWatch(clock)
         self._collecting = Collecting(runner=follow.runner, clock=clock, grace_s=follow.collect_after_s)
         self._retaining = Retaining(follow.retain, cluster=follow.cluster, clock=clock, every_s=follow.retain_every_s)
@@ -159,7 +159,7 @@ class Follower:
             runner=follow.runner,
             on_progress=self._on_progress,
             clock=self._clock,
-            former=self._groups,
+            former=self._former,
             only_news=began_s - self._committed_s < HEARTBEAT_S,
             on_commit=self._outages.worked,  # a long round that gets on is no outage, however often it breaks
         )

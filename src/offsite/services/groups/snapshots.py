@@ -49,6 +49,11 @@ class FormerGroups:
                 return {}, f"the former snapshot cannot be read ({error.message})"
         return self._groups, ""
 
+    @property
+    def newest(self) -> GroupTable:
+        """The groups of the snapshot that was read or kept last."""
+        return self._groups
+
     def keep(self, key: str, groups: GroupTable) -> None:
         self._key, self._groups = key, groups
 

@@ -1,0 +1,48 @@
+"""The consistent cut of the commit that completes a pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from offsite.copy.tails import joined_tails
+from offsite.cut.window import PartitionKey
+from offsite.log.groups.offsets import GroupTable
+from offsite.log.transactions import OpenTransaction
+from offsite.model.journal import warned
+from offsite.repository.commit import PartitionId
+from offsite.repository.snapshots.commit_cut import CommitCut
+from offsite.services.backup.committable import Committable
+from offsite.services.backup.planned import BackupPlan
+from offsite.services.cut.found_cut import ends_match, found_cut
+
+
+def cut_of_pass(
+    plan: BackupPlan,
+    found: Committable,
+    groups: GroupTable,
+    *,
+    known_open: Mapping[PartitionId, Sequence[OpenTransaction]],
+) -> CommitCut | None:
+    """The cut of a pass that is complete with `found`; None where not everything of it was seen, for what was not
+    copied of one partition may be a part of what was copied of others. `groups`: the snapshot of the commit."""
+    positions = {position.partition_id: position.end for position in found.positions}
+    if why := _why_not(plan, found, positions):
+        warned("no_cut", why=why)
+        return None
+    anew = {cut.partition_id for cut in plan.cuts}
+    known_open = {each: transactions for each, transactions in known_open.items() if each not in anew}
+    tails = joined_tails(plan.copy, found.receipts or (), known_open=known_open)
+    by_key = {PartitionKey(each.topic, each.topic_id, each.partition): tail for each, tail in tails.items()}
+    groups_failed = plan.seen.groups.failed if plan.seen.groups else {}
+    notes = [*(plan.seen.taken.notes if plan.seen.taken else ()), *(error.message for error in groups_failed.values())]
+    return found_cut(plan.seen.evidence(by_key), positions, groups, notes=tuple(notes))
+
+
+def _why_not(plan: BackupPlan, found: Committable, positions: Mapping[PartitionId, int]) -> str:
+    if plan.seen.taken is None:
+        return plan.seen.trouble or "the ends were not read for one"
+    if found.failed or found.receipts is None:
+        return "some partitions could not be copied to their end"
+    if not ends_match(plan.seen.ends, positions):
+        return "some partitions are not in the readings, or were not copied to their end"
+    return ""

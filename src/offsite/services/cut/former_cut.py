@@ -1,0 +1,45 @@
+"""The cut that the commit before has: where transactions began that are still open."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from offsite.log.transactions import OpenTransaction
+from offsite.model.errors import DamagedObject
+from offsite.repository.backup import Backup
+from offsite.repository.commit import PartitionId, SnapshotRef
+from offsite.repository.snapshots.commit_cut import CommitCut, get_commit_cut
+from offsite.repository.state import BackupState
+
+
+class FormerCut:
+    """Read once, and kept for the rounds of a run that follows."""
+
+    def __init__(self) -> None:
+        self._ref: SnapshotRef | None = None
+        self._cut = CommitCut()
+
+    def open_at(self, backup: Backup, base: BackupState) -> Mapping[PartitionId, Sequence[OpenTransaction]]:
+        """The transactions that were open where `base` ends, as far as its cut tells. One that it does not tell is
+        taken for older than everything, which is safe."""
+        found: defaultdict[PartitionId, list[OpenTransaction]] = defaultdict(list)
+        for each in self._get(backup, base).open:
+            first = each.first_offset
+            found[each.partition_id].append(
+                OpenTransaction(producer_id=each.producer_id, first_offset=first, last_offset=first)
+            )
+        return found
+
+    def keep(self, ref: SnapshotRef, cut: CommitCut) -> None:
+        self._ref, self._cut = ref, cut
+
+    def _get(self, backup: Backup, base: BackupState) -> CommitCut:
+        if base.cut is None:
+            return CommitCut()
+        if base.cut != self._ref:
+            try:
+                self.keep(base.cut, get_commit_cut(backup.store, base.cut))
+            except DamagedObject:
+                return CommitCut()
+        return self._cut
