@@ -135,8 +135,8 @@ steps = st.builds(
     st.integers(1, 3),
     st.integers(1, 3),
 )
-logs = st.lists(steps, min_size=1, max_size=25).map(Log.of)
-offsets = st.integers(0, 60)
+logs = st.lists(steps, min_size=8, max_size=25).map(Log.of)
+offsets = st.integers(0, 40)
 edges = st.lists(offsets, max_size=8)
 
 
@@ -181,6 +181,12 @@ def test_a_marker_before_the_window_is_told_of_only_by_whose_it_is() -> None:
     assert receipts[1].tail == StretchTail(markers=Markers([Marker(3, 1, 0, True, 2)]), ended=frozenset({1}))
     (joined,) = joined_tails(plan, receipts, known_open={}).values()
     assert joined == PartitionTail(markers=(Marker(3, 1, 0, True, 2),))
+
+
+def test_what_is_open_is_ended_by_the_first_marker_alone() -> None:
+    plan, receipts = run_of(Log.of([DATA, DATA, COMMIT, DATA, COMMIT]), 1, window_start=0)
+    (joined,) = joined_tails(plan, receipts, known_open={}).values()
+    assert joined == PartitionTail(markers=(Marker(2, 1, 0, True, 0), Marker(4, 1, 0, True, 3)))
 
 
 def test_what_began_before_all_that_is_known_has_no_first_offset() -> None:
