@@ -16,7 +16,7 @@ from offsite.kafka.reader import PartitionReader
 from offsite.log.batch import LastBatch
 from offsite.log.chunk import Chunk, Gap, Hole
 from offsite.log.range import LogRange
-from offsite.log.transaction_tail import PartitionTail, TailFold
+from offsite.log.transaction_tail import StretchTail, TailFold
 from offsite.model.choices import CompressionChoice
 from offsite.model.errors import SourceTruncated, TopicReplaced
 from offsite.model.size import MIB
@@ -52,7 +52,7 @@ class BackupReceipt:
     holes: tuple[Hole, ...]
     gaps: tuple[Gap, ...] = ()
     last_batch: LastBatch | None = None
-    tail: PartitionTail | None = None
+    tail: StretchTail | None = None
 
 
 def copy_range(task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = None) -> BackupReceipt:
@@ -107,9 +107,9 @@ def copy_read(task: CopyTask, read: Read, *, ends: BackupEnds, pack: PackWriter 
     return BackupReceipt(segments=segments, holes=tuple(holes), gaps=outside, last_batch=last_batch, tail=_told(fold))
 
 
-def _told(fold: TailFold | None) -> PartitionTail | None:
-    tail = PartitionTail() if fold is None else fold.tail()
-    return None if tail == PartitionTail() else tail
+def _told(fold: TailFold | None) -> StretchTail | None:
+    tail = StretchTail() if fold is None else fold.of_stretch()
+    return None if tail.is_empty else tail
 
 
 def _destination(store: Store, pack: PackWriter | None) -> tuple[Objects, int]:

@@ -6,7 +6,6 @@ A task sees its own range: where a transaction began before it, and how one goes
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from offsite.copy.backup import BackupReceipt
 from offsite.copy.plan import NO_WINDOW, CopyPlan
@@ -34,5 +33,5 @@ def joined_tails(
         if task.window_start == NO_WINDOW:
             folds.pop(task.partition_id, None)
         elif receipt.tail is not None:
-            folds[task.partition_id].add_tail(receipt.tail)
-    return {partition_id: replace(fold.tail(), ended=frozenset()) for partition_id, fold in folds.items()}
+            folds[task.partition_id].add(receipt.tail)
+    return {partition_id: fold.of_partition() for partition_id, fold in folds.items()}

@@ -54,9 +54,14 @@ class Markers(Sequence[Marker]):
         """A copy of theirs."""
         return self._rows[::_WIDTH]
 
+    @property
+    def producer_ids(self) -> array[int]:
+        """A copy of theirs."""
+        return self._rows[_PRODUCER_ID::_WIDTH]
+
     def first_places(self) -> dict[int, int]:
         """For each producer id the place of its first marker. Without Python code for each marker."""
-        producer_ids = self._rows[_PRODUCER_ID::_WIDTH]
+        producer_ids = self.producer_ids
         return dict(zip(reversed(producer_ids), reversed(range(len(producer_ids))), strict=True))
 
     def with_first_offsets(self, first_offsets: Mapping[int, int]) -> Markers:

@@ -7,8 +7,8 @@ joins them: stretch after stretch, it gives what one pass over all of them would
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from offsite.log.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from offsite.log.markers import Marker, Markers
@@ -19,16 +19,31 @@ from offsite.log.transactions import OpenTransaction
 class PartitionTail:
     """The markers of a partition from an offset on, by offset, and the transactions that are open at its end, by first
     offset. `Marker.first_offset` is -1 where the transaction's data was not seen: it may begin anywhere before.
-
-    `ended`: the producers with a marker before that offset. What they had open before the stretch that the tail is of
-    was ended there, and not by their first marker in `markers`. `has_plain`: there are records outside of transactions
-    from that offset on.
+    `has_plain`: there are records outside of transactions from that offset on.
     """
 
     markers: tuple[Marker, ...] = ()
     open: tuple[OpenTransaction, ...] = ()
+    has_plain: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StretchTail:
+    """The same of a stretch of a log alone: what lies before it was not seen. Small on its way between processes.
+
+    `ended`: the producers with a marker in the stretch before `markers`. What they had open where it begins was ended
+    there, and not by their first marker in `markers`.
+    """
+
+    markers: Markers = field(default_factory=Markers)
+    open: tuple[OpenTransaction, ...] = ()
     ended: frozenset[int] = frozenset()
     has_plain: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says nothing."""
+        return not (self.markers or self.open or self.ended or self.has_plain)
 
 
 class TailFold:
@@ -51,39 +66,42 @@ class TailFold:
             inside = (each for each in batches if each.next_offset > self._window_start)
             self._has_plain = not all(each.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT) for each in inside)
 
-    def add(
-        self, markers: Markers, open_transactions: Iterable[OpenTransaction], *, ended: Collection[int] = ()
-    ) -> None:
-        """Take in the next stretch: its markers, each with the `first_offset` that it has there, and what is open at
-        its end, as `TransactionIndexer` tells them. `ended`: the producers with markers in it before those given."""
-        places = markers.first_places()
-        low = bisect_left(markers.offsets, self._window_start)
-        first_offsets = {
-            places[producer_id]: each.first_offset
-            for producer_id, each in self._open.items()
-            if producer_id in places and producer_id not in ended
-        }
-        self._markers.extend(markers.with_first_offsets(first_offsets)[low:])
-        self._ended.update(ended)
-        self._ended.update(producer_id for producer_id, place in places.items() if place < low)
-        self._open = {key: each for key, each in self._open.items() if key not in places and key not in ended}
-        for each in open_transactions:
+    def add(self, stretch: StretchTail) -> None:
+        """Take in the next stretch. No Python code runs for each marker: there may be millions."""
+        low = bisect_left(stretch.markers.offsets, self._window_start)
+        self._ended.update(stretch.ended, stretch.markers.producer_ids[:low])
+        self._markers.extend(self._ending_open(stretch)[low:])
+        self._has_plain |= stretch.has_plain
+        for each in stretch.open:
             began = self._open.get(each.producer_id, each)
             self._open[each.producer_id] = replace(each, first_offset=began.first_offset)
 
-    def add_tail(self, tail: PartitionTail) -> None:
-        """The same with the tail of the next stretch."""
-        self.add(Markers(tail.markers), tail.open, ended=tail.ended)
-        self._has_plain |= tail.has_plain
-
-    def tail(self) -> PartitionTail:
-        """That of the stretches so far."""
-        return PartitionTail(
-            markers=tuple(self._markers),
-            open=tuple(sorted(self._open.values(), key=_by_first_offset)),
+    def of_stretch(self) -> StretchTail:
+        """The tail of the stretches so far, as one."""
+        return StretchTail(
+            markers=self._markers[:],
+            open=self._still_open(),
             ended=frozenset(self._ended),
             has_plain=self._has_plain,
         )
+
+    def of_partition(self) -> PartitionTail:
+        """The tail of the partition, if all of its log that matters is in the stretches or in `known_open`."""
+        return PartitionTail(markers=tuple(self._markers), open=self._still_open(), has_plain=self._has_plain)
+
+    def _ending_open(self, stretch: StretchTail) -> Markers:
+        """The markers of the stretch, with the first offsets of what was open before it, which they end."""
+        if not self._open:
+            return stretch.markers
+        places = stretch.markers.first_places()
+        ending = {key: each for key, each in self._open.items() if key in places or key in stretch.ended}
+        self._open = {key: each for key, each in self._open.items() if key not in ending}
+        return stretch.markers.with_first_offsets(
+            {places[key]: each.first_offset for key, each in ending.items() if key not in stretch.ended}
+        )
+
+    def _still_open(self) -> tuple[OpenTransaction, ...]:
+        return tuple(sorted(self._open.values(), key=_by_first_offset))
 
 
 def _by_first_offset(transaction: OpenTransaction) -> tuple[int, int]:

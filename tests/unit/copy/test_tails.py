@@ -18,11 +18,11 @@ from offsite.copy.plan import NO_WINDOW, CopyPlan, CopyTask, PartitionBounds, pl
 from offsite.copy.tails import joined_tails
 from offsite.kafka.read_task import ReadTask
 from offsite.log.chunk import Chunk
-from offsite.log.markers import Marker
+from offsite.log.markers import Marker, Markers
 from offsite.log.range import LogRange
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
-from offsite.log.transaction_tail import PartitionTail
+from offsite.log.transaction_tail import PartitionTail, StretchTail
 from offsite.log.transactions import OpenTransaction, TransactionIndexer
 from offsite.repository.commit import PartitionId
 from offsite.repository.layout import BackupLayout
@@ -135,8 +135,8 @@ steps = st.builds(
     st.integers(1, 3),
     st.integers(1, 3),
 )
-logs = st.lists(steps, min_size=1, max_size=25).map(Log.of)
-offsets = st.integers(0, 60)
+logs = st.lists(steps, min_size=8, max_size=25).map(Log.of)
+offsets = st.integers(0, 40)
 edges = st.lists(offsets, max_size=8)
 
 
@@ -168,18 +168,25 @@ DATA, COMMIT = Step("data"), Step("commit")
 def test_a_receipt_tells_what_its_range_alone_shows() -> None:
     _, receipts = run_of(Log.of([DATA, DATA, COMMIT, DATA]), 1, window_start=0)
     assert [receipt.tail for receipt in receipts] == [
-        PartitionTail(open=(OpenTransaction(producer_id=1, first_offset=0, last_offset=0),)),
-        PartitionTail(
-            markers=(Marker(2, 1, 0, True, 1),), open=(OpenTransaction(producer_id=1, first_offset=3, last_offset=3),)
+        StretchTail(open=(OpenTransaction(producer_id=1, first_offset=0, last_offset=0),)),
+        StretchTail(
+            markers=Markers([Marker(2, 1, 0, True, 1)]),
+            open=(OpenTransaction(producer_id=1, first_offset=3, last_offset=3),),
         ),
     ]
 
 
 def test_a_marker_before_the_window_is_told_of_only_by_whose_it_is() -> None:
     plan, receipts = run_of(Log.of([DATA, COMMIT, DATA, COMMIT]), 1, window_start=3)
-    assert receipts[1].tail == PartitionTail(markers=(Marker(3, 1, 0, True, 2),), ended=frozenset({1}))
+    assert receipts[1].tail == StretchTail(markers=Markers([Marker(3, 1, 0, True, 2)]), ended=frozenset({1}))
     (joined,) = joined_tails(plan, receipts, known_open={}).values()
     assert joined == PartitionTail(markers=(Marker(3, 1, 0, True, 2),))
+
+
+def test_what_is_open_is_ended_by_the_first_marker_alone() -> None:
+    plan, receipts = run_of(Log.of([DATA, DATA, COMMIT, DATA, COMMIT]), 1, window_start=0)
+    (joined,) = joined_tails(plan, receipts, known_open={}).values()
+    assert joined == PartitionTail(markers=(Marker(2, 1, 0, True, 0), Marker(4, 1, 0, True, 3)))
 
 
 def test_what_began_before_all_that_is_known_has_no_first_offset() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from offsite.log.markers import Marker, Markers
-from offsite.log.transaction_tail import PartitionTail, TailFold
+from offsite.log.transaction_tail import StretchTail, TailFold
 from offsite.log.transactions import OpenTransaction
 
 BEFORE, BEHIND = Marker(3, 1, 0, True, -1), Marker(8, 1, 0, False, 4)
@@ -13,8 +13,12 @@ OPEN = OpenTransaction(producer_id=2, first_offset=5, last_offset=6)
 def test_tails_of_stretches_fold_to_the_tail_of_all_whatever_is_folded_first() -> None:
     first, second, both = TailFold(window_start=6), TailFold(window_start=6), TailFold(window_start=6)
     for fold, marker in ((first, BEFORE), (second, BEHIND), (both, BEFORE), (both, BEHIND)):
-        fold.add(Markers([marker]), [OPEN])
+        fold.add(StretchTail(markers=Markers([marker]), open=(OPEN,)))
     of_tails = TailFold()
-    of_tails.add_tail(first.tail())
-    of_tails.add_tail(second.tail())
-    assert of_tails.tail() == both.tail() == PartitionTail(markers=(BEHIND,), open=(OPEN,), ended=frozenset({1}))
+    of_tails.add(first.of_stretch())
+    of_tails.add(second.of_stretch())
+    assert (
+        of_tails.of_stretch()
+        == both.of_stretch()
+        == StretchTail(markers=Markers([BEHIND]), open=(OPEN,), ended=frozenset({1}))
+    )

@@ -12,7 +12,7 @@ from typing import Self
 from offsite.log.batch import CODEC_MASK
 from offsite.log.chunk import Chunk
 from offsite.log.range import LogRange
-from offsite.log.transaction_tail import TailFold
+from offsite.log.transaction_tail import StretchTail, TailFold
 from offsite.model.check import check
 from offsite.model.choices import CompressionChoice
 from offsite.model.ids import random_id
@@ -125,7 +125,7 @@ class SegmentWriter:
         self._segments.append(self._current.finish(part, self._topic_id))
         if self._tail is not None:
             seen = self._current.transactions
-            self._tail.add(seen.markers, seen.open_transactions)
+            self._tail.add(StretchTail(markers=seen.markers, open=tuple(seen.open_transactions)))
         self._current, self._may_begin_cut = None, False
         self._start = end
 

@@ -30,7 +30,7 @@ class SeenEnds:
     def window_starts(self) -> dict[PositionKey, int]:
         """From where on each partition's markers are wanted."""
         first = self.taken.readings[0].ends if self.taken else {}
-        return {tuple(key): end for key, end in first.items()}
+        return {(key.topic, key.topic_id, key.partition): end for key, end in first.items()}
 
     @property
     def ends(self) -> Ends:
