@@ -66,7 +66,12 @@ def restored(busy: Busy, commit: int) -> Application:
 
 def test_raw(busy: Busy) -> None:
     bad = 0
+    from offsite.repository.snapshots.commit_cut import get_commit_cut
+    b = busy.groups.site.backup
     for commit in busy.commits:
+        st = b.state_at(commit)
+        print(st.cut and get_commit_cut(b.store, st.cut))
+    for commit in busy.commits[:0]:
         app = restored(busy, commit)
         found = audit(app)
         print(commit, found)

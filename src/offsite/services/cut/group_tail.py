@@ -45,7 +45,7 @@ def read_group_tail(admin: ClusterAdmin, begun: Begun, taken: TakenReadings, top
     commits: list[LoggedCommit] = []
     tails: dict[PartitionKey, PartitionTail] = {}
     failed: dict[PartitionKey, OffsiteError] = {}
-    reader, first, last = admin.reader(), taken.readings[0].ends, taken.readings[-1].ends
+    reader, last = admin.reader(), taken.readings[-1].ends
     for log in sorted(begun.group_ends.keys() & last.keys()):
         stable, end = begun.group_stable[log], last[log]
         start = max(stable, begun.group_ends[log] - TAIL_MAX)
@@ -55,7 +55,6 @@ def read_group_tail(admin: ClusterAdmin, begun: Begun, taken: TakenReadings, top
             failed[log] = error
             continue
         tail = tail if start == stable else _of_unknown_beginning(tail)
-        tail = replace(tail, markers=tuple(each for each in tail.markers if each.offset >= first[log]))
         commits += some
         if tail.markers or tail.open:
             tails[log] = tail
