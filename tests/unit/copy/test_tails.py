@@ -73,7 +73,14 @@ def one_pass(log: Log, *, start: int = 0, window_start: int = 0, until: int | No
     chunk = log.chunk(0, log.end if until is None else until)
     indexer.feed(chunk.data, chunk.batches)
     told = tuple(marker for marker in indexer.markers if marker.offset >= max(start, window_start))
-    return PartitionTail(markers=told, open=tuple(indexer.open_transactions))
+    has_plain = any(
+        not each.is_control
+        and not each.is_transactional
+        and each.base_offset >= start
+        and each.next_offset > window_start
+        for each in chunk.batches
+    )
+    return PartitionTail(markers=told, open=tuple(indexer.open_transactions), has_plain=has_plain)
 
 
 def bounds_of(log: Log, number: int = 0) -> PartitionBounds:
@@ -195,13 +202,13 @@ def test_what_began_before_all_that_is_known_has_no_first_offset() -> None:
     assert joined == PartitionTail(markers=(Marker(0, 1, 0, True, -1),))
 
 
-def test_a_range_without_transactions_has_no_tail_and_ends_none() -> None:
-    plan, receipts = run_of(Log.of([Step("plain"), Step("plain")]), 1, window_start=0)
-    assert [receipt.tail for receipt in receipts] == [None, None]
+def test_a_range_without_transactions_ends_none_and_has_no_tail_before_the_window() -> None:
+    plan, receipts = run_of(Log.of([Step("plain"), Step("plain")]), 1, window_start=1)
+    assert [receipt.tail for receipt in receipts] == [None, StretchTail(has_plain=True)]
     known = OpenTransaction(producer_id=7, first_offset=3, last_offset=5)
     partition_id = plan.bounds[0].partition_id
     joined = joined_tails(plan, receipts, known_open={partition_id: [known]})
-    assert joined == {partition_id: PartitionTail(open=(known,))}
+    assert joined == {partition_id: PartitionTail(open=(known,), has_plain=True)}
 
 
 def test_a_partition_whose_tail_is_not_wanted_has_none() -> None:
