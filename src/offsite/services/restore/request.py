@@ -40,7 +40,9 @@ def remembered(request: RestoreRequest) -> tuple[tuple[str, str], ...]:
 
 def _text(value: object) -> str:
     match value:
-        case None | False | CutChoice.AUTO:  # earlier versions knew no cut: their restores are still found
+        case None | False:
+            return ""
+        case CutChoice() if value is CutChoice.AUTO:  # not asked for: restores of earlier versions are still found
             return ""
         case TopicSelection(include=include, exclude=exclude):
             return ",".join([*sorted(set(include)), *(f"!{pattern}" for pattern in sorted(set(exclude)))])
