@@ -21,13 +21,16 @@ from offsite.repository.segments.segment import Segment
 class PartitionChain:
     """One partition of a backup as it is read: the records of `segments`, in this order, at offsets below `end`.
 
-    With `until_ms` (epoch ms), only the records with that time or an earlier one.
+    With `until_ms` (epoch ms), only the records with that time or an earlier one. With `left_out` it is read as a
+    consistent cut: what was not decided is left out for consumers of every isolation, and so are the transactions whose
+    commit markers lie at these offsets (rising), as if they had been aborted. None: as it was copied.
     """
 
     source: PartitionId
     segments: tuple[Segment, ...]
     end: int
     until_ms: int | None = None
+    left_out: tuple[int, ...] | None = None
 
     @property
     def raw_bytes(self) -> int:
@@ -112,7 +115,13 @@ def _chains(point: PointInTime, shape: TopicShape) -> Iterator[PartitionChain]:
     for source in shape.partition_ids:
         if segments := tuple(point.state.segments.get(source, ())):
             end = point.state.positions[source].end
-            yield PartitionChain(source=source, segments=segments, end=end, until_ms=point.until_ms)
+            yield PartitionChain(
+                source=source,
+                segments=segments,
+                end=end,
+                until_ms=point.until_ms,
+                left_out=point.cut.left_out(source),
+            )
 
 
 def _hint(backup: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from offsite.copy.incarnations import KnownIncarnation, without_others
+from offsite.copy.point_cut import AS_COPIED, PointCut
 from offsite.log.records.record import LOG_APPEND_TIME
 from offsite.model.selections.topic_choices import PartitionSelection
 from offsite.repository.commit import PartitionId
@@ -34,13 +35,15 @@ class PartitionCut:
 class PointInTime:
     """A restore point: `state` is what it takes of `commit`, the state at the commit it goes by; records dated after
     `until_ms` are still in it. Both know one incarnation of each chosen topic; `incarnations` has all of those with
-    several. `partitions` are those that were asked for: only their segments are in `state`."""
+    several. `partitions` are those that were asked for: only their segments are in `state`. `cut` says which
+    transactions are left out as well."""
 
     commit: BackupState
     state: BackupState
     until_ms: int | None = None
     incarnations: tuple[KnownIncarnation, ...] = ()
     partitions: PartitionSelection = field(default_factory=PartitionSelection)
+    cut: PointCut = AS_COPIED
 
     def cuts(self) -> tuple[PartitionCut, ...]:
         """The partitions that are not taken whole, sorted."""

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 
 from offsite.copy.compaction.exactness import check_exact
 from offsite.copy.incarnations import KnownIncarnation, Wanted, emptied, find_incarnations, without_others
+from offsite.copy.point_cut import choose_cut
 from offsite.copy.point_in_time import PointInTime, point_in_time
 from offsite.log.offset_vector import OffsetVector
 from offsite.log.range import TopicPartition
-from offsite.model.choices import Isolation
+from offsite.model.choices import CutChoice, Isolation
 from offsite.model.errors import BadOption, NoSuchRestorePoint
 from offsite.model.selections.selection import TopicSelection
 from offsite.model.selections.topic_choices import PartitionSelection
@@ -62,27 +63,35 @@ class PointRequest:
 class FixedPoint:
     """A restore point in numbers that never change their meaning: a commit, and a time of records (epoch ms).
 
-    `incarnations` are the topics that were taken then, name and id; None where the request chooses them.
+    `incarnations` are the topics that were taken then, name and id; None where the request chooses them. `cut`:
+    whether it was the commit's consistent cut; None where the request chooses that.
     """
 
     commit: int
     until_ms: int | None = None
     incarnations: tuple[tuple[str, str], ...] | None = None
+    cut: CutChoice | None = None
 
     @classmethod
     def of_restore(cls, record: RestoreRecord) -> FixedPoint:
         """The point that a restore began with, to go on from: a time like `2h-ago` is another one a moment later."""
-        return cls(commit=record.commit, until_ms=record.until_ms, incarnations=record.incarnations)
+        return cls(commit=record.commit, until_ms=record.until_ms, incarnations=record.incarnations, cut=record.cut)
 
 
 def find_point(
-    backup: Backup, request: PointRequest, fixed: FixedPoint | None = None, *, partitions_exist: bool = True
+    backup: Backup,
+    request: PointRequest,
+    fixed: FixedPoint | None = None,
+    *,
+    partitions_exist: bool = True,
+    cut: CutChoice = CutChoice.AS_COPIED,
 ) -> PointInTime:
     """The point that `request` means: now, or as it was `fixed` before. With `partitions_exist`, a chosen partition
-    that its topic does not have is an error, else that partition holds nothing.
+    that its topic does not have is an error, else that partition holds nothing. `cut`: whether it is the consistent cut
+    of its commit, unless that was fixed.
 
-    Raises `NoSuchRestorePoint`, `IncarnationUnclear`, and `BadOption` for a time that is none or partitions that are
-    not there.
+    Raises `NoSuchRestorePoint`, `NoConsistentCut`, `IncarnationUnclear`, `DamagedObject` for a damaged cut, and
+    `BadOption` for a time that is none or partitions that are not there.
     """
     head = backup.sound_state()
     fixed = fixed or fix_point(backup, request, head)
@@ -95,13 +104,23 @@ def find_point(
     shapes = state.latest_shapes()
     for topic in request.partitions.chosen if partitions_exist else ():
         request.partitions.check_exists(topic, shapes[topic].partitions if topic in shapes else 0)
+    ends = _ends(state, request, head, incarnations)
+    choice = fixed.cut or cut
+    taken = choose_cut(
+        backup.store,
+        known,
+        choice,
+        ends_elsewhere=_ends_elsewhere(known, request, ends),
+        unasked="" if choice is cut else "the restore that goes on began so",
+    )
     point = point_in_time(
         state,
-        ends=_ends(state, request, head, incarnations),
+        ends={**ends, **taken.ends()},
         until_ms=fixed.until_ms,
         partitions=request.partitions,
         incarnations=incarnations,
     )
+    point = replace(point, cut=taken)
     check_exact(point, head, request.selection.select(shapes, internal=PROTECTED_TOPICS))
     return point
 
@@ -114,6 +133,18 @@ def fix_point(backup: Backup, request: PointRequest, head: BackupState) -> Fixed
         backup.check_point(commit, head=head)
     until_ms = None if request.at is None else parse_time(request.at, now_ms=backup.store.now_ms())
     return FixedPoint(commit=commit, until_ms=until_ms)
+
+
+def _ends_elsewhere(commit: BackupState, request: PointRequest, ends: Mapping[PartitionId, int]) -> str:
+    """Why the point does not end where its commit does; empty where it does."""
+    if request.at is not None:
+        return "--at takes records by their dates, and dates make no consistent cut"
+    named = {"--checkpoint": request.checkpoint, "--offsets-file": request.ends, "--before": request.before}
+    options = [option for option, value in named.items() if value]
+    known = {each: position.end for each, position in commit.positions.items()}
+    if not options or all(known.get(each, 0) == end for each, end in ends.items()):
+        return ""
+    return f"{options[0]} says itself where partitions end, and the commit's cut is another"
 
 
 def commit_meant(backup: Backup, request: PointRequest, head: BackupState) -> int:

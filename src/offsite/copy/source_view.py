@@ -1,24 +1,31 @@
 """What of one partition of a backup belongs to a restore: the one reading that both the copy and the proof go by.
 
 Reads the segments in order and leaves out what the restore leaves out: control batches, what transactions aborted or
-had not decided at the restore point, what lies outside of the bounds, and what an overlapping segment brought already.
+had not decided at the restore point, or a consistent cut leaves out, what lies outside of the bounds, and what an
+overlapping segment brought already.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
 from offsite.copy.chain import PartitionChain
 from offsite.copy.record_bounds import RecordBounds
 from offsite.log.batch import BatchHeader
-from offsite.log.committed_view import CommittedView, sees_uncommitted
+from offsite.log.committed_view import CommittedView, leave_out, sees_uncommitted
+from offsite.log.markers import Marker
 from offsite.log.records.batch_records import decode, iterate
 from offsite.log.records.record import Record
 from offsite.repository.segments.reader import SegmentReader, stored_markers
 from offsite.repository.segments.segment import Segment
 from offsite.spark.meter import counted
 from offsite.stores.store import Store
+
+_READERS = 8
+"""Partitions whose markers are looked up at the same time: a store answers each in some milliseconds."""
 
 
 class VisibleBatch(NamedTuple):
@@ -45,11 +52,12 @@ class SourceView:
     def __init__(self, partition: PartitionChain, store: Store, *, read_committed: bool) -> None:
         self._partition = partition
         self._store = store
-        self._committed = committed_view(partition, store) if read_committed else None
+        sees_all = not read_committed and partition.left_out is None
+        self._committed = None if sees_all else committed_view(partition, store, keep_aborted=not read_committed)
         self._sees = self._committed.is_visible if self._committed else sees_uncommitted
         self._taken_to = 0
         self.invisible_records = 0
-        """Number of records left out so far, as aborted or undecided at the restore point."""
+        """Number of records left out so far, as aborted or undecided at the restore point, or by its cut."""
 
     @property
     def undecided(self) -> int:
@@ -81,10 +89,37 @@ class SourceView:
         return False
 
 
-def committed_view(partition: PartitionChain, store: Store) -> CommittedView:
-    """The partition as a read_committed consumer saw it at its end. Raises `DamagedObject`, and what the store raises,
-    before any data is read."""
-    return CommittedView(stored_markers(partition.segments, store), end_offset=partition.end)
+def committed_view(partition: PartitionChain, store: Store, *, keep_aborted: bool = False) -> CommittedView:
+    """The partition as a read_committed consumer saw it at its end, without what its cut leaves out; with
+    `keep_aborted` what was aborted is seen as well. Raises `DamagedObject`, also where the cut names markers that are
+    none, and what the store raises, before any data is read."""
+    markers: Iterable[Sequence[Marker]] = stored_markers(partition.segments, store)
+    if partition.left_out is not None:
+        markers = leave_out(markers, needed_markers(partition), keep_aborted=keep_aborted)
+    return CommittedView(markers, end_offset=partition.end)
+
+
+def needed_markers(partition: PartitionChain) -> tuple[int, ...]:
+    """Of the commit markers that the cut leaves out, those that what is read of the partition must have: what lies
+    before its first segment is not read."""
+    start = partition.segments[0].start if partition.segments else partition.end
+    return tuple(offset for offset in partition.left_out or () if start <= offset < partition.end)
+
+
+def check_left_out(partitions: Iterable[PartitionChain], store: Store) -> None:
+    """Look up the commit markers that cuts leave out: of each partition the indexes of the segments that have some.
+    Raises `DamagedObject` where one is no commit marker, and what the store raises."""
+    having = [each for each in partitions if needed_markers(each)]
+    with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="check-cut") as pool:
+        for _ in pool.map(partial(_check_left_out, store=store), having):
+            pass
+
+
+def _check_left_out(partition: PartitionChain, *, store: Store) -> None:
+    needed = needed_markers(partition)
+    segments = [each for each in partition.segments if any(each.start <= offset < each.end for offset in needed)]
+    for _ in leave_out(stored_markers(segments, store), needed):
+        pass
 
 
 def undecided_batches(

@@ -16,6 +16,7 @@ transaction begins. A backup has no broker, and reads raw batches as read_uncomm
   at that time had to wait at the last stable offset: nothing decides that transaction any more.
 - An export that goes on later must wait there as well (`is_undecided`), or it would miss what is decided after it.
 - Control batches are never seen, whatever the isolation level and whatever they hold.
+- A consistent cut leaves out transactions that were committed: their commit markers count as aborts (`leave_out`).
 
 Offsets that were committed in a transaction (KIP-447 has consumers wait for them) are folded in `groups.fold`.
 """
@@ -24,13 +25,14 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from offsite.log.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from offsite.log.markers import Marker
 from offsite.log.transactions import Undecided
+from offsite.model.errors import DamagedObject
 
-__all__ = ["CommittedView", "Outcomes", "sees_uncommitted"]
+__all__ = ["CommittedView", "Outcomes", "leave_out", "sees_uncommitted"]
 
 _RECENT_MIN = 32_768
 """Producers kept in a dictionary, about 100 bytes each, before they move to the sorted arrays."""
@@ -45,6 +47,42 @@ _KNOWN_MAX = 4_096
 def sees_uncommitted(header: BatchHeader) -> bool:
     """Whether the batch's records reach a read_uncommitted consumer: those of all batches but control batches do."""
     return not header.attributes & CONTROL_BIT
+
+
+def leave_out(
+    markers: Iterable[Sequence[Marker]], left_out: Sequence[int], *, keep_aborted: bool = False
+) -> Iterator[Sequence[Marker]]:
+    """The markers, in the same parts, with the commit markers at the offsets `left_out` taken for aborts. With
+    `keep_aborted` all others are taken for commits: so a read_uncommitted consumer misses what is left out alone.
+
+    Raises `DamagedObject` at its end, unless there was a commit marker at each of the offsets: else what is to be
+    hidden would be seen, or something else be hidden.
+    """
+    wanted, found = frozenset(left_out), set[int]()
+    for part in markers:
+        if not part:
+            continue
+        hits = (
+            {each.offset for each in part if each.committed and each.offset in wanted} if wanted else frozenset[int]()
+        )
+        found |= hits
+        if hits or keep_aborted:
+            yield [
+                each._replace(committed=each.offset not in hits and (keep_aborted or bool(each.committed)))
+                for each in part
+            ]
+        else:
+            yield part
+    if missing := sorted(wanted - found):
+        raise DamagedObject(
+            f"the consistent cut leaves out a transaction that was committed at offset {missing[0]}, and the backup has"
+            f" no commit marker there{_more(len(missing) - 1)}",
+            hint="restore what was copied (--cut as-copied), or another commit (--commit)",
+        )
+
+
+def _more(count: int) -> str:
+    return f" (nor at {count} others)" if count else ""
 
 
 class CommittedView:

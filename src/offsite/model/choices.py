@@ -39,6 +39,19 @@ class OffsetsMode(StrEnum):
 OffsetsText = Literal["auto", "preserve", "translate"]
 
 
+class CutChoice(StrEnum):
+    """Where a restore of a commit ends: at its consistent cut, which leaves out transactions that were not whole and
+    what depends on them; where each partition was copied to; or at the cut wherever the commit has one."""
+
+    AUTO = "auto"
+    CONSISTENT = "consistent"
+    AS_COPIED = "as-copied"
+    DEFAULT = AUTO
+
+
+CutText = Literal["auto", "consistent", "as-copied"]
+
+
 class RetentionMode(StrEnum):
     """What becomes of a retention that would delete restored records at once."""
 

@@ -160,6 +160,12 @@ class NoSuchRestorePoint(UserError):
     id = "OFF-0208"
 
 
+class NoConsistentCut(UserError):
+    """A restore was to go to the consistent cut of a restore point, and there is none, or none that may be used."""
+
+    id = "OFF-0216"
+
+
 class NoSuchRestore(UserError):
     """The backup has no restore, or no change of groups, of that id."""
 

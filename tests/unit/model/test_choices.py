@@ -18,6 +18,7 @@ from offsite.services.restore.request import remembered
 TEXTS = {
     choices.Isolation: choices.IsolationText,
     choices.OffsetsMode: choices.OffsetsText,
+    choices.CutChoice: choices.CutText,
     choices.RetentionMode: choices.RetentionText,
     choices.Keyless: choices.KeylessText,
     choices.MissingTopics: choices.MissingTopicsText,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from offsite.cli.views.consistency_view import render_consistency
 from offsite.cli.views.proof_view import render_lacking, render_open
 from offsite.cli.views.settings_view import render_applied, render_metadata_plan, render_topic_diffs
 from offsite.model.choices import OffsetsMode
@@ -104,6 +105,7 @@ def render_restore_plan(console: Console, report: RestorePlanReport) -> None:
         f"{', continues an unfinished run' if report.resumes else ''}"
     )
     _render_newer(console, report)
+    render_consistency(console, report.consistency)
     _render_incarnations(console, report.incarnations)
     _render_cuts(console, report.cuts)
     if report.lacking:
@@ -162,9 +164,13 @@ def render_what_came_back(console: Console, result: RestoreResult) -> None:
     size = format_size(result.bytes)
     console.print(f"restore {result.restore}: {result.records:,} records, {size}, as of commit {result.commit}")
     _render_newer(console, result)
+    if result.consistency is not None:
+        render_consistency(console, result.consistency)
+    is_cut = result.consistency is not None and result.consistency.left_out_count > 0
+    kind = "aborted or cut" if is_cut else "aborted"
     for name, topic in result.topics.items():
         invisible = "stay aborted" if topic.same_offsets else "left out"
-        aborted = f", {topic.invisible_records:,} aborted records {invisible}" if topic.invisible_records else ""
+        aborted = f", {topic.invisible_records:,} {kind} records {invisible}" if topic.invisible_records else ""
         kept = " at their offsets" if topic.same_offsets else ""
         renamed = f" (from {topic.source})" if topic.source != name else ""
         console.print(f"  {name}{renamed}: {topic.records:,} records in {topic.partitions} partitions{kept}{aborted}")

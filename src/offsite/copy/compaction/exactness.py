@@ -31,7 +31,8 @@ def check_exact(point: PointInTime, head: BackupState, topics: Collection[str]) 
 def _inside(point: PointInTime, partition: PartitionId, head: BackupState) -> Iterator[Span]:
     if partition not in point.state.positions or not point.partitions.includes(partition.topic, partition.partition):
         return
-    end, whole = point.state.positions[partition].end, point.commit.positions[partition].end
+    whole = point.commit.positions[partition].end
+    end = point.cut.exact_end(partition, point.state.positions[partition].end)
     # a tombstone that went may have been the latest of all: nothing that is left tells its time
     is_before = point.until_ms is not None and point.until_ms < head.compacted_until.get(partition, -1)
     # all of the commit: what is later as a whole has left the point, and may be what replaced records of before

@@ -58,6 +58,7 @@ class PartitionRestore(PartitionChain):
             segments=chain.segments,
             end=chain.end,
             until_ms=chain.until_ms,
+            left_out=chain.left_out,
             target=TopicPartition(topic=topic, partition=chain.source.partition),
         )
 

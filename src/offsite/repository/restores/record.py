@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from offsite.log.range import TopicPartition
+from offsite.model.choices import CutChoice
 from offsite.model.errors import DamagedObject, RestoreTakenOver
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
@@ -32,7 +33,7 @@ class RestoreRecord:
     `topics` pairs source names with target names, sorted; `created` are the targets that did not exist before.
     `settings` is what was decided for each target topic; `preserved` are those that keep the source's offsets.
     `incarnations` pairs source names with the ids of the topics that were taken; restores of older versions lack it:
-    they took the newest.
+    they took the newest. `cut`: consistent or as-copied (see `CutChoice`); older versions knew the latter alone.
     """
 
     restore: str
@@ -48,6 +49,7 @@ class RestoreRecord:
     settings: tuple[TopicSettings, ...] = ()
     preserved: tuple[str, ...] = ()
     incarnations: tuple[tuple[str, str], ...] = ()
+    cut: CutChoice = CutChoice.AS_COPIED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +155,7 @@ def _record_fields(record: RestoreRecord) -> dict[str, JsonValue]:
         "until_ms": record.until_ms,
         "preserved": list(record.preserved),
         "incarnations": dict(record.incarnations),
+        "cut": str(record.cut),
         "settings": [topic_settings_to_json(each) for each in record.settings],
     }
 
@@ -172,7 +175,17 @@ def _record(item: JsonObject) -> RestoreRecord:
         settings=tuple(map(topic_settings_from_json, item.children("settings"))),
         preserved=item.texts("preserved"),
         incarnations=item.text_map("incarnations") if "incarnations" in item.fields else (),
+        cut=_cut(item),
     )
+
+
+def _cut(item: JsonObject) -> CutChoice:
+    if "cut" not in item.fields:
+        return CutChoice.AS_COPIED
+    known = {str(each): each for each in CutChoice}
+    if (text := item.text("cut")) not in known:
+        raise item.wrong("cut", f"one of {', '.join(known)}")
+    return known[text]
 
 
 def _start(item: JsonObject) -> tuple[TopicPartition, int]:

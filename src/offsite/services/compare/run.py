@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from offsite.copy.chain import PartitionChain, SelectedChains, select_chains
 from offsite.copy.compare.partitions import ProofEnds
+from offsite.copy.point_cut import PointCut, choose_cut
 from offsite.copy.point_in_time import PointInTime
 from offsite.copy.restore.plan import Repartition
 from offsite.kafka.admin import ClusterAdmin
@@ -276,13 +277,14 @@ def _restored_topics(
     request: CompareRequest,
 ) -> Iterator[ExpectedTopic]:
     point = backup.state_at(record.commit)
+    cut = choose_cut(backup.store, point, record.cut)
     selected = set(request.selection.select(dict(record.topics), internal=PROTECTED_TOPICS))
     mixed = {each.target: each for each in outcome.repartitioned}
     for source, target in record.topics:
         if source in selected:
             own = [each for each in outcome.partitions if each.target.topic == target]
             chains = {
-                each.target.partition: _chain(each.source, each.source_end, point, record.until_ms) for each in own
+                each.target.partition: _chain(each.source, each.source_end, point, record.until_ms, cut) for each in own
             }
             kept = any(each.same_offsets for each in own)
             yield ExpectedTopic(
@@ -295,19 +297,19 @@ def _restored_topics(
                 same_offsets=kept,
                 same_bounds=kept,
                 extents=kept_extents(chains) if kept else None,
-                repartition=_repartition(mixed[target], point, record.until_ms) if target in mixed else None,
+                repartition=_repartition(mixed[target], point, record.until_ms, cut) if target in mixed else None,
             )
 
 
-def _repartition(mixed: RepartitionedTopic, point: BackupState, until_ms: int | None) -> Repartition:
+def _repartition(mixed: RepartitionedTopic, point: BackupState, until_ms: int | None, cut: PointCut) -> Repartition:
     return Repartition(
         target=mixed.target,
         partitions=mixed.partitions,
-        sources=tuple(_chain(source, end, point, until_ms) for source, end in mixed.sources),
+        sources=tuple(_chain(source, end, point, until_ms, cut) for source, end in mixed.sources),
         keyless_in_turn=mixed.keyless_in_turn,
     )
 
 
-def _chain(source: PartitionId, end: int, point: BackupState, until_ms: int | None) -> PartitionChain:
+def _chain(source: PartitionId, end: int, point: BackupState, until_ms: int | None, cut: PointCut) -> PartitionChain:
     segments = tuple(segment for segment in point.segments.get(source, ()) if segment.start < end)
-    return PartitionChain(source=source, segments=segments, end=end, until_ms=until_ms)
+    return PartitionChain(source=source, segments=segments, end=end, until_ms=until_ms, left_out=cut.left_out(source))

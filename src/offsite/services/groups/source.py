@@ -6,14 +6,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from offsite.copy.point_cut import choose_cut
 from offsite.copy.restore_point import FixedPoint, PointRequest, fix_point
 from offsite.log.groups.offsets import GroupOffsets, GroupTable, TopicOffsets
+from offsite.model.choices import CutChoice
 from offsite.model.errors import NoSuchRestorePoint
 from offsite.model.selections.selection import GroupPatterns
 from offsite.model.time import format_time
 from offsite.repository.backup import Backup
 from offsite.repository.snapshots.group_snapshot import get_group_snapshot
 from offsite.repository.state import BackupState
+from offsite.services.groups.cut_offsets import as_of_cut
 from offsite.services.groups.history import has_history, read_history
 
 SNAPSHOT, HISTORY = "snapshot", "history"
@@ -64,7 +67,8 @@ def _is_on(offsets: TopicOffsets, topic_ids: Mapping[str, str]) -> bool:
 def groups_as_of(backup: Backup, request: PointRequest, fixed: FixedPoint | None = None) -> GroupsAsOf:
     """The groups as of the commit that `request` means, or of its time `at`; or as of `fixed`.
 
-    With a time: exactly then where the backup has the history of groups, else by the newest commit at or before it.
+    With a time: exactly then where the backup has the history of groups, else by the newest commit at or before it. As
+    of a consistent cut: with the offsets that belong to it in the place of the commit's own.
     Raises `NoSuchRestorePoint` where nothing is known of groups, `BadOption` for a time that is none, `DamagedObject`.
     """
     head = backup.sound_state()
@@ -72,7 +76,8 @@ def groups_as_of(backup: Backup, request: PointRequest, fixed: FixedPoint | None
     point = head.as_point() if fixed.commit == head.seq else backup.state_at(fixed.commit, head=head)
     time_ms = fixed.until_ms
     if time_ms is None:
-        return _snapshot(backup, point)
+        found, cut = _snapshot(backup, point), choose_cut(backup.store, point, fixed.cut or CutChoice.AS_COPIED)
+        return found if cut.used is None else replace(found, groups=as_of_cut(found.groups, cut.used.groups))
     if has_history(point):
         history = read_history(backup, point, until_ms=time_ms, head=head)
         notes = tuple(

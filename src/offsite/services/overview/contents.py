@@ -18,6 +18,7 @@ from offsite.repository.segments.figures import SegmentFigures
 from offsite.repository.snapshots.cluster_snapshot import get_cluster_snapshot
 from offsite.repository.state import BackupState
 from offsite.services.branch_report import BranchReport, branch_reports
+from offsite.services.cut_report import ConsistencyReport, consistency_of
 from offsite.services.hole_report import HoleReport, hole_reports
 from offsite.services.import_origin import import_origin
 
@@ -79,7 +80,7 @@ class BackupDetail:
     """Details of one backup. `settings` are those of the cluster, when they were asked for and are in the backup. Of an
     imported backup `origin` names the archive, and `fidelity` says what that did not hold of its source. `branches` are
     the old histories of logs that were cut back at the source. `restore_points` are read when they are looked at: there
-    may be millions."""
+    may be millions. `consistency` says to what a restore of the commit goes; None: there is no commit yet."""
 
     summary: BackupSummary
     selection: str
@@ -92,6 +93,7 @@ class BackupDetail:
     origin: str = ""
     fidelity: tuple[str, ...] = ()
     pins: tuple[Pin, ...] = ()
+    consistency: ConsistencyReport | None = None
 
 
 def list_backups(repository: Repository) -> BackupList:
@@ -132,6 +134,7 @@ def show_backup(backup: Backup, *, commit: int | None = None, with_settings: boo
         origin=import_origin(backup.descriptor),
         fidelity=backup.descriptor.fidelity,
         pins=head.pins,
+        consistency=consistency_of(backup.store, state) if seq else None,
     )
 
 

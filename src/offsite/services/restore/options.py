@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
 from offsite.model.choices import (
+    CutChoice,
+    CutText,
     Isolation,
     IsolationText,
     Keyless,
@@ -88,6 +90,15 @@ class RestoreWords(PointWords, total=False):
             "end, with a stored map from old to new offsets. auto: preserve, topic by topic, where it can be done "
             "soon.",
             OffsetsMode.DEFAULT,
+        ),
+    ]
+    cut: Annotated[
+        CutText,
+        Option(
+            "consistent: without the transactions that were not whole in the commit, and what depends on them; groups "
+            "are set to match. as-copied: each partition as far as it was copied. auto: consistent, where the commit "
+            "has such a cut and no option says where else to stop.",
+            CutChoice.DEFAULT,
         ),
     ]
     metadata: Annotated[
@@ -167,6 +178,7 @@ def parse_restore(given: RestoreWords) -> RestoreRequest:
         renames=parse_renames(words["rename"] or ()),
         repartition=parse_partition_counts(words["repartition"] or (), keyless_in_turn=in_turn),
         offsets=offsets,
+        cut=chosen(CutChoice, words["cut"]),
         metadata=parse_metadata(words["metadata"]),
         retention=chosen(RetentionMode, words["retention"]),
         groups=parse_groups(words["groups"] or [NONE]),

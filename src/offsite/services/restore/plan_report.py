@@ -10,6 +10,7 @@ from offsite.copy.restore.preserve.plan import Filler, OffsetsVerdict, Preserved
 from offsite.log.records.record import LOG_APPEND_TIME
 from offsite.model.choices import OffsetsMode
 from offsite.repository.restores.topic_settings import TopicSettings
+from offsite.services.cut_report import ConsistencyReport, report_consistency
 from offsite.services.hole_report import HoleReport, lacking
 from offsite.services.point_report import CutReport, incarnations_of, point_notes, report_cuts
 from offsite.services.restore.cluster_settings import MetadataPlan
@@ -48,7 +49,8 @@ class TopicPlanReport:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestorePlanReport:
     """The plan of a restore. `newer_commit` is the commit that the request means by now, where an unfinished run began
-    with an earlier `commit`. `lacking`: what the backup itself does not have of what comes back."""
+    with an earlier `commit`. `lacking`: what the backup itself does not have of what comes back. `consistency`: how
+    far the topics belong together, and what is left out for it."""
 
     restore: str
     resumes: bool
@@ -67,6 +69,7 @@ class RestorePlanReport:
     until_ms: int | None
     cuts: tuple[CutReport, ...]
     lacking: tuple[HoleReport, ...]
+    consistency: ConsistencyReport
     incarnations: tuple[KnownIncarnation, ...] = ()
 
 
@@ -107,6 +110,7 @@ def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
         until_ms=prepared.point.until_ms,
         cuts=report_cuts(prepared.point, plan),
         lacking=lacking(plan, prepared.point.commit),
+        consistency=report_consistency(prepared.point.cut, plan.source_names),
         incarnations=incarnations_of(prepared.point, plan.source_names),
     )
 

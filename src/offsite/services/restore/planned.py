@@ -11,6 +11,7 @@ from offsite.copy.restore.plan import RestorePlan, plan_restore, target_names
 from offsite.copy.restore.preserve.plan import TRANSACTION_OPEN_MAX_S, OffsetsVerdict
 from offsite.copy.restore_point import FixedPoint, commit_meant, find_point
 from offsite.copy.slow_transaction import slow_transaction
+from offsite.copy.source_view import check_left_out
 from offsite.kafka.admin import ClusterAdmin
 from offsite.model.errors import OffsiteError
 from offsite.model.ids import dated_id
@@ -63,9 +64,11 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     """
     cluster_id = admin.cluster().cluster_id
     unfinished = _unfinished(backup, admin, request, cluster_id)
-    point = find_point(backup, request, FixedPoint.of_restore(unfinished) if unfinished else None)
+    fixed = FixedPoint.of_restore(unfinished) if unfinished else None
+    point = find_point(backup, request, fixed, cut=request.cut)
     check_groups(point.state, request.groups)
     selected = select_chains(point, request.selection).copyable()
+    check_left_out(selected.chains, backup.store)
     names = target_names(selected, request.renames)
     now_ms = backup.store.now_ms()
     existing = [] if unfinished else read_targets(admin, names.values(), now_ms=now_ms)
@@ -95,7 +98,7 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
         if each.record.cluster_id == cluster_id
     ]
     record = unfinished or replace(
-        _new_record(backup, request, plan, cluster_id, until_ms=point.until_ms),
+        _new_record(backup, request, plan, cluster_id, point),
         settings=with_originals(settings, existing, others),
         preserved=tuple(sorted(each.target for each in offsets if each.preserve)),
     )
@@ -149,7 +152,7 @@ def _can_go_on(backup: Backup, admin: ClusterAdmin, record: RestoreRecord) -> bo
 
 
 def _new_record(
-    backup: Backup, request: RestoreRequest, plan: RestorePlan, cluster_id: str, *, until_ms: int | None
+    backup: Backup, request: RestoreRequest, plan: RestorePlan, cluster_id: str, point: PointInTime
 ) -> RestoreRecord:
     now_ms = backup.store.now_ms()
     return RestoreRecord(
@@ -162,6 +165,7 @@ def _new_record(
         created_at_ms=now_ms,
         topics=tuple(sorted((topic.source.topic, topic.target) for topic in plan.topics)),
         created=tuple(sorted(topic.target for topic in plan.topics if topic.create)),
-        until_ms=until_ms,
+        until_ms=point.until_ms,
+        cut=point.cut.choice,
         incarnations=tuple(sorted((topic.source.topic, topic.source.topic_id) for topic in plan.topics)),
     )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from offsite.copy.restore_point import PointRequest
-from offsite.model.choices import OffsetsMode, RetentionMode
+from offsite.model.choices import CutChoice, OffsetsMode, RetentionMode
 from offsite.model.selections.rename import Renames
 from offsite.model.selections.selection import NO_GROUPS, GroupPatterns, TopicSelection
 from offsite.model.selections.topic_choices import PartitionCounts
@@ -26,6 +26,7 @@ class RestoreRequest(PointRequest):
     repartition: PartitionCounts = field(default_factory=PartitionCounts)
     renames: Renames = field(default_factory=Renames)
     offsets: OffsetsMode = OffsetsMode.TRANSLATE  # not what people get: it asks nothing of log and target
+    cut: CutChoice = CutChoice.DEFAULT
     metadata: tuple[str, ...] = ()
     retention: RetentionMode = RetentionMode.DEFAULT
     groups: GroupPatterns = NO_GROUPS
@@ -40,6 +41,8 @@ def remembered(request: RestoreRequest) -> tuple[tuple[str, str], ...]:
 def _text(value: object) -> str:
     match value:
         case None | False:
+            return ""
+        case CutChoice() if value is CutChoice.AUTO:  # not asked for: restores of earlier versions are still found
             return ""
         case TopicSelection(include=include, exclude=exclude):
             return ",".join([*sorted(set(include)), *(f"!{pattern}" for pattern in sorted(set(exclude)))])

@@ -15,6 +15,7 @@ from offsite.copy.restore.plan import RestorePlan
 from offsite.model.time import format_time
 from offsite.repository.restores.record import RestoreRecord
 from offsite.services.compare.result import Finding, Uncompared
+from offsite.services.cut_report import ConsistencyReport
 from offsite.services.groups.run import GroupsApplied
 from offsite.services.hole_report import HoleReport
 from offsite.services.restore.cluster_settings import AppliedMetadata
@@ -53,8 +54,8 @@ class RestoreResult:
     `incarnations`: of topics that were deleted and made anew, which was taken, and the others. Where no record came
     back, `problem` says why, and `excluded` what the backup holds all the same, by the options that left it out.
     `newer_commit`: that which the request means by now, where it is a later one than `commit`; None: it is not, or that
-    could not be read. `notes` are sentences on what else a person should know, as of settings that somebody changed
-    meanwhile."""
+    could not be read. `consistency`: how far the topics belong together, and what was left out for it. `notes` are
+    sentences on what else a person should know, as of settings that somebody changed meanwhile."""
 
     restore: str
     backup: str
@@ -81,6 +82,7 @@ class RestoreResult:
     excluded: tuple[ExcludedRecords, ...] = ()
     notes: tuple[str, ...] = ()
     newer_commit: int | None = None
+    consistency: ConsistencyReport | None = None
 
 
 _NAMED_MAX = 12
@@ -122,11 +124,13 @@ def nothing_restored(result: RestoreResult) -> str:
         return ""
     topics = _topics(result)
     aborted = sum(topic.invisible_records for topic in result.topics.values())
-    but = f", but {aborted:,} aborted or undecided ones" if aborted else ""
+    is_left_out = result.consistency is not None and result.consistency.left_out_count > 0
+    kinds = "aborted, undecided or left out by the cut" if is_left_out else "aborted or undecided"
+    but = f", but {aborted:,} {kinds} ones" if aborted else ""
     if not result.excluded:
         return f"nothing was restored: at commit {result.commit} the backup holds no records of {topics}{but}"
     parts = [f"{' and '.join(each.options)} left out {each.records:,}" for each in result.excluded]
-    rest = f"; the other {aborted:,} are aborted or undecided" if aborted else ""
+    rest = f"; the other {aborted:,} are {kinds}" if aborted else ""
     held = aborted + sum(each.records for each in result.excluded)
     return (
         f"nothing was restored: of the {held:,} records of {topics} that the backup holds at commit {result.commit}, "
@@ -137,6 +141,8 @@ def nothing_restored(result: RestoreResult) -> str:
 def _point_options(point: PointInTime, request: dict[str, str], *, is_cut: bool) -> Iterator[str]:
     if point.until_ms is not None:
         yield f"--at {format_time(point.until_ms)}"
+    if is_cut and point.cut.used is not None:
+        yield "--cut consistent"
     for name, option in _CUTS if is_cut else ():
         if name in request:
             yield option if name == "ends" else _option(option, request[name])

@@ -19,6 +19,7 @@ from offsite.repository.restores.outcome import put_outcome
 from offsite.repository.restores.record import RestoreRecord
 from offsite.services.cluster import Cluster
 from offsite.services.compare.result import Proof
+from offsite.services.cut_report import report_consistency
 from offsite.services.groups.restore_groups import restore_groups
 from offsite.services.groups.run import GroupsApplied
 from offsite.services.hole_report import lacking
@@ -174,6 +175,7 @@ def _result(prepared: PlannedRestore, receipts: Sequence[AnyReceipt], proof: Pro
         lacking=holes,
         incarnations=incarnations_of(prepared.point, prepared.plan.source_names),
         newer_commit=newer_commit(prepared),
+        consistency=report_consistency(prepared.point.cut, prepared.plan.source_names),
     )
 
 

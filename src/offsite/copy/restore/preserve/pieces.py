@@ -1,7 +1,8 @@
 """A source partition's log as what has to be written to get the same log again: data, outcomes of transactions, gaps.
 
 Pieces come in offset order and leave no offset out. A transaction that was undecided at the restore point is aborted in
-the place of its last record: so the log keeps its length, and a read_committed consumer sees what it saw.
+the place of its last record: so the log keeps its length, and a read_committed consumer sees what it saw. One that the
+cut leaves out is aborted where it was committed.
 """
 
 from __future__ import annotations
@@ -68,13 +69,14 @@ class SourcePieces:
         self._partition = partition
         self._store = store
         self._committed = committed_view(partition, store)
+        self._left_out = frozenset(partition.left_out or ())
         self._last_undecided: dict[int, int] | None = None
         self._start = log_start(partition)
         self._at = self.first_offset = first_offset(partition)
         self.visible_records = 0
         """Records at or after the log's start that consumers of both isolation levels see."""
         self.invisible_records = 0
-        """Of transactions that were aborted, or undecided at the restore point."""
+        """Of transactions that were aborted, or undecided at the restore point, or that its cut leaves out."""
 
     @property
     def undecided(self) -> int:
@@ -109,7 +111,8 @@ class SourcePieces:
             marker = control_type(header.view(data), header)
             if marker is not None:
                 offset = header.last_offset
-                yield TransactionEnd(offset, offset + 1, header.producer_id, committed=marker.kind == "commit")
+                committed = marker.kind == "commit" and offset not in self._left_out
+                yield TransactionEnd(offset, offset + 1, header.producer_id, committed=committed)
             return
         self._count(data, header, low)
         if self._committed.is_undecided(header):

@@ -1,0 +1,46 @@
+"""How far the topics of a restore point belong together, for people. Of many the first are named; the JSON has all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from offsite.services.cut_report import ConsistencyReport, LeftOutReport
+
+_NAMED_MAX = 5
+"""Transactions, and partitions of one, that are named."""
+_TOPICS_MAX = 12
+"""Topics whose class is told where they differ."""
+
+
+def render_consistency(console: Console, report: ConsistencyReport) -> None:
+    """The class first: it is the most that may be claimed."""
+    if report.why:
+        console.print(f"  as copied, {report.weakest}: {report.why}")
+        return
+    console.print(f"  consistent cut, {report.weakest}")
+    if len({found for _, found in report.classes}) > 1:
+        named = ", ".join(f"{topic} {found}" for topic, found in report.classes[:_TOPICS_MAX])
+        more = len(report.classes) - _TOPICS_MAX
+        console.print(f"    by topic: {named}{f' and {more:,} more (all of them with -o json)' if more > 0 else ''}")
+    _render_left_out(console, report)
+    for note in report.notes:
+        console.print(f"    note: {note}")
+
+
+def _render_left_out(console: Console, report: ConsistencyReport) -> None:
+    if not report.left_out_count:
+        return
+    what = "transaction" if report.left_out_count == 1 else "transactions"
+    console.print(f"    left out of the commit, as if aborted: {report.left_out_count:,} {what}")
+    for each in report.left_out[:_NAMED_MAX]:
+        console.print(f"      {each.name} in {_partitions(each)}: {each.why}")
+    if len(report.left_out) > _NAMED_MAX:
+        console.print(f"      {len(report.left_out) - _NAMED_MAX} more (the first hundred with -o json)")
+
+
+def _partitions(each: LeftOutReport) -> str:
+    more = len(each.partitions) - _NAMED_MAX
+    return f"{', '.join(each.partitions[:_NAMED_MAX])}{f' and {more:,} more' if more > 0 else ''}"

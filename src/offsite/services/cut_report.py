@@ -1,0 +1,92 @@
+"""The consistent cut of a restore point as people and scripts read it: what it may be trusted for, and what it leaves
+out. It never claims more than the weakest class among the topics."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from offsite.copy.point_cut import PointCut, choose_cut
+from offsite.cut.cut import TopicClass
+from offsite.model.choices import CutChoice
+from offsite.model.errors import Damaged
+from offsite.model.untrusted.names import PROTECTED_TOPICS
+from offsite.repository.snapshots.commit_cut import CommitCut, LeftOutTransactions
+from offsite.repository.state import BackupState
+from offsite.stores.store import Store
+
+_STRENGTH = [each.value for each in TopicClass]
+_WEAKEST = _STRENGTH[-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOutReport:
+    """One or more transactions of one producer that are left out, in which partitions, and a sentence that says why."""
+
+    name: str
+    partitions: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsistencyReport:
+    """How far the topics of a restore point belong together. `cut`: consistent or as-copied, then `why` says why it is
+    no consistent one. `weakest` is the weakest of the `classes`, which are by topic. `left_out` are those of the first
+    hundred transactions left out that wrote to the topics, of `left_out_count` in the whole commit. `refused`: why the
+    commit's cut must not be used. `notes`: what else a person should know of the cut."""
+
+    cut: str
+    why: str
+    weakest: str
+    classes: tuple[tuple[str, str], ...]
+    left_out_count: int = 0
+    left_out: tuple[LeftOutReport, ...] = ()
+    refused: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def report_consistency(cut: PointCut, topics: Collection[str]) -> ConsistencyReport:
+    """The report for `topics`, names at the source. What is as copied is uncoordinated, whatever its writers do."""
+    known = cut.used or CommitCut()
+    classes = {topic: found if found in _STRENGTH else _WEAKEST for topic, found in known.classes}
+    of_topics = tuple((topic, classes.get(topic, _WEAKEST)) for topic in sorted(topics))
+    return ConsistencyReport(
+        cut=str(cut.choice),
+        why=cut.why,
+        weakest=max((found for _, found in of_topics), key=_STRENGTH.index, default=_WEAKEST),
+        classes=of_topics,
+        left_out_count=known.left_out_count,
+        left_out=tuple(_left_out(known, set(topics))),
+        refused=cut.refused,
+        notes=known.notes,
+    )
+
+
+def consistency_of(store: Store, commit: BackupState) -> ConsistencyReport:
+    """What a restore of `commit` would go to. A cut that is damaged is told of, and hides nothing else."""
+    try:
+        cut = choose_cut(store, commit, CutChoice.AUTO)
+    except Damaged as error:
+        cut = PointCut(why=error.message, refused=error.message)
+    return report_consistency(cut, commit.latest_shapes().keys() - PROTECTED_TOPICS)
+
+
+def _left_out(cut: CommitCut, topics: Collection[str]) -> Iterator[LeftOutReport]:
+    for each in cut.left_out:
+        if any(name.rpartition("/")[0] in topics for name in each.partitions):
+            yield LeftOutReport(name=each.name, partitions=each.partitions, why=_why(each))
+
+
+def _why(each: LeftOutTransactions) -> str:
+    because = f": {each.because}" if each.because else ""
+    match each.why:
+        case "open":
+            return "it was still open when the commit was made"
+        case "unfinished":
+            return f"its commit had not reached all of its partitions yet{because}"
+        case "order":
+            return f"it comes after one that is left out{because}"
+        case "read":
+            return f"it read what is left out{because}"
+        case _:
+            return f"{each.why}{because}"

@@ -1,0 +1,57 @@
+"""The committed offsets of groups that belong to a consistent cut: those of its commit, but where the cut says others.
+Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, GroupTable, TopicOffsets
+from offsite.repository.commit import TopicIncarnation
+from offsite.repository.snapshots.commit_cut import CutGroup
+
+_Entries = dict[TopicIncarnation, dict[int, int]]
+
+
+def as_of_cut(groups: GroupTable, entries: Iterable[CutGroup]) -> dict[str, GroupOffsets]:
+    """`groups`, sorted by name, with the offsets of `entries` in the place of their own; -1 takes one away. An offset
+    that is not the commit's own has neither leader epoch nor metadata: those belong to the other one."""
+    changed: defaultdict[str, _Entries] = defaultdict(lambda: defaultdict(dict))
+    for each in entries:
+        changed[each.group][each.partition_id.incarnation][each.partition_id.partition] = each.offset
+    found = {
+        name: _overlaid(groups.get(name, GroupOffsets(group=name)), changed[name]) if name in changed else groups[name]
+        for name in sorted({*groups, *changed})
+    }
+    return {name: group for name, group in found.items() if group.topics}
+
+
+def _overlaid(group: GroupOffsets, entries: _Entries) -> GroupOffsets:
+    known = {(each.topic, each.topic_id): each for each in group.topics}
+    left = dict(entries)
+    topics = [_replaced(each, _taken(left, each)) for each in known.values()]
+    topics += [
+        _replaced(TopicOffsets.of(each.topic, (), topic_id=each.topic_id), offsets) for each, offsets in left.items()
+    ]
+    return replace(group, topics=tuple(sorted((each for each in topics if len(each)), key=lambda each: each.topic)))
+
+
+def _taken(entries: _Entries, known: TopicOffsets) -> dict[int, int]:
+    """The entries of the topic, which are taken out. A snapshot may not know the topic's id."""
+    for each in list(entries):
+        if each.topic == known.topic and known.topic_id in ("", each.topic_id):
+            return entries.pop(each)
+    return {}
+
+
+def _replaced(known: TopicOffsets, offsets: dict[int, int]) -> TopicOffsets:
+    return TopicOffsets.of(known.topic, _rows(known, offsets), topic_id=known.topic_id) if offsets else known
+
+
+def _rows(known: TopicOffsets, offsets: dict[int, int]) -> Iterator[CommittedOffset]:
+    yield from (row for row in known if offsets.get(row.partition, row.offset) == row.offset)
+    kept = known.by_partition()
+    for partition, offset in offsets.items():
+        if offset >= 0 and kept.get(partition) != offset:
+            yield CommittedOffset(partition=partition, offset=offset)
