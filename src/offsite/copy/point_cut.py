@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from offsite.log.range import Span
 from offsite.model.choices import CutChoice
 from offsite.model.errors import DamagedObject, NoConsistentCut
 from offsite.repository.commit import PartitionId
@@ -45,10 +46,11 @@ class PointCut:
         """Where partitions end, of which the cut says so."""
         return {each: found.end for each, found in self._partitions.items()}
 
-    def exact_end(self, partition: PartitionId, end: int) -> int:
-        """Below which offset the point, which ends at `end`, is all that the log was."""
+    def unsettled(self, partition: PartitionId) -> Span | None:
+        """The offsets from the first record that may be left out to the end; None: nothing is left out there. Of what
+        lies there, nothing may be gone because a later record replaced it: that one may be left out."""
         found = self._partitions.get(partition)
-        return end if found is None else min(end, found.floor)
+        return None if found is None or found.floor == found.end else (found.floor, found.end)
 
     @cached_property
     def _partitions(self) -> Mapping[PartitionId, CutPartition]:

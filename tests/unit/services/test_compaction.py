@@ -13,8 +13,9 @@ from offsite.copy.chain import chains_of
 from offsite.copy.compaction import latest, regions
 from offsite.copy.point_in_time import PointInTime, point_in_time
 from offsite.copy.restore_point import find_point
-from offsite.log.records.batch_records import encode
+from offsite.log.records.batch_records import decode, encode
 from offsite.log.records.record import Record
+from offsite.model.choices import CutChoice
 from offsite.model.clock import SystemClock
 from offsite.model.errors import NoSuchRestorePoint
 from offsite.model.selections.selection import parse_selection
@@ -24,7 +25,9 @@ from offsite.repository.commit import Changes, Checkpoint, CutBack, Position, Re
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RestoreRecord, put_record
 from offsite.repository.segments.part import part_segment
+from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.snapshots.audit_record import AuditLine, read_audit
+from offsite.repository.snapshots.commit_cut import CommitCut, CutPartition
 from offsite.services.collect.run import collect, plan_collection
 from offsite.services.compaction.plan import CompactionRequest, plan_compaction
 from offsite.services.compaction.run import Compacted, compact
@@ -46,6 +49,7 @@ from tests.compacted_logs import (
     read_state,
     segments_of,
 )
+from tests.cuts import commit_cut
 from tests.inline_runner import InlineRunner
 from tests.roll_ups import roll_up
 from tests.source_events.memory_store import MemoryStore
@@ -480,6 +484,48 @@ def test_where_a_checkpoint_ends_is_the_end_of_a_point(backup: Backup) -> None:
     forget(backup, [1])
     (region,) = plan_compaction(backup, ALWAYS).regions
     assert region.cuts == (middle + 3,)
+
+
+def test_what_the_cut_of_a_kept_point_may_leave_out_replaces_nothing(backup: Backup) -> None:
+    log = grown(backup)
+    end = end_at(backup, 4)
+    floor = end - 10
+    state = commit_cut(backup, CommitCut(partitions=(CutPartition(partition_id=TOPIC, end=end, floor=floor),)))
+    for _ in range(3):
+        commit_log(backup, log.grow(20), log.end, compacted_shape())
+    forget(backup, [each for each in range(1, state.seq + 3) if each != state.seq])
+    before = stored_offsets(backup)
+    compacted(backup)
+    assert [each for each in before if floor <= each < end] == [
+        each for each in stored_offsets(backup) if floor <= each < end
+    ]
+    assert len(stored_offsets(backup)) < len(before)
+    request = RestoreRequest(selection=parse_selection(["orders"]), commit=state.seq)
+    assert find_point(backup, request, cut=CutChoice.CONSISTENT).cut.unsettled(TOPIC) == (floor, end)
+
+
+def test_a_cut_is_not_read_where_what_it_may_leave_out_was_compacted_already(backup: Backup) -> None:
+    grown(backup)
+    forget(backup, [1, 2, 3])
+    compacted(backup)
+    end = end_at(backup, 4)
+    commit_cut(backup, CommitCut(partitions=(CutPartition(partition_id=TOPIC, end=end, floor=end - 10),)))
+    request = RestoreRequest(selection=parse_selection(["orders"]))
+    with pytest.raises(NoSuchRestorePoint, match="compacted over offsets 0 to") as told:
+        find_point(backup, request, cut=CutChoice.AUTO)
+    assert "--cut as-copied" in told.value.hint
+    assert find_point(backup, request, cut=CutChoice.AS_COPIED).state.positions[TOPIC].end == end
+
+
+def stored_offsets(backup: Backup) -> list[int]:
+    """Of all records that are stored."""
+    return [
+        record.offset
+        for segment in backup.state().all_segments()
+        for chunk in SegmentReader(store=backup.store, segment=segment).chunks()
+        for header in chunk.batches
+        for record in decode(header.view(chunk.data), header)
+    ]
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -11,6 +11,7 @@ import pytest
 
 from offsite.copy.restore.target_topic import TargetTopic
 from offsite.kafka.config.config import Address, KafkaConfig
+from offsite.model.choices import CutChoice
 from offsite.model.errors import OffsiteError, WriterFenced
 from offsite.repository.json_form import encode_canonical
 from offsite.repository.layout import BackupLayout
@@ -81,17 +82,19 @@ def test_what_is_set_aside_is_remembered_until_all_is_put_back(tmp_path: Path) -
     assert get_aside(store, layout) == (ASIDE,)
 
 
-def test_a_record_of_an_older_version_names_no_incarnation(tmp_path: Path) -> None:
+def test_a_record_of_an_older_version_names_no_incarnation_and_no_cut(tmp_path: Path) -> None:
     store, layout = open_store(str(tmp_path)), RestoreLayout(backup=BackupLayout(backup="b"), restore="r")
     put_record(store, layout, RECORD)
     assert find_record(store, layout) == RECORD
     stored = store.get(layout.record_key) or b""
     store.delete(layout.record_key)
-    older = {name: each for name, each in json.loads(stored).items() if name not in {"digest", "incarnations"}}
+    newer = {"digest", "incarnations", "cut"}
+    older = {name: each for name, each in json.loads(stored).items() if name not in newer}
     store.put_if_absent(layout.record_key, encode_canonical(older))
     found = find_record(store, layout)
     assert found is not None
     assert found.incarnations == ()
+    assert found.cut is CutChoice.AS_COPIED
 
 
 def test_settings_that_another_restore_left_behind_are_not_the_topic_s_own() -> None:

@@ -15,24 +15,27 @@ from offsite.model.errors import NoSuchRestorePoint
 from offsite.repository.commit import PartitionId
 from offsite.repository.state import BackupState
 
+_HINT = "choose a commit, each one that offsite show lists is exact; or leave the topic out"
+_CUT_HINT = "restore what was copied (--cut as-copied), or leave the topic out"
+
 
 def check_exact(point: PointInTime, head: BackupState, topics: Collection[str]) -> None:
     """Raise `NoSuchRestorePoint` where `point` ends, by offset or by date, inside what was compacted of one of
-    `topics`, as `head`, the newest state, knows it."""
+    `topics`, as `head`, the newest state, knows it; or where its cut leaves out something there."""
     for partition in head.compacted:
         if partition.topic in topics and (span := next(_inside(point, partition, head), None)) is not None:
             raise NoSuchRestorePoint(
                 f"{partition} was compacted over offsets {span[0]} to {span[1] - 1}: what it held at a moment in "
                 "between cannot be told for certain any more",
-                hint="choose a commit, each one that offsite show lists is exact; or leave the topic out",
+                hint=_CUT_HINT if point.cut.used else _HINT,
             )
 
 
 def _inside(point: PointInTime, partition: PartitionId, head: BackupState) -> Iterator[Span]:
     if partition not in point.state.positions or not point.partitions.includes(partition.topic, partition.partition):
         return
-    whole = point.commit.positions[partition].end
-    end = point.cut.exact_end(partition, point.state.positions[partition].end)
+    end, whole = point.state.positions[partition].end, point.commit.positions[partition].end
+    unsettled = point.cut.unsettled(partition)
     # a tombstone that went may have been the latest of all: nothing that is left tells its time
     is_before = point.until_ms is not None and point.until_ms < head.compacted_until.get(partition, -1)
     # all of the commit: what is later as a whole has left the point, and may be what replaced records of before
@@ -40,5 +43,6 @@ def _inside(point: PointInTime, partition: PartitionId, head: BackupState) -> It
     for low, high in head.compacted[partition]:
         by_offset = end < whole and low < end < high
         by_date = any(s.start < high and low < s.end and is_open(s, point.until_ms) for s in segments)
-        if by_offset or by_date or (is_before and low < end):
+        by_cut = unsettled is not None and low < unsettled[1] and unsettled[0] < high
+        if by_offset or by_date or by_cut or (is_before and low < end):
             yield low, high

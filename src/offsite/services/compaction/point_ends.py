@@ -13,6 +13,8 @@ from typing import overload
 
 from offsite.log.range import Span
 from offsite.model.cleanup_policy import is_compacted
+from offsite.model.errors import DamagedObject, FormatTooNew
+from offsite.model.journal import warned
 from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.model.untrusted.whole_number import whole_number
 from offsite.repository.backup import Backup
@@ -20,6 +22,7 @@ from offsite.repository.branches import Branch
 from offsite.repository.commit import PartitionId, TopicIncarnation, TopicShape
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.history import History
+from offsite.repository.snapshots.commit_cut import get_commit_cut
 from offsite.repository.state import FIRST_SEQ, BackupState
 
 _DAY_MS = 86_400_000
@@ -28,12 +31,16 @@ _RETENTION = "delete.retention.ms"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A restore point, as far as compaction asks: where the partitions ended, and which topics were compacted."""
+    """A restore point, as far as compaction asks: where the partitions ended, and which topics were compacted.
+    `unsettled`: where its consistent cut leaves transactions out, so that what these replaced is still needed; and, of
+    partitions where transactions were open, from the first record of these on: what is left out of the points that
+    follow may begin there."""
 
     seq: int
     committed_at_ms: int
     ends: Mapping[PartitionId, int]
     compacted: frozenset[TopicIncarnation]
+    unsettled: Mapping[PartitionId, int]
 
 
 class PointEnds:
@@ -43,6 +50,7 @@ class PointEnds:
     def __init__(self, backup: Backup, head: BackupState, partitions: Iterable[PartitionId]) -> None:
         self._backup, self._head = backup, head
         self._partitions = tuple(partitions)
+        self._wanted = frozenset(self._partitions)
         self._points: dict[int, Point] = {}
         self._newest: dict[tuple[int, int], int] = {}
         self._branches: dict[PartitionId, list[Branch]] = {}
@@ -51,9 +59,16 @@ class PointEnds:
         self._runs = tuple((self._at(first), self._at(last)) for first, last in kept_runs(head.history))
 
     def ends(self, partition: PartitionId) -> tuple[Span, ...]:
-        """Where points end, for each run from its first end to its last, and where their checkpoints do."""
+        """Where points end, for each run from its first end to its last, and where their checkpoints do. A point with a
+        consistent cut ends from the first record on that this leaves out."""
         cuts = (end for taken in self._head.checkpoints for known, end in taken.ends if known == partition)
-        return (*(span for _, span in self._spans(partition)), *((end, end) for end in cuts))
+        unsettled = (
+            (min(point.unsettled[partition], point.ends[partition]), point.ends[partition])
+            for run in self._runs
+            for point in run
+            if partition in point.unsettled and partition in point.ends
+        )
+        return (*(span for _, span in self._spans(partition)), *((end, end) for end in cuts), *unsettled)
 
     def above(self, partition: PartitionId) -> int:
         """The offset below which some kept point knew the topic as not compacted, and so needs every record."""
@@ -99,8 +114,27 @@ class PointEnds:
                 compacted=frozenset(
                     shape.incarnation for shape in shapes if shape is not None and known_compacted(shape)
                 ),
+                unsettled=self._unsettled(state),
             )
         return self._points[seq]
+
+    def _unsettled(self, state: BackupState) -> dict[PartitionId, int]:
+        """By partition, the first offset at which the cut of a point may leave something out. A cut that cannot be read
+        cannot be restored either: it holds back nothing."""
+        if state.cut is None:
+            return {}
+        try:
+            cut = get_commit_cut(self._backup.store, state.cut)
+        except (DamagedObject, FormatTooNew) as error:
+            warned("cut_unusable", key=state.cut.key, why=error.message)
+            return {}
+        found: dict[PartitionId, int] = {}
+        firsts = [(each.partition_id, each.floor) for each in cut.partitions]
+        firsts += [(each.partition_id, each.first_offset) for each in cut.open]
+        for partition, first in firsts:
+            if partition in self._wanted:
+                found[partition] = min(first, found.get(partition, first))
+        return found
 
 
 def known_compacted(shape: TopicShape) -> bool:

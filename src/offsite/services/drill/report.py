@@ -12,6 +12,7 @@ from html import escape
 from offsite.model.size import format_size
 from offsite.model.time import format_duration
 from offsite.model.untrusted.printable import printable
+from offsite.services.cut_report import ConsistencyReport
 from offsite.services.hole_report import HoleReport
 
 
@@ -62,6 +63,7 @@ class DrillReport:
     skipped: tuple[tuple[str, str], ...] = ()
     holes: int = 0
     lacking: tuple[HoleReport, ...] = ()
+    consistency: ConsistencyReport | None = None
     removed: tuple[str, ...] = ()
     leftovers: tuple[str, ...] = ()
 
@@ -138,6 +140,7 @@ def _facts(report: DrillReport) -> str:
         "Began, ended": f"{report.began}, {report.ended} (the repository's clock)",
         "Took": f"{format_duration(report.restore_s)} to restore, {format_duration(report.compare_s)} to read back",
         "Amount": f"{report.records:,} records, {format_size(report.bytes)} of log",
+        "Consistency": _consistency(report.consistency),
         "Seen as": f"a {report.isolation} consumer at the restore point",
         "Holes": f"{report.holes} ranges that the source had lost before they were backed up",
         "Run by": report.by,
@@ -145,6 +148,15 @@ def _facts(report: DrillReport) -> str:
         "Drill, restore": f"{report.drill}, {report.restore or '-'}",
     }
     return _table([], [[f"<b>{_text(name)}</b>", _text(value)] for name, value in facts.items()])
+
+
+def _consistency(found: ConsistencyReport | None) -> str:
+    """What the topics may be trusted for together: never more than the weakest of them."""
+    if found is None:
+        return "-"
+    if found.why:
+        return f"as copied, {found.weakest}: {found.why}"
+    return f"consistent cut, {found.weakest}; transactions left out: {found.left_out_count:,}"
 
 
 def _topics(topics: Sequence[DrilledTopic]) -> Iterable[str]:

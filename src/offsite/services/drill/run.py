@@ -25,6 +25,7 @@ from offsite.repository.restores.outcome import RestoreOutcome, get_outcome, put
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.record import RestoreRecord, unfinished_restores
 from offsite.services.cluster import Cluster
+from offsite.services.cut_report import report_consistency
 from offsite.services.drill.report import DrilledTopic, DrillReport
 from offsite.services.hole_report import lacking
 from offsite.services.restore.planned import PlannedRestore, prepare_restore
@@ -174,6 +175,7 @@ class Drill:
             skipped=prepared.plan.skipped,
             holes=len(holes),
             lacking=holes,
+            consistency=report_consistency(prepared.point.cut, prepared.plan.source_names),
         )
 
     def _note_result(
