@@ -516,6 +516,12 @@ class PartitionsFailed(OffsiteError):
     id = "OFF-0102"
 
 
+class CheckpointNotTaken(OffsiteError):
+    """The process that was to take a checkpoint ended before every partition had started."""
+
+    id = "OFF-0103"
+
+
 class SourceTruncated(Refused):
     """A source partition no longer holds what is already backed up of it: its history has changed."""
 

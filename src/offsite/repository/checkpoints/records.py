@@ -53,7 +53,7 @@ class CheckpointRecords:
 
     def known(self, *, after: int = -1) -> Mapping[int, frozenset[Told]]:
         """What is told of each checkpoint with an id above `after`, by rising id: one list of keys."""
-        start = "" if after < 0 else self.layout.checkpoint_key(after, "~")  # behind all that is told of it
+        start = "" if after < 0 else self.layout.checkpoint_key(after, "zz")  # behind all that is told of it
         found: dict[int, set[Told]] = {}
         for info in self.store.list(self.layout.checkpoints_prefix, start_after=start):
             parsed = parse_checkpoint_key(info.key)
@@ -70,14 +70,16 @@ class CheckpointRecords:
         key = self.layout.checkpoint_key(checkpoint, Told.TAKEN)
         data = self.store.get(key)
         found = None if data is None else decode_taken(data, key=key)
-        return None if found is None else self._checked(found, found.id, checkpoint, key)
+        _check_is(checkpoint, found.told if found else None, key)
+        return found
 
     def told(self, checkpoint: int, what: Told) -> ToldCheckpoint | None:
         """Raises `DamagedObject`, `FormatTooNew`."""
         key = self.layout.checkpoint_key(checkpoint, what)
         data = self.store.get(key)
         found = None if data is None else decode_told(data, key=key)
-        return None if found is None else self._checked(found, found.id, checkpoint, key)
+        _check_is(checkpoint, found, key)
+        return found
 
     def put_taken(self, taken: TakenCheckpoint) -> bool:
         """Whether it is ours: of any number of racing writers exactly one takes an id. Durable when this returns."""
@@ -89,8 +91,7 @@ class CheckpointRecords:
         key = self.layout.checkpoint_key(told.id, what)
         return self.store.put_if_absent(key, encode_told(told)) is not PutResult.OTHER
 
-    @staticmethod
-    def _checked[FoundT](found: FoundT, named: int, checkpoint: int, key: str) -> FoundT:
-        if named != checkpoint:
-            raise DamagedObject(f"{key} tells of checkpoint {named}")
-        return found
+
+def _check_is(checkpoint: int, told: ToldCheckpoint | None, key: str) -> None:
+    if told is not None and told.id != checkpoint:
+        raise DamagedObject(f"{key} tells of checkpoint {told.id}")
