@@ -26,7 +26,7 @@ from offsite.services.checkpoint.ask import ask, told
 from offsite.services.checkpoint.delete import delete_checkpoint
 from offsite.services.checkpoint.explain import explain_checkpoint
 from offsite.services.checkpoint.serve import Server
-from offsite.services.checkpoint.status import Checkpoints, CheckpointReport, CheckpointStatus
+from offsite.services.checkpoint.status import CheckpointReport, Checkpoints
 from offsite.services.checkpoint.taker import Taker, held_lease
 from offsite.services.retention.pins import pin_point
 from tests.fake_cluster.cluster import DENIED
