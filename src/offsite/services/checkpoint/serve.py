@@ -17,8 +17,8 @@ from offsite.services.checkpoint.taker import Taker, held_lease
 from offsite.services.cluster import Cluster
 from offsite.spark.runner import OnProgress, Runner
 
-POLL_S = 0.3
-"""Seconds between two looks at what another process does for a checkpoint."""
+POLL_S = 1.0
+"""Seconds between two looks at what another process does for a checkpoint: each opens the backup."""
 
 UNSETTLED = frozenset({CheckpointStatus.REQUESTED, CheckpointStatus.ONGOING})
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
-from offsite.model.errors import OffsiteError, PutOutcomeUnknown, RestoreRunning
+from offsite.model.errors import OffsiteError, PutOutcomeUnknown, RestoreRunning, RestoreTakenOver
 from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
 from offsite.repository.backup import Backup
@@ -102,10 +102,12 @@ class Taker:
 
 
 class HeldLease:
-    """The lease of a taker, renewed while it is held."""
+    """The lease of a taker, renewed while it is held. `is_lost`: another process has it by now, because this one was
+    silent for too long."""
 
     def __init__(self, taker: Taker, terms: LeaseTerms, claim: LeaseClaim) -> None:
         self._taker, self._terms, self._claim = taker, terms, claim
+        self.is_lost = False
         self._ended = threading.Event()
         self._beating = threading.Thread(target=self._beat, name="offsite-checkpoint-lease", daemon=True)
         self._beating.start()
@@ -121,6 +123,9 @@ class HeldLease:
         while not self._ended.wait(BEAT_S):
             try:
                 self._terms.beat(self._claim)
+            except RestoreTakenOver:
+                self.is_lost = True
+                return
             except OffsiteError as error:  # the next one may get through; else another takes over, and the id decides
                 warned("checkpoint_lease", error=error.id, why=error.message)
 

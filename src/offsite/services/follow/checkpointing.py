@@ -67,6 +67,8 @@ class Checkpointing:
 
     def _held(self, backup: Backup) -> Taker | None:
         """The taker, while this process has the lease."""
+        if self._lease is not None and self._lease.is_lost:
+            self.close()
         if self._lease is None and self._clock.monotonic_s() >= self._claim_s:
             self._claim_s = self._clock.monotonic_s() + CLAIM_EVERY_S
             self._taker = Taker(backup=backup)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
 
+from offsite.repository.checkpoints.records import CheckpointRecords
+from offsite.repository.restores.lease import LeaseTerms
+from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.services.backup.request import BackupRequest
+from offsite.services.checkpoint import taker
 from offsite.services.checkpoint.ask import ask
 from offsite.services.checkpoint.status import Checkpoints
 from offsite.services.follow.follower import Follow, Follower, Round
@@ -101,6 +106,23 @@ def test_a_round_that_breaks_fails_its_checkpoint_and_the_next_one_is_taken(
     first, *others = Checkpoints(site.backup).list().checkpoints[::-1]
     assert (first.status, first.failure_reason) == ("failed", "OFF-1501: gone")
     assert {each.status.value for each in others} == {"completed"}
+
+
+def test_a_run_whose_lease_was_taken_over_leaves_them_to_the_other_one(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taker, "BEAT_S", 0.01)
+
+    def take_over() -> None:
+        terms = LeaseTerms(store=site.backup.store, lease=CheckpointRecords.of(site.backup).lease)
+        terms.claim(ProcessIdentity.mine(), "another", take_over=True)
+        beating = [each for each in threading.enumerate() if each.name == "offsite-checkpoint-lease"]
+        for each in beating:
+            each.join(10)
+        ask(site.backup, 7)
+
+    follow(site, Script(take_over, nothing, nothing))
+    assert Checkpoints(site.backup).report(7).status == "requested"
 
 
 def test_the_run_lets_others_take_them_when_it_ends(site: Site) -> None:
