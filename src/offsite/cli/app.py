@@ -12,6 +12,7 @@ import typer
 from offsite.cli.commands import (
     archive,
     backup,
+    checkpoint,
     collect,
     compact,
     demo,
@@ -45,6 +46,7 @@ app.add_typer(backup.app, name="backup")
 app.command(name="list")(repository.list_)
 app.command()(repository.show)
 app.command()(repository.status)
+app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(restore.app, name="restore")
 app.add_typer(groups.app, name="groups")
 app.command()(verify.verify)

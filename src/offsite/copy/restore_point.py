@@ -156,6 +156,11 @@ def commit_meant(backup: Backup, request: PointRequest, head: BackupState) -> in
         return backup.commit_at_time(parse_time(request.committed_at, now_ms=backup.store.now_ms()), head=head)
     if request.checkpoint is not None:
         taken = _checkpoint(head, request.checkpoint)
+        if backup.store.head(backup.layout.checkpoint_key(taken.id, "deleted")) is not None:
+            raise NoSuchRestorePoint(
+                f"checkpoint {taken.id} of backup {head.backup} was deleted",
+                hint="see those that are left with: offsite checkpoint list",
+            )
         found = next((each.seq for each in head.history if each.checkpoint == taken.id), None)
         if found is None:
             raise NoSuchRestorePoint(

@@ -384,6 +384,18 @@ class IncarnationUnclear(Refused):
     id = "OFF-1416"
 
 
+class CheckpointIdUsed(Refused):
+    """The id of a checkpoint was used before, or a higher one was: ids only rise, and each is used once."""
+
+    id = "OFF-1470"
+
+
+class CheckpointNeeded(Refused):
+    """A checkpoint cannot be deleted: it is being taken, its restore point is pinned, or a restore reads it."""
+
+    id = "OFF-1471"
+
+
 class ClocksDiffer(Refused):
     """The clock of this machine and that of the store are more than 5 minutes apart: nothing is deleted by its age."""
 
@@ -508,6 +520,12 @@ class PartitionsFailed(OffsiteError):
     """Some partitions failed for good; the others are done and the report lists both."""
 
     id = "OFF-0102"
+
+
+class CheckpointNotTaken(OffsiteError):
+    """The process that was to take a checkpoint ended before every partition had started."""
+
+    id = "OFF-0103"
 
 
 class SourceTruncated(Refused):

@@ -23,6 +23,8 @@
     backups/<backup>/groups/<seq:020>-<attempt:8hex>.parquet    group offsets as of that commit
     backups/<backup>/metadata/<seq:020>-<attempt:8hex>.json     the cluster's settings, stored when they change
     backups/<backup>/cuts/<seq:020>-<attempt:8hex>.json         the consistent cut of that commit
+    backups/<backup>/checkpoints/<id:020>/<what>.json           requested, taken, failed, deleted: what became of the id
+    backups/<backup>/checkpoint-taker/<term:08>.<part>.json     who takes checkpoints now (a lease)
     backups/<backup>/restores/<restore>/...                     records of restores
     backups/<backup>/drills/<drill>/report.json, report.html    what a drill has proven
     backups/<backup>/verifies/<depth>/<verify>.json             that the backup was checked, and what was found
@@ -56,6 +58,7 @@ _SNAPSHOT = re.compile(
     r"backups/[^/]+/(?:groups/(\d{20})-[0-9a-f]{8}\.parquet|(?:metadata|cuts)/(\d{20})-[0-9a-f]{8}\.json)"
 )
 _CATALOG_PART = re.compile(r"backups/[^/]+/catalog-parts/(\d{20})-[0-9a-f]{8}\.parquet")
+_CHECKPOINT = re.compile(r"backups/[^/]+/checkpoints/(\d{20})/([a-z]+)\.json")
 _CATALOG = re.compile(r"backups/[^/]+/catalog/(\d{20})\.json")
 
 
@@ -199,6 +202,18 @@ class BackupLayout:
     def cuts_key(self, seq: int, attempt: str) -> str:
         return f"{self.cuts_prefix}{_padded(seq)}-{_checked_attempt(attempt)}.json"
 
+    @property
+    def checkpoints_prefix(self) -> str:
+        return f"{self.prefix}checkpoints/"
+
+    def checkpoint_key(self, checkpoint: int, what: str) -> str:
+        """The key of one thing that is told of a checkpoint. `what`: `requested`, `taken`, `failed` or `deleted`."""
+        return f"{self.checkpoints_prefix}{_padded(checkpoint)}/{what}.json"
+
+    @property
+    def checkpoint_taker_prefix(self) -> str:
+        return f"{self.prefix}checkpoint-taker/"
+
     def restores_prefix(self, restore: str) -> str:
         return f"{self.prefix}restores/{check_backup_name(restore)}/"
 
@@ -282,6 +297,12 @@ def parse_catalog_key(key: str) -> int | None:
     """The sequence number in the key of a catalog's seal, else None."""
     match = _CATALOG.fullmatch(key)
     return int(match[1]) if match else None
+
+
+def parse_checkpoint_key(key: str) -> tuple[int, str] | None:
+    """The id of a checkpoint and what is told of it, in the key of such an object, else None."""
+    match = _CHECKPOINT.fullmatch(key)
+    return (int(match[1]), match[2]) if match else None
 
 
 def parse_part_key(key: str) -> int | None:

@@ -16,7 +16,7 @@ from tests.integration.docs.page import commands, is_shown, run
 from tests.shared_brokers import running
 
 HOW_TOS = (
-    *("prove", "table", "other-tools", "choose", "settings", "expensive", "month-ends"),
+    *("prove", "table", "other-tools", "choose", "settings", "expensive", "month-ends", "checkpoints"),
     *("bad-deploy", "cluster-gone", "move", "deleted-topic", "groups"),
 )
 """In an order in which no page spoils the cluster for the next one."""
@@ -28,6 +28,7 @@ LONG = (
     "settings",
     "expensive",
     "month-ends",
+    "checkpoints",
     "cluster-gone",
     "move",
     "deleted-topic",

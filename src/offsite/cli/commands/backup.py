@@ -58,6 +58,10 @@ FollowRetain = Annotated[
     ),
 ]
 RetainEvery = Annotated[str, typer.Option("--retain-every", help="With --follow and --retain: how often.")]
+CheckpointEvery = Annotated[
+    str | None,
+    typer.Option("--every", help="With --follow: take a checkpoint at once, and then that often, as 15m."),
+]
 Interval = Annotated[str, typer.Option("--interval", help="With --follow: how long from one round to the next.")]
 
 
@@ -72,6 +76,7 @@ def run(  # options of the command line
     collect_after: FollowCollectAfter = COLLECT_AFTER,
     retain: FollowRetain = "off",
     retain_every: RetainEvery = "1h",
+    every: CheckpointEvery = None,
     spark_master: SparkMaster = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
@@ -87,11 +92,13 @@ def run(  # options of the command line
         from offsite.cli.commands.backup_follow import follow_backup
         from offsite.services.follow.options import parse_follow
 
-        given = parse_follow(interval, give_up_after, metrics_port, collect_after, retain, retain_every)
+        given = parse_follow(interval, give_up_after, metrics_port, collect_after, retain, retain_every, every)
         follow_backup(options, given, spark_master=spark_master, output=output)
         return
     if metrics_port is not None:
         raise BadOption("--metrics-port shows a run that goes on", hint="add --follow")
+    if every is not None:
+        raise BadOption("--every is for a run that goes on", hint="add --follow, or use: offsite checkpoint take")
     if retain != "off":
         raise BadOption("--retain is for a run that goes on", hint="add --follow, or use: offsite retention apply")
     from offsite.cli.progress import progress

@@ -76,6 +76,8 @@ def follow_backup(
             collect_after_s=times.collect_after_s,
             retain=times.retain,
             retain_every_s=times.retain_every_s,
+            checkpoints=True,
+            checkpoint_every_s=times.checkpoint_every_s,
         )
         opened.enter_context(WaitingTeller(lines.waiting, clock=clock))
         shown_round = _both(shown.round, lambda _: lines.worked())

@@ -9,7 +9,15 @@ from offsite.model.clock import Clock
 from offsite.model.ids import random_id
 from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, LeftBehind, PartitionId, PassProgress, SnapshotRef, TopicShape
+from offsite.repository.commit import (
+    Changes,
+    Checkpoint,
+    LeftBehind,
+    PartitionId,
+    PassProgress,
+    SnapshotRef,
+    TopicShape,
+)
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.cluster_snapshot import put_cluster_snapshot
 from offsite.repository.snapshots.commit_cut import put_commit_cut
@@ -59,7 +67,8 @@ class PassCommits:
         if base is self._plan.base:
             changes = replace(changes, cut_back=self._plan.cuts)  # the first commit of the pass goes on from there
         if is_complete:
-            changes = replace(changes, topics=(*changes.topics, *_marked(self._backup, self._plan)))
+            topics = (*changes.topics, *_marked(self._backup, self._plan))
+            changes = replace(changes, topics=topics, checkpoint=_completed(self._plan, found))
         if self._only_news and not is_news(changes, base):
             return None
         if is_complete:
@@ -95,6 +104,15 @@ class PassCommits:
             topics=plan.source.shapes,
             metadata=put_cluster_snapshot(self._backup.store, base, plan.settings.settings),
         )
+
+
+def _completed(plan: BackupPlan, found: Committable) -> Checkpoint | None:
+    """The checkpoint that the pass completes: only where every partition ends exactly where it was taken."""
+    taken = plan.checkpoint
+    if taken is None or taken.sick or found.failed:
+        return None
+    reached = {position.partition_id: position.end for position in found.positions}
+    return taken.carried() if reached == {each.partition_id: each.end for each in taken.ends} else None
 
 
 def _progress(plan: BackupPlan, found: Committable) -> PassProgress:

@@ -15,6 +15,7 @@ from offsite.model.errors import BackupExists, BackupNotFound, BadOption, OtherC
 from offsite.model.journal import warned
 from offsite.model.selections.selection import TopicSelection, no_topics
 from offsite.repository.backup import Backup
+from offsite.repository.checkpoints.marker import TakenCheckpoint
 from offsite.repository.commit import CutBack
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
@@ -39,7 +40,8 @@ a run that follows packs from two on, because it will write such objects for eve
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupPlan:
     """A decided run: nothing was written yet. `base` is the state it continues from; `cuts` are of logs that no longer
-    are the ones in it; topics that are `gone` are in it, and not on the cluster; `seen`: what a cut is found from."""
+    are the ones in it; topics that are `gone` are in it, and not on the cluster; `seen`: what a cut is found from.
+    `checkpoint`: the one that the run is to complete, taken at the ends of this plan."""
 
     backup: str
     selection: TopicSelection
@@ -55,6 +57,7 @@ class BackupPlan:
     gone: GoneTopics = field(default_factory=GoneTopics)
     seen: SeenEnds = field(default_factory=SeenEnds)
     bundles: tuple[CopyBundle, ...] = ()
+    checkpoint: TakenCheckpoint | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

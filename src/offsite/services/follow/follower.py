@@ -24,6 +24,7 @@ from offsite.services.backup.result import BackupResult
 from offsite.services.backup.roll_up import RollUpWatch, roll_up_step
 from offsite.services.backup.run import carry_out, ends_of, make_backup
 from offsite.services.cluster import Cluster
+from offsite.services.follow.checkpointing import Checkpointing
 from offsite.services.follow.collecting import Collecting
 from offsite.services.follow.compacting import Compacting
 from offsite.services.follow.retaining import RETAIN_EVERY_S, Retaining
@@ -62,7 +63,8 @@ class Follow:
     """What to follow, from where to where. A round begins `interval_s` seconds after the one before began, at once when
     that took longer. What was replaced more than `collect_after_s` seconds ago is deleted. What `retain` does not keep
     is let go every `retain_every_s` seconds, compacted topics are compacted, and once a day what runs that never ended
-    left is deleted; None keeps everything."""
+    left is deleted; None keeps everything. With `checkpoints`, it takes those that are asked for, and one every
+    `checkpoint_every_s` seconds (None: no others)."""
 
     repository: Repository
     cluster: Cluster
@@ -73,6 +75,8 @@ class Follow:
     collect_after_s: float = LEFT_AFTER_MS / 1000
     retain: RetentionPolicy | None = None
     retain_every_s: float = RETAIN_EVERY_S
+    checkpoints: bool = False
+    checkpoint_every_s: float | None = None
     guard: Callable[[], None] = _unguarded
 
 
@@ -104,10 +108,17 @@ class Follower:
             clock=clock,
             every_s=follow.retain_every_s,
         )
+        self._checkpoints = Checkpointing(is_wanted=follow.checkpoints, every_s=follow.checkpoint_every_s, clock=clock)
         self._committed_s = clock.monotonic_s()
 
     def run(self) -> None:
         """Go round and round. Raises the error that cannot be waited out, or was for too long."""
+        try:
+            self._go_on()
+        finally:
+            self._checkpoints.close()
+
+    def _go_on(self) -> None:
         while True:
             began_s = self._clock.monotonic_s()
             try:
@@ -151,18 +162,24 @@ class Follower:
         )
         follow.guard()
         self._made = self._made or make_backup(follow.repository, plan)
-        ended = carry_out(
-            plan,
-            self._made,
-            repository=follow.repository,
-            kafka=follow.cluster.config,
-            runner=follow.runner,
-            on_progress=self._on_progress,
-            clock=self._clock,
-            former=self._former,
-            only_news=began_s - self._committed_s < HEARTBEAT_S,
-            on_commit=self._outages.worked,  # a long round that gets on is no outage, however often it breaks
-        )
+        plan = self._checkpoints.begin(self._made, plan)
+        try:
+            ended = carry_out(
+                plan,
+                self._made,
+                repository=follow.repository,
+                kafka=follow.cluster.config,
+                runner=follow.runner,
+                on_progress=self._on_progress,
+                clock=self._clock,
+                former=self._former,
+                only_news=began_s - self._committed_s < HEARTBEAT_S,
+                on_commit=self._outages.worked,  # a long round that gets on is no outage, however often it breaks
+            )
+        except BaseException as error:
+            self._checkpoints.broke(error)
+            raise
+        self._checkpoints.ended(ended)
         self._known = Known(backup=self._made, state=ended.state)
         if ended.result is not None:
             self._committed_s = began_s

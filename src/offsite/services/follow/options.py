@@ -14,7 +14,8 @@ from offsite.services.retention.policy import OFF, RetentionPolicy, parse_retain
 class FollowTimes:
     """Seconds from the beginning of one round to that of the next, for which an outage is waited out, and for which
     what was replaced is kept; where to listen for metrics, if at all; what is kept of restore points (None: all), and
-    seconds from one look at them to the next."""
+    seconds from one look at them to the next; seconds from one checkpoint to the next (None: only those that are asked
+    for)."""
 
     interval_s: float
     give_up_after_s: float
@@ -22,6 +23,7 @@ class FollowTimes:
     metrics: Address | None = None
     retain: RetentionPolicy | None = None
     retain_every_s: float = 3600.0
+    checkpoint_every_s: float | None = None
 
 
 def parse_follow(  # noqa: PLR0913, PLR0917  # as they are typed
@@ -31,6 +33,7 @@ def parse_follow(  # noqa: PLR0913, PLR0917  # as they are typed
     collect_after: str,
     retain: str = OFF,
     retain_every: str = "1h",
+    every: str | None = None,
 ) -> FollowTimes:
     """Raises `BadOption` for what is no duration, an interval of nothing, no port, or no rule."""
     times = FollowTimes(
@@ -40,7 +43,10 @@ def parse_follow(  # noqa: PLR0913, PLR0917  # as they are typed
         metrics=None if metrics_port is None else parse_address(metrics_port),
         retain=parse_retain(retain),
         retain_every_s=parse_duration_s(retain_every),
+        checkpoint_every_s=None if every is None else parse_duration_s(every),
     )
+    if every is not None and not times.checkpoint_every_s:
+        raise BadOption(f"a checkpoint every {every} is one in each round", hint="choose 1m or more")
     if times.interval_s <= 0:
         raise BadOption(f"an interval of {interval} would ask the brokers without a pause", hint="choose 1s or more")
     return times

@@ -1,0 +1,212 @@
+"""`offsite checkpoint`: restore points with ordered ids, taken while producers write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, SparkMaster, Yes
+from offsite.cli.options.option_group import takes
+from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit
+from offsite.cli.views.checkpoint_view import render_checkpoint, render_explanation, render_list
+from offsite.cli.wiring import connect, open_repository, spark
+from offsite.model.errors import OffsiteError
+
+if TYPE_CHECKING:
+    from offsite.repository.backup import Backup
+    from offsite.services.checkpoint.status import CheckpointReport
+
+app = typer.Typer(help="Take checkpoints: restore points with ordered ids.", no_args_is_help=True)
+
+EXIT_FAILED = OffsiteError.exit_code
+
+OptionalId = Annotated[
+    int | None, typer.Option("--id", help="Its id, above all earlier ones [default: the time in ms, or one more].")
+]
+CheckpointArgument = Annotated[int | None, typer.Argument(metavar="[ID]", help="Id of the checkpoint.")]
+CheckpointOption = Annotated[int | None, typer.Option("--id", help="The same as an option.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many, the newest.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeOptions:
+    """Where a checkpoint is taken, as typed."""
+
+    repo: Repo
+    backup: BackupName
+    bootstrap: Bootstrap = None
+    kafka_config: KafkaConfigFile = None
+    spark_master: SparkMaster = None
+
+    def arguments(self, checkpoint: int) -> list[str]:
+        """The same as arguments of a command that waits for that checkpoint."""
+        given = {
+            "--repo": self.repo,
+            "--backup": self.backup,
+            "--bootstrap": self.bootstrap,
+            "--kafka-config": self.kafka_config,
+            "--spark-master": self.spark_master,
+            "--id": checkpoint,
+        }
+        named = [text for name, value in given.items() if value is not None for text in (name, str(value))]
+        return ["checkpoint", "take", *named, "--wait", "-o", "json"]
+
+
+@app.command()
+@takes(TakeOptions)
+def take(
+    options: TakeOptions,
+    checkpoint: OptionalId = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Until it is complete or has failed.")] = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Take a checkpoint: answers when every partition has started, and goes on in the background.
+
+    An id is used once for ever. The same id again takes no second backup: it answers what is known of the first. Where
+    a run follows the backup, that run takes it, in its next round.
+
+    Exit code 1: it failed; 3: it is incomplete, nobody is at work on it; 14: the id cannot be taken any more.
+    """
+    from offsite.services.checkpoint.ask import ask
+    from offsite.services.checkpoint.status import Checkpoints, CheckpointStatus
+
+    backup = open_repository(options.repo).backup(options.backup)
+    asked = ask(backup, checkpoint)
+    report = Checkpoints(backup).report(asked.id)
+    if wait:
+        report = _taken_here(options, backup, asked.id)
+    elif report.status is CheckpointStatus.REQUESTED:
+        report = _taken_elsewhere(options, backup, asked.id)
+    emit(report, output=output, render=render_checkpoint)
+    _end(report)
+
+
+def _taken_here(options: TakeOptions, backup: Backup, checkpoint: int) -> CheckpointReport:
+    """What is known when it is settled: taken by this process, unless another one takes checkpoints already."""
+    from offsite.cli.progress import progress
+    from offsite.model.clock import SystemClock
+    from offsite.services.checkpoint.serve import UNSETTLED, Server, is_free, wait_for
+    from offsite.spark.master import slots
+
+    def step() -> None:
+        if not is_free(backup, checkpoint):
+            return
+        with (
+            spark(options.spark_master, preload="offsite.copy.bundle") as runner,
+            progress(f"checkpoint {checkpoint}", total_bytes=0) as on_progress,
+        ):
+            Server(
+                repository=repository,
+                backup=backup,
+                cluster=cluster,
+                runner=runner,
+                slots=slots(options.spark_master),
+                on_progress=on_progress,
+            ).serve()
+
+    repository, cluster = open_repository(options.repo), connect(options.bootstrap, options.kafka_config)
+    return wait_for(backup, checkpoint, clock=SystemClock(), while_in=UNSETTLED, step=step)
+
+
+def _taken_elsewhere(options: TakeOptions, backup: Backup, checkpoint: int) -> CheckpointReport:
+    """What is known when every partition has started: in the run that follows, or in a process that goes on."""
+    from offsite.model.clock import SystemClock
+    from offsite.services.checkpoint.background import Background
+    from offsite.services.checkpoint.serve import is_free, wait_for
+    from offsite.services.checkpoint.status import CheckpointStatus
+
+    background = Background(arguments=options.arguments(checkpoint))
+
+    def step() -> None:
+        background.check()
+        if is_free(backup, checkpoint):
+            background.begin()
+
+    return wait_for(
+        backup, checkpoint, clock=SystemClock(), while_in=frozenset({CheckpointStatus.REQUESTED}), step=step
+    )
+
+
+def _end(report: CheckpointReport) -> None:
+    from offsite.services.checkpoint.status import CheckpointStatus
+
+    if report.status is CheckpointStatus.FAILED:
+        raise typer.Exit(EXIT_FAILED)
+    if report.status is CheckpointStatus.INCOMPLETE:
+        raise typer.Exit(EXIT_PARTIAL)
+
+
+@app.command(name="list")
+def list_(repo: Repo, backup: BackupName, limit: Limit = 20, output: Output = OutputFormat.TABLE) -> None:
+    """List checkpoints, newest first, from the store alone."""
+    from offsite.services.checkpoint.status import Checkpoints
+
+    found = Checkpoints(open_repository(repo).backup(backup)).list(most=limit)
+    emit(found, output=output, render=render_list)
+
+
+@app.command()
+def show(
+    repo: Repo,
+    backup: BackupName,
+    checkpoint: CheckpointArgument = None,
+    id_: CheckpointOption = None,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Show a checkpoint and its partitions, from the store alone: the cluster may be gone.
+
+    Its status is doesNotExist, requested, ongoing, completed, failed, incomplete or deleted.
+    """
+    from offsite.services.checkpoint.status import Checkpoints
+
+    opened = open_repository(repo).backup(backup)
+    emit(Checkpoints(opened).report(_chosen(checkpoint, id_)), output=output, render=render_checkpoint)
+
+
+@app.command()
+def explain(
+    repo: Repo,
+    backup: BackupName,
+    checkpoint: CheckpointArgument = None,
+    id_: CheckpointOption = None,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Show what a restore of a checkpoint leaves out, and why; and how far each topic can be trusted."""
+    from offsite.services.checkpoint.explain import explain_checkpoint
+
+    opened = open_repository(repo).backup(backup)
+    emit(explain_checkpoint(opened, _chosen(checkpoint, id_)), output=output, render=render_explanation)
+
+
+@app.command()
+def delete(
+    repo: Repo,
+    backup: BackupName,
+    checkpoint: CheckpointArgument = None,
+    id_: CheckpointOption = None,
+    yes: Yes = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Delete a checkpoint with its restore point; its id is never used again.
+
+    Exit code 14: it is being taken, its restore point is pinned, or a restore reads it.
+    """
+    from offsite.services.checkpoint.delete import delete_checkpoint
+    from offsite.services.checkpoint.status import Checkpoints, check_exists
+
+    opened, chosen = open_repository(repo).backup(backup), _chosen(checkpoint, id_)
+    if not yes:
+        found = check_exists(Checkpoints(opened).report(chosen))
+        confirm(f"delete checkpoint {chosen} ({found.status}) of backup {backup}, and its restore point?")
+    emit(delete_checkpoint(opened, chosen), output=output, render=render_checkpoint)
+
+
+def _chosen(argument: int | None, option: int | None) -> int:
+    from offsite.model.errors import BadOption
+
+    chosen = argument if argument is not None else option
+    if chosen is None or (None not in {argument, option} and argument != option):
+        raise BadOption("which checkpoint?", hint="give one id; see them with: offsite checkpoint list")
+    return chosen

@@ -1,0 +1,134 @@
+"""What is told of a checkpoint beside the commits: that it was asked for, taken, failed or deleted. Pure values.
+
+Each is one object that is created once. Only a commit that carries the id says that a checkpoint is complete; `taken`
+says where each partition is to end, before anything of it is copied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offsite.model.errors import DamagedObject
+from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS
+from offsite.model.untrusted.json_object import JsonObject
+from offsite.repository.commit import Checkpoint, PartitionId
+from offsite.repository.commit_json import partition_from_json, partition_to_json
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+
+REASON_MAX = 1_000
+"""Characters of a reason that are stored: lists show all reasons."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldCheckpoint:
+    """Something that was told of checkpoint `id` at `at_ms` (store's clock, epoch ms) `by` somebody, for people.
+    `writer` is random, and belongs to the process. `reason`: why it failed or was deleted; else empty."""
+
+    id: int
+    at_ms: int
+    by: str
+    writer: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenEnd:
+    """Where one partition of a checkpoint is to end (exclusive)."""
+
+    partition_id: PartitionId
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SickEnd:
+    """A partition of which no end could be told when the checkpoint was taken, and the id of the error."""
+
+    topic: str
+    partition: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenCheckpoint:
+    """That a checkpoint was taken: `ends` holds every partition of the source that has one. `base`: the commit that its
+    pass goes on from, so that any other pass that commits behind it has passed it over. `sick` partitions let it
+    fail."""
+
+    told: ToldCheckpoint
+    cluster_id: str
+    base: int
+    ends: tuple[TakenEnd, ...]
+    sick: tuple[SickEnd, ...] = ()
+
+    @property
+    def id(self) -> int:
+        return self.told.id
+
+    def carried(self, classes: tuple[tuple[str, str], ...] = ()) -> Checkpoint:
+        """What the commit that completes it carries."""
+        ends = tuple((each.partition_id, each.end) for each in self.ends)
+        return Checkpoint(id=self.id, taken_at_ms=self.told.at_ms, ends=ends, classes=classes)
+
+
+def encode_told(told: ToldCheckpoint) -> bytes:
+    return encode_object({"format": FORMAT, **_told_fields(told)})
+
+
+def decode_told(data: bytes, *, key: str) -> ToldCheckpoint:
+    """What the object at `key` tells. Raises `DamagedObject`, `FormatTooNew`."""
+    return _told(parse_json_object(data, source=key, damaged=_damaged))
+
+
+def encode_taken(taken: TakenCheckpoint) -> bytes:
+    return encode_object(
+        {
+            "format": FORMAT,
+            **_told_fields(taken.told),
+            "cluster_id": taken.cluster_id,
+            "base": taken.base,
+            "ends": [{**partition_to_json(each.partition_id), "end": each.end} for each in taken.ends],
+            "sick": [{"topic": each.topic, "partition": each.partition, "error": each.error} for each in taken.sick],
+        }
+    )
+
+
+def decode_taken(data: bytes, *, key: str) -> TakenCheckpoint:
+    """The checkpoint that the object at `key` tells of. Raises `DamagedObject`, `FormatTooNew`."""
+    item = parse_json_object(data, source=key, damaged=_damaged)
+    ends = tuple(
+        TakenEnd(partition_id=partition_from_json(each), end=each.count("end")) for each in item.children("ends")
+    )
+    if len({each.partition_id for each in ends}) != len(ends):
+        raise item.wrong("ends", "one end for each partition")
+    sick = item.children("sick")
+    return TakenCheckpoint(
+        told=_told(item),
+        cluster_id=item.text("cluster_id"),
+        base=item.count("base"),
+        ends=ends,
+        sick=tuple(SickEnd(topic=one.topic(), partition=one.partition(), error=one.text("error")) for one in sick),
+    )
+
+
+def _told_fields(told: ToldCheckpoint) -> dict[str, bool | int | float | str | None]:
+    return {
+        "id": told.id,
+        "at_ms": told.at_ms,
+        "by": told.by,
+        "writer": told.writer,
+        "reason": told.reason[:REASON_MAX],
+    }
+
+
+def _told(item: JsonObject) -> ToldCheckpoint:
+    return ToldCheckpoint(
+        id=item.count("id"),
+        at_ms=item.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
+        by=item.text("by"),
+        writer=item.text("writer"),
+        reason=item.text("reason"),
+    )
+
+
+def _damaged(message: str) -> DamagedObject:
+    return DamagedObject(message, hint="commits are not concerned: see those that carry one with: offsite show BACKUP")

@@ -1,0 +1,1 @@
+"""Checkpoints: restore points with ordered ids, taken on request or on schedule."""

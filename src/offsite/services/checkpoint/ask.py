@@ -1,0 +1,92 @@
+"""A request for a checkpoint: which id it gets, and that whoever takes checkpoints of the backup learns of it.
+
+A request is an object of its own, created once. The process that holds the lease of the backup's checkpoints sees it
+when it is next free: a run that follows before its next round, a `checkpoint take` before it ends. Without one, whoever
+asked takes it itself. So two processes never copy against each other for one checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offsite.model.errors import BadOption, CheckpointIdUsed
+from offsite.model.ids import random_id
+from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.repository.backup import Backup
+from offsite.repository.checkpoints.marker import ToldCheckpoint
+from offsite.repository.checkpoints.records import CheckpointRecords, Told
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.services.checkpoint.status import CheckpointReport, Checkpoints, CheckpointStatus
+
+_USED = frozenset({CheckpointStatus.FAILED, CheckpointStatus.DELETED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The id of a checkpoint that was asked for; `is_new`: by this call."""
+
+    id: int
+    is_new: bool
+
+
+def ask(backup: Backup, wanted: int | None = None) -> Asked:
+    """Ask for checkpoint `wanted`, None: for the next id, which is the store's time in epoch ms, or one above the
+    highest one that is known. An id that is asked for, taken or complete already is answered, not asked again.
+
+    Raises `CheckpointIdUsed` where it failed, was deleted, or a higher one is known; `BadOption` for no id.
+    """
+    records, checkpoints = CheckpointRecords.of(backup), Checkpoints(backup)
+    highest = max(checkpoints.ids, default=0)
+    if wanted is None:
+        return _ask_next(backup, records, highest)
+    if not 0 < wanted <= MAX_OFFSET:
+        raise BadOption(f"{wanted} is no id of a checkpoint", hint=f"choose a number above {highest}, or none")
+    report = checkpoints.report(wanted)
+    if report.status is not CheckpointStatus.DOES_NOT_EXIST:
+        return _known(report, highest)
+    if wanted < highest:
+        raise CheckpointIdUsed(
+            f"checkpoint {highest} of backup {backup.descriptor.name} is there, so {wanted} cannot be taken any more",
+            hint=_next_hint(highest),
+        )
+    return Asked(id=wanted, is_new=records.put(_request(backup, wanted), Told.REQUESTED))
+
+
+def _ask_next(backup: Backup, records: CheckpointRecords, highest: int) -> Asked:
+    checkpoint = max(backup.store.now_ms(), highest + 1)
+    while not records.put(_request(backup, checkpoint), Told.REQUESTED):
+        checkpoint += 1  # another one was faster by some ms
+    return Asked(id=checkpoint, is_new=True)
+
+
+def _known(report: CheckpointReport, highest: int) -> Asked:
+    if report.status in _USED:
+        why = f": {report.failure_reason}" if report.failure_reason else ""
+        raise CheckpointIdUsed(
+            f"checkpoint {report.id} of backup {report.backup} {_WORDS[report.status]}{why}",
+            hint=f"each id is used once; {_next_hint(highest)}",
+        )
+    return Asked(id=report.id, is_new=False)
+
+
+_WORDS = {CheckpointStatus.FAILED: "failed", CheckpointStatus.DELETED: "was deleted"}
+
+
+def _next_hint(highest: int) -> str:
+    return f"take the next one: offsite checkpoint take --id {highest + 1}, or without --id"
+
+
+def _request(backup: Backup, checkpoint: int) -> ToldCheckpoint:
+    """The random word tells our own lost answer from another's request."""
+    return told(backup, checkpoint, writer=random_id(16))
+
+
+def told(backup: Backup, checkpoint: int, *, writer: str, reason: str = "") -> ToldCheckpoint:
+    """Something to tell of a checkpoint now."""
+    return ToldCheckpoint(
+        id=checkpoint,
+        at_ms=backup.store.now_ms(),
+        by=ProcessIdentity.mine().text,
+        writer=writer,
+        reason=reason,
+    )

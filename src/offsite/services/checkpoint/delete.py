@@ -1,0 +1,77 @@
+"""A checkpoint deleted: first that it is deleted is written down, then a commit drops its restore point. A crash
+between the two leaves a checkpoint that is deleted and a restore point without one; deleting again drops it."""
+
+from __future__ import annotations
+
+from offsite.model.errors import CheckpointNeeded, CommitLost
+from offsite.model.ids import random_id
+from offsite.model.uninterrupted import uninterrupted
+from offsite.repository.backup import Backup
+from offsite.repository.checkpoints.records import CheckpointRecords, Told
+from offsite.repository.commit import Changes
+from offsite.repository.snapshots.audit_record import POINTS, Deletion, note_deletions
+from offsite.repository.state import BackupState
+from offsite.services.checkpoint.ask import told
+from offsite.services.checkpoint.status import NO_COMMIT, CheckpointReport, Checkpoints, CheckpointStatus, check_exists
+from offsite.services.retention.apply import ATTEMPTS
+from offsite.services.retention.kept_points import holds
+from offsite.services.retention.plan import points_in_use
+
+BY = "checkpoint delete"
+
+
+def delete_checkpoint(backup: Backup, checkpoint: int) -> CheckpointReport:
+    """Delete a checkpoint; what is known of it afterwards. Its restore point goes with it, unless it is the newest of
+    the backup: that stays, without the checkpoint, until retention lets it go.
+
+    Raises `NoSuchRestorePoint`, `CheckpointNeeded` while it is being taken, its point is pinned or a restore reads it,
+    and `CommitLost` when other writers are faster again and again.
+    """
+    report = check_exists(Checkpoints(backup).report(checkpoint))
+    _check_not_needed(backup, report)
+    if report.status is not CheckpointStatus.DELETED:
+        note = told(backup, checkpoint, writer=random_id(16), reason=BY)
+        CheckpointRecords.of(backup).put(note, Told.DELETED)
+    _drop(backup, report.commit)
+    return Checkpoints(backup).report(checkpoint)
+
+
+def _check_not_needed(backup: Backup, report: CheckpointReport) -> None:
+    if report.status in {CheckpointStatus.REQUESTED, CheckpointStatus.ONGOING}:
+        raise CheckpointNeeded(
+            f"checkpoint {report.id} is being taken", hint="wait for its end: offsite checkpoint show ID"
+        )
+    if report.commit == NO_COMMIT:
+        return
+    now_ms = backup.store.now_ms()
+    if any(pin.seq == report.commit and holds(pin, now_ms=now_ms) for pin in backup.state().pins):
+        raise CheckpointNeeded(
+            f"commit {report.commit}, which is checkpoint {report.id}, is pinned",
+            hint=f"take the pin off first: offsite retention unpin --commit {report.commit}",
+        )
+    if report.commit in points_in_use(backup):
+        raise CheckpointNeeded(f"a restore reads checkpoint {report.id}", hint="wait for its end")
+
+
+def _drop(backup: Backup, commit: int) -> None:
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return _drop_once(backup, commit)
+        except CommitLost:
+            continue
+    return _drop_once(backup, commit)
+
+
+def _drop_once(backup: Backup, commit: int) -> None:
+    head = backup.state()
+    if not _is_older_point(head, commit):
+        return
+    writer = random_id(16)
+    gone = (Deletion(kind=POINTS, what=f"commit {commit}", rule=BY, bytes=0),)
+    note_deletions(backup.store, backup.layout, gone, by=BY, commit=head.seq, writer=writer)
+    with uninterrupted():
+        backup.commit(head.carried_over(Changes(forgotten=((commit, commit + 1),))), base=head, writer=writer)
+
+
+def _is_older_point(head: BackupState, commit: int) -> bool:
+    return head.history.find(commit) is not None and head.history[-1].seq != commit

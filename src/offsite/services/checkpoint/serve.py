@@ -1,0 +1,111 @@
+"""Checkpoints taken by a process of their own, where no run follows the backup: request by request, until none is
+left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from offsite.model.clock import Clock
+from offsite.model.errors import OffsiteError
+from offsite.repository.backup import Backup
+from offsite.repository.repository import Repository
+from offsite.services.backup.planned import BackupPlan, Known, find_known, plan_backup
+from offsite.services.backup.request import BackupRequest
+from offsite.services.backup.run import Ended, carry_out
+from offsite.services.checkpoint.status import CheckpointReport, Checkpoints, CheckpointStatus
+from offsite.services.checkpoint.taker import Taker, held_lease
+from offsite.services.cluster import Cluster
+from offsite.spark.runner import OnProgress, Runner
+
+POLL_S = 1.0
+"""Seconds between two looks at what another process does for a checkpoint: each opens the backup."""
+
+UNSETTLED = frozenset({CheckpointStatus.REQUESTED, CheckpointStatus.ONGOING})
+
+
+class Server:
+    """Takes the checkpoints that are asked for of one backup, by one pass each."""
+
+    def __init__(  # noqa: PLR0913  # all by keyword
+        self,
+        *,
+        repository: Repository,
+        backup: Backup,
+        cluster: Cluster,
+        runner: Runner,
+        slots: int,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        self._repository, self._backup, self._cluster = repository, backup, cluster
+        self._runner, self._slots, self._on_progress = runner, slots, on_progress
+
+    def serve(self) -> bool:
+        """Take one checkpoint after the other until none is asked for; False where another process takes them now.
+
+        Raises what planning and copying raise; then the checkpoint has failed, and says why.
+        """
+        taker = Taker(backup=self._backup)
+        with held_lease(taker) as held:
+            if held is None:
+                return False
+            while (checkpoint := taker.next_request()) is not None:
+                self._take(taker, checkpoint)
+            return True
+
+    def _take(self, taker: Taker, checkpoint: int) -> None:
+        try:
+            plan = taker.take(checkpoint, self._plan())
+        except OffsiteError as error:
+            taker.broke(checkpoint, error)
+            raise
+        if plan is None:
+            return  # another process has taken the id
+        try:
+            ended = carry_out(
+                plan,
+                self._backup,
+                repository=self._repository,
+                kafka=self._cluster.config,
+                runner=self._runner,
+                on_progress=self._on_progress,
+            )
+        except (OffsiteError, KeyboardInterrupt) as error:
+            taker.broke(checkpoint, error)
+            raise
+        taker.ended(checkpoint, ended.state, why_not(ended))
+
+    def _plan(self) -> BackupPlan:
+        request = BackupRequest(backup=self._backup.descriptor.name, selection=None)
+        known: Known = find_known(self._repository, request.backup)
+        return plan_backup(self._repository, self._cluster.admin, request, slots=self._slots, known=known)
+
+
+def why_not(ended: Ended) -> str:
+    """Why a pass that has ended did not complete its checkpoint, if it did not."""
+    failed = ended.result.failed if ended.result is not None else ()
+    if not failed:
+        return "the copy did not end where the checkpoint was taken"
+    more = f", and {len(failed) - 1} more partitions" if len(failed) > 1 else ""
+    return f"{failed[0].topic}/{failed[0].partition}: {failed[0].message}{more}"
+
+
+def is_free(backup: Backup, checkpoint: int) -> bool:
+    """Whether nobody takes checkpoints of the backup now, and `checkpoint` waits for somebody who does."""
+    found = Checkpoints(backup)
+    return not found.is_being_taken and found.report(checkpoint).status is CheckpointStatus.REQUESTED
+
+
+def wait_for(
+    backup: Backup,
+    checkpoint: int,
+    *,
+    clock: Clock,
+    while_in: frozenset[CheckpointStatus],
+    step: Callable[[], object],
+) -> CheckpointReport:
+    """What is known of the checkpoint as soon as its status is none of `while_in`. `step` is done before each look but
+    the first; what it raises ends the wait."""
+    while (report := Checkpoints(backup).report(checkpoint)).status in while_in:
+        step()
+        clock.sleep(POLL_S)
+    return report

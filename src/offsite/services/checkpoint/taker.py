@@ -1,0 +1,164 @@
+"""The process that takes checkpoints of a backup: one at a time, by a lease, so that no two copy against each other.
+
+The lease is a courtesy. What makes a checkpoint right is that its id is taken by one create-only object, and
+complete by the one commit that carries it; two processes that both believe to hold the lease can only fail.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+
+from offsite.model.errors import OffsiteError, PutOutcomeUnknown, RestoreRunning, RestoreTakenOver
+from offsite.model.ids import random_id
+from offsite.model.journal import decided, warned
+from offsite.repository.backup import Backup
+from offsite.repository.checkpoints.marker import SickEnd, TakenCheckpoint, TakenEnd
+from offsite.repository.checkpoints.records import CheckpointRecords, Told
+from offsite.repository.restores.lease import BEAT_S, LeaseClaim, LeaseTerms
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.state import BackupState
+from offsite.services.backup.planned import BackupPlan
+from offsite.services.checkpoint.ask import told
+
+_TERMS_SWEPT = 10
+"""Terms before its own that a holder deletes: each deletes those of the one before, and of some that died."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Taker:
+    """Takes checkpoints of `backup` while it holds the lease; its `word` stands in all that it tells."""
+
+    backup: Backup
+    word: str = field(default_factory=lambda: random_id(16))
+    _highest: int = -1
+
+    @property
+    def records(self) -> CheckpointRecords:
+        return CheckpointRecords.of(self.backup)
+
+    def next_request(self) -> int | None:
+        """The lowest id that is asked for and can still be taken: one list of keys that are new since the last id was
+        taken. A request that a higher id has passed fails."""
+        known = self.records.known(after=self._highest)
+        self._highest = max((each for each, what in known.items() if Told.TAKEN in what), default=self._highest)
+        open_ids = [each for each, what in known.items() if what == {Told.REQUESTED}]
+        for each in open_ids:
+            if each < self._highest:
+                self.fail(each, f"checkpoint {self._highest} was taken before it was begun")
+        return min((each for each in open_ids if each > self._highest), default=None)
+
+    def next_id(self) -> int:
+        """An id for a checkpoint that is due."""
+        known = max(self.records.known(after=self._highest), default=self._highest)
+        return max(self.backup.store.now_ms(), known + 1)
+
+    def take(self, checkpoint: int, plan: BackupPlan) -> BackupPlan | None:
+        """`plan` with that checkpoint, which every partition has started when this returns; None where another process
+        has taken the id."""
+        taken = TakenCheckpoint(
+            told=told(self.backup, checkpoint, writer=self.word),
+            cluster_id=plan.source.cluster_id,
+            base=plan.base.seq,
+            ends=tuple(TakenEnd(partition_id=each.partition_id, end=each.end) for each in plan.copy.bounds),
+            sick=tuple(
+                SickEnd(topic=each.topic, partition=each.partition, error=each.error.id) for each in plan.copy.sick
+            ),
+        )
+        if not self.records.put_taken(taken):
+            return None
+        self._highest = max(self._highest, checkpoint)
+        decided("checkpoint_taken", why="every partition has an end", id=checkpoint, partitions=len(taken.ends))
+        if plan.copy.sick:
+            first = plan.copy.sick[0]
+            self.fail(checkpoint, f"{first.topic}/{first.partition}: {first.error.message}")
+        return replace(plan, checkpoint=taken)
+
+    def ended(self, checkpoint: int, state: BackupState, why: str) -> bool:
+        """Whether `state`, which the checkpoint's pass has left, completes it; else it has failed for that reason."""
+        if state.checkpoint(checkpoint) is not None:
+            return True
+        self.fail(checkpoint, why)
+        return False
+
+    def broke(self, checkpoint: int, error: BaseException) -> None:
+        """Tell what the error that ended its pass means for a checkpoint: where nobody knows whether its commit
+        arrived, nothing. Raises nothing of ours."""
+        if isinstance(error, PutOutcomeUnknown):
+            return
+        why = f"{error.id}: {error.message}" if isinstance(error, OffsiteError) else "its process was interrupted"
+        self.fail(checkpoint, why)
+
+    def fail(self, checkpoint: int, why: str) -> None:
+        """Tell that a checkpoint has failed, unless that was told. Where it cannot be told now, the next commit of
+        another pass says it."""
+        warned("checkpoint_failed", why=why, id=checkpoint)
+        try:
+            self.records.put(told(self.backup, checkpoint, writer=self.word, reason=why), Told.FAILED)
+        except OffsiteError as error:
+            warned("checkpoint_untold", error=error.id, why=error.message, id=checkpoint)
+
+
+class HeldLease:
+    """The lease of a taker, renewed while it is held. `is_lost`: another process has it by now, because this one was
+    silent for too long."""
+
+    def __init__(self, taker: Taker, terms: LeaseTerms, claim: LeaseClaim) -> None:
+        self._taker, self._terms, self._claim = taker, terms, claim
+        self.is_lost = False
+        self._ended = threading.Event()
+        self._beating = threading.Thread(target=self._beat, name="offsite-checkpoint-lease", daemon=True)
+        self._beating.start()
+
+    def give_up(self) -> None:
+        """Others may take checkpoints from now on. Raises nothing of ours."""
+        self._ended.set()
+        self._beating.join()
+        with suppress(OffsiteError):  # then it runs out
+            self._terms.end(self._claim)
+
+    def _beat(self) -> None:
+        while not self._ended.wait(BEAT_S):
+            try:
+                self._terms.beat(self._claim)
+            except RestoreTakenOver:
+                self.is_lost = True
+                return
+            except OffsiteError as error:  # the next one may get through; else another takes over, and the id decides
+                warned("checkpoint_lease", error=error.id, why=error.message)
+
+
+def hold_lease(taker: Taker) -> HeldLease | None:
+    """The lease for `taker`, None where another process has it."""
+    terms = LeaseTerms(store=taker.backup.store, lease=taker.records.lease)
+    try:
+        claim = terms.claim(ProcessIdentity.mine(), taker.word, take_over=False)
+    except RestoreRunning:
+        return None
+    _sweep(terms, before=claim.term)
+    return HeldLease(taker, terms, claim)
+
+
+def _sweep(terms: LeaseTerms, *, before: int) -> None:
+    """Terms that ended say nothing any more; whoever may not delete leaves them."""
+    with suppress(OffsiteError):
+        for term in range(max(1, before - _TERMS_SWEPT), before):
+            for part in ("beat", "end", "claim"):
+                terms.store.delete(terms.lease.key(term, part))
+
+
+@contextmanager
+def held_lease(taker: Taker) -> Iterator[HeldLease | None]:
+    """A block in which `taker` holds the lease, or another process does (None)."""
+    held = hold_lease(taker)
+    try:
+        yield held
+    finally:
+        if held is not None:
+            held.give_up()
+
+
+OnTaken = Callable[[int], None]
+"""Told of the id of a checkpoint that every partition has started."""

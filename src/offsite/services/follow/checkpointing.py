@@ -1,0 +1,92 @@
+"""The checkpoints of a run that follows: those that are asked for, and those that are due, each by one of its rounds.
+
+It never ends a round, and never delays one for long: what goes wrong is told, and the round is one without a
+checkpoint.
+"""
+
+from __future__ import annotations
+
+from offsite.model.clock import Clock
+from offsite.model.errors import OffsiteError
+from offsite.model.journal import warned
+from offsite.repository.backup import Backup
+from offsite.services.backup.planned import BackupPlan
+from offsite.services.backup.run import Ended
+from offsite.services.checkpoint.serve import why_not
+from offsite.services.checkpoint.taker import HeldLease, Taker, hold_lease
+
+CLAIM_EVERY_S = 30.0
+"""Seconds from one attempt to get the lease, which another process has, to the next."""
+
+
+class Checkpointing:
+    """Takes checkpoints when they are asked for, and every `every_s` seconds (None: only then); not at all where it is
+    not `is_wanted`."""
+
+    def __init__(self, *, is_wanted: bool, every_s: float | None, clock: Clock) -> None:
+        self._is_wanted, self._every_s, self._clock = is_wanted, every_s, clock
+        self._due_s = clock.monotonic_s()
+        self._claim_s = clock.monotonic_s()
+        self._taker: Taker | None = None
+        self._lease: HeldLease | None = None
+        self._taking: int | None = None
+
+    def begin(self, backup: Backup, plan: BackupPlan) -> BackupPlan:
+        """`plan`, with a checkpoint where one is asked for or due: then every partition has started it. Raises nothing
+        of ours."""
+        try:
+            taker = self._held(backup) if self._is_wanted else None
+            checkpoint = None if taker is None else self._next(taker)
+            taken = None if taker is None or checkpoint is None else taker.take(checkpoint, plan)
+        except OffsiteError as error:
+            warned("checkpoint_not_taken", error=error.id, why=error.message)
+            return plan
+        if taken is None:
+            return plan
+        self._taking = checkpoint
+        self._plan_next()
+        return taken
+
+    def ended(self, ended: Ended) -> None:
+        """The round that began it has ended. Raises nothing of ours."""
+        if self._taker is not None and self._taking is not None:
+            self._taker.ended(self._taking, ended.state, why_not(ended))
+        self._taking = None
+
+    def broke(self, error: BaseException) -> None:
+        """The round that began it was ended by an error, or interrupted. Raises nothing of ours."""
+        if self._taker is not None and self._taking is not None:
+            self._taker.broke(self._taking, error)
+        self._taking = None
+
+    def close(self) -> None:
+        """Let others take checkpoints."""
+        if self._lease is not None:
+            self._lease.give_up()
+        self._lease = self._taker = None
+
+    def _held(self, backup: Backup) -> Taker | None:
+        """The taker, while this process has the lease."""
+        if self._lease is not None and self._lease.is_lost:
+            self.close()
+        if self._lease is None and self._clock.monotonic_s() >= self._claim_s:
+            self._claim_s = self._clock.monotonic_s() + CLAIM_EVERY_S
+            self._taker = Taker(backup=backup)
+            self._lease = hold_lease(self._taker)
+        return self._taker if self._lease is not None else None
+
+    def _next(self, taker: Taker) -> int | None:
+        """The id to take now. What somebody asks for comes first; it is taken for what is due, too."""
+        if (asked := taker.next_request()) is not None:
+            return asked
+        is_due = self._every_s is not None and self._clock.monotonic_s() >= self._due_s
+        return taker.next_id() if is_due else None
+
+    def _plan_next(self) -> None:
+        """The next moment of the schedule that is still to come: what a long round missed is not made up for."""
+        if self._every_s is None:
+            return
+        now_s = self._clock.monotonic_s()
+        missed = max(0, int((now_s - self._due_s) // self._every_s))
+        if now_s >= self._due_s:
+            self._due_s += (missed + 1) * self._every_s

@@ -1,0 +1,130 @@
+"""Checkpoints of a run that follows: on schedule and on request, one at a time, truthful when a round breaks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from offsite.repository.checkpoints.records import CheckpointRecords
+from offsite.repository.restores.lease import LeaseTerms
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.services.backup.request import BackupRequest
+from offsite.services.checkpoint import taker
+from offsite.services.checkpoint.ask import ask
+from offsite.services.checkpoint.status import Checkpoints
+from offsite.services.follow.follower import Follow, Follower, Round
+from offsite.services.outages import Outages
+from tests.fake_cluster.site import BACKUP, Site
+
+
+class Script:
+    """A clock that ends the run when the steps are used up, one at each sleep."""
+
+    def __init__(self, *steps: Callable[[], object]) -> None:
+        self.now_s = 1000.0
+        self._steps = list(steps)
+
+    def now_ms(self) -> int:
+        return int(self.now_s * 1000)
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    def sleep(self, duration_s: float) -> None:
+        self.now_s += duration_s
+        if not self._steps:
+            raise KeyboardInterrupt
+        self._steps.pop(0)()
+
+
+def follow(site: Site, clock: Script, *, every_s: float | None = None) -> list[Round]:
+    rounds: list[Round] = []
+    following = Follow(
+        repository=site.repository,
+        cluster=site.source.connected,
+        runner=site.runner,
+        request=BackupRequest(backup=BACKUP, selection=None),
+        slots=2,
+        interval_s=10,
+        checkpoints=True,
+        checkpoint_every_s=every_s,
+    )
+    outages = Outages(give_up_after_s=3600, clock=clock, on_outage=lambda _: None)
+    with pytest.raises(KeyboardInterrupt):
+        Follower(following, outages=outages, clock=clock, on_round=rounds.append).run()
+    return rounds
+
+
+def taken(site: Site) -> list[tuple[str, int]]:
+    return [(each.status.value, each.commit) for each in reversed(Checkpoints(site.backup).list().checkpoints)]
+
+
+def nothing() -> None:
+    pass
+
+
+def test_the_first_one_is_taken_at_once_and_the_next_when_it_is_due(site: Site) -> None:
+    follow(site, Script(*[nothing] * 6), every_s=30)
+    assert taken(site) == [("completed", 2), ("completed", 3), ("completed", 4)]
+
+
+def test_a_slow_round_does_not_pile_them_up(site: Site) -> None:
+    clock = Script(lambda: setattr(clock, "now_s", clock.now_s + 300), nothing)
+    follow(site, clock, every_s=30)
+    assert len(taken(site)) == 2
+
+
+def test_one_that_is_asked_for_is_taken_by_the_next_round(site: Site) -> None:
+    asked: list[int] = []
+    rounds = follow(site, Script(lambda: asked.append(ask(site.backup).id), nothing))
+    assert [None if each.result is None else each.result.commit for each in rounds] == [None, 2, None]
+    assert Checkpoints(site.backup).report(asked[0]).commit == 2
+
+
+def test_without_a_schedule_or_a_request_none_is_taken(site: Site) -> None:
+    assert len(follow(site, Script(nothing))) == 2
+    assert taken(site) == []
+
+
+def test_a_round_that_breaks_fails_its_checkpoint_and_the_next_one_is_taken(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from offsite.model.errors import KafkaUnreachable
+    from offsite.services.follow import follower
+
+    carry_out, breaks = follower.carry_out, [KafkaUnreachable("gone")]
+
+    def breaking(*given: object, **named: object) -> object:
+        if breaks:
+            raise breaks.pop()
+        return carry_out(*given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(follower, "carry_out", breaking)
+    follow(site, Script(*[nothing] * 6), every_s=30)
+    first, *others = Checkpoints(site.backup).list().checkpoints[::-1]
+    assert (first.status, first.failure_reason) == ("failed", "OFF-1501: gone")
+    assert {each.status.value for each in others} == {"completed"}
+
+
+def test_a_run_whose_lease_was_taken_over_leaves_them_to_the_other_one(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taker, "BEAT_S", 0.01)
+
+    def take_over() -> None:
+        terms = LeaseTerms(store=site.backup.store, lease=CheckpointRecords.of(site.backup).lease)
+        terms.claim(ProcessIdentity.mine(), "another", take_over=True)
+        beating = [each for each in threading.enumerate() if each.name == "offsite-checkpoint-lease"]
+        for each in beating:
+            each.join(10)
+        ask(site.backup, 7)
+
+    follow(site, Script(take_over, nothing, nothing))
+    assert Checkpoints(site.backup).report(7).status == "requested"
+
+
+def test_the_run_lets_others_take_them_when_it_ends(site: Site) -> None:
+    follow(site, Script(nothing))
+    assert not Checkpoints(site.backup).is_being_taken
