@@ -152,3 +152,8 @@ def _described(cluster: FakeCluster, name: str) -> Answer:
 
 def _checked(known: FakeTransaction, producer_id: int, epoch: int) -> int:
     return NONE if (producer_id, epoch) == (known.producer_id, known.epoch) else INVALID_PRODUCER_EPOCH
+
+
+def list_transactions(_cluster: FakeCluster, _asked: Any) -> Answer:
+    """None: this cluster has no coordinator that remembers transactional ids."""
+    return {"throttle_time_ms": 0, "error_code": 0, "unknown_state_filters": [], "transaction_states": []}

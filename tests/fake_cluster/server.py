@@ -45,6 +45,7 @@ _ANSWERS: Mapping[Api, Callable[[FakeCluster, Any], Answer]] = {
     Api.DESCRIBE_USER_SCRAM_CREDENTIALS: topic_answers.describe_scram_users,
     Api.DESCRIBE_PRODUCERS: log_answers.describe_producers,
     Api.DESCRIBE_TRANSACTIONS: coordinator_answers.describe_transactions,
+    Api.LIST_TRANSACTIONS: coordinator_answers.list_transactions,
 }
 _READ_BYTES = 1 << 20
 

@@ -155,6 +155,9 @@ class SimSource:
             for name in names
         }
 
+    def presence_now(self, name: str) -> Presence:
+        raise LeaderUnavailable(f"nobody coordinates transactions here: {name}")
+
     def bounds(self, partitions: Iterable[TopicPartition]) -> FoundBounds:
         found: dict[TopicPartition, LogBounds] = {}
         failed: dict[TopicPartition, OffsiteError] = {}

@@ -110,7 +110,7 @@ def find_point(
         backup.store,
         known,
         choice,
-        ends_elsewhere=_ends_elsewhere(known, request, ends),
+        ends_elsewhere=_ends_elsewhere(known, request, ends) or _reads_all(request, choice),
         unasked="" if choice is cut else "the restore that goes on began so",
     )
     point = point_in_time(
@@ -145,6 +145,12 @@ def _ends_elsewhere(commit: BackupState, request: PointRequest, ends: Mapping[Pa
     if not options or all(known.get(each, 0) == end for each, end in ends.items()):
         return ""
     return f"{options[0]} says itself where partitions end, and the commit's cut is another"
+
+
+def _reads_all(request: PointRequest, choice: CutChoice) -> str:
+    """Why a cut that nobody asked for is not what is wanted; empty where it is."""
+    is_all = request.isolation == Isolation.READ_UNCOMMITTED and choice is CutChoice.AUTO
+    return "--isolation read_uncommitted brings back what no transaction has decided, too" if is_all else ""
 
 
 def commit_meant(backup: Backup, request: PointRequest, head: BackupState) -> int:

@@ -287,9 +287,9 @@ class Changes:
         return (*([self.groups] if self.groups else []), *refs)
 
     @property
-    def moves(self) -> bool:
-        """Whether any partition ends elsewhere afterwards."""
-        return bool(self.positions or self.cut_back)
+    def outdates_cut(self) -> bool:
+        """Whether the cut of the commit before is another state's afterwards: of other ends, or of other groups."""
+        return bool(self.positions or self.cut_back or self.groups)
 
     @property
     def entries(self) -> int:

@@ -106,7 +106,7 @@ class Folding:
             committed_at_ms=commit.committed_at_ms,
             groups=changes.groups or self._state.groups,
             metadata=changes.metadata or self._state.metadata,
-            cut=changes.cut or (None if changes.moves else self._state.cut),
+            cut=changes.cut or (None if changes.outdates_cut else self._state.cut),
             left_behind=changes.left_behind,
             incomplete=changes.incomplete,
             progress=changes.progress,

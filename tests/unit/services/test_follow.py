@@ -165,9 +165,10 @@ def test_a_round_reads_nothing_of_the_repository_again(orders: Site) -> None:
         store.read_bytes.clear()
         orders.source.write("orders", [b"new"])
 
-    follow(orders, write, write, write, repository=replace(orders.repository, store=store))
-    first, *later = read
-    assert first > 500
+    follow(orders, write, write, write, write, repository=replace(orders.repository, store=store))
+    opened, first_commit, *later = read
+    assert opened > 500
+    assert 0 < first_commit < opened, "the cut of the commit that a run before has made"
     assert later == [0, 0]
 
 

@@ -77,10 +77,9 @@ def _partitions(cut: Cut, positions: Mapping[PartitionId, int]) -> Iterator[CutP
     for partition_id, position in positions.items():
         key = _key(partition_id)
         end = cut.ends[key]
-        left_out = markers.get(key, ())
-        if left_out or end < position:
-            floor = min(floors.get(key, end), *left_out, end) if left_out else end
-            yield CutPartition(partition_id=partition_id, end=end, floor=floor, markers=left_out)
+        floor = min(floors.get(key, end), end)
+        if floor < position:
+            yield CutPartition(partition_id=partition_id, end=end, floor=floor, markers=markers.get(key, ()))
 
 
 def _groups(cut: Cut, groups: GroupTable) -> Iterator[CutGroup]:

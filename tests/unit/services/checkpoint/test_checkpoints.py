@@ -301,10 +301,15 @@ def test_one_whose_restore_point_retention_let_go_is_deleted_by_it(site: Site) -
     assert (report.status, report.deleted_by) == ("deleted", "retention")
 
 
-def test_without_a_cut_an_explanation_claims_nothing(site: Site) -> None:
-    take(site, 7)
+def test_without_a_cut_an_explanation_claims_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as without:
+        without.setattr("offsite.services.backup.pass_commits.cut_of_pass", lambda *_, **__: None)
+        take(site, 7)
     found = explain_checkpoint(site.backup, 7)
     assert (found.has_cut, found.classes) == (False, (("orders", "uncoordinated"),))
+    take(site, 8)
+    found = explain_checkpoint(site.backup, 8)
+    assert (found.has_cut, found.classes) == (True, (("orders", "unchanged"),)), "nobody wrote while it was taken"
     with pytest.raises(NoSuchRestorePoint):
         explain_checkpoint(site.backup, 9)
 
