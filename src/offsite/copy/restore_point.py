@@ -186,7 +186,9 @@ def _incarnations(
         newest = {each.topic: each.topic_id for each in state.topics}  # what older versions took
         wanted = replace(wanted, ids=newest | dict(fixed.incarnations), ids_because="the restore began with it")
     elif request.checkpoint is not None:
-        cut = {each.topic: each.topic_id for each, _ in _checkpoint(head, request.checkpoint).ends}
+        ends = _checkpoint(head, request.checkpoint).ends
+        latest = state.latest_shapes().values()
+        cut = {each.topic: each.topic_id for each in ([known for known, _ in ends] if ends else latest)}
         ids = {topic: topic_id for topic, topic_id in cut.items() if topic not in request.incarnations}
         wanted = replace(wanted, ids=ids, ids_because=f"checkpoint {request.checkpoint} is of it")
     return find_incarnations(backup, state, topics, wanted)
@@ -197,7 +199,7 @@ def _ends(
 ) -> dict[PartitionId, int]:
     if request.checkpoint is not None:
         ends = dict(_checkpoint(head, request.checkpoint).ends)
-        return {partition: ends.get(partition, 0) for partition in state.positions}
+        return {each: ends.get(each, 0) if ends else position.end for each, position in state.positions.items()}
     shapes = state.latest_shapes()
     if request.ends:
         selected = set(request.selection.select(shapes, internal=PROTECTED_TOPICS)) - PROTECTED_TOPICS

@@ -97,7 +97,7 @@ class Folding:
         self._holes.extend(changes.holes)
         self._pin(commit)
         if changes.checkpoint is not None:
-            self._checkpoints[changes.checkpoint.id] = changes.checkpoint
+            self._checkpoints[changes.checkpoint.id] = self._known_by_commit(changes.checkpoint)
         is_catalogued = bool(commit.catalog)
         self._state = replace(
             self._state,
@@ -116,6 +116,12 @@ class Folding:
             is_own=False,
         )
         self._history.append(commit)
+
+    def _known_by_commit(self, taken: Checkpoint) -> Checkpoint:
+        """Without ends that its commit leaves anyway: states would carry every end of every checkpoint."""
+        positions = ((self._positions.get(known), end) for known, end in taken.ends)
+        is_told = all(position is not None and position.end == end for position, end in positions)
+        return replace(taken, ends=()) if is_told else taken
 
     def _completed_at_ms(self, commit: Commit) -> int:
         """When a pass was complete last. Commits of retention say nothing of it: a backup that died would look alive.

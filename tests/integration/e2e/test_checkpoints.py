@@ -137,7 +137,7 @@ def test_with_the_cluster_gone_all_is_known_and_one_is_deleted(place: Place) -> 
     place.take("--id", 7, "--wait")
     place.take("--id", 8, "--wait")
     assert place.show(7)["status"] == "completed"  # `show` is never told of a cluster
-    assert succeed("checkpoint", "explain", 7, *place.names)["classes"] == [[place.topic, "uncoordinated"]]
+    assert succeed("checkpoint", "explain", 7, *place.names)["classes"] == [[place.topic, "unchanged"]]
     assert succeed("checkpoint", "delete", 7, *place.names, "--yes")["status"] == "deleted"
     assert [(each["id"], each["status"]) for each in place.checkpoints()] == [(8, "completed"), (7, "deleted")]
     gone = offsite("restore", "plan", *place.names, "--bootstrap", place.bootstrap, "--checkpoint", 7, "-o", "json")

@@ -8,7 +8,7 @@ each number of a commit is created once. Silence is neither: then it is `incompl
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
@@ -136,7 +136,7 @@ def decide_details(facts: Facts, status: CheckpointStatus, head: BackupState) ->
 
 
 def _ends(facts: Facts) -> Iterator[tuple[PartitionId, int]]:
-    if facts.carried is not None:
+    if facts.carried is not None and facts.carried.ends:
         yield from facts.carried.ends
     elif facts.taken is not None:
         yield from ((each.partition_id, each.end) for each in facts.taken.ends)
@@ -220,12 +220,20 @@ class Checkpoints:
             taken=taken,
             failed=failed,
             deleted=self._told(checkpoint, Told.DELETED, known),
-            carried=carried,
+            carried=self._with_ends(carried, known),
             commit=self._points.get(checkpoint, NO_COMMIT),
             passed_by=self._passed_by(taken) if taken is not None and is_open else NO_COMMIT,
             is_passed=any(each > checkpoint and Told.TAKEN in told for each, told in self._known.items()),
             is_at_work=taken is not None and is_open and taken.told.writer == self._at_work,
         )
+
+    def _with_ends(self, carried: Checkpoint | None, known: frozenset[Told]) -> Checkpoint | None:
+        """A state leaves out ends that the commit leaves anyway; they were told when it was taken."""
+        is_told = carried is not None and not carried.ends and Told.TAKEN in known
+        taken = self._records.taken(carried.id) if carried is not None and is_told else None
+        if carried is None or taken is None:
+            return carried
+        return replace(carried, ends=tuple((each.partition_id, each.end) for each in taken.ends))
 
     def _holder(self) -> str:
         """The word of the process that takes checkpoints now; empty where there is none."""

@@ -304,6 +304,7 @@ def test_one_whose_restore_point_retention_let_go_is_deleted_by_it(site: Site) -
 def test_without_a_cut_an_explanation_claims_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as without:
         without.setattr("offsite.services.backup.pass_commits.cut_of_pass", lambda *_, **__: None)
+        site.source.write("orders", [b"ends that have no cut"])
         take(site, 7)
     found = explain_checkpoint(site.backup, 7)
     assert (found.has_cut, found.classes) == (False, (("orders", "uncoordinated"),))
