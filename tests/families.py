@@ -16,7 +16,7 @@ THREE_BROKERS, USERS, OTHER_SPARKS = "a cluster of three", "a broker with users"
 FAMILIES: Mapping[str, Sequence[str]] = {
     THREE_BROKERS: ("tests/integration/cluster/", "tests/integration/sandbox/test_cluster.py"),
     USERS: (
-        "tests/integration/hostile/test_cut_rights.py",
+        "tests/integration/e2e/test_cut_rights_of_groups.py",
         "tests/integration/e2e/test_bad_input.py",
         "tests/integration/e2e/test_ends.py",
         "tests/integration/e2e/test_logs.py",

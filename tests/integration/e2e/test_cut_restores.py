@@ -17,11 +17,16 @@ from offsite.model.choices import CutChoice, OffsetsMode
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import ALL_GROUPS, parse_selection
 from offsite.repository.snapshots.commit_cut import CommitCut, get_commit_cut
+from offsite.services.checkpoint.ask import ask
+from offsite.services.checkpoint.serve import Server
+from offsite.services.checkpoint.status import Checkpoints
+from offsite.services.cluster import connect
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.run import run_restore
 from tests.integration.e2e.group_site import Groups
-from tests.integration.e2e.transfers import ORDERS, Application, audit, drain, make_topics, running
+from tests.integration.e2e.site import SLOTS
+from tests.integration.e2e.transfers import ORDERS, Application, Names, audit, drain, make_topics, running
 from tests.integration.kafka.cluster import wait_until
 
 RESTORES = int(os.environ.get("OFFSITE_CUT_RESTORES", "3"))
@@ -53,9 +58,30 @@ def busy(groups: Groups) -> Busy:
     with running(application):
         wait_until(lambda: groups.source.end(names[ORDERS]) > 100)
         while len(commits) < COMMITS:
-            commits.append(groups.back_up(*([] if commits else names.values())).commit)
+            commits.append(take_checkpoint(groups) if len(commits) % 2 else back_up(groups, names, is_new=not commits))
             time.sleep(chance.uniform(0, 0.3))  # backups at all moments of a transaction
     return Busy(groups=groups, application=application, commits=tuple(commits))
+
+
+def back_up(groups: Groups, names: Names, *, is_new: bool) -> int:
+    return groups.back_up(*(names.values() if is_new else [])).commit
+
+
+def take_checkpoint(groups: Groups) -> int:
+    """The commit that carries a new checkpoint."""
+    site = groups.site
+    asked = ask(site.backup, None)
+    server = Server(
+        repository=site.repository,
+        backup=site.backup,
+        cluster=connect(groups.source.bootstrap, None),
+        runner=site.spark,
+        slots=SLOTS,
+    )
+    assert server.serve()
+    report = Checkpoints(site.backup).report(asked.id)
+    assert report.status == "completed", report
+    return report.commit
 
 
 def restored(busy: Busy, commit: int, cut: CutChoice) -> Application:

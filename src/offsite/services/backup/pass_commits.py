@@ -20,7 +20,7 @@ from offsite.repository.commit import (
 )
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.cluster_snapshot import put_cluster_snapshot
-from offsite.repository.snapshots.commit_cut import put_commit_cut
+from offsite.repository.snapshots.commit_cut import CommitCut, put_commit_cut
 from offsite.repository.state import BackupState
 from offsite.services.backup.committable import Committable
 from offsite.services.backup.copy_pass import is_news
@@ -69,10 +69,12 @@ class PassCommits:
         if is_complete:
             topics = (*changes.topics, *_marked(self._backup, self._plan))
             changes = replace(changes, topics=topics, checkpoint=_completed(self._plan, found))
-        if self._only_news and not is_news(changes, base):
+        cut = self._cut(found) if is_complete else None
+        has_news = is_news(changes, base) or self._former.cut.is_healed_by(cut, self._backup, base)
+        if self._only_news and not has_news:
             return None
-        if is_complete:
-            changes = replace(changes, cut=self._put_cut(found, base))
+        if cut is not None:
+            changes = replace(changes, cut=self._put_cut(cut, base))
         began_s = self._clock.monotonic_s()
         with uninterrupted():
             state = self._backup.commit(changes, base=base, writer=random_id(16))
@@ -82,14 +84,13 @@ class PassCommits:
             self._on_commit()
         return state
 
-    def _put_cut(self, found: Committable, base: BackupState) -> SnapshotRef | None:
-        former = self._former
-        known_open = former.cut.open_at(self._backup, self._plan.base)
-        cut = cut_of_pass(self._plan, found, former.groups.newest, known_open=known_open)
-        if cut is None:
-            return None
+    def _cut(self, found: Committable) -> CommitCut | None:
+        known_open = self._former.cut.open_at(self._backup, self._plan.base)
+        return cut_of_pass(self._plan, found, self._former.groups.newest, known_open=known_open)
+
+    def _put_cut(self, cut: CommitCut, base: BackupState) -> SnapshotRef:
         ref = put_commit_cut(self._backup.store, base, cut)
-        former.cut.keep(ref, cut)
+        self._former.cut.keep(ref, cut)
         return ref
 
     def _changes(self, found: Committable, base: BackupState) -> Changes:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from offsite.copy.tails import joined_tails
 from offsite.cut.window import PartitionKey
 from offsite.log.groups.offsets import GroupTable
 from offsite.log.transactions import OpenTransaction
 from offsite.model.journal import warned
+from offsite.model.named import named
 from offsite.repository.commit import PartitionId
 from offsite.repository.snapshots.commit_cut import CommitCut
 from offsite.services.backup.committable import Committable
 from offsite.services.backup.planned import BackupPlan
-from offsite.services.cut.found_cut import ends_match, found_cut
+from offsite.services.cut.found_cut import SnapshotGroups, ends_match, found_cut
 
 
 def cut_of_pass(
@@ -33,9 +34,24 @@ def cut_of_pass(
     known_open = {each: transactions for each, transactions in known_open.items() if each not in anew}
     tails = joined_tails(plan.copy, found.receipts or (), known_open=known_open)
     by_key = {PartitionKey(each.topic, each.topic_id, each.partition): tail for each, tail in tails.items()}
-    groups_failed = plan.seen.groups.failed if plan.seen.groups else {}
-    notes = [*(plan.seen.taken.notes if plan.seen.taken else ()), *(error.message for error in groups_failed.values())]
-    return found_cut(plan.seen.evidence(by_key), positions, groups, notes=tuple(notes))
+    evidence = plan.seen.evidence(by_key)
+    wanted = plan.group_patterns.select({each.commit.group for each in evidence.commits})
+    return found_cut(
+        evidence,
+        positions,
+        SnapshotGroups(offsets=groups, wanted=frozenset(wanted), doubts=tuple(_doubts(plan))),
+        notes=plan.seen.taken.notes if plan.seen.taken else (),
+    )
+
+
+def _doubts(plan: BackupPlan) -> Iterator[str]:
+    """Why the groups that the commit has, from this run or an earlier one, may not belong to its ends."""
+    yield from plan.seen.doubts
+    if plan.groups is None and plan.base.groups is not None:
+        yield "this run did not read the groups: their offsets are those of an earlier commit"
+    failed = [each.group for each in plan.groups.failed] if plan.groups else []
+    if failed:
+        yield f"the offsets of {named(failed, most=3)} could not be read: they are those of an earlier commit"
 
 
 def _why_not(plan: BackupPlan, found: Committable, positions: Mapping[PartitionId, int]) -> str:

@@ -13,7 +13,7 @@ from offsite.kafka.groups.committed_offsets import FetchedGroups
 from offsite.model.choices import CompressionChoice
 from offsite.model.errors import BackupExists, BackupNotFound, BadOption, OtherCluster
 from offsite.model.journal import warned
-from offsite.model.selections.selection import TopicSelection, no_topics
+from offsite.model.selections.selection import GroupPatterns, TopicSelection, no_topics
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoints.marker import TakenCheckpoint
 from offsite.repository.commit import CutBack
@@ -50,6 +50,7 @@ class BackupPlan:
     schemas_topic: str
     settings: FoundSettings
     groups: FetchedGroups | None
+    group_patterns: GroupPatterns
     group_history: bool
     base: BackupState
     copy: CopyPlan
@@ -128,6 +129,7 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
         schemas_topic=schemas_topic,
         settings=read_cluster_settings(admin),
         groups=groups,
+        group_patterns=request.groups,
         group_history=history,
         base=base,
         copy=copy,

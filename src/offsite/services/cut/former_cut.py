@@ -31,6 +31,15 @@ class FormerCut:
             )
         return found
 
+    def is_healed_by(self, cut: CommitCut | None, backup: Backup, base: BackupState) -> bool:
+        """Whether `cut`, of the same ends, keeps what that of `base` had to leave out: a producer that has ended since
+        may never write again, and no later commit would bring its last transaction back."""
+        if cut is None or cut.refused:
+            return False
+        former = self._get(backup, base)
+        is_hurt = bool(former.refused or any(each.markers for each in former.partitions))
+        return is_hurt and (former.refused, former.partitions) != (cut.refused, cut.partitions)
+
     def keep(self, ref: SnapshotRef, cut: CommitCut) -> None:
         self._ref, self._cut = ref, cut
 

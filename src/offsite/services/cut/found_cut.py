@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from offsite.cut.cut import Cut, LeftOut, Refusal, TopicClass
 from offsite.cut.effect import UNSEEN
 from offsite.cut.episodes import window_of
 from offsite.cut.greatest import greatest_cut
 from offsite.cut.readings import Evidence, Reading
-from offsite.cut.window import Ends, Outcome, PartitionKey, Window, WriterKind
+from offsite.cut.window import REMOVED, Ends, Outcome, PartitionKey, Window, WriterKind
 from offsite.log.groups.offsets import GroupTable
 from offsite.log.transaction_tail import PartitionTail
 from offsite.model.named import named
@@ -23,22 +23,32 @@ NAMED_MAX = 100
 """Of the transactions that are left out, so many are named in a stored cut."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotGroups:
+    """The groups that a commit has: the `offsets` of its snapshot, and the groups that are `wanted` in the backup.
+    `doubts`: why the offsets may be older than the ends; then no topic is claimed to be exact."""
+
+    offsets: GroupTable
+    wanted: frozenset[str]
+    doubts: tuple[str, ...] = ()
+
+
 def found_cut(
-    evidence: Evidence, positions: Mapping[PartitionId, int], groups: GroupTable, *, notes: tuple[str, ...] = ()
+    evidence: Evidence, positions: Mapping[PartitionId, int], groups: SnapshotGroups, *, notes: tuple[str, ...] = ()
 ) -> CommitCut:
-    """The cut of a commit whose partitions end at `positions`. `groups`: the snapshot that is stored with it; offsets
-    that belong to the cut are named where they differ. Every partition is in the readings."""
+    """The cut of a commit whose partitions end at `positions`. Group offsets that belong to it are named where `groups`
+    has others. Every partition is in the readings."""
     ends = evidence.readings[-1].ends
     window = replace(window_of(evidence), writers=_writers(evidence.readings, evidence.tails))
     cut = greatest_cut(ends, window)
     return CommitCut(
         partitions=tuple(_partitions(cut, positions)),
-        groups=tuple(_groups(cut, groups)),
-        classes=tuple(_classes(cut, window, evidence.readings)),
+        groups=tuple(_groups(cut, evidence, groups)),
+        classes=tuple(_classes(cut, window, evidence.readings, is_doubted=bool(groups.doubts))),
         left_out=tuple(_described(each) for each in cut.left_out[:NAMED_MAX]),
         left_out_count=len(cut.left_out),
         open=tuple(_open(evidence.tails, positions)),
-        notes=notes,
+        notes=(*notes, *groups.doubts),
         refused=_refused(cut.refusals),
     )
 
@@ -62,14 +72,15 @@ def _moved(readings: tuple[Reading, ...]) -> Iterator[PartitionKey]:
     return (partition for partition, end in last.items() if first.get(partition) != end)
 
 
-def _classes(cut: Cut, window: Window, readings: tuple[Reading, ...]) -> Iterator[tuple[str, str]]:
+def _classes(cut: Cut, window: Window, readings: tuple[Reading, ...], *, is_doubted: bool) -> Iterator[tuple[str, str]]:
     """A topic that nobody wrote to while the ends were read is whole whoever wrote it: all that it holds was there
     before the first end was read, and so was what it was made from."""
     moved = {partition.topic for partition in _moved(readings)}
     for topic, found in sorted(cut.classes.items()):
         if topic not in PROTECTED_TOPICS:
             is_unchanged = topic not in moved and topic not in window.unpaired
-            yield topic, (TopicClass.UNCHANGED if is_unchanged else found).value
+            known = TopicClass.UNCHANGED if is_unchanged else found
+            yield topic, (TopicClass.UNCOORDINATED if is_doubted else known).value
 
 
 def _partitions(cut: Cut, positions: Mapping[PartitionId, int]) -> Iterator[CutPartition]:
@@ -82,19 +93,29 @@ def _partitions(cut: Cut, positions: Mapping[PartitionId, int]) -> Iterator[CutP
             yield CutPartition(partition_id=partition_id, end=end, floor=floor, markers=markers.get(key, ()))
 
 
-def _groups(cut: Cut, groups: GroupTable) -> Iterator[CutGroup]:
+def _groups(cut: Cut, evidence: Evidence, groups: SnapshotGroups) -> Iterator[CutGroup]:
     stored = {
-        (group.group, (topic.topic, topic.topic_id, partition)): offset
-        for group in groups.values()
+        (group.group, PartitionKey(topic.topic, topic.topic_id, partition)): offset
+        for group in groups.offsets.values()
         for topic in group.topics
         for partition, offset in zip(topic.partitions, topic.offsets, strict=True)
     }
-    for each in cut.groups:
-        topic, topic_id, partition = each.partition
-        is_told = stored.get((each.group, (topic, topic_id, partition))) == each.offset
-        if not is_told and each.group in groups and each.partition in cut.ends and topic not in PROTECTED_TOPICS:
-            partition_id = PartitionId(topic=topic, topic_id=topic_id, partition=partition)
-            yield CutGroup(group=each.group, partition_id=partition_id, offset=each.offset)
+    found = {(each.group, each.partition): each.offset for each in cut.groups} | _removed(cut, evidence)
+    for (group, partition), offset in sorted(found.items()):
+        is_told = stored.get((group, partition), REMOVED) == offset
+        if not is_told and group in groups.wanted and partition in cut.ends and partition.topic not in PROTECTED_TOPICS:
+            topic, topic_id, number = partition
+            partition_id = PartitionId(topic=topic, topic_id=topic_id, partition=number)
+            yield CutGroup(group=group, partition_id=partition_id, offset=offset)
+
+
+def _removed(cut: Cut, evidence: Evidence) -> dict[tuple[str, PartitionKey], int]:
+    """Offsets that were deleted while the ends were read, of groups and partitions without a part in what is left
+    out."""
+    deleted = {(each.commit.group, each.commit.partition) for each in evidence.commits if each.commit.offset == REMOVED}
+    kept = {(each.group, each.partition) for each in cut.groups}
+    left_out = {(read.group, read.partition) for each in cut.left_out for read in each.span.reads}
+    return dict.fromkeys(deleted - kept - left_out, REMOVED)
 
 
 def _open(tails: Mapping[PartitionKey, PartitionTail], positions: Mapping[PartitionId, int]) -> Iterator[OpenAtEnd]:

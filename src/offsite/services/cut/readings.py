@@ -36,6 +36,7 @@ DISTURBED_MAX = 10
 """Rows without a single whole reading: leaders go on moving."""
 GROUPS_TOPIC = "__consumer_offsets"
 _NAMED_MAX = 3
+_GROUPS_UNSEEN = f"not all of {GROUPS_TOPIC} may be seen: grant DESCRIBE and READ on it"
 
 Unclean = Callable[
     [Sequence[Reading], Sequence[TransactionChange], Mapping[int, ListedTransaction]], Collection[object]
@@ -47,13 +48,14 @@ Unclean = Callable[
 class Begun:
     """What has to be known before anything else is read: the ends of `__transaction_state`, the transactional ids that
     coordinators listed after that, and of each partition of `__consumer_offsets` its last stable offset, before which
-    no transaction was open, and after that its end."""
+    no transaction was open, and after that its end. `groups_trouble`: why not all of these are there, if so."""
 
     state: StateLog
     starts: Mapping[int, int]
     listed: Mapping[int, ListedTransaction] = field(default_factory=dict)
     group_stable: Ends = field(default_factory=dict)
     group_ends: Ends = field(default_factory=dict)
+    groups_trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,7 @@ def begin_readings(admin: ClusterAdmin) -> Begun:
     stable = admin.log_ends(keys, isolation=READ_COMMITTED).read()
     ends = admin.log_ends(keys).read()
     both = [key for key in keys if key in stable and key in ends]
+    is_absent = not keys and admin.presence_now(GROUPS_TOPIC) is Presence.DELETED
     # Last: a listing shows what a coordinator has in memory, which it changes a moment after the record is durable.
     listed = {} if state.is_absent else admin.transactions()
     return Begun(
@@ -85,6 +88,7 @@ def begin_readings(admin: ClusterAdmin) -> Begun:
         listed=listed,
         group_stable={keys[key]: stable[key] for key in both},
         group_ends={keys[key]: ends[key] for key in both},
+        groups_trouble="" if is_absent or (both and len(both) == len(keys)) else _GROUPS_UNSEEN,
     )
 
 

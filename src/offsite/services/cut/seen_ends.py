@@ -20,11 +20,19 @@ from offsite.services.cut.readings import Begun, TakenReadings, begin_readings, 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenEnds:
     """The readings of a run, and what groups committed meanwhile. `trouble` says why a run can have no cut; then the
-    rest is None."""
+    rest is None. `groups_trouble`: see `Begun`."""
 
     taken: TakenReadings | None = None
     groups: GroupTail | None = None
+    groups_trouble: str = ""
     trouble: str = ""
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why group offsets of a cut may not be all that belong to it."""
+        failed = self.groups.failed if self.groups else {}
+        told = [f"{key} could not be read: {failed[key].message}" for key in sorted(failed)[:1]]
+        return (*([self.groups_trouble] if self.groups_trouble else []), *told)
 
     @property
     def window_starts(self) -> dict[PositionKey, int]:
@@ -78,7 +86,8 @@ def see_ends(
     late = [each for each in bounds if ends.get(PartitionKey(*each.key), -1) < each.end]
     if late:
         return SeenEnds(trouble=f"the end of {late[0].topic}/{late[0].partition} could not be read again"), as_told
-    return SeenEnds(taken=taken, groups=groups), tuple(replace(b, end=ends[PartitionKey(*b.key)]) for b in bounds)
+    seen = SeenEnds(taken=taken, groups=groups, groups_trouble=begun.groups_trouble)
+    return seen, tuple(replace(b, end=ends[PartitionKey(*b.key)]) for b in bounds)
 
 
 def _no_cut(error: OffsiteError) -> OffsiteError:

@@ -10,11 +10,10 @@ import pytest
 from offsite.model.cluster_settings import Acl
 from offsite.sandbox import SandboxInfo
 from tests.conftest import SecureBroker
-from tests.integration.hostile.test_cut_groups import (
+from tests.integration.e2e.test_cut_groups import (
     Payments,
     assert_paid_as_often_as_read,
     between_groups_and_ends,
-    cut_of,
     new_groups,
 )
 from tests.integration.kafka.cluster import Cluster
@@ -48,5 +47,4 @@ def test_who_may_not_read_group_commits_is_told_nothing_exact(
     groups = new_groups(alice, Cluster(second_broker.bootstrap), tmp_path)
     between_groups_and_ends(monkeypatch, payments.pay)
     groups.back_up(payments.orders, payments.paid)
-    print(cut_of(groups))  # noqa: T201
     assert_paid_as_often_as_read(groups, payments)
