@@ -31,7 +31,7 @@ from offsite.stores.open_store import open_store
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.group_site import Groups
 from tests.integration.e2e.transacting import member, producer
-from tests.integration.kafka.cluster import Cluster
+from tests.integration.kafka.cluster import Cluster, wait_until
 
 
 def new_groups(source: Cluster, target: Cluster, folder: Path) -> Groups:
@@ -208,6 +208,7 @@ def test_a_round_without_news_heals_what_the_one_before_left_out(
         made.begin_transaction()
         made.produce(topic, b"from a database")
         made.commit_transaction()
+        wait_until(lambda: groups.source.end(topic) % 2 == 0)  # with its marker
 
     transact()
     amid_the_last_reading(monkeypatch, transact)
