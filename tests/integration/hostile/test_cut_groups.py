@@ -228,6 +228,28 @@ def test_a_round_without_news_heals_what_the_one_before_left_out(
     assert cut_of(groups).left_out_count == 0
 
 
+def test_a_backup_with_the_history_of_groups(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds `__consumer_offsets` as well."""
+    payments = Payments(groups.source)
+    payments.pay()
+
+    def pay() -> None:
+        end = sum(groups.source.end("__consumer_offsets", number) for number in group_logs(groups))
+        payments.pay()
+        wait_until(
+            lambda: sum(groups.source.end("__consumer_offsets", number) for number in group_logs(groups)) >= end + 2
+        )
+
+    between_groups_and_ends(monkeypatch, pay)
+    groups.back_up(payments.orders, payments.paid, history=True)
+    monkeypatch.undo()
+    assert_paid_as_often_as_read(groups, payments)
+
+
+def group_logs(groups: Groups) -> range:
+    return range(len(groups.source.admin.topics()["__consumer_offsets"].partitions))
+
+
 def amid_the_last_reading(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Between the look at the coordinators before the third reading and its ends."""
     ask, asked = LogEnds.ask, []
