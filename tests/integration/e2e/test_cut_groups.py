@@ -31,7 +31,7 @@ from offsite.stores.open_store import open_store
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.group_site import Groups
 from tests.integration.e2e.transacting import member, producer
-from tests.integration.kafka.cluster import Cluster
+from tests.integration.kafka.cluster import Cluster, wait_until
 
 
 def new_groups(source: Cluster, target: Cluster, folder: Path) -> Groups:
@@ -205,6 +205,7 @@ def test_a_round_without_news_heals_what_the_one_before_left_out(
         made.begin_transaction()
         made.produce(topic, b"from a database")
         made.commit_transaction()
+        wait_until(lambda: groups.source.end(topic) % 2 == 0)  # with its marker
 
     transact()
     amid_the_last_reading(monkeypatch, transact)
@@ -222,6 +223,28 @@ def test_a_round_without_news_heals_what_the_one_before_left_out(
             only_news=True,
         )
     assert cut_of(groups).left_out_count == 0
+
+
+def test_a_backup_with_the_history_of_groups(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds `__consumer_offsets` as well."""
+    payments = Payments(groups.source)
+    payments.pay()
+
+    def pay() -> None:
+        end = sum(groups.source.end("__consumer_offsets", number) for number in group_logs(groups))
+        payments.pay()
+        wait_until(
+            lambda: sum(groups.source.end("__consumer_offsets", number) for number in group_logs(groups)) >= end + 2
+        )
+
+    between_groups_and_ends(monkeypatch, pay)
+    groups.back_up(payments.orders, payments.paid, history=True)
+    monkeypatch.undo()
+    assert_paid_as_often_as_read(groups, payments)
+
+
+def group_logs(groups: Groups) -> range:
+    return range(len(groups.source.admin.topics()["__consumer_offsets"].partitions))
 
 
 def amid_the_last_reading(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:

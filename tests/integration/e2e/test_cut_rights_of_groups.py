@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -30,20 +31,22 @@ DENIED = partial(
 )
 
 
-@pytest.mark.parametrize("operation", ["DESCRIBE", "READ"])
+@pytest.mark.parametrize("may", ["NOTHING", "DESCRIBE"])
 def test_who_may_not_read_group_commits_is_told_nothing_exact(
     secure_broker: SecureBroker,
     second_broker: SandboxInfo,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    operation: str,
+    may: str,
 ) -> None:
     owner = Cluster(secure_broker.info.bootstrap)
     login = config(secure_broker, "SASL_PLAINTEXT", **plain("alice", secure_broker.users["alice"]))
     alice = Cluster(secure_broker.info.listeners["SASL_PLAINTEXT"], login)
     payments = Payments(owner)
     payments.pay()
-    owner.add_acls(DENIED(operation=operation))
+    owner.add_acls(DENIED(operation="READ"))
+    if may == "DESCRIBE":
+        owner.add_acls(replace(DENIED(operation=may), permission="ALLOW"))
     groups = new_groups(alice, Cluster(second_broker.bootstrap), tmp_path)
     between_groups_and_ends(monkeypatch, payments.pay)
     groups.back_up(payments.orders, payments.paid)

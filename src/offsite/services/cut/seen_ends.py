@@ -46,16 +46,16 @@ class SeenEnds:
         return self.taken.readings[-1].ends if self.taken else {}
 
     def evidence(self, tails: Mapping[PartitionKey, PartitionTail]) -> Evidence:
-        """All of it, with the tails of what was copied."""
+        """All of it, with the tails of what was copied; of `__consumer_offsets`, where that is copied as well, those
+        that were read with the commits: they begin before the first of these."""
         taken, groups = self.taken, self.groups
         if taken is None or groups is None:
             raise ValueError(self.trouble)
-        of_groups = {key: tail for key, tail in groups.tails.items() if key not in tails}
         return Evidence(
             readings=taken.readings,
             changes=taken.changes,
             listed=taken.listed,
-            tails={**tails, **of_groups},
+            tails={**tails, **groups.tails},
             commits=groups.commits,
         )
 

@@ -1,0 +1,53 @@
+"""What a found cut claims, and what tails know, where evidence is missing. Pure."""
+
+from __future__ import annotations
+
+from offsite.copy.backup import BackupReceipt
+from offsite.copy.plan import PartitionBounds, plan_copy
+from offsite.copy.tails import joined_tails
+from offsite.cut.readings import Evidence, LoggedCommit, Reading
+from offsite.cut.window import GroupCommit, PartitionKey
+from offsite.log.markers import Marker, Markers
+from offsite.log.transaction_tail import PartitionTail, StretchTail
+from offsite.log.transactions import OpenTransaction
+from offsite.repository.commit import PartitionId
+from offsite.services.cut.found_cut import found_cut
+
+PAID = PartitionKey("paid", "id", 0)
+OFFSETS = PartitionKey("__consumer_offsets", "", 0)
+
+
+def test_a_topic_is_not_whole_where_the_group_offsets_of_its_transactions_are_not() -> None:
+    """Nobody may read `__transaction_state`. The marker in `paid` came before the first end, the one for the group's
+    offset after the last: the application will do this payment again, and `paid` has it already."""
+    reading = Reading(before={}, ends={PAID: 10, OFFSETS: 5}, after={})
+    still_open = OpenTransaction(producer_id=7, first_offset=4, last_offset=4)
+    commit = GroupCommit(
+        group="payers",
+        partition=PartitionKey("orders", "id", 0),
+        offset=9,
+        log=OFFSETS,
+        position=4,
+        exactly_once=True,
+    )
+    evidence = Evidence(
+        readings=(reading,) * 3,
+        changes=None,
+        tails={OFFSETS: PartitionTail(open=(still_open,))},
+        commits=(LoggedCommit(commit, 7),),
+    )
+    cut = found_cut(evidence, {PartitionId(topic="paid", topic_id="id", partition=0): 10}, {})
+    assert dict(cut.classes) == {"paid": "uncoordinated"}
+
+
+def test_a_beginning_that_nobody_knows_is_not_the_first_record_that_was_seen() -> None:
+    """The commit before has no cut, so nobody knows what was open where it ends. What is seen of producer 7 may be the
+    middle of a transaction."""
+    bounds = PartitionBounds(
+        topic="paid", topic_id="id", partition=0, log_start=0, end=20, size_bytes=20, leader_epoch=0
+    )
+    plan = plan_copy([bounds], {bounds.key: 10}, slots=1, window_starts={bounds.key: 15})
+    marker = Marker(offset=16, producer_id=7, producer_epoch=0, committed=True, first_offset=12)
+    receipt = BackupReceipt(segments=(), holes=(), tail=StretchTail(markers=Markers([marker])))
+    (tail,) = joined_tails(plan, [receipt], known_open={}).values()
+    assert [each.first_offset for each in tail.markers] == [-1]
