@@ -46,6 +46,9 @@ class StretchTail:
         return not (self.markers or self.open or self.ended or self.has_plain)
 
 
+_UNKNOWN = -1
+
+
 class TailFold:
     """Takes consecutive stretches of one partition's log, in order, and keeps their tail.
 
@@ -102,6 +105,19 @@ class TailFold:
 
     def _still_open(self) -> tuple[OpenTransaction, ...]:
         return tuple(sorted(self._open.values(), key=_by_first_offset))
+
+
+def of_unknown_beginning(tail: PartitionTail) -> PartitionTail:
+    """The same where the first transaction of each producer may have begun before what was read."""
+    met: set[int] = set()
+    markers: list[Marker] = []
+    for each in tail.markers:
+        markers.append(each if each.producer_id in met else each._replace(first_offset=_UNKNOWN))
+        met.add(each.producer_id)
+    still_open: list[OpenTransaction] = [
+        each if each.producer_id in met else replace(each, first_offset=_UNKNOWN) for each in tail.open
+    ]
+    return replace(tail, markers=tuple(markers), open=tuple(still_open))
 
 
 def _by_first_offset(transaction: OpenTransaction) -> tuple[int, int]:

@@ -11,10 +11,11 @@ from offsite.log.markers import Marker, Markers
 from offsite.log.transaction_tail import PartitionTail, StretchTail
 from offsite.log.transactions import OpenTransaction
 from offsite.repository.commit import PartitionId
-from offsite.services.cut.found_cut import found_cut
+from offsite.services.cut.found_cut import SnapshotGroups, found_cut
 
 PAID = PartitionKey("paid", "id", 0)
 OFFSETS = PartitionKey("__consumer_offsets", "", 0)
+NO_GROUPS = SnapshotGroups(offsets={}, wanted=frozenset())
 
 
 def test_a_topic_is_not_whole_where_the_group_offsets_of_its_transactions_are_not() -> None:
@@ -36,7 +37,7 @@ def test_a_topic_is_not_whole_where_the_group_offsets_of_its_transactions_are_no
         tails={OFFSETS: PartitionTail(open=(still_open,))},
         commits=(LoggedCommit(commit, 7),),
     )
-    cut = found_cut(evidence, {PartitionId(topic="paid", topic_id="id", partition=0): 10}, {})
+    cut = found_cut(evidence, {PartitionId(topic="paid", topic_id="id", partition=0): 10}, NO_GROUPS)
     assert dict(cut.classes) == {"paid": "uncoordinated"}
 
 
@@ -49,5 +50,5 @@ def test_a_beginning_that_nobody_knows_is_not_the_first_record_that_was_seen() -
     plan = plan_copy([bounds], {bounds.key: 10}, slots=1, window_starts={bounds.key: 15})
     marker = Marker(offset=16, producer_id=7, producer_epoch=0, committed=True, first_offset=12)
     receipt = BackupReceipt(segments=(), holes=(), tail=StretchTail(markers=Markers([marker])))
-    (tail,) = joined_tails(plan, [receipt], known_open={}).values()
+    (tail,) = joined_tails(plan, [receipt], known_open=None).values()
     assert [each.first_offset for each in tail.markers] == [-1]

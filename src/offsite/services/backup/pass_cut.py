@@ -22,7 +22,7 @@ def cut_of_pass(
     found: Committable,
     groups: GroupTable,
     *,
-    known_open: Mapping[PartitionId, Sequence[OpenTransaction]],
+    known_open: Mapping[PartitionId, Sequence[OpenTransaction]] | None,
 ) -> CommitCut | None:
     """The cut of a pass that is complete with `found`; None where not everything of it was seen, for what was not
     copied of one partition may be a part of what was copied of others. `groups`: the snapshot of the commit."""
@@ -30,8 +30,9 @@ def cut_of_pass(
     if why := _why_not(plan, found, positions):
         warned("no_cut", why=why)
         return None
-    anew = {cut.partition_id for cut in plan.cuts}
-    known_open = {each: transactions for each, transactions in known_open.items() if each not in anew}
+    if known_open is not None:
+        anew = {cut.partition_id for cut in plan.cuts}
+        known_open = {each: transactions for each, transactions in known_open.items() if each not in anew}
     tails = joined_tails(plan.copy, found.receipts or (), known_open=known_open)
     by_key = {PartitionKey(each.topic, each.topic_id, each.partition): tail for each, tail in tails.items()}
     evidence = plan.seen.evidence(by_key)

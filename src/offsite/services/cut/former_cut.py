@@ -20,11 +20,12 @@ class FormerCut:
         self._ref: SnapshotRef | None = None
         self._cut = CommitCut()
 
-    def open_at(self, backup: Backup, base: BackupState) -> Mapping[PartitionId, Sequence[OpenTransaction]]:
-        """The transactions that were open where `base` ends, as far as its cut tells. One that it does not tell is
-        taken for older than everything, which is safe."""
+    def open_at(self, backup: Backup, base: BackupState) -> Mapping[PartitionId, Sequence[OpenTransaction]] | None:
+        """The transactions that were open where `base` ends; None: it has no cut that tells."""
+        if (former := self._get(backup, base)) is None:
+            return None
         found: defaultdict[PartitionId, list[OpenTransaction]] = defaultdict(list)
-        for each in self._get(backup, base).open:
+        for each in former.open:
             first = each.first_offset
             found[each.partition_id].append(
                 OpenTransaction(producer_id=each.producer_id, first_offset=first, last_offset=first)
@@ -37,18 +38,18 @@ class FormerCut:
         if cut is None or cut.refused:
             return False
         former = self._get(backup, base)
-        is_hurt = bool(former.refused or any(each.markers for each in former.partitions))
-        return is_hurt and (former.refused, former.partitions) != (cut.refused, cut.partitions)
+        is_hurt = former is not None and bool(former.refused or any(each.markers for each in former.partitions))
+        return former is not None and is_hurt and (former.refused, former.partitions) != (cut.refused, cut.partitions)
 
     def keep(self, ref: SnapshotRef, cut: CommitCut) -> None:
         self._ref, self._cut = ref, cut
 
-    def _get(self, backup: Backup, base: BackupState) -> CommitCut:
+    def _get(self, backup: Backup, base: BackupState) -> CommitCut | None:
         if base.cut is None:
-            return CommitCut()
+            return None
         if base.cut != self._ref:
             try:
                 self.keep(base.cut, get_commit_cut(backup.store, base.cut))
             except DamagedObject:
-                return CommitCut()
+                return None
         return self._cut

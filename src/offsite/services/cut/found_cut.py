@@ -41,10 +41,12 @@ def found_cut(
     ends = evidence.readings[-1].ends
     window = replace(window_of(evidence), writers=_writers(evidence.readings, evidence.tails))
     cut = greatest_cut(ends, window)
+    # Halves of what nobody could pair may lie anywhere: in a topic of which nothing else is known, too.
+    is_doubted = bool(groups.doubts or evidence.changes is None or window.unpaired & PROTECTED_TOPICS)
     return CommitCut(
         partitions=tuple(_partitions(cut, positions)),
         groups=tuple(_groups(cut, evidence, groups)),
-        classes=tuple(_classes(cut, window, evidence.readings, is_doubted=bool(groups.doubts))),
+        classes=tuple(_classes(cut, window, evidence.readings, is_doubted=is_doubted)),
         left_out=tuple(_described(each) for each in cut.left_out[:NAMED_MAX]),
         left_out_count=len(cut.left_out),
         open=tuple(_open(evidence.tails, positions)),
@@ -88,7 +90,7 @@ def _partitions(cut: Cut, positions: Mapping[PartitionId, int]) -> Iterator[CutP
     for partition_id, position in positions.items():
         key = _key(partition_id)
         end = cut.ends[key]
-        floor = min(floors.get(key, end), end)
+        floor = max(0, min(floors.get(key, end), end))
         if floor < position:
             yield CutPartition(partition_id=partition_id, end=end, floor=floor, markers=markers.get(key, ()))
 

@@ -8,7 +8,7 @@ Where a transaction hangs that may be a long way; beyond `TAIL_MAX` it is not go
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from offsite.cut.readings import LoggedCommit
 from offsite.cut.window import REMOVED, GroupCommit, PartitionKey
@@ -16,17 +16,16 @@ from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.reader import PartitionReader
 from offsite.log.batch import BatchHeader
 from offsite.log.groups.fold import OffsetRecord, parse_group_record
-from offsite.log.markers import Marker
 from offsite.log.range import LogRange
-from offsite.log.transaction_tail import PartitionTail
-from offsite.log.transactions import OpenTransaction, TransactionIndexer
+from offsite.log.transaction_tail import PartitionTail, of_unknown_beginning
+from offsite.log.transactions import TransactionIndexer
 from offsite.model.errors import OffsiteError
 from offsite.services.cut.dense_reading import read_dense
 from offsite.services.cut.readings import Begun, TakenReadings
 
 TAIL_MAX = 500_000
 """Offsets of one partition read from before the groups were: some seconds of reading."""
-_PLAIN = _UNKNOWN = -1
+_PLAIN = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +53,7 @@ def read_group_tail(admin: ClusterAdmin, begun: Begun, taken: TakenReadings, top
         except OffsiteError as error:
             failed[log] = error
             continue
-        tail = tail if start == stable else _of_unknown_beginning(tail)
+        tail = tail if start == stable else of_unknown_beginning(tail)
         commits += some
         if tail.markers or tail.open:
             tails[log] = tail
@@ -86,16 +85,3 @@ def _commit(log: PartitionKey, header: BatchHeader, record: OffsetRecord, topic_
         exactly_once=header.is_transactional,
     )
     return LoggedCommit(commit, header.producer_id if header.is_transactional else _PLAIN)
-
-
-def _of_unknown_beginning(tail: PartitionTail) -> PartitionTail:
-    """The first transaction of each producer may have begun before what was read."""
-    met: set[int] = set()
-    markers: list[Marker] = []
-    for each in tail.markers:
-        markers.append(each if each.producer_id in met else each._replace(first_offset=_UNKNOWN))
-        met.add(each.producer_id)
-    still_open: list[OpenTransaction] = [
-        each if each.producer_id in met else replace(each, first_offset=_UNKNOWN) for each in tail.open
-    ]
-    return PartitionTail(markers=tuple(markers), open=tuple(still_open))
