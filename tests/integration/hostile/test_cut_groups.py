@@ -12,7 +12,6 @@ from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
 
-import offsite.services.backup.planned as planned
 from offsite.kafka.groups.committed_offsets import FetchedGroups, GroupFailure
 from offsite.kafka.log_ends import LogEnds
 from offsite.model.choices import CutChoice, OffsetsMode
@@ -21,6 +20,7 @@ from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, parse_
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.commit_cut import CommitCut, get_commit_cut
 from offsite.sandbox import SandboxInfo
+from offsite.services.backup import planned
 from offsite.services.backup.run import carry_out
 from offsite.services.cut.readings import ROW
 from offsite.services.demo.truth import read_topic
@@ -176,9 +176,7 @@ def test_a_group_that_does_not_answer_keeps_what_it_had(groups: Groups, monkeypa
     assert_paid_as_often_as_read(groups, payments)
 
 
-def test_a_commit_without_a_cut_keeps_no_cut_of_older_groups(
-    groups: Groups, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_without_a_cut_keeps_no_cut_of_older_groups(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first cut leaves out a payment whose coordinator was writing *complete* when the ends were read. The second
     run copies nothing new, and reads the groups anew; for it no cut can be found."""
     payments = Payments(groups.source)
@@ -255,7 +253,7 @@ def amid_the_last_reading(monkeypatch: pytest.MonkeyPatch, act: Callable[[], obj
     ask, asked = LogEnds.ask, []
 
     def counted(ends: LogEnds) -> object:
-        if any(not key.topic.startswith("__") for key in ends._wanted):  # noqa: SLF001
+        if any(not key.topic.startswith("__") for key in ends._wanted):
             asked.append(ends)
             if len(asked) == 1 + ROW:  # the first warms up
                 act()
