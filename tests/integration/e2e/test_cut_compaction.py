@@ -1,0 +1,54 @@
+"""A backup is compacted up to its newest commit, whose cut leaves a transaction out: does its default restore work?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from offsite.model.choices import CutChoice
+from offsite.repository.repository import Repository
+from offsite.repository.snapshots.commit_cut import CommitCut
+from offsite.sandbox import SandboxInfo
+from offsite.services.compaction.plan import CompactionRequest, plan_compaction
+from offsite.services.compaction.run import compact
+from offsite.services.demo.truth import read_topic
+from offsite.stores.open_store import open_store
+from tests.cuts import commit_cut, commit_markers, leaving_out, partition_of
+from tests.inline_runner import InlineRunner
+from tests.integration.e2e.copies import Copy
+from tests.integration.e2e.group_site import numbered
+from tests.integration.e2e.site import Site
+from tests.integration.e2e.transactions import with_transaction
+from tests.integration.kafka.cluster import Cluster
+
+
+@pytest.fixture
+def copy(broker: SandboxInfo, second_broker: SandboxInfo, tmp_path: Path) -> Iterator[Copy]:
+    repository = Repository.init(open_store(str(tmp_path / "repository")))
+    yield Copy(
+        site=Site(Cluster(broker.bootstrap), repository, InlineRunner()), target=Cluster(second_broker.bootstrap)
+    )
+
+
+def test_what_a_left_out_transaction_replaced_is_still_there(copy: Copy) -> None:
+    site = copy.site
+    topic = site.make_topic(cleanup_policy="compact", min_compaction_lag_ms="86400000", segment_ms="86400000")
+    site.produce(topic, numbered(8))  # keys 0 to 7
+    with_transaction(site, topic, numbered(8), commit=True)  # the same keys; marker 16
+    site.back_up(topic)
+    partition = partition_of(site.backup.sound_state(), topic)
+    assert commit_markers(site.backup, partition) == [16]
+    left_out = leaving_out(site.backup, partition, [16], floor=8)
+    commit_cut(site.backup, CommitCut(partitions=(left_out,), left_out_count=1))
+    compact(
+        site.backup,
+        plan_compaction(site.backup, CompactionRequest(min_dirty_ratio=0.0)),
+        runner=InlineRunner(),
+        slots=2,
+    )
+    result = copy.restore(topic, cut=CutChoice.AUTO)
+    assert result.verified
+    found = read_topic(copy.target.bootstrap, topic, isolation="read_committed")[0]
+    assert {each.key for each in found} >= {b"%d" % number for number in range(8)}
