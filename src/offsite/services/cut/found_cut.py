@@ -11,13 +11,14 @@ from offsite.cut.effect import UNSEEN
 from offsite.cut.episodes import window_of
 from offsite.cut.greatest import greatest_cut
 from offsite.cut.readings import Evidence, Reading
-from offsite.cut.window import REMOVED, Ends, Outcome, PartitionKey, Window, WriterKind
+from offsite.cut.window import REMOVED, Ends, ExternalParticipant, Outcome, PartitionKey, Window, WriterKind
 from offsite.log.groups.offsets import GroupTable
 from offsite.log.transaction_tail import PartitionTail
 from offsite.model.named import named
 from offsite.model.untrusted.names import PROTECTED_TOPICS
 from offsite.repository.commit import PartitionId
 from offsite.repository.snapshots.commit_cut import CommitCut, CutGroup, CutPartition, LeftOutTransactions, OpenAtEnd
+from offsite.repository.snapshots.participant import CheckpointParticipant
 
 NAMED_MAX = 100
 """Of the transactions that are left out, so many are named in a stored cut."""
@@ -34,12 +35,22 @@ class SnapshotGroups:
 
 
 def found_cut(
-    evidence: Evidence, positions: Mapping[PartitionId, int], groups: SnapshotGroups, *, notes: tuple[str, ...] = ()
+    evidence: Evidence,
+    positions: Mapping[PartitionId, int],
+    groups: SnapshotGroups,
+    *,
+    notes: tuple[str, ...] = (),
+    participants: tuple[CheckpointParticipant, ...] = (),
 ) -> CommitCut:
     """The cut of a commit whose partitions end at `positions`. Group offsets that belong to it are named where `groups`
-    has others. Every partition is in the readings."""
+    has others. Every partition is in the readings. A cut that contradicts what `participants` declared is refused (rule
+    C5)."""
     ends = evidence.readings[-1].ends
-    window = replace(window_of(evidence), writers=_writers(evidence.readings, evidence.tails))
+    window = replace(
+        window_of(evidence),
+        writers=_writers(evidence.readings, evidence.tails),
+        externals=tuple(_externals(participants, positions)),
+    )
     cut = greatest_cut(ends, window)
     return CommitCut(
         partitions=tuple(_partitions(cut, positions)),
@@ -50,7 +61,21 @@ def found_cut(
         open=tuple(_open(evidence.tails, positions)),
         notes=(*notes, *groups.doubts),
         refused=_refused(cut.refusals),
+        participants=participants,
     )
+
+
+def _externals(
+    participants: tuple[CheckpointParticipant, ...], positions: Mapping[PartitionId, int]
+) -> Iterator[ExternalParticipant]:
+    """A participant knows topics by name. One that is not backed up is in no cut, and so contradicts."""
+    by_name = {(each.topic, each.partition): _key(each) for each in positions}
+    for each in participants:
+        declared = {
+            by_name.get((at.topic, at.partition), PartitionKey(at.topic, "", at.partition)): at.end
+            for at in each.positions
+        }
+        yield ExternalParticipant(name=each.name, positions=declared, can_replay=each.can_replay)
 
 
 def _writers(
