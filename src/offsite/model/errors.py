@@ -396,6 +396,12 @@ class CheckpointNeeded(Refused):
     id = "OFF-1471"
 
 
+class ParticipantFailed(Refused):
+    """A participant of a checkpoint did not save its state, or not in time: the checkpoint has failed."""
+
+    id = "OFF-1472"
+
+
 class ClocksDiffer(Refused):
     """The clock of this machine and that of the store are more than 5 minutes apart: nothing is deleted by its age."""
 

@@ -58,7 +58,7 @@ def report_consistency(cut: PointCut, topics: Collection[str]) -> ConsistencyRep
         left_out_count=known.left_out_count,
         left_out=tuple(_left_out(known, set(topics))),
         refused=cut.refused,
-        notes=known.notes,
+        notes=(*known.notes, *(f"participant {each.described}" for each in known.participants)),
     )
 
 

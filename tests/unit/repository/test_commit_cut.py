@@ -21,6 +21,7 @@ from offsite.repository.snapshots.commit_cut import (
     get_commit_cut,
     put_commit_cut,
 )
+from offsite.repository.snapshots.participant import CheckpointParticipant, DeclaredPosition
 from offsite.repository.state import BackupState
 from offsite.stores.posix_store import PosixStore, open_folder
 from tests.backups import PARTITIONS, new_backup, run_once
@@ -56,6 +57,20 @@ cuts = st.builds(
     ).map(tuple),
     notes=st.lists(texts, max_size=2).map(tuple),
     refused=texts,
+    participants=st.lists(
+        st.builds(
+            CheckpointParticipant,
+            name=texts,
+            can_replay=st.booleans(),
+            positions=st.lists(
+                st.builds(
+                    DeclaredPosition, topic=st.sampled_from(["a", "b.c"]), partition=st.integers(0, 9), end=offsets
+                ),
+                max_size=2,
+            ).map(tuple),
+        ),
+        max_size=2,
+    ).map(tuple),
 )
 CUT = CommitCut(partitions=(CutPartition(partition_id=PARTITIONS[0], end=9, floor=3, markers=(4, 8)),))
 

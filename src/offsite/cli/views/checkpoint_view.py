@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from offsite.model.time import format_duration, format_time
@@ -9,6 +10,7 @@ from offsite.model.time import format_duration, format_time
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from offsite.repository.snapshots.participant import CheckpointParticipant
     from offsite.services.checkpoint.explain import Explanation
     from offsite.services.checkpoint.status import CheckpointList, CheckpointReport
 
@@ -50,6 +52,7 @@ def render_checkpoint(console: Console, report: CheckpointReport) -> None:
         console.print(f"  deleted by {report.deleted_by}")
     if report.commit:
         console.print(f"  commit {report.commit}: restore it with: offsite restore plan --checkpoint {report.id}")
+    _render_participants(console, report.participants)
     behind = [each for each in report.details if each.reached < each.end or each.end < 0]
     for each in behind[:_LINES_MAX]:
         at = f"offset {each.reached:,} of {each.end:,}" if each.end >= 0 else "could not be asked"
@@ -78,7 +81,13 @@ def render_explanation(console: Console, found: Explanation) -> None:
         console.print(f"  {found.left_out_count} are left out in all")
     if found.groups:
         console.print(f"  {found.groups} offsets of groups are set to what belongs to the cut")
+    _render_participants(console, found.participants)
     for note in found.notes:
         console.print(f"  note: {note}")
     if found.has_cut and not (found.partitions or found.left_out_count or found.groups):
         console.print("  nothing is left out")
+
+
+def _render_participants(console: Console, participants: Sequence[CheckpointParticipant]) -> None:
+    for each in participants:
+        console.print(f"  with participant {each.described}")

@@ -14,6 +14,11 @@ from offsite.model.untrusted.json_object import JsonObject
 from offsite.repository.commit import Checkpoint, PartitionId
 from offsite.repository.commit_json import partition_from_json, partition_to_json
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.snapshots.participant import (
+    CheckpointParticipant,
+    participants_from_json,
+    participants_to_json,
+)
 
 REASON_MAX = 1_000
 """Characters of a reason that are stored: lists show all reasons."""
@@ -52,13 +57,14 @@ class SickEnd:
 class TakenCheckpoint:
     """That a checkpoint was taken: `ends` holds every partition of the source that has one. `base`: the commit that its
     pass goes on from, so that any other pass that commits behind it has passed it over. `sick` partitions let it
-    fail."""
+    fail. `participants`: those that have saved a state of their own for it."""
 
     told: ToldCheckpoint
     cluster_id: str
     base: int
     ends: tuple[TakenEnd, ...]
     sick: tuple[SickEnd, ...] = ()
+    participants: tuple[CheckpointParticipant, ...] = ()
 
     @property
     def id(self) -> int:
@@ -88,6 +94,7 @@ def encode_taken(taken: TakenCheckpoint) -> bytes:
             "base": taken.base,
             "ends": [{**partition_to_json(each.partition_id), "end": each.end} for each in taken.ends],
             "sick": [{"topic": each.topic, "partition": each.partition, "error": each.error} for each in taken.sick],
+            **participants_to_json(taken.participants),
         }
     )
 
@@ -107,6 +114,7 @@ def decode_taken(data: bytes, *, key: str) -> TakenCheckpoint:
         base=item.count("base"),
         ends=ends,
         sick=tuple(SickEnd(topic=one.topic(), partition=one.partition(), error=one.text("error")) for one in sick),
+        participants=participants_from_json(item),
     )
 
 

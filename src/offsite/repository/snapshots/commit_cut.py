@@ -19,6 +19,11 @@ from offsite.repository.commit_json import partition_from_json, partition_to_jso
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.body import content_hash
+from offsite.repository.snapshots.participant import (
+    CheckpointParticipant,
+    participants_from_json,
+    participants_to_json,
+)
 from offsite.repository.state import BackupState
 from offsite.stores.store import Store
 
@@ -71,7 +76,8 @@ class OpenAtEnd:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitCut:
     """The consistent cut of a commit. `classes`: the class of each topic by name. `left_out` names at most the first
-    hundred of `left_out_count`. `refused` says why the cut must not be used, and is empty where it may."""
+    hundred of `left_out_count`. `refused` says why the cut must not be used, and is empty where it may. `participants`:
+    whose positions it was held against, and keeps."""
 
     partitions: tuple[CutPartition, ...] = ()
     groups: tuple[CutGroup, ...] = ()
@@ -81,6 +87,7 @@ class CommitCut:
     open: tuple[OpenAtEnd, ...] = ()
     notes: tuple[str, ...] = ()
     refused: str = ""
+    participants: tuple[CheckpointParticipant, ...] = ()
 
 
 def put_commit_cut(store: Store, base: BackupState, cut: CommitCut) -> SnapshotRef:
@@ -128,6 +135,7 @@ def encode_cut(cut: CommitCut) -> bytes:
             ],
             "notes": list(cut.notes),
             "refused": cut.refused,
+            **participants_to_json(cut.participants),
         }
     )
 
@@ -144,6 +152,7 @@ def decode_cut(data: bytes, *, key: str) -> CommitCut:
         open=_parts(item, "open", _open),
         notes=item.texts("notes"),
         refused=item.text("refused"),
+        participants=participants_from_json(item),
     )
 
 

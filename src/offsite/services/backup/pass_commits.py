@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from offsite.model.clock import Clock
+from offsite.model.errors import ParticipantFailed
 from offsite.model.ids import random_id
 from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
@@ -21,6 +22,7 @@ from offsite.repository.commit import (
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.cluster_snapshot import put_cluster_snapshot
 from offsite.repository.snapshots.commit_cut import CommitCut, put_commit_cut
+from offsite.repository.snapshots.participant import CheckpointParticipant
 from offsite.repository.state import BackupState
 from offsite.services.backup.committable import Committable
 from offsite.services.backup.copy_pass import is_news
@@ -32,7 +34,9 @@ from offsite.services.heads import SeenHead, head_of
 
 
 class PassCommits:
-    """Makes the commits of one run."""
+    """Makes the commits of one run. `against` says what spoke against the checkpoint that the last one was to complete:
+    its participants, or the cut that contradicts them. Then that commit is a plain restore point with a cut of its own.
+    """
 
     def __init__(  # noqa: PLR0913  # all by keyword but what is done, and into what
         self,
@@ -44,10 +48,13 @@ class PassCommits:
         former: Former,
         only_news: bool,
         on_commit: Callable[[], None] | None,
+        participants_complete: Callable[[], None] | None = None,
     ) -> None:
         self.groups: GroupsSaved | None = None
+        self.against = ""
         self.took_s: list[float] = []
         self._former, self._on_commit = former, on_commit
+        self._participants_complete = participants_complete
         self._clock = clock
         self._repository, self._backup, self._plan = repository, backup, plan
         self._only_news = only_news
@@ -55,7 +62,7 @@ class PassCommits:
     def make(self, found: Committable, base: BackupState, is_complete: bool) -> BackupState | None:  # noqa: FBT001
         """One commit, unless nothing is new. The one that completes the pass has the groups and the partitions that
         failed."""
-        snapshot = None
+        snapshot, cut = None, None
         if is_complete:
             snapshot, self.groups = save_groups(
                 self._backup, base, self._plan.groups, self._plan.source.shapes, before=self._former.groups
@@ -68,8 +75,8 @@ class PassCommits:
             changes = replace(changes, cut_back=self._plan.cuts)  # the first commit of the pass goes on from there
         if is_complete:
             topics = (*changes.topics, *_marked(self._backup, self._plan))
-            changes = replace(changes, topics=topics, checkpoint=_completed(self._plan, found))
-        cut = self._cut(found) if is_complete else None
+            checkpoint, cut = self._judged(found)
+            changes = replace(changes, topics=topics, checkpoint=checkpoint)
         has_news = is_news(changes, base) or self._former.cut.is_healed_by(cut, self._backup, base)
         if self._only_news and not has_news:
             return None
@@ -84,9 +91,28 @@ class PassCommits:
             self._on_commit()
         return state
 
-    def _cut(self, found: Committable) -> CommitCut | None:
+    def _judged(self, found: Committable) -> tuple[Checkpoint | None, CommitCut | None]:
+        """The checkpoint that the pass completes, if its participants have completed theirs and the cut keeps what they
+        have read; and the cut."""
+        carried, taken = _completed(self._plan, found), self._plan.checkpoint
+        participants = taken.participants if carried is not None and taken is not None else ()
+        cut = self._cut(found, participants)
+        self.against = self._not_complete(participants) or _contradiction(cut, participants)
+        return (None, self._cut(found, ())) if self.against else (carried, cut)
+
+    def _not_complete(self, participants: tuple[CheckpointParticipant, ...]) -> str:
+        if not participants or self._participants_complete is None:
+            return ""
+        try:
+            self._participants_complete()
+        except ParticipantFailed as error:
+            return error.message
+        return ""
+
+    def _cut(self, found: Committable, participants: tuple[CheckpointParticipant, ...]) -> CommitCut | None:
         known_open = self._former.cut.open_at(self._backup, self._plan.base)
-        return cut_of_pass(self._plan, found, self._former.groups.newest, known_open=known_open)
+        groups = self._former.groups.newest
+        return cut_of_pass(self._plan, found, groups, known_open=known_open, participants=participants)
 
     def _put_cut(self, cut: CommitCut, base: BackupState) -> SnapshotRef:
         ref = put_commit_cut(self._backup.store, base, cut)
@@ -114,6 +140,15 @@ def _completed(plan: BackupPlan, found: Committable) -> Checkpoint | None:
         return None
     reached = {position.partition_id: position.end for position in found.positions}
     return taken.carried() if reached == {each.partition_id: each.end for each in taken.ends} else None
+
+
+def _contradiction(cut: CommitCut | None, participants: tuple[CheckpointParticipant, ...]) -> str:
+    """Why a restore could not go to a cut that keeps what they have read; empty where it can."""
+    if not any(each.positions for each in participants):
+        return ""
+    if cut is None:
+        return "there is no consistent cut that the positions of its participants could be held against"
+    return f"its cut contradicts its participants, or cannot be used: {cut.refused}" if cut.refused else ""
 
 
 def _progress(plan: BackupPlan, found: Committable) -> PassProgress:

@@ -12,6 +12,7 @@ from offsite.model.journal import warned
 from offsite.model.named import named
 from offsite.repository.commit import PartitionId
 from offsite.repository.snapshots.commit_cut import CommitCut
+from offsite.repository.snapshots.participant import CheckpointParticipant
 from offsite.services.backup.committable import Committable
 from offsite.services.backup.planned import BackupPlan
 from offsite.services.cut.found_cut import SnapshotGroups, ends_match, found_cut
@@ -23,9 +24,11 @@ def cut_of_pass(
     groups: GroupTable,
     *,
     known_open: Mapping[PartitionId, Sequence[OpenTransaction]] | None,
+    participants: tuple[CheckpointParticipant, ...] = (),
 ) -> CommitCut | None:
     """The cut of a pass that is complete with `found`; None where not everything of it was seen, for what was not
-    copied of one partition may be a part of what was copied of others. `groups`: the snapshot of the commit."""
+    copied of one partition may be a part of what was copied of others. `groups`: the snapshot of the commit.
+    `participants`: whose positions it is held against."""
     positions = {position.partition_id: position.end for position in found.positions}
     if why := _why_not(plan, found, positions):
         warned("no_cut", why=why)
@@ -42,6 +45,7 @@ def cut_of_pass(
         positions,
         SnapshotGroups(offsets=groups, wanted=frozenset(wanted), doubts=tuple(_doubts(plan))),
         notes=plan.seen.taken.notes if plan.seen.taken else (),
+        participants=participants,
     )
 
 

@@ -63,12 +63,13 @@ def make_backup(repository: Repository, plan: BackupPlan) -> Backup:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
     """A run that has ended: its result, and the state it leaves. Without a result it found nothing new, and made no
-    commit."""
+    commit. `against`: what spoke against the checkpoint that it was to complete, beside its own partitions."""
 
     result: BackupResult | None
     state: BackupState
     commits_s: tuple[float, ...] = ()
     throttled_s: float = 0.0
+    against: str = ""
 
 
 def ends_of(plan: BackupPlan, backup: Backup, kafka: KafkaConfig) -> BackupEnds:
@@ -89,13 +90,22 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
     only_news: bool = False,
     former: Former | None = None,
     on_commit: Callable[[], None] | None = None,
+    participants_complete: Callable[[], None] | None = None,
 ) -> Ended:
     """Carry out `plan` into `backup`. With `only_news`, no commit is made that would say nothing new. `former`: what
-    was read of the commit before. `on_commit` is called after each commit. Raises as
-    `run_backup`."""
+    was read of the commit before. `on_commit` is called after each commit; `participants_complete` before the
+    one that would complete a checkpoint with participants: it raises `ParticipantFailed` where they have not completed
+    theirs, and then that one is a plain commit. Raises as `run_backup`."""
     ends, clock = ends_of(plan, backup, kafka), clock or SystemClock()
     commits = PassCommits(
-        repository, backup, plan, clock=clock, former=former or Former(), only_news=only_news, on_commit=on_commit
+        repository,
+        backup,
+        plan,
+        clock=clock,
+        former=former or Former(),
+        only_news=only_news,
+        on_commit=on_commit,
+        participants_complete=participants_complete,
     )
     copying = CopyPass(
         copy=plan.copy,
@@ -119,9 +129,15 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
         raise
     committable = copying.complete()
     if not copying.commits:
-        return Ended(result=None, state=plan.base)
+        return Ended(result=None, state=plan.base, against=commits.against)
     result = result_of(plan, committable, copying, commits.groups, last.worker_peak_rss_bytes)
-    return Ended(result=result, state=copying.state, commits_s=tuple(commits.took_s), throttled_s=last.throttled_s)
+    return Ended(
+        result=result,
+        state=copying.state,
+        commits_s=tuple(commits.took_s),
+        throttled_s=last.throttled_s,
+        against=commits.against,
+    )
 
 
 def _save_if_possible(copying: CopyPass) -> None:

@@ -12,6 +12,7 @@ from offsite.repository.commit import Changes
 from offsite.repository.snapshots.audit_record import POINTS, Deletion, note_deletions
 from offsite.repository.state import BackupState
 from offsite.services.checkpoint.ask import told
+from offsite.services.checkpoint.participants import Participants
 from offsite.services.checkpoint.status import NO_COMMIT, CheckpointReport, Checkpoints, CheckpointStatus, check_exists
 from offsite.services.retention.apply import ATTEMPTS
 from offsite.services.retention.kept_points import holds
@@ -20,18 +21,20 @@ from offsite.services.retention.plan import points_in_use
 BY = "checkpoint delete"
 
 
-def delete_checkpoint(backup: Backup, checkpoint: int) -> CheckpointReport:
+def delete_checkpoint(backup: Backup, checkpoint: int, *, participants: Participants | None = None) -> CheckpointReport:
     """Delete a checkpoint; what is known of it afterwards. Its restore point goes with it, unless it is the newest of
-    the backup: that stays, without the checkpoint, until retention lets it go.
+    the backup: that stays, without the checkpoint, until retention lets it go. `participants` delete their parts.
 
     Raises `NoSuchRestorePoint`, `CheckpointNeeded` while it is being taken, its point is pinned or a restore reads it,
-    and `CommitLost` when other writers are faster again and again.
+    `ParticipantFailed`, and `CommitLost` when other writers are faster again and again.
     """
     report = check_exists(Checkpoints(backup).report(checkpoint))
     _check_not_needed(backup, report)
     if report.status is not CheckpointStatus.DELETED:
         note = told(backup, checkpoint, writer=random_id(16), reason=BY)
         CheckpointRecords.of(backup).put(note, Told.DELETED)
+    if participants:
+        participants.delete(checkpoint)
     _drop(backup, report.commit)
     return Checkpoints(backup).report(checkpoint)
 

@@ -8,6 +8,7 @@ from offsite.cut.cut import TopicClass
 from offsite.model.errors import NoSuchRestorePoint
 from offsite.repository.backup import Backup
 from offsite.repository.snapshots.commit_cut import CommitCut, LeftOutTransactions, get_commit_cut
+from offsite.repository.snapshots.participant import CheckpointParticipant
 from offsite.services.checkpoint.status import Checkpoints, CheckpointStatus, check_exists
 
 
@@ -29,7 +30,8 @@ class Explanation:
     """What a restore of a checkpoint leaves out. `has_cut`: a consistent cut was found when it was taken; without one
     all is restored as it was copied. `refused` says why the cut must not be used, and is empty where it may. `left_out`
     names the first of `left_out_count` groups of transactions; `groups`: how many offsets of groups differ from those
-    that were stored."""
+    that were stored. `participants`: who saved a state of its own for it, and what
+    that had read."""
 
     backup: str
     id: int
@@ -43,6 +45,7 @@ class Explanation:
     left_out: tuple[LeftOutTransactions, ...]
     left_out_count: int
     notes: tuple[str, ...]
+    participants: tuple[CheckpointParticipant, ...] = ()
 
 
 def explain_checkpoint(backup: Backup, checkpoint: int) -> Explanation:
@@ -82,4 +85,5 @@ def explain_checkpoint(backup: Backup, checkpoint: int) -> Explanation:
         left_out=cut.left_out,
         left_out_count=cut.left_out_count,
         notes=cut.notes,
+        participants=cut.participants or report.participants,
     )

@@ -4,6 +4,7 @@ left."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
@@ -12,6 +13,7 @@ from offsite.repository.repository import Repository
 from offsite.services.backup.planned import BackupPlan, Known, find_known, plan_backup
 from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.run import Ended, carry_out
+from offsite.services.checkpoint.participants import Participants
 from offsite.services.checkpoint.status import CheckpointReport, Checkpoints, CheckpointStatus
 from offsite.services.checkpoint.taker import Taker, held_lease
 from offsite.services.cluster import Cluster
@@ -24,7 +26,7 @@ UNSETTLED = frozenset({CheckpointStatus.REQUESTED, CheckpointStatus.ONGOING})
 
 
 class Server:
-    """Takes the checkpoints that are asked for of one backup, by one pass each."""
+    """Takes the checkpoints that are asked for of one backup, by one pass each; `participants` take part in all."""
 
     def __init__(  # noqa: PLR0913  # all by keyword
         self,
@@ -35,9 +37,11 @@ class Server:
         runner: Runner,
         slots: int,
         on_progress: OnProgress | None = None,
+        participants: Participants | None = None,
     ) -> None:
         self._repository, self._backup, self._cluster = repository, backup, cluster
         self._runner, self._slots, self._on_progress = runner, slots, on_progress
+        self._participants = participants or Participants()
 
     def serve(self) -> bool:
         """Take one checkpoint after the other until none is asked for; False where another process takes them now.
@@ -54,7 +58,8 @@ class Server:
 
     def _take(self, taker: Taker, checkpoint: int) -> None:
         try:
-            plan = taker.take(checkpoint, self._plan())
+            declared = self._participants.take(checkpoint)  # before anything is read: see there why
+            plan = taker.take(checkpoint, self._plan(), declared)
         except OffsiteError as error:
             taker.broke(checkpoint, error)
             raise
@@ -68,6 +73,7 @@ class Server:
                 kafka=self._cluster.config,
                 runner=self._runner,
                 on_progress=self._on_progress,
+                participants_complete=partial(self._participants.complete, checkpoint),
             )
         except (OffsiteError, KeyboardInterrupt) as error:
             taker.broke(checkpoint, error)
@@ -82,6 +88,8 @@ class Server:
 
 def why_not(ended: Ended) -> str:
     """Why a pass that has ended did not complete its checkpoint, if it did not."""
+    if ended.against:
+        return ended.against
     failed = ended.result.failed if ended.result is not None else ()
     if not failed:
         return "the copy did not end where the checkpoint was taken"

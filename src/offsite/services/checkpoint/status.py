@@ -19,6 +19,7 @@ from offsite.repository.checkpoints.records import CheckpointRecords, Told
 from offsite.repository.commit import Checkpoint, PartitionId, StoredCommit
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.snapshots.participant import CheckpointParticipant
 from offsite.repository.state import BackupState
 
 NO_COMMIT = 0
@@ -56,7 +57,8 @@ class PartitionProgress:
 class CheckpointReport:
     """What is known of a checkpoint. `taken_at_ms`: when every partition had started (store's clock, epoch ms; -1:
     never), `age_s` seconds ago. `commit`: the restore point, 0 where there is none. `failure_reason` is empty unless it
-    failed; `deleted_by`, unless it is deleted. `classes`: the consistency class of each topic, by name."""
+    failed; `deleted_by`, unless it is deleted. `classes`: the consistency class of each topic, by name.
+    `participants`: what others have saved for it, with what they had read; only beside `details`."""
 
     backup: str
     id: int
@@ -71,6 +73,7 @@ class CheckpointReport:
     partitions_completed: int = 0
     classes: tuple[tuple[str, str], ...] = ()
     details: tuple[PartitionProgress, ...] = ()
+    participants: tuple[CheckpointParticipant, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +209,7 @@ class Checkpoints:
             partitions_completed=sum(each.status is CheckpointStatus.COMPLETED for each in details),
             classes=facts.carried.classes if facts.carried is not None else (),
             details=details if with_details else (),
+            participants=self._participants(checkpoint, facts) if with_details else (),
         )
 
     def facts(self, checkpoint: int) -> Facts:
@@ -234,6 +238,11 @@ class Checkpoints:
         if carried is None or taken is None:
             return carried
         return replace(carried, ends=tuple((each.partition_id, each.end) for each in taken.ends))
+
+    def _participants(self, checkpoint: int, facts: Facts) -> tuple[CheckpointParticipant, ...]:
+        """As they were told when it was taken."""
+        taken = facts.taken or (self._records.taken(checkpoint) if facts.carried is not None else None)
+        return taken.participants if taken is not None else ()
 
     def _holder(self) -> str:
         """The word of the process that takes checkpoints now; empty where there is none."""

@@ -19,6 +19,7 @@ from offsite.repository.checkpoints.marker import SickEnd, TakenCheckpoint, Take
 from offsite.repository.checkpoints.records import CheckpointRecords, Told
 from offsite.repository.restores.lease import BEAT_S, LeaseClaim, LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.snapshots.participant import CheckpointParticipant
 from offsite.repository.state import BackupState
 from offsite.services.backup.planned import BackupPlan
 from offsite.services.checkpoint.ask import told
@@ -55,9 +56,11 @@ class Taker:
         known = max(self.records.known(after=self._highest), default=self._highest)
         return max(self.backup.store.now_ms(), known + 1)
 
-    def take(self, checkpoint: int, plan: BackupPlan) -> BackupPlan | None:
+    def take(
+        self, checkpoint: int, plan: BackupPlan, participants: tuple[CheckpointParticipant, ...] = ()
+    ) -> BackupPlan | None:
         """`plan` with that checkpoint, which every partition has started when this returns; None where another process
-        has taken the id."""
+        has taken the id. `participants` have saved their states before anything was read for `plan`."""
         taken = TakenCheckpoint(
             told=told(self.backup, checkpoint, writer=self.word),
             cluster_id=plan.source.cluster_id,
@@ -66,6 +69,7 @@ class Taker:
             sick=tuple(
                 SickEnd(topic=each.topic, partition=each.partition, error=each.error.id) for each in plan.copy.sick
             ),
+            participants=participants,
         )
         if not self.records.put_taken(taken):
             return None

@@ -11,13 +11,14 @@ from offsite.cut.effect import UNSEEN
 from offsite.cut.episodes import window_of
 from offsite.cut.greatest import greatest_cut
 from offsite.cut.readings import Evidence, Reading
-from offsite.cut.window import REMOVED, Ends, Outcome, PartitionKey, Window, WriterKind
+from offsite.cut.window import REMOVED, Ends, ExternalParticipant, Outcome, PartitionKey, Window, WriterKind
 from offsite.log.groups.offsets import GroupTable
 from offsite.log.transaction_tail import PartitionTail
 from offsite.model.named import named
 from offsite.model.untrusted.names import PROTECTED_TOPICS
 from offsite.repository.commit import PartitionId
 from offsite.repository.snapshots.commit_cut import CommitCut, CutGroup, CutPartition, LeftOutTransactions, OpenAtEnd
+from offsite.repository.snapshots.participant import CheckpointParticipant
 
 NAMED_MAX = 100
 """Of the transactions that are left out, so many are named in a stored cut."""
@@ -34,13 +35,23 @@ class SnapshotGroups:
 
 
 def found_cut(
-    evidence: Evidence, positions: Mapping[PartitionId, int], groups: SnapshotGroups, *, notes: tuple[str, ...] = ()
+    evidence: Evidence,
+    positions: Mapping[PartitionId, int],
+    groups: SnapshotGroups,
+    *,
+    notes: tuple[str, ...] = (),
+    participants: tuple[CheckpointParticipant, ...] = (),
 ) -> CommitCut:
     """The cut of a commit whose partitions end at `positions`. Group offsets that belong to it are named where `groups`
-    has others. Every partition is in the readings."""
+    has others. Every partition is in the readings. A cut that contradicts what `participants` declared is refused (rule
+    C5)."""
     ends = evidence.readings[-1].ends
-    window = replace(window_of(evidence), writers=_writers(evidence.readings, evidence.tails))
-    cut = greatest_cut(ends, window)
+    window = replace(
+        window_of(evidence),
+        writers=_writers(evidence.readings, evidence.tails),
+        externals=tuple(_externals(participants, positions)),
+    )
+    cut, window = _without_strangers(greatest_cut(ends, window), window)
     # Halves of what nobody could pair may lie anywhere: in a topic of which nothing else is known, too.
     is_doubted = bool(groups.doubts or evidence.changes is None or window.unpaired & PROTECTED_TOPICS)
     return CommitCut(
@@ -52,7 +63,39 @@ def found_cut(
         open=tuple(_open(evidence.tails, positions)),
         notes=(*notes, *groups.doubts),
         refused=_refused(cut.refusals),
+        participants=participants,
     )
+
+
+def _without_strangers(cut: Cut, window: Window) -> tuple[Cut, Window]:
+    """A transaction that may have begun before the window cannot be left out. Where one has to be, because it says that
+    it read what nobody wrote, or read what is left out, it is kept, and nothing is claimed for the topics that it wrote
+    to and read: else one strange client would take the cut from all."""
+    while strange := {id(each.span) for each in cut.left_out if not each.span.is_whole}:
+        spans = [each for each in window.transactions if id(each) in strange]
+        reads = [replace(read, exactly_once=False) for each in spans for read in each.reads]
+        topics = {partition.topic for each in spans for partition in each.written} - PROTECTED_TOPICS
+        window = replace(
+            window,
+            transactions=tuple(each for each in window.transactions if id(each) not in strange),
+            commits=(*window.commits, *reads),
+            unpaired=window.unpaired | topics | {read.partition.topic for read in reads},
+        )
+        cut = greatest_cut(cut.copied, window)
+    return cut, window
+
+
+def _externals(
+    participants: tuple[CheckpointParticipant, ...], positions: Mapping[PartitionId, int]
+) -> Iterator[ExternalParticipant]:
+    """A participant knows topics by name. One that is not backed up is in no cut, and so contradicts."""
+    by_name = {(each.topic, each.partition): _key(each) for each in positions}
+    for each in participants:
+        declared = {
+            by_name.get((at.topic, at.partition), PartitionKey(at.topic, "", at.partition)): at.end
+            for at in each.positions
+        }
+        yield ExternalParticipant(name=each.name, positions=declared, can_replay=each.can_replay)
 
 
 def _writers(

@@ -1,7 +1,7 @@
 """The checkpoints of a run that follows: those that are asked for, and those that are due, each by one of its rounds.
 
-It never ends a round, and never delays one for long: what goes wrong is told, and the round is one without a
-checkpoint.
+It never ends a round, and never delays one for long, unless by participants, up to their time-outs: what goes wrong is
+told, and the round is one without a checkpoint.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
 from offsite.repository.backup import Backup
+from offsite.repository.snapshots.participant import CheckpointParticipant
 from offsite.services.backup.planned import BackupPlan
 from offsite.services.backup.run import Ended
+from offsite.services.checkpoint.participants import Participants
 from offsite.services.checkpoint.serve import why_not
 from offsite.services.checkpoint.taker import HeldLease, Taker, hold_lease
 
@@ -21,23 +23,50 @@ CLAIM_EVERY_S = 30.0
 
 class Checkpointing:
     """Takes checkpoints when they are asked for, and every `every_s` seconds (None: only then); not at all where it is
-    not `is_wanted`."""
+    not `is_wanted`. `participants` take part in all of them."""
 
-    def __init__(self, *, is_wanted: bool, every_s: float | None, clock: Clock) -> None:
+    def __init__(
+        self, *, is_wanted: bool, every_s: float | None, clock: Clock, participants: Participants | None = None
+    ) -> None:
         self._is_wanted, self._every_s, self._clock = is_wanted, every_s, clock
+        self._participants = participants or Participants()
+        self._prepared: tuple[int, tuple[CheckpointParticipant, ...]] | None = None
         self._due_s = clock.monotonic_s()
         self._claim_s = clock.monotonic_s()
         self._taker: Taker | None = None
         self._lease: HeldLease | None = None
         self._taking: int | None = None
 
+    def prepare(self, backup: Backup) -> None:
+        """To be called before a round reads anything: participants, if there are any, save their states for the
+        checkpoint that the round is to take. One that fails there fails the checkpoint. Raises nothing of ours."""
+        self._prepared = None
+        if not self._participants:
+            return
+        checkpoint, taker = None, None
+        try:
+            taker = self._held(backup) if self._is_wanted else None
+            checkpoint = None if taker is None else self._next(taker)
+            if checkpoint is not None:
+                self._prepared = (checkpoint, self._participants.take(checkpoint))
+        except OffsiteError as error:
+            warned("checkpoint_not_taken", error=error.id, why=error.message)
+            if taker is not None and checkpoint is not None:
+                self._plan_next()
+                taker.broke(checkpoint, error)
+
+    def participants_complete(self) -> None:
+        """Return when the participants have completed what the round takes. Raises `ParticipantFailed`."""
+        if self._taking is not None:
+            self._participants.complete(self._taking)
+
     def begin(self, backup: Backup, plan: BackupPlan) -> BackupPlan:
         """`plan`, with a checkpoint where one is asked for or due: then every partition has started it. Raises nothing
         of ours."""
         try:
             taker = self._held(backup) if self._is_wanted else None
-            checkpoint = None if taker is None else self._next(taker)
-            taken = None if taker is None or checkpoint is None else taker.take(checkpoint, plan)
+            checkpoint, declared = self._chosen(taker)
+            taken = None if taker is None or checkpoint is None else taker.take(checkpoint, plan, declared)
         except OffsiteError as error:
             warned("checkpoint_not_taken", error=error.id, why=error.message)
             return plan
@@ -74,6 +103,14 @@ class Checkpointing:
             self._taker = Taker(backup=backup)
             self._lease = hold_lease(self._taker)
         return self._taker if self._lease is not None else None
+
+    def _chosen(self, taker: Taker | None) -> tuple[int | None, tuple[CheckpointParticipant, ...]]:
+        """The id to take now. With participants it is the one that they have prepared."""
+        if taker is None:
+            return None, ()
+        if self._participants:
+            return self._prepared or (None, ())
+        return self._next(taker), ()
 
     def _next(self, taker: Taker) -> int | None:
         """The id to take now. What somebody asks for comes first; it is taken for what is due, too."""

@@ -23,6 +23,7 @@ from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.result import BackupResult
 from offsite.services.backup.roll_up import RollUpWatch, roll_up_step
 from offsite.services.backup.run import carry_out, ends_of, make_backup
+from offsite.services.checkpoint.participants import Participants
 from offsite.services.cluster import Cluster
 from offsite.services.follow.checkpointing import Checkpointing
 from offsite.services.follow.collecting import Collecting
@@ -64,7 +65,7 @@ class Follow:
     that took longer. What was replaced more than `collect_after_s` seconds ago is deleted. What `retain` does not keep
     is let go every `retain_every_s` seconds, compacted topics are compacted, and once a day what runs that never ended
     left is deleted; None keeps everything. With `checkpoints`, it takes those that are asked for, and one every
-    `checkpoint_every_s` seconds (None: no others)."""
+    `checkpoint_every_s` seconds (None: no others); `participants` take part in all of them."""
 
     repository: Repository
     cluster: Cluster
@@ -77,6 +78,7 @@ class Follow:
     retain_every_s: float = RETAIN_EVERY_S
     checkpoints: bool = False
     checkpoint_every_s: float | None = None
+    participants: Participants | None = None
     guard: Callable[[], None] = _unguarded
 
 
@@ -108,7 +110,12 @@ class Follower:
             clock=clock,
             every_s=follow.retain_every_s,
         )
-        self._checkpoints = Checkpointing(is_wanted=follow.checkpoints, every_s=follow.checkpoint_every_s, clock=clock)
+        self._checkpoints = Checkpointing(
+            is_wanted=follow.checkpoints,
+            every_s=follow.checkpoint_every_s,
+            clock=clock,
+            participants=follow.participants,
+        )
         self._committed_s = clock.monotonic_s()
 
     def run(self) -> None:
@@ -152,6 +159,8 @@ class Follower:
         """One round. Raises what planning and carrying out raise."""
         began_ms, began_s = self._clock.now_ms(), self._clock.monotonic_s()
         follow = self._follow
+        if self._made is not None:
+            self._checkpoints.prepare(self._made)
         plan = plan_backup(
             follow.repository,
             follow.cluster.admin,
@@ -175,6 +184,7 @@ class Follower:
                 former=self._former,
                 only_news=began_s - self._committed_s < HEARTBEAT_S,
                 on_commit=self._outages.worked,  # a long round that gets on is no outage, however often it breaks
+                participants_complete=self._checkpoints.participants_complete,
             )
         except BaseException as error:
             self._checkpoints.broke(error)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from offsite.log.range import TopicPartition
 from offsite.repository.checkpoints.records import CheckpointRecords
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.services.backup.request import BackupRequest
 from offsite.services.checkpoint import taker
 from offsite.services.checkpoint.ask import ask
-from offsite.services.checkpoint.status import Checkpoints
+from offsite.services.checkpoint.participants import Participants
+from offsite.services.checkpoint.status import Checkpoints, CheckpointStatus
 from offsite.services.follow.follower import Follow, Follower, Round
 from offsite.services.outages import Outages
 from tests.fake_cluster.site import BACKUP, Site
+from tests.file_participant import FileParticipant
 
 
 class Script:
@@ -39,7 +43,9 @@ class Script:
         self._steps.pop(0)()
 
 
-def follow(site: Site, clock: Script, *, every_s: float | None = None) -> list[Round]:
+def follow(
+    site: Site, clock: Script, *, every_s: float | None = None, participants: Participants | None = None
+) -> list[Round]:
     rounds: list[Round] = []
     following = Follow(
         repository=site.repository,
@@ -50,6 +56,7 @@ def follow(site: Site, clock: Script, *, every_s: float | None = None) -> list[R
         interval_s=10,
         checkpoints=True,
         checkpoint_every_s=every_s,
+        participants=participants,
     )
     outages = Outages(give_up_after_s=3600, clock=clock, on_outage=lambda _: None)
     with pytest.raises(KeyboardInterrupt):
@@ -128,3 +135,39 @@ def test_a_run_whose_lease_was_taken_over_leaves_them_to_the_other_one(
 def test_the_run_lets_others_take_them_when_it_ends(site: Site) -> None:
     follow(site, Script(nothing))
     assert not Checkpoints(site.backup).is_being_taken
+
+
+def test_participants_take_part_in_those_of_a_run_too(site: Site, tmp_path: Path) -> None:
+    positions = {TopicPartition(topic="orders", partition=0): 2}
+    participant = FileParticipant(folder=tmp_path, reads=lambda: positions)
+
+    def stop_completing() -> None:
+        participant.ends_as = CheckpointStatus.FAILED
+
+    def fail() -> None:
+        participant.fails = "disk full"
+
+    def recover() -> None:
+        participant.fails, participant.ends_as = "", CheckpointStatus.COMPLETED
+
+    follow(
+        site,
+        Script(nothing, stop_completing, fail, recover, nothing),
+        every_s=10,
+        participants=Participants([participant], poll_s=0.01),
+    )
+    found = [Checkpoints(site.backup).report(each) for each in Checkpoints(site.backup).ids]
+    assert [(each.status.value, each.failure_reason) for each in found] == [
+        ("completed", ""),
+        ("failed", "participant database: its part is failed"),
+        ("failed", "OFF-1472: participant database: disk full"),
+        ("completed", ""),
+        ("completed", ""),
+    ]
+    assert [len(each.participants) for each in found] == [1, 1, 0, 1, 1]
+
+
+def test_a_run_asks_no_participant_when_no_checkpoint_is_due(site: Site, tmp_path: Path) -> None:
+    participant = FileParticipant(folder=tmp_path)
+    follow(site, Script(*[nothing] * 3), participants=Participants([participant]))
+    assert participant.asked == []

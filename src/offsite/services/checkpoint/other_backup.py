@@ -1,0 +1,60 @@
+"""Another cluster as a participant: its own backup takes a checkpoint of the same id.
+
+It reads nothing of this cluster's topics, so it declares no positions, and the two cuts are each consistent in
+themselves: nothing is claimed between them. The id of one belongs to the id of the other, and it is complete only when
+both are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from offsite.model.errors import CheckpointIdUsed, ParticipantFailed
+from offsite.repository.backup import Backup
+from offsite.services.checkpoint.ask import ask
+from offsite.services.checkpoint.background import Background
+from offsite.services.checkpoint.delete import delete_checkpoint
+from offsite.services.checkpoint.participants import DeclaredPositions
+from offsite.services.checkpoint.serve import is_free
+from offsite.services.checkpoint.status import Checkpoints, CheckpointStatus
+
+
+class OtherBackup:
+    """`backup`, of another cluster, as participant `name`. Its checkpoints are taken by the run that follows it, or
+    else by a process of its own with the command line that `arguments` makes of an id."""
+
+    def __init__(self, name: str, backup: Backup, *, arguments: Callable[[int], Sequence[str]]) -> None:
+        self._name, self._backup, self._arguments = name, backup, arguments
+        self._background: tuple[int, Background] | None = None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def take(self, checkpoint: int) -> DeclaredPositions | None:
+        """None until every partition of the other cluster has started."""
+        try:
+            ask(self._backup, checkpoint)
+        except CheckpointIdUsed as error:
+            raise ParticipantFailed(error.message, hint=error.hint) from error
+        if self.status(checkpoint) is not CheckpointStatus.REQUESTED:
+            return DeclaredPositions()
+        background = self._process(checkpoint)
+        background.check()
+        if is_free(self._backup, checkpoint):
+            background.begin()
+        return None
+
+    def status(self, checkpoint: int) -> CheckpointStatus:
+        """From the other backup's store alone."""
+        return Checkpoints(self._backup).report(checkpoint).status
+
+    def delete(self, checkpoint: int) -> None:
+        """Raises `CheckpointNeeded` as there."""
+        if self.status(checkpoint) is not CheckpointStatus.DOES_NOT_EXIST:
+            delete_checkpoint(self._backup, checkpoint)
+
+    def _process(self, checkpoint: int) -> Background:
+        if self._background is None or self._background[0] != checkpoint:
+            self._background = (checkpoint, Background(arguments=self._arguments(checkpoint)))
+        return self._background[1]

@@ -1,0 +1,194 @@
+"""Participants: others that save a state of their own for a checkpoint of the same id, and say how far it has read.
+
+The order is what makes it right. Every participant saves its state, and names its positions, *before the first* reading
+of the ends (`offsite.services.cut.readings`), and so before the last:
+
+- A log only grows, so each position is at or below the end of every reading. One that can replay is never ahead of the
+  cut, and reads the rest from the restored logs. Asked afterwards, it would be ahead of the ends nearly always.
+- One that reads committed records alone has read no transaction that the cut leaves out. What it read had its marker
+  before the first reading; so at any clean reading of that producer, of which the first one may be the only one, the
+  whole transaction lies below the ends. Saved between two readings it could have read what came behind the clean one.
+
+One that cannot replay has to be exactly where the cut ends: it stops what writes to the partitions it reads, or the
+checkpoint fails. `Window.externals` judges both (rule C5), after the copy, by the cut that is stored.
+
+Nothing here resumes: a participant that fails, does not answer in time or contradicts fails the checkpoint, and the
+next id asks anew. What others saved for it meanwhile stays until the checkpoint is deleted.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from offsite.log.range import TopicPartition
+from offsite.model.clock import Clock, SystemClock
+from offsite.model.errors import BadOption, OffsiteError, ParticipantFailed
+from offsite.model.journal import decided
+from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_PARTITIONS
+from offsite.model.untrusted.names import is_topic_name
+from offsite.repository.snapshots.participant import CheckpointParticipant, DeclaredPosition
+from offsite.services.checkpoint.status import CheckpointStatus
+
+T = TypeVar("T")
+
+TAKE_TIMEOUT_S = 60.0
+"""Seconds until every participant must have saved its state: nothing is copied for the checkpoint meanwhile."""
+COMPLETE_TIMEOUT_S = 600.0
+"""Seconds, from the end of our own copy, until every participant must be complete."""
+POLL_S = 0.5
+"""Seconds between two questions to a participant that is not ready."""
+
+_SETTLED_BADLY = frozenset({CheckpointStatus.FAILED, CheckpointStatus.DELETED, CheckpointStatus.DOES_NOT_EXIST})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredPositions:
+    """What a participant's saved state has read of each partition, as exclusive ends at the source; nothing for one
+    that reads none of it. `can_replay`: after a restore it reads on from there."""
+
+    positions: Mapping[TopicPartition, int] = field(default_factory=dict)
+    can_replay: bool = False
+
+
+class Participant(Protocol):
+    """Somebody who saves a state of its own for each checkpoint. `name` is unique among those of one checkpoint.
+
+    All calls carry the checkpoint's id unchanged, and may be repeated, also by another process after a crash: the same
+    id gives the same answer, and saves nothing twice. They raise `ParticipantFailed` where it is certain that the id
+    will never be saved, and other `OffsiteError`s where they could not ask; both fail the checkpoint. They are called
+    from threads, each participant from one at a time. A call that hangs is given up, and its thread left behind.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def take(self, checkpoint: int) -> DeclaredPositions | None:
+        """Begin to save the state, if that was not done; what it has read as soon as that is fixed for good, None while
+        it is not. It may go on to store it afterwards."""
+        ...
+
+    def status(self, checkpoint: int) -> CheckpointStatus:
+        """Completed once the state is stored for good."""
+        ...
+
+    def delete(self, checkpoint: int) -> None:
+        """Let the state go; nothing to do where there is none."""
+        ...
+
+
+class Participants:
+    """Those of one backup's checkpoints, asked all at once. Raises `BadOption` where two have the same name."""
+
+    def __init__(
+        self,
+        asked: Sequence[Participant] = (),
+        *,
+        take_timeout_s: float = TAKE_TIMEOUT_S,
+        complete_timeout_s: float = COMPLETE_TIMEOUT_S,
+        poll_s: float = POLL_S,
+        clock: Clock | None = None,
+    ) -> None:
+        if len({each.name for each in asked}) < len(asked):
+            raise BadOption("two participants have the same name", hint="give each a name of its own")
+        self._asked, self._poll_s, self._clock = tuple(asked), poll_s, clock or SystemClock()
+        self._take_timeout_s, self._complete_timeout_s = take_timeout_s, complete_timeout_s
+
+    def __bool__(self) -> bool:
+        return bool(self._asked)
+
+    def take(self, checkpoint: int) -> tuple[CheckpointParticipant, ...]:
+        """What each has declared, by name; to be called before anything of the source is read. Raises
+        `ParticipantFailed` for the first that failed, or did not answer in time."""
+        found = self._ask_all(
+            lambda each: _declared(each.name, each.take(checkpoint)), self._take_timeout_s, "saved its state"
+        )
+        if found:
+            decided("participants_taken", why="each has declared its positions", id=checkpoint, participants=len(found))
+        return tuple(sorted(found, key=lambda each: each.name))
+
+    def complete(self, checkpoint: int) -> None:
+        """Return when every participant has completed its part. Raises `ParticipantFailed` otherwise."""
+        self._ask_all(lambda each: _completed(each, checkpoint), self._complete_timeout_s, "completed its part")
+
+    def delete(self, checkpoint: int) -> None:
+        """Let each delete what it saved. Raises `ParticipantFailed`; deleting again goes on with the rest."""
+
+        def delete(each: Participant) -> bool:
+            each.delete(checkpoint)
+            return True
+
+        self._ask_all(delete, self._take_timeout_s, "deleted its part")
+
+    def _ask_all(self, ask: Callable[[Participant], T | None], timeout_s: float, what: str) -> list[T]:
+        """The answers, once all have one. Each is asked by a thread of its own, for any of them may hang."""
+        over, answers = threading.Event(), queue.SimpleQueue[tuple[str, T | OffsiteError]]()
+        for each in self._asked:
+            asking = (each, ask, answers, over)
+            threading.Thread(
+                target=self._ask, args=asking, name=f"offsite-participant-{each.name}", daemon=True
+            ).start()
+        try:
+            return list(self._answers(answers, timeout_s, what))
+        finally:
+            over.set()
+
+    def _answers(
+        self, answers: queue.SimpleQueue[tuple[str, T | OffsiteError]], timeout_s: float, what: str
+    ) -> Iterator[T]:
+        missing = {each.name for each in self._asked}
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        while missing:
+            try:
+                name, answer = answers.get(timeout=max(0.0, deadline_s - self._clock.monotonic_s()))
+            except queue.Empty:
+                names = ", ".join(sorted(missing))
+                raise ParticipantFailed(
+                    f"participant {names} has not {what} within {timeout_s:g} s", hint=_NEXT_HINT
+                ) from None
+            if isinstance(answer, OffsiteError):
+                raise ParticipantFailed(f"participant {name}: {answer.message}", hint=_NEXT_HINT) from answer
+            missing.discard(name)
+            yield answer
+
+    def _ask(
+        self,
+        participant: Participant,
+        ask: Callable[[Participant], T | None],
+        answers: queue.SimpleQueue[tuple[str, T | OffsiteError]],
+        over: threading.Event,
+    ) -> None:
+        try:
+            while (found := ask(participant)) is None:
+                if over.wait(self._poll_s):
+                    return
+            answers.put((participant.name, found))
+        except OffsiteError as error:
+            answers.put((participant.name, error))
+        except Exception as error:  # noqa: BLE001  # a participant of others: its mistake must not look like a hang
+            answers.put((participant.name, ParticipantFailed(f"it broke: {type(error).__name__}: {error}")))
+
+
+_NEXT_HINT = "see to it, and take the next checkpoint"
+
+
+def _declared(name: str, found: DeclaredPositions | None) -> CheckpointParticipant | None:
+    if found is None:
+        return None
+    for at, end in found.positions.items():
+        if not (is_topic_name(at.topic) and 0 <= at.partition < MAX_PARTITIONS and 0 <= end <= MAX_OFFSET):
+            raise ParticipantFailed(f"it declared {end} for {at}, which is no position")
+    positions = [
+        DeclaredPosition(topic=at.topic, partition=at.partition, end=end) for at, end in sorted(found.positions.items())
+    ]
+    return CheckpointParticipant(name=name, can_replay=found.can_replay, positions=tuple(positions))
+
+
+def _completed(participant: Participant, checkpoint: int) -> bool | None:
+    status = participant.status(checkpoint)
+    if status in _SETTLED_BADLY:
+        raise ParticipantFailed(f"its part is {status}")
+    return True if status is CheckpointStatus.COMPLETED else None
