@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from offsite.model.choices import CutChoice
@@ -25,9 +22,9 @@ from tests.integration.kafka.cluster import Cluster
 
 
 @pytest.fixture
-def copy(broker: SandboxInfo, second_broker: SandboxInfo, tmp_path: Path) -> Iterator[Copy]:
+def copy(broker: SandboxInfo, second_broker: SandboxInfo, tmp_path: Path) -> Copy:
     repository = Repository.init(open_store(str(tmp_path / "repository")))
-    yield Copy(
+    return Copy(
         site=Site(Cluster(broker.bootstrap), repository, InlineRunner()), target=Cluster(second_broker.bootstrap)
     )
 
