@@ -243,6 +243,17 @@ def test_a_backup_with_the_history_of_groups(groups: Groups, monkeypatch: pytest
     assert_paid_as_often_as_read(groups, payments)
 
 
+def test_one_strange_offset_does_not_take_the_cut_from_all(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction of a stranger to all others commits an offset far beyond the end of a topic of the backup."""
+    payments = Payments(groups.source)
+    payments.pay()
+    payments.done = 10**9
+    between_groups_and_ends(monkeypatch, payments.pay)
+    others = groups.source.make_topic()
+    groups.back_up(payments.orders, payments.paid, others)
+    assert cut_of(groups).refused == ""
+
+
 def group_logs(groups: Groups) -> range:
     return range(len(groups.source.admin.topics()["__consumer_offsets"].partitions))
 
