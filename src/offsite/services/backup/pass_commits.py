@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from offsite.model.clock import Clock
-from offsite.model.errors import ParticipantFailed
+from offsite.model.errors import OffsiteError, ParticipantFailed
 from offsite.model.ids import random_id
+from offsite.model.journal import warned
 from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
 from offsite.repository.commit import (
@@ -112,7 +113,11 @@ class PassCommits:
     def _cut(self, found: Committable, participants: tuple[CheckpointParticipant, ...]) -> CommitCut | None:
         known_open = self._former.cut.open_at(self._backup, self._plan.base)
         groups = self._former.groups.newest
-        return cut_of_pass(self._plan, found, groups, known_open=known_open, participants=participants)
+        try:
+            return cut_of_pass(self._plan, found, groups, known_open=known_open, participants=participants)
+        except OffsiteError as error:  # what was copied counts, whatever is wrong with its cut
+            warned("no_cut", error=error.id, why=error.message)
+            return None
 
     def _put_cut(self, cut: CommitCut, base: BackupState) -> SnapshotRef:
         ref = put_commit_cut(self._backup.store, base, cut)
