@@ -71,7 +71,9 @@ def test_a_database_that_replays_stands_before_the_cut_and_one_that_does_not_con
     copied = {each.partition: each.end for each in report.details}
     (told,) = explain_checkpoint(site.backup, 7).participants
     assert {each.partition for each in told.positions} == {0, 1}
-    assert all(0 < each.end <= copied[each.partition] for each in told.positions)
+    assert sum(each.end for each in told.positions) >= len(SOME)
+    behind = {each.partition: copied[each.partition] - each.end for each in told.positions}
+    assert min(behind.values()) >= 0, behind
     assert (failed.status, "C5" in failed.failure_reason) == ("failed", True)
     exact = FileParticipant(folder=tmp_path, can_replay=False, reads=lambda: ends(site.cluster, topic))
     assert take(site, 9, exact).status == "completed", "nobody writes any more"
