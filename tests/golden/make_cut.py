@@ -32,7 +32,7 @@ from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.run import run_restore
 from offsite.stores.open_store import open_store
-from tests.golden.cut_history import History, encode_history
+from docs.drawings.history import History, encode_history
 from tests.integration.e2e import transfers
 from tests.integration.e2e.group_site import Groups
 from tests.integration.e2e.transacting import markers_of
@@ -119,9 +119,8 @@ def _later(
 
 def _readable(application: Application) -> dict[str, str]:
     stages = {ORDERS: "payer", PAID: "clerk"}
-    return {topic: name for name, topic in application.names.items()} | {
-        application.group(stage): name for stage, name in stages.items()
-    }
+    groups = {application.group(stage): name for stage, name in stages.items()}
+    return groups | {topic: name for name, topic in application.names.items()}
 
 
 def _faults(groups: Groups, application: Application, commit: int, cut: CutChoice) -> list[str]:

@@ -15,7 +15,7 @@ from offsite.log.transaction_state import ListedTransaction, TransactionChange, 
 from offsite.log.transaction_tail import PartitionTail
 from offsite.log.transactions import OpenTransaction
 
-RECORDED = Path(__file__).parent / "cut" / "history.json"
+RECORDED = Path(__file__).parents[2] / "tests" / "golden" / "cut" / "history.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
