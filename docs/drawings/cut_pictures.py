@@ -109,7 +109,7 @@ def ends_picture(shown: Shown) -> str:
             shown,
             wrote,
             f"{wrote}, which it wrote",
-            note="Its marker is missing: the receipts are undecided, left out.",
+            note="Its marker is missing: the receipts are undecided.",
         ),
         _torn_lane(
             shown, log, f"{log}", note=f"Its marker is there: the group has read paid/0 below {said.offset}, for good."
@@ -166,8 +166,8 @@ def left_out_picture(shown: Shown) -> str:
     return draw(
         "What the cut leaves out of the same commit, and where the group goes",
         f"Three partitions that payers write to, and one that they read. {LEFT_OUT} has all of its markers below the "
-        f"ends, but nobody can know that from the ends, so its transaction is left out. {OPEN} was under way. Everything "
-        f"else is kept. The group goes to offset {group.offset} of {said.partition}, before what {LEFT_OUT} read.",
+        f"ends, but nobody can know that from the ends, so its transaction is left out. {OPEN} was under way. The rest is "
+        f"kept. The group goes to offset {group.offset} of {said.partition}, before what {LEFT_OUT} read.",
         [*(_left_out_lane(shown, key) for key in keys), read],
         (
             ("kept", "kept"),

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from offsite.cut.readings import Evidence, LoggedCommit, Reading
 from offsite.cut.window import Ends, GroupCommit, PartitionKey

@@ -93,10 +93,10 @@ def draw(title: str, description: str, lanes: Sequence[Lane], legend: Sequence[t
         top += _height(lane)
     parts += _legend(legend, top + LINE)
     height = top + 2 * LINE + HEAD
+    size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
     return "\n".join(
         (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-            'role="img" aria-labelledby="title description">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-labelledby="title description">',
             f'<title id="title">{escape(title)}</title>',
             f'<desc id="description">{escape(description)}</desc>',
             f"<style>{_STYLE}</style>",

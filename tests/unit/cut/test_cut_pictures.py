@@ -1,4 +1,4 @@
-"""The pictures of docs/explanation/cut.md are what the code makes of a recorded history, and show what the page says."""
+"""The pictures of docs/explanation/cut.md are what the code makes of a recorded history, and show what it says."""
 
 from __future__ import annotations
 
