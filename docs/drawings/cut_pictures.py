@@ -166,8 +166,8 @@ def left_out_picture(shown: Shown) -> str:
     return draw(
         "What the cut leaves out of the same commit, and where the group goes",
         f"Three partitions that payers write to, and one that they read. {LEFT_OUT} has all of its markers below the "
-        f"ends, but nobody can know that from the ends, so its transaction is left out. {OPEN} was under way. The rest is "
-        f"kept. The group goes to offset {group.offset} of {said.partition}, before what {LEFT_OUT} read.",
+        f"ends, but nobody can know that from the ends, so its transaction is left out. {OPEN} was under way. The rest "
+        f"is kept. The group goes to offset {group.offset} of {said.partition}, before what {LEFT_OUT} read.",
         [*(_left_out_lane(shown, key) for key in keys), read],
         (
             ("kept", "kept"),
