@@ -105,9 +105,14 @@ def ends_picture(shown: Shown) -> str:
             numbers=(before.offset, said.offset - 1),
             note=f"Its end was read far behind, at {ends[read]}.",
         ),
-        _torn_lane(shown, wrote, "receipts/0, which it wrote", note="The marker is missing: the receipts are undecided, and left out."),
         _torn_lane(
-            shown, log, f"{log}", note=f"The marker is there: the group has read paid/0 below {said.offset}, for good."
+            shown,
+            wrote,
+            f"{wrote}, which it wrote",
+            note="Its marker is missing: the receipts are undecided.",
+        ),
+        _torn_lane(
+            shown, log, f"{log}", note=f"Its marker is there: the group has read paid/0 below {said.offset}, for good."
         ),
     ]
     return draw(
@@ -116,7 +121,12 @@ def ends_picture(shown: Shown) -> str:
         f"committed its offset in {log}. The end that was read of receipts/0 lies before its commit marker, that of "
         f"{log} behind it. So the group has read what has no receipts.",
         lanes,
-        (("left", f"the transaction of {TORN}"), ("marker", "its commit marker"), ("end", "an end that was read"), ("group", "what it says it read")),
+        (
+            ("left", f"the transaction of {TORN}"),
+            ("marker", "its commit marker"),
+            ("end", "an end that was read"),
+            ("group", "what it says that it read"),
+        ),
     )
 
 
@@ -156,8 +166,8 @@ def left_out_picture(shown: Shown) -> str:
     return draw(
         "What the cut leaves out of the same commit, and where the group goes",
         f"Three partitions that payers write to, and one that they read. {LEFT_OUT} has all of its markers below the "
-        f"ends, but nobody can know that from the ends, so its transaction is left out. {OPEN} was under way. Everything "
-        f"else is kept. The group goes to offset {group.offset} of {said.partition}, before what {LEFT_OUT} read.",
+        f"ends, but nobody can know that from the ends, so its transaction is left out. {OPEN} was under way. The rest "
+        f"is kept. The group goes to offset {group.offset} of {said.partition}, before what {LEFT_OUT} read.",
         [*(_left_out_lane(shown, key) for key in keys), read],
         (
             ("kept", "kept"),
@@ -174,7 +184,7 @@ def _left_out_lane(shown: Shown, key: PartitionKey) -> Lane:
     first, marker = shown.last_ended(LEFT_OUT, key)
     open_first, open_marker = shown.under_way(OPEN, key)
     end = shown.ends(-1)[key]
-    low, high = min(first, open_first) - 4, max(end, open_marker or end) + 4
+    low, high = min(first, open_first) - 8, max(end, open_marker or end) + 4
     open_bar = Bar(first=open_first, last=(open_marker or end) - 1, marker=open_marker, style="open", row=1)
     kept = tuple(_kept(shown, key, low))
     return Lane(
@@ -192,7 +202,8 @@ def _kept(shown: Shown, key: PartitionKey, low: int) -> Iterator[Bar]:
     left_out = shown.cut.markers_left_out().get(key, ())
     for each in shown.history.evidence.tails[key].markers:
         if each.committed and each.offset not in left_out and each.first_offset >= low:
-            yield Bar(first=each.first_offset, last=each.offset - 1, marker=each.offset, style="kept", row=2)
+            row = 0 if shown.names.get(each.producer_id) == LEFT_OUT else 1
+            yield Bar(first=each.first_offset, last=each.offset - 1, marker=each.offset, style="kept", row=row)
 
 
 def readings_picture(shown: Shown) -> str:
@@ -210,7 +221,8 @@ def readings_picture(shown: Shown) -> str:
     )
     lanes = [_reading_lane(shown, number, low, high) for number in range(len(_looks(shown)))]
     described = ", ".join(
-        f"reading {number + 1} {'clean' if number in shown.clean[TORN] else 'not clean'}" for number in range(len(lanes))
+        f"reading {number + 1} {'clean' if number in shown.clean[TORN] else 'not clean'}"
+        for number in range(len(lanes))
     )
     return draw(
         f"Readings between two looks at the coordinator of {TORN}",
@@ -220,9 +232,8 @@ def readings_picture(shown: Shown) -> str:
         (
             ("left", "preparing: markers on their way"),
             ("other", "ongoing"),
-            ("kept", "clean reading"),
-            ("open", "not clean"),
-            ("end", "look at the coordinator"),
+            ("clean", "looks of a clean reading"),
+            ("unclean", "of one that is not, and the ends read between them"),
         ),
     )
 
@@ -242,16 +253,16 @@ def _preparing(changes: Sequence[TransactionChange], high: int) -> Iterator[Bar]
 
 def _reading_lane(shown: Shown, number: int, low: int, high: int) -> Lane:
     before, after = _looks(shown)[number]
-    is_clean = number in shown.clean[TORN]
-    verdict = "clean" if is_clean else "not clean"
-    ends = shown.ends(number)
-    seen = [f"{name} {ends[shown.key(name)]}" for name in ("receipts/0", "__consumer_offsets/1")]
-    last = max(after - 1, before - 1)
+    style, verdict = ("clean", "clean") if number in shown.clean[TORN] else ("unclean", "not clean")
+    ends, is_left = shown.ends(number), before > (low + high) // 2
+    label = ", ".join(f"{name} {ends[shown.key(name)]}" for name in ("receipts/0", "__consumer_offsets/1"))
     return Lane(
         name=f"reading {number + 1}: {verdict}",
         low=low,
         high=high,
-        bars=(Bar(first=before, last=last, style="kept" if is_clean else "open"),) if after > before else (),
-        lines=tuple(Line(offset=each, label="") for each in sorted({before, after})),
-        note=f"its ends: {', '.join(seen)}",
+        bars=(Bar(first=before, last=after - 1, style="open"),) if after > before else (),
+        lines=tuple(
+            Line(offset=each, label=label * (each == (before if is_left else after)), style=style, is_left=is_left)
+            for each in sorted({before, after})
+        ),
     )

@@ -12,6 +12,8 @@ from html import escape
 
 WIDTH, LEFT, RIGHT = 860, 190, 30
 LANE, ROW, HEAD, LINE = 46, 18, 20, 18
+LINES = frozenset({"end", "group", "clean", "unclean"})
+"""Styles of vertical lines."""
 
 _STYLE = """
 text { font: 13px sans-serif; fill: #24292f; }
@@ -24,6 +26,8 @@ text { font: 13px sans-serif; fill: #24292f; }
 .open { fill: none; stroke: #953800; stroke-width: 1.5; stroke-dasharray: 4 3; }
 .end { stroke: #0969da; stroke-width: 3; }
 .group { stroke: #8250df; stroke-width: 3; }
+.clean { stroke: #1a7f37; stroke-width: 3; }
+.unclean { stroke: #953800; stroke-width: 3; stroke-dasharray: 4 3; }
 .endtext { fill: #0969da; }
 .grouptext { fill: #8250df; }
 @media (prefers-color-scheme: dark) {
@@ -36,6 +40,8 @@ text { fill: #e6edf3; }
 .open { stroke: #ffa657; }
 .end { stroke: #58a6ff; }
 .group { stroke: #d2a8ff; }
+.clean { stroke: #56d364; }
+.unclean { stroke: #ffa657; }
 .endtext { fill: #58a6ff; }
 .grouptext { fill: #d2a8ff; }
 }
@@ -57,7 +63,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A vertical line before the cell of `offset`, with words above. `style`: end or group."""
+    """A vertical line before the cell of `offset`, with words above: to its right, unless `is_left`."""
 
     offset: int
     label: str
@@ -87,10 +93,10 @@ def draw(title: str, description: str, lanes: Sequence[Lane], legend: Sequence[t
         top += _height(lane)
     parts += _legend(legend, top + LINE)
     height = top + 2 * LINE + HEAD
+    size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
     return "\n".join(
         (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-            'role="img" aria-labelledby="title description">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-labelledby="title description">',
             f'<title id="title">{escape(title)}</title>',
             f'<desc id="description">{escape(description)}</desc>',
             f"<style>{_STYLE}</style>",
@@ -151,7 +157,7 @@ def _legend(legend: Sequence[tuple[str, str]], top: int) -> Iterator[str]:
     for style, words in legend:
         if style == "marker":
             yield _diamond(x + 10, top - 5, "other")
-        elif style in {"end", "group"}:
+        elif style in LINES:
             yield f'<line class="{style}" x1="{x + 10}" y1="{top - 13}" x2="{x + 10}" y2="{top + 3}"/>'
         else:
             yield f'<rect class="{style}" x="{x}" y="{top - 11}" width="20" height="12" rx="2"/>'

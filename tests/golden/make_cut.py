@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from docs.drawings.history import History, encode_history
 from offsite.cut.episodes import window_of
 from offsite.cut.greatest import greatest_cut
 from offsite.cut.readings import Evidence
@@ -32,7 +33,6 @@ from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.run import run_restore
 from offsite.stores.open_store import open_store
-from docs.drawings.history import History, encode_history
 from tests.integration.e2e import transfers
 from tests.integration.e2e.group_site import Groups
 from tests.integration.e2e.transacting import markers_of
@@ -82,7 +82,7 @@ def _backed_up(groups: Groups, application: Application) -> Seen:
     seen: list[Evidence] = []
     found_cut: Callable[..., Any] = pass_cut.found_cut
 
-    def listening(evidence: Evidence, *rest: Any, **more: Any) -> Any:  # as found_cut
+    def listening(evidence: Evidence, *rest: Any, **more: Any) -> Any:
         seen.append(evidence)
         return found_cut(evidence, *rest, **more)
 
