@@ -121,7 +121,7 @@ def test_as_copied_brings_it_back(copy: Copy) -> None:
 def test_no_isolation_sees_it_where_gaps_are_closed(copy: Copy, isolation: str, kept: list[int]) -> None:
     log = shared(copy)
     commit_cut(copy.site.backup, cut_of(copy, log))
-    result = copy.restore(log.topic, offsets="translate", isolation=isolation)
+    result = copy.restore(log.topic, offsets="translate", isolation=isolation, cut=CutChoice.CONSISTENT)
     assert result.verified
     assert [value for _, value in seen(copy.target, log.topic)] == record_values(kept)
 
@@ -176,8 +176,10 @@ def test_a_cut_that_is_missing_or_ends_beyond_its_commit_is_refused(copy: Copy) 
     assert copy.restore(log.topic, cut=CutChoice.AS_COPIED).verified
 
 
-def test_what_has_no_cut_is_as_copied_and_says_so(copy: Copy) -> None:
-    log = shared(copy)
+def test_what_has_no_cut_is_as_copied_and_says_so(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as without:
+        without.setattr("offsite.services.backup.pass_commits.cut_of_pass", lambda *_, **__: None)
+        log = shared(copy)
     prepared = prepare_restore(copy.site.backup, copy.target.admin, copy.request(log.topic, "auto"))
     report = report_plan(prepared).consistency
     assert (report.cut, report.weakest, report.why) == (
