@@ -12,7 +12,7 @@ from math import prod
 import pytest
 
 from offsite.cut import effect, greatest, group_offsets
-from offsite.cut.cut import Cut
+from offsite.cut.cut import Cut, Hold, LeftOut
 from offsite.cut.effect import Effect, Line
 from offsite.cut.greatest import greatest_cut
 from offsite.cut.judge import group_violations, violations
@@ -136,7 +136,8 @@ def test_chains_end_with_what_was_read_too_early_or_is_undecided() -> None:
     for history in histories():
         cut = cut_of(history)
         assert set(cut.direct_causes()) == set(cut.floors()) | set(cut.held_back())
-        for step in (*cut.left_out, *cut.holds):
+        steps: list[LeftOut | Hold] = [*cut.left_out, *cut.holds]
+        for step in steps:
             links = cut.chain(step)
             for link, lower in pairwise(links):
                 assert link.short is not None
@@ -166,7 +167,7 @@ def _without(kind: str, place: str) -> Callable[[Window], Iterator[Effect]]:
     def made(window: Window) -> Iterator[Effect]:
         for each in ORIGINAL_EFFECTS(window):
             lines = {line: at for line, at in getattr(each, place).items() if line.kind != kind}
-            yield replace(each, **{place: lines})
+            yield replace(each, starts=lines) if place == "starts" else replace(each, needs=lines)
 
     return made
 
