@@ -68,7 +68,7 @@ def place(broker: SandboxInfo, tmp_path: Path) -> Iterator[Place]:
 Moment = Callable[[Place], bool]
 SPARK_STARTS: Moment = lambda place: any(place.scratch.glob("offsite-spark-*"))
 JVM_IS_UP: Moment = lambda place: any(place.scratch.glob("offsite-spark-*/gateway"))
-WORKER_WRITES: Moment = lambda place: any(each.stat().st_size for each in place.unfinished())
+WORKER_WRITES: Moment = lambda place: any(map(_bytes_in, place.unfinished()))
 
 
 @pytest.mark.parametrize(
@@ -158,6 +158,14 @@ def send(run: subprocess.Popen[str], number: signal.Signals) -> None:
         run.send_signal(number)
     else:
         os.killpg(run.pid, number)
+
+
+def _bytes_in(file: Path) -> int:
+    """0 for one that was put in its place, or deleted, since it was listed."""
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def assert_ended_by(number: signal.Signals, run: subprocess.Popen[str], *, or_by: signal.Signals | None = None) -> None:
