@@ -202,8 +202,8 @@ class Pin:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
     """A restore point with an ordered id and a consistent cut: `ends` holds one end offset per partition, `classes` the
-    consistency class of each topic by name. In a state `ends` are left out where they are the positions that its commit
-    leaves."""
+    consistency class of each topic by name. In a state `ends` are left out where they are all the positions that its
+    commit leaves."""
 
     id: int
     taken_at_ms: int

@@ -118,10 +118,10 @@ class Folding:
         self._history.append(commit)
 
     def _known_by_commit(self, taken: Checkpoint) -> Checkpoint:
-        """Without ends that its commit leaves anyway: states would carry every end of every checkpoint."""
-        positions = ((self._positions.get(known), end) for known, end in taken.ends)
-        is_told = all(position is not None and position.end == end for position, end in positions)
-        return replace(taken, ends=()) if is_told else taken
+        """Without ends where they are all those that its commit leaves: states would carry every end of every
+        checkpoint. One that names fewer partitions means the others to be left out."""
+        left = {known: position.end for known, position in self._positions.built().items()}
+        return replace(taken, ends=()) if dict(taken.ends) == left else taken
 
     def _completed_at_ms(self, commit: Commit) -> int:
         """When a pass was complete last. Commits of retention say nothing of it: a backup that died would look alive.

@@ -161,10 +161,22 @@ def test_holes_checkpoints_groups_and_forgotten_commits_are_kept(store: PosixSto
     state = backup.commit(Changes(holes=(hole,), checkpoint=taken, groups=key), base=state, writer="w")
     state = backup.commit(Changes(forgotten=((1, 2),)), base=state, writer="w")
     assert backup.state() == state
-    assert (state.holes, state.checkpoint(7), state.groups) == ((hole,), replace(taken, ends=()), key)
+    assert (state.holes, state.checkpoint(7), state.groups) == ((hole,), taken, key)
     assert [line.seq for line in state.history] == [2, 3]
     with pytest.raises(NoSuchRestorePoint):
         backup.state_at(1)
+
+
+def test_a_state_names_no_ends_of_a_checkpoint_that_are_all_those_of_its_commit(store: PosixStore) -> None:
+    backup = new_backup(store)
+    state = run_once(backup)
+    ends = tuple((known, position.end) for known, position in state.positions.items())
+    assert len(ends) > 1
+    whole, part = (Checkpoint(id=number, taken_at_ms=5, ends=ends[number:]) for number in (0, 1))
+    state = backup.commit(Changes(checkpoint=whole), base=state, writer="w")
+    state = backup.commit(Changes(checkpoint=part), base=state, writer="w")
+    assert backup.state() == state
+    assert (state.checkpoint(0), state.checkpoint(1)) == (replace(whole, ends=()), part)
 
 
 def test_the_store_s_clock_may_step_back_and_time_does_not(store: PosixStore, monkeypatch: pytest.MonkeyPatch) -> None:
