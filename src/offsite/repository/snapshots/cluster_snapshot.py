@@ -6,16 +6,16 @@ The commit names its key and the hash of its bytes, so that nobody can slip rule
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, QuotaEntity, ScramUser
 from offsite.model.errors import DamagedObject
-from offsite.model.ids import random_id
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.commit import SnapshotRef
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.layout import BackupLayout
-from offsite.repository.segments.body import content_hash
+from offsite.repository.snapshots.named_object import get_named, put_named
 from offsite.repository.state import BackupState
 from offsite.stores.store import Store
 
@@ -23,26 +23,16 @@ T = TypeVar("T")
 
 
 def put_cluster_snapshot(store: Store, base: BackupState, settings: ClusterSettings) -> SnapshotRef:
-    """Store `settings` for the commit that follows `base`, unless `base` has the same: then that snapshot is returned.
-
-    A crash after it leaves an object that no commit names, which is swept by age.
-    """
-    data = encode_settings(settings)
-    digest = content_hash(data)
-    if base.metadata is not None and base.metadata.hash == digest:
-        return base.metadata
-    key = BackupLayout(backup=base.backup).metadata_key(base.seq + 1, random_id())
-    store.put_if_absent(key, data)
-    return SnapshotRef(key=key, hash=digest)
+    """Store `settings` for the commit that follows `base`, unless `base` has the same: then that snapshot is
+    returned."""
+    key = partial(BackupLayout(backup=base.backup).metadata_key, base.seq + 1)
+    return put_named(store, encode_settings(settings), known=base.metadata, key=key)
 
 
 def get_cluster_snapshot(store: Store, ref: SnapshotRef) -> ClusterSettings:
     """The settings of the cluster that a snapshot holds. Raises `DamagedObject` when it is missing or not what was
     stored, `FormatTooNew`."""
-    data = store.get(ref.key)
-    if data is None or content_hash(data) != ref.hash:
-        raise _damaged(f"{ref.key} {'is missing' if data is None else 'does not have its recorded hash'}")
-    return decode_settings(data, key=ref.key)
+    return decode_settings(get_named(store, ref, damaged=_damaged), key=ref.key)
 
 
 def encode_settings(settings: ClusterSettings) -> bytes:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TypeVar
 
 from offsite.model.errors import DamagedObject
-from offsite.model.ids import random_id
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.commit import PartitionId, SnapshotRef
 from offsite.repository.commit_json import partition_from_json, partition_to_json
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.layout import BackupLayout
-from offsite.repository.segments.body import content_hash
+from offsite.repository.snapshots.named_object import get_named, put_named
 from offsite.repository.snapshots.participant import (
     CheckpointParticipant,
     participants_from_json,
@@ -91,25 +91,14 @@ class CommitCut:
 
 
 def put_commit_cut(store: Store, base: BackupState, cut: CommitCut) -> SnapshotRef:
-    """Store `cut` for the commit that follows `base`, unless `base` has the same: then that object is named again.
-
-    A crash after it leaves an object that no commit names, which is swept by age.
-    """
-    data = encode_cut(cut)
-    digest = content_hash(data)
-    if base.cut is not None and base.cut.hash == digest:
-        return base.cut
-    key = BackupLayout(backup=base.backup).cuts_key(base.seq + 1, random_id())
-    store.put_if_absent(key, data)
-    return SnapshotRef(key=key, hash=digest)
+    """Store `cut` for the commit that follows `base`, unless `base` has the same: then that object is named again."""
+    key = partial(BackupLayout(backup=base.backup).cuts_key, base.seq + 1)
+    return put_named(store, encode_cut(cut), known=base.cut, key=key)
 
 
 def get_commit_cut(store: Store, ref: SnapshotRef) -> CommitCut:
     """The cut that a commit names. Raises `DamagedObject` when it is missing or not what was stored, `FormatTooNew`."""
-    data = store.get(ref.key)
-    if data is None or content_hash(data) != ref.hash:
-        raise _damaged(f"{ref.key} {'is missing' if data is None else 'does not have its recorded hash'}")
-    return decode_cut(data, key=ref.key)
+    return decode_cut(get_named(store, ref, damaged=_damaged), key=ref.key)
 
 
 def encode_cut(cut: CommitCut) -> bytes:
