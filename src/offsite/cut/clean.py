@@ -30,9 +30,9 @@ _ALWAYS = 1 << 63
 _COMPLETE = frozenset({TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT})
 
 # A listing shows what a coordinator has in memory, which it changes after the record is durable. So a listed *ongoing*
-# may be a moment late, and its prepare lie just before `changes` begin: whoever reads them begins a little earlier than
-# the end that he saw. The other two cannot be late in a way that counts: between them and a prepare lies an *ongoing*
-# that the coordinator had to have in memory first.
+# may be a moment late, and its prepare lie just before `changes` begin: so coordinators are asked last, some requests
+# behind the end where `changes` begin. The other two cannot be late in a way that counts: between them and a prepare
+# lies an *ongoing* that the coordinator had to have in memory first.
 _LISTED_QUIET = frozenset({TransactionStatus.EMPTY, TransactionStatus.ONGOING, TransactionStatus.DEAD}) | _COMPLETE
 
 Changes = Sequence[TransactionChange]

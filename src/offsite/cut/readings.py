@@ -35,10 +35,10 @@ class Evidence:
     `readings`: in the order in which they were made; the backup ends at the ends of the last one. `changes`: every
     record of `__transaction_state` from before the first reading to the end of the last, by log and position; None
     where they could not be read. `listed`: transactional ids by producer id, as coordinators listed them after
-    `changes` begin and before the first reading; empty where they cannot. `tails`: of each partition, that of
-    `__consumer_offsets` too, the markers from the end in the first reading on, and what is open at the last one; a
-    partition without a tail had no transaction there. `commits`: what was read of `__consumer_offsets` from before the
-    snapshot of groups to the last reading, by log and position.
+    `changes` begin and before the first reading; empty where they cannot. `tails`: of each partition the markers from
+    the end in the first reading on, of `__consumer_offsets` from before the first of `commits` on, and what is open at
+    the last reading; a partition without a tail had no transaction there. `commits`: what was read of
+    `__consumer_offsets` from before the snapshot of groups to the last reading, by log and position.
     """
 
     readings: tuple[Reading, ...]

@@ -28,27 +28,8 @@ from offsite.services.verify.run import verify_deep, verify_quick
 from offsite.table.datasource import SCHEMA, OffsiteDataSource
 from tests.fake_cluster.site import BACKUP, Site
 from tests.inline_runner import InlineRunner
+from tests.script_clock import Script
 from tests.tables import CountingStore
-
-
-class Script:
-    """A clock that ends the run when the steps are used up, one at each sleep. A step may change the source."""
-
-    def __init__(self, *steps: Callable[[], object]) -> None:
-        self.now_s = 1000.0
-        self._steps = list(steps)
-
-    def now_ms(self) -> int:
-        return int(self.now_s * 1000)
-
-    def monotonic_s(self) -> float:
-        return self.now_s
-
-    def sleep(self, duration_s: float) -> None:
-        self.now_s += duration_s
-        if not self._steps:
-            raise KeyboardInterrupt
-        self._steps.pop(0)()
 
 
 class Breaking(InlineRunner):

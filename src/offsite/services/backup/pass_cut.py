@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from offsite.copy.tails import joined_tails
-from offsite.cut.window import PartitionKey
 from offsite.log.groups.offsets import GroupTable
 from offsite.log.transactions import OpenTransaction
 from offsite.model.journal import warned
@@ -15,7 +14,7 @@ from offsite.repository.snapshots.commit_cut import CommitCut
 from offsite.repository.snapshots.participant import CheckpointParticipant
 from offsite.services.backup.committable import Committable
 from offsite.services.backup.planned import BackupPlan
-from offsite.services.cut.found_cut import SnapshotGroups, ends_match, found_cut
+from offsite.services.cut.found_cut import SnapshotGroups, ends_match, found_cut, key_of
 
 
 def cut_of_pass(
@@ -37,7 +36,7 @@ def cut_of_pass(
         anew = {cut.partition_id for cut in plan.cuts}
         known_open = {each: transactions for each, transactions in known_open.items() if each not in anew}
     tails = joined_tails(plan.copy, found.receipts or (), known_open=known_open)
-    by_key = {PartitionKey(each.topic, each.topic_id, each.partition): tail for each, tail in tails.items()}
+    by_key = {key_of(each): tail for each, tail in tails.items()}
     evidence = plan.seen.evidence(by_key)
     wanted = plan.group_patterns.select({each.commit.group for each in evidence.commits})
     return found_cut(

@@ -89,7 +89,7 @@ def _externals(
     participants: tuple[CheckpointParticipant, ...], positions: Mapping[PartitionId, int]
 ) -> Iterator[ExternalParticipant]:
     """A participant knows topics by name. One that is not backed up is in no cut, and so contradicts."""
-    by_name = {(each.topic, each.partition): _key(each) for each in positions}
+    by_name = {(each.topic, each.partition): key_of(each) for each in positions}
     for each in participants:
         declared = {
             by_name.get((at.topic, at.partition), PartitionKey(at.topic, "", at.partition)): at.end
@@ -131,7 +131,7 @@ def _classes(cut: Cut, window: Window, readings: tuple[Reading, ...], *, is_doub
 def _partitions(cut: Cut, positions: Mapping[PartitionId, int]) -> Iterator[CutPartition]:
     floors, markers = cut.floors(), cut.markers_left_out()
     for partition_id, position in positions.items():
-        key = _key(partition_id)
+        key = key_of(partition_id)
         end = cut.ends[key]
         floor = max(0, min(floors.get(key, end), end))
         if floor < position:
@@ -165,7 +165,7 @@ def _removed(cut: Cut, evidence: Evidence) -> dict[tuple[str, PartitionKey], int
 
 def _open(tails: Mapping[PartitionKey, PartitionTail], positions: Mapping[PartitionId, int]) -> Iterator[OpenAtEnd]:
     for partition_id in positions:
-        tail = tails.get(_key(partition_id))
+        tail = tails.get(key_of(partition_id))
         for each in tail.open if tail else ():
             yield OpenAtEnd(
                 partition_id=partition_id, producer_id=each.producer_id, first_offset=max(each.first_offset, 0)
@@ -208,10 +208,11 @@ def _refused(refusals: tuple[Refusal, ...]) -> str:
     return named(told, most=3) if told else ""
 
 
-def _key(partition_id: PartitionId) -> PartitionKey:
+def key_of(partition_id: PartitionId) -> PartitionKey:
+    """A partition of the backup as the cut names it."""
     return PartitionKey(partition_id.topic, partition_id.topic_id, partition_id.partition)
 
 
 def ends_match(ends: Ends, positions: Mapping[PartitionId, int]) -> bool:
     """Whether everything up to the ends that were read is backed up."""
-    return all(position >= ends.get(_key(known), position + 1) for known, position in positions.items())
+    return all(position >= ends.get(key_of(known), position + 1) for known, position in positions.items())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,26 +20,7 @@ from offsite.services.follow.follower import Follow, Follower, Round
 from offsite.services.outages import Outages
 from tests.fake_cluster.site import BACKUP, Site
 from tests.file_participant import FileParticipant
-
-
-class Script:
-    """A clock that ends the run when the steps are used up, one at each sleep."""
-
-    def __init__(self, *steps: Callable[[], object]) -> None:
-        self.now_s = 1000.0
-        self._steps = list(steps)
-
-    def now_ms(self) -> int:
-        return int(self.now_s * 1000)
-
-    def monotonic_s(self) -> float:
-        return self.now_s
-
-    def sleep(self, duration_s: float) -> None:
-        self.now_s += duration_s
-        if not self._steps:
-            raise KeyboardInterrupt
-        self._steps.pop(0)()
+from tests.script_clock import Script
 
 
 def follow(
