@@ -74,7 +74,11 @@ def consistency_of(store: Store, commit: BackupState) -> ConsistencyReport:
 def _left_out(cut: CommitCut, topics: Collection[str]) -> Iterator[LeftOutReport]:
     for each in cut.left_out:
         if any(name.rpartition("/")[0] in topics for name in each.partitions):
-            yield LeftOutReport(name=each.name, partitions=each.partitions, why=_why(each))
+            yield report_left_out(each)
+
+
+def report_left_out(each: LeftOutTransactions) -> LeftOutReport:
+    return LeftOutReport(name=each.name, partitions=each.partitions, why=_why(each))
 
 
 def _why(each: LeftOutTransactions) -> str:

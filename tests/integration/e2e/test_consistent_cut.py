@@ -15,6 +15,7 @@ from offsite.model.selections.selection import ALL_GROUPS, parse_selection
 from offsite.model.selections.topic_choices import parse_partition_counts
 from offsite.repository.commit import PartitionId
 from offsite.repository.snapshots.commit_cut import CommitCut, CutGroup, LeftOutTransactions
+from offsite.services.backup.pass_cut import NoCut
 from offsite.services.compare.run import CompareRequest, plan_comparison, run_comparison
 from offsite.services.demo.truth import read_topic
 from offsite.services.overview.contents import show_backup
@@ -178,7 +179,7 @@ def test_a_cut_that_is_missing_or_ends_beyond_its_commit_is_refused(copy: Copy) 
 
 def test_what_has_no_cut_is_as_copied_and_says_so(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as without:
-        without.setattr("offsite.services.backup.pass_commits.cut_of_pass", lambda *_, **__: None)
+        without.setattr("offsite.services.backup.pass_commits.cut_of_pass", lambda *_, **__: NoCut(why="none wanted"))
         log = shared(copy)
     prepared = prepare_restore(copy.site.backup, copy.target.admin, copy.request(log.topic, "auto"))
     report = report_plan(prepared).consistency

@@ -185,7 +185,7 @@ def test_a_commit_without_a_cut_keeps_no_cut_of_older_groups(groups: Groups, mon
     assert cut_of(groups).left_out_count == 1
     monkeypatch.undo()
     monkeypatch.setattr(planned, "begin", lambda _: LeaderUnavailable("a broker restarts", hint=""))
-    groups.back_up()
+    assert groups.back_up().no_cut == "a broker restarts"
     monkeypatch.undo()
     try:
         assert_paid_as_often_as_read(groups, payments)

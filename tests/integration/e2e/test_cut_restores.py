@@ -33,6 +33,7 @@ RESTORES = int(os.environ.get("OFFSITE_CUT_RESTORES", "3"))
 COMMITS = max(RESTORES, 12)
 """So many are tried until the ends as copied of one of them break the application; of eight, four did."""
 _numbers = itertools.count()
+pytestmark = pytest.mark.timeout(180 + 30 * RESTORES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,6 +49,8 @@ def _render_troubles(console: Console, result: BackupResult) -> None:
                 f"    hint: offsite restore run --backup {result.backup} --commit {branch.last_commit} --topics "
                 f"{branch.topic} brings the {branch.records:,} records back that the source has lost"
             )
+    if result.no_cut:
+        console.print(f"  no consistent cut, restores of this commit go to the ends as copied: {result.no_cut}")
     for topic in result.unread_topics:
         console.print(f"  not allowed to read the settings of {topic}: kept as an earlier run read them")
         console.print("    hint: grant the principal DESCRIBE_CONFIGS on it")

@@ -75,8 +75,7 @@ def render_explanation(console: Console, found: Explanation) -> None:
         )
         console.print(f"  {each.topic}/{each.partition} {ended}, without {each.transactions} transactions")
     for left in found.left_out[:_LINES_MAX]:
-        because = f" ({left.because})" if left.because else ""
-        console.print(f"  left out: {left.name} in {', '.join(left.partitions[:5])}: {left.why}{because}")
+        console.print(f"  left out: {left.name} in {', '.join(left.partitions[:5])}: {left.why}")
     if found.left_out_count > min(_LINES_MAX, len(found.left_out)):
         console.print(f"  {found.left_out_count} are left out in all")
     if found.groups:

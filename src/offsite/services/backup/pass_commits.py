@@ -28,7 +28,7 @@ from offsite.repository.state import BackupState
 from offsite.services.backup.committable import Committable
 from offsite.services.backup.copy_pass import is_news
 from offsite.services.backup.former import Former
-from offsite.services.backup.pass_cut import cut_of_pass
+from offsite.services.backup.pass_cut import NoCut, cut_of_pass
 from offsite.services.backup.planned import BackupPlan
 from offsite.services.groups.snapshots import GroupsSaved, save_groups
 from offsite.services.heads import SeenHead, head_of
@@ -37,7 +37,7 @@ from offsite.services.heads import SeenHead, head_of
 class PassCommits:
     """Makes the commits of one run. `against` says what spoke against the checkpoint that the last one was to complete:
     its participants, or the cut that contradicts them. Then that commit is a plain restore point with a cut of its own.
-    """
+    `no_cut` says why restores of the last one go to the ends as they were copied, and is empty where they need not."""
 
     def __init__(  # noqa: PLR0913  # all by keyword but what is done, and into what
         self,
@@ -52,7 +52,7 @@ class PassCommits:
         participants_complete: Callable[[], None] | None = None,
     ) -> None:
         self.groups: GroupsSaved | None = None
-        self.against = ""
+        self.against = self.no_cut = ""
         self.took_s: list[float] = []
         self._former, self._on_commit = former, on_commit
         self._participants_complete = participants_complete
@@ -114,10 +114,13 @@ class PassCommits:
         known_open = self._former.cut.open_at(self._backup, self._plan.base)
         groups = self._former.groups.newest
         try:
-            return cut_of_pass(self._plan, found, groups, known_open=known_open, participants=participants)
+            cut = cut_of_pass(self._plan, found, groups, known_open=known_open, participants=participants)
         except OffsiteError as error:  # what was copied counts, whatever is wrong with its cut
-            warned("no_cut", error=error.id, why=error.message)
-            return None
+            cut = NoCut(why=error.message)
+        self.no_cut = cut.why if isinstance(cut, NoCut) else cut.refused
+        if self.no_cut:
+            warned("no_cut", why=self.no_cut)
+        return None if isinstance(cut, NoCut) else cut
 
     def _put_cut(self, cut: CommitCut, base: BackupState) -> SnapshotRef:
         ref = put_commit_cut(self._backup.store, base, cut)

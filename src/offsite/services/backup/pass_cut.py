@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from offsite.copy.tails import joined_tails
 from offsite.log.groups.offsets import GroupTable
 from offsite.log.transactions import OpenTransaction
-from offsite.model.journal import warned
 from offsite.model.named import named
 from offsite.repository.commit import PartitionId
 from offsite.repository.snapshots.commit_cut import CommitCut
@@ -17,6 +17,13 @@ from offsite.services.backup.planned import BackupPlan
 from offsite.services.cut.found_cut import SnapshotGroups, ends_match, found_cut, key_of
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoCut:
+    """A pass has no consistent cut, and `why`."""
+
+    why: str
+
+
 def cut_of_pass(
     plan: BackupPlan,
     found: Committable,
@@ -24,14 +31,13 @@ def cut_of_pass(
     *,
     known_open: Mapping[PartitionId, Sequence[OpenTransaction]] | None,
     participants: tuple[CheckpointParticipant, ...] = (),
-) -> CommitCut | None:
-    """The cut of a pass that is complete with `found`; None where not everything of it was seen, for what was not
+) -> CommitCut | NoCut:
+    """The cut of a pass that is complete with `found`; none where not everything of it was seen, for what was not
     copied of one partition may be a part of what was copied of others. `groups`: the snapshot of the commit.
     `participants`: whose positions it is held against."""
     positions = {position.partition_id: position.end for position in found.positions}
     if why := _why_not(plan, found, positions):
-        warned("no_cut", why=why)
-        return None
+        return NoCut(why=why)
     if known_open is not None:
         anew = {cut.partition_id for cut in plan.cuts}
         known_open = {each: transactions for each, transactions in known_open.items() if each not in anew}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from offsite.services.backup.committable import Committable, PartitionFailure
 from offsite.services.backup.copy_pass import CopyPass
+from offsite.services.backup.pass_commits import PassCommits
 from offsite.services.backup.planned import BackupPlan
 from offsite.services.branch_report import BranchReport, branch_reports
 from offsite.services.groups.snapshots import GroupsSaved
@@ -19,7 +20,8 @@ class BackupResult:
     continues. `cut_back` are logs of which this run found that a new leader had cut them back: the old history is kept.
     `not_read` are settings of the cluster that it did not let us read, `unread_topics` topics whose settings are those
     of an earlier run, since this one was not allowed to read them; `groups` is None when none were asked for.
-    `head_hash` is that of the commit's bytes."""
+    `head_hash` is that of the commit's bytes; `no_cut` says why restores of it go to the ends as they were copied, and
+    is empty where it has a consistent cut."""
 
     backup: str
     commit: int
@@ -43,6 +45,7 @@ class BackupResult:
     worker_peak_rss_bytes: int
     commits: int
     unread_topics: tuple[str, ...] = ()
+    no_cut: str = ""
 
     @property
     def complete(self) -> bool:
@@ -51,8 +54,9 @@ class BackupResult:
 
 
 def result_of(
-    plan: BackupPlan, committable: Committable, copying: CopyPass, groups: GroupsSaved | None, peak_rss_bytes: int
+    plan: BackupPlan, committable: Committable, copying: CopyPass, made: PassCommits, peak_rss_bytes: int
 ) -> BackupResult:
+    """What the run added; `made` tells of its last commit."""
     segments, state = committable.segments, copying.state
     return BackupResult(
         backup=plan.backup,
@@ -71,10 +75,11 @@ def result_of(
         deleted_topics=tuple(sorted({each.topic for each in plan.gone.deleted})),
         denied_topics=plan.gone.denied,
         not_read=plan.settings.not_read,
-        groups=groups,
+        groups=made.groups,
         committed_at_ms=state.committed_at_ms,
         head_hash=state.head_hash,
         worker_peak_rss_bytes=peak_rss_bytes,
         commits=copying.commits,
         unread_topics=tuple(shape.topic for shape in plan.source.shapes if shape.configs_unread),
+        no_cut=made.no_cut,
     )

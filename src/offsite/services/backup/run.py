@@ -130,7 +130,7 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
     committable = copying.complete()
     if not copying.commits:
         return Ended(result=None, state=plan.base, against=commits.against)
-    result = result_of(plan, committable, copying, commits.groups, last.worker_peak_rss_bytes)
+    result = result_of(plan, committable, copying, commits, last.worker_peak_rss_bytes)
     return Ended(
         result=result,
         state=copying.state,

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from offsite.cut.cut import TopicClass
 from offsite.model.errors import NoSuchRestorePoint
 from offsite.repository.backup import Backup
-from offsite.repository.snapshots.commit_cut import CommitCut, LeftOutTransactions, get_commit_cut
+from offsite.repository.snapshots.commit_cut import CommitCut, get_commit_cut
 from offsite.repository.snapshots.participant import CheckpointParticipant
 from offsite.services.checkpoint.status import Checkpoints, CheckpointStatus, check_exists
+from offsite.services.cut_report import LeftOutReport, report_left_out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class Explanation:
     classes: tuple[tuple[str, str], ...]
     partitions: tuple[HeldBack, ...]
     groups: int
-    left_out: tuple[LeftOutTransactions, ...]
+    left_out: tuple[LeftOutReport, ...]
     left_out_count: int
     notes: tuple[str, ...]
     participants: tuple[CheckpointParticipant, ...] = ()
@@ -82,7 +83,7 @@ def explain_checkpoint(backup: Backup, checkpoint: int) -> Explanation:
             for each in cut.partitions
         ),
         groups=len(cut.groups),
-        left_out=cut.left_out,
+        left_out=tuple(report_left_out(each) for each in cut.left_out),
         left_out_count=cut.left_out_count,
         notes=cut.notes,
         participants=cut.participants or report.participants,

@@ -12,7 +12,6 @@ from offsite.cut.window import Ends, PartitionKey
 from offsite.kafka.admin import ClusterAdmin
 from offsite.log.transaction_tail import PartitionTail
 from offsite.model.errors import OffsiteError
-from offsite.model.journal import warned
 from offsite.services.cut.group_tail import GroupTail, read_group_tail
 from offsite.services.cut.readings import Begun, TakenReadings, begin_readings, take_readings
 
@@ -65,7 +64,7 @@ def begin(admin: ClusterAdmin) -> Begun | OffsiteError:
     try:
         return begin_readings(admin)
     except OffsiteError as error:
-        return _no_cut(error)
+        return error
 
 
 def see_ends(
@@ -80,7 +79,7 @@ def see_ends(
         taken = take_readings(admin, begun, keys, unclean=unsettled)
         groups = read_group_tail(admin, begun, taken, {each.topic: each.topic_id for each in bounds})
     except OffsiteError as error:
-        return SeenEnds(trouble=_no_cut(error).message), as_told
+        return SeenEnds(trouble=error.message), as_told
     ends = taken.readings[-1].ends
     # An end before the one that was told with its leader epoch is of a leader that has changed since.
     late = [each for each in bounds if ends.get(PartitionKey(*each.key), -1) < each.end]
@@ -88,8 +87,3 @@ def see_ends(
         return SeenEnds(trouble=f"the end of {late[0].topic}/{late[0].partition} could not be read again"), as_told
     seen = SeenEnds(taken=taken, groups=groups, groups_trouble=begun.groups_trouble)
     return seen, tuple(replace(b, end=ends[PartitionKey(*b.key)]) for b in bounds)
-
-
-def _no_cut(error: OffsiteError) -> OffsiteError:
-    warned("no_cut", error=error.id, why=error.message)
-    return error

@@ -21,6 +21,7 @@ from offsite.model.errors import (
 from offsite.repository.checkpoints.marker import decode_taken, encode_taken
 from offsite.repository.checkpoints.records import CheckpointRecords, Told
 from offsite.repository.leftovers import find_orphans
+from offsite.services.backup.pass_cut import NoCut
 from offsite.services.backup.run import carry_out
 from offsite.services.checkpoint.ask import ask, told
 from offsite.services.checkpoint.delete import delete_checkpoint
@@ -303,7 +304,7 @@ def test_one_whose_restore_point_retention_let_go_is_deleted_by_it(site: Site) -
 
 def test_without_a_cut_an_explanation_claims_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as without:
-        without.setattr("offsite.services.backup.pass_commits.cut_of_pass", lambda *_, **__: None)
+        without.setattr("offsite.services.backup.pass_commits.cut_of_pass", lambda *_, **__: NoCut(why="none wanted"))
         site.source.write("orders", [b"ends that have no cut"])
         take(site, 7)
     found = explain_checkpoint(site.backup, 7)

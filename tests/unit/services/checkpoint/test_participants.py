@@ -13,6 +13,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.errors import BadOption, CheckpointIdUsed, ParticipantFailed
 from offsite.repository.snapshots.commit_cut import get_commit_cut
 from offsite.repository.snapshots.participant import CheckpointParticipant, DeclaredPosition
+from offsite.services.backup.pass_cut import NoCut
 from offsite.services.checkpoint import serve
 from offsite.services.checkpoint.ask import ask
 from offsite.services.checkpoint.delete import delete_checkpoint
@@ -115,7 +116,7 @@ def test_one_that_has_read_what_the_cut_does_not_keep_contradicts(
 def test_positions_without_a_cut_to_hold_them_against_fail_it(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("offsite.services.backup.pass_commits.cut_of_pass", lambda *_, **__: None)
+    monkeypatch.setattr("offsite.services.backup.pass_commits.cut_of_pass", lambda *_, **__: NoCut(why="none wanted"))
     report = take(site, together(FileParticipant(folder=tmp_path, reads=lambda: at(1))))
     assert (report.status, "no consistent cut" in report.failure_reason) == ("failed", True)
     assert take(site, together(FileParticipant(folder=tmp_path)), 8).status == "completed", "it reads nothing"
