@@ -9,7 +9,6 @@ import pytest
 
 from offsite.log.range import TopicPartition
 from offsite.model.errors import ParticipantFailed
-from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
 from offsite.services.checkpoint.ask import ask
@@ -21,8 +20,8 @@ from offsite.services.checkpoint.status import CheckpointReport, Checkpoints
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.stores.open_store import open_store
 from tests.file_participant import FileParticipant
-from tests.integration.e2e.command import succeed
-from tests.integration.e2e.site import Site
+from tests.inline_runner import InlineRunner
+from tests.integration.e2e.site import BACKUP, Site
 from tests.integration.e2e.test_follow import producing
 from tests.integration.kafka.cluster import Cluster
 from tests.processes import processes_with, wait_until
@@ -83,19 +82,18 @@ def test_a_database_that_replays_stands_before_the_cut_and_one_that_does_not_con
 def elsewhere(second_broker: SandboxInfo, tmp_path: Path) -> Iterator[OtherBackup]:
     """The backup of another cluster, whose checkpoints are taken by processes of their own."""
     cluster, repo = Cluster(second_broker.bootstrap), str(tmp_path / "elsewhere")
-    other = Site(cluster, Repository.init(open_store(repo)), None)  # type: ignore[arg-type]  # only to produce
+    other = Site(cluster, Repository.init(open_store(repo)), InlineRunner())
     topic = other.make_topic()
     other.produce(topic, SOME)
-    names = ["--repo", repo, "--backup", "there", "--bootstrap", second_broker.bootstrap]
-    succeed("backup", "run", *names, "--topics", topic)
-    backup: Backup = other.repository.backup("there")
+    other.back_up(topic)
+    names = ["--repo", repo, "--backup", BACKUP, "--bootstrap", second_broker.bootstrap]
 
     def arguments(checkpoint: int) -> list[str]:
         return ["checkpoint", "take", *names, "--id", str(checkpoint), "--wait", "-o", "json"]
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv(MARK, repo)
-        yield OtherBackup("elsewhere", backup, arguments=arguments)
+        yield OtherBackup("elsewhere", other.backup, arguments=arguments)
         wait_until(lambda: not list(processes_with(MARK, repo)), "every process to end")
 
 

@@ -13,10 +13,13 @@ import pytest
 
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.log.range import TopicPartition
+from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
 from offsite.services.demo.data import BASE_MS, Message
+from offsite.stores.open_store import open_store
+from tests.inline_runner import InlineRunner
 from tests.integration.e2e.command import offsite, start, succeed
-from tests.integration.e2e.site import new_name, produce_to
+from tests.integration.e2e.site import BACKUP, Site, new_name, produce_to
 from tests.integration.e2e.test_follow import producing
 from tests.integration.kafka.cluster import Cluster
 from tests.processes import processes_with, wait_until
@@ -33,9 +36,9 @@ class Place:
         self.topic, self.mark = new_name("checkpoint"), {MARK: str(folder)}
         self.cluster.admin.create_topics([NewTopic(name=self.topic, partitions=2)])
         self.produce(1000)
-        self.names: list[object] = ["--repo", folder / "repo", "--backup", "b"]
-        succeed("init", folder / "repo")
-        succeed("backup", "run", *self.names, "--bootstrap", bootstrap, "--topics", self.topic)
+        self.names: list[object] = ["--repo", folder / "repo", "--backup", BACKUP]
+        repository = Repository.init(open_store(str(folder / "repo")))
+        Site(self.cluster, repository, InlineRunner()).back_up(self.topic)
 
     def produce(self, count: int) -> None:
         messages = [Message(key=b"%d" % n, value=b"v" * 100, timestamp_ms=BASE_MS + n) for n in range(count)]

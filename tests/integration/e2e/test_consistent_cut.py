@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -22,15 +23,27 @@ from offsite.services.overview.contents import show_backup
 from offsite.services.restore.plan_report import report_plan
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
+from offsite.spark.runner import Runner
 from tests.cuts import commit_cut, commit_markers, leaving_out, partition_of
+from tests.inline_runner import InlineRunner
 from tests.integration.e2e.copies import Copy, messages
 from tests.integration.e2e.group_site import Groups, commit, committed, new_group, new_topic, numbered, run_request
 from tests.integration.e2e.transactions import begun, with_transaction
 from tests.integration.kafka.cluster import Cluster, wait_until
+from tests.shared_spark import shared_spark
+
+OVER_SPARK = pytest.mark.parametrize("spark", [shared_spark], indirect=True, ids=["spark"])
 
 KEPT = [*range(5), *range(11, 16), *range(18, 21)]
 LEFT_OUT = [*range(6, 11)]
 ABORTED = [*range(21, 24)]
+
+
+@pytest.fixture
+def spark(request: pytest.FixtureRequest) -> Runner:
+    """None, but for tests that say `OVER_SPARK`: they show that a cut gets to executors; it is the same in here."""
+    runner: Callable[[], Runner] = getattr(request, "param", InlineRunner)
+    return runner()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +97,7 @@ def cut_of(source: Copy | Groups, shared: Shared, **more: object) -> CommitCut:
     )
 
 
+@OVER_SPARK
 def test_a_transaction_that_the_cut_leaves_out_is_aborted_in_its_place(copy: Copy) -> None:
     log = shared(copy)
     assert log.markers == [5, 16, 17]
@@ -127,6 +141,7 @@ def test_no_isolation_sees_it_where_gaps_are_closed(copy: Copy, isolation: str, 
     assert [value for _, value in seen(copy.target, log.topic)] == record_values(kept)
 
 
+@OVER_SPARK
 def test_nor_where_records_go_to_other_partitions(copy: Copy) -> None:
     log = shared(copy)
     commit_cut(copy.site.backup, cut_of(copy, log))

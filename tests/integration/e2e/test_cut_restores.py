@@ -9,6 +9,7 @@ import itertools
 import os
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -24,16 +25,26 @@ from offsite.services.cluster import connect
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.run import run_restore
+from offsite.spark.runner import Runner
+from tests.inline_runner import InlineRunner
 from tests.integration.e2e.group_site import Groups
 from tests.integration.e2e.site import SLOTS
 from tests.integration.e2e.transfers import ORDERS, Application, Names, audit, drain, make_topics, running
 from tests.integration.kafka.cluster import wait_until
+from tests.shared_spark import shared_spark
 
 RESTORES = int(os.environ.get("OFFSITE_CUT_RESTORES", "3"))
 COMMITS = max(RESTORES, 12)
 """So many are tried until the ends as copied of one of them break the application; of eight, four did."""
 _numbers = itertools.count()
 pytestmark = pytest.mark.timeout(180 + 30 * RESTORES)
+
+
+@pytest.fixture
+def spark(request: pytest.FixtureRequest) -> Runner:
+    """None, but in the soak: where ends are taken and groups stand is decided before any task runs."""
+    runner: Callable[[], Runner] = getattr(request, "param", InlineRunner)
+    return runner()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +112,9 @@ def restored(busy: Busy, commit: int, cut: CutChoice) -> Application:
     return busy.application.at(busy.groups.target.bootstrap, names)
 
 
+@pytest.mark.parametrize(
+    "spark", [InlineRunner, pytest.param(shared_spark, marks=pytest.mark.soak)], indirect=True, ids=["inline", "spark"]
+)
 def test_the_application_goes_on_from_each_cut_and_breaks_at_ends_as_copied(busy: Busy) -> None:
     for commit in busy.commits[:RESTORES]:
         assert not busy.cut(commit).refused
