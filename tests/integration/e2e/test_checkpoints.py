@@ -15,6 +15,7 @@ from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.log.range import TopicPartition
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
+from offsite.services.checkpoint.status import Checkpoints, CheckpointStatus
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.stores.open_store import open_store
 from tests.inline_runner import InlineRunner
@@ -38,7 +39,8 @@ class Place:
         self.produce(1000)
         self.names: list[object] = ["--repo", folder / "repo", "--backup", BACKUP]
         repository = Repository.init(open_store(str(folder / "repo")))
-        Site(self.cluster, repository, InlineRunner()).back_up(self.topic)
+        self.site = Site(self.cluster, repository, InlineRunner())
+        self.site.back_up(self.topic)
 
     def produce(self, count: int) -> None:
         messages = [Message(key=b"%d" % n, value=b"v" * 100, timestamp_ms=BASE_MS + n) for n in range(count)]
@@ -53,6 +55,10 @@ class Place:
 
     def checkpoints(self) -> list[Any]:
         return list(succeed("checkpoint", "list", *self.names)["checkpoints"])
+
+    def known(self) -> list[CheckpointStatus]:
+        """What each has come to, newest first, for who waits: commands would take the core from what is waited for."""
+        return [each.status for each in Checkpoints(self.site.backup).list().checkpoints]
 
     def run(self) -> Any:
         return succeed("backup", "run", *self.names, "--bootstrap", self.bootstrap)
@@ -95,7 +101,8 @@ def test_one_taken_in_the_background_ends_where_it_was_taken_while_producers_go_
     with producing(place.bootstrap, [place.topic]):
         report = place.take("--id", 7)
         assert report["status"] in {"ongoing", "completed"}
-        wait_until(lambda: place.show(7)["status"] == "completed", "the checkpoint to complete")
+        wait_until(lambda: place.known() == ["completed"], "the checkpoint to complete")
+        assert place.show(7)["status"] == "completed"
         assert place.run()["records"] > 0
     assert place.restored_ends(7) == ends(place.show(7)) == ends(report)
     assert place.take("--id", 7, "--wait")["commit"] == place.show(7)["commit"]
@@ -127,7 +134,7 @@ def test_one_that_cannot_begin_has_failed_and_says_why(place: Place) -> None:
 
 def test_a_run_that_follows_takes_those_that_are_due_and_those_that_are_asked_for(place: Place) -> None:
     with producing(place.bootstrap, [place.topic]), place.following("--every", "5s"):
-        wait_until(lambda: len(place.checkpoints()) >= 2, "two that were due")
+        wait_until(lambda: len(place.known()) >= 2, "two that were due")
         asked = place.take("--wait")
         assert asked["status"] == "completed"
     found = place.checkpoints()
