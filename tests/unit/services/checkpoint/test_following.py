@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from offsite.log.range import TopicPartition
+from offsite.model.errors import CheckpointIdUsed
+from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.repository.checkpoints.records import CheckpointRecords
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
@@ -151,3 +153,19 @@ def test_a_run_asks_no_participant_when_no_checkpoint_is_due(site: Site, tmp_pat
     participant = FileParticipant(folder=tmp_path)
     follow(site, Script(*[nothing] * 3), participants=Participants([participant]))
     assert participant.asked == []
+
+
+def test_where_no_id_is_left_the_run_goes_on_without_checkpoints(site: Site) -> None:
+    for beyond in (MAX_OFFSET, MAX_OFFSET + 1):
+        site.backup.store.put_if_absent(site.backup.layout.checkpoint_key(beyond, "requested"), b"of a stranger")
+
+    def write() -> None:
+        site.source.write("orders", [b"new"])
+
+    follow(site, Script(write, write), every_s=10)
+    assert taken(site) == [("completed", 2)], "the last id is one"
+    assert site.backup.state().seq == 4
+    with pytest.raises(CheckpointIdUsed, match="the last id there can be"):
+        ask(site.backup)
+    with pytest.raises(CheckpointIdUsed, match="cannot be taken"):
+        ask(site.backup, 7)
