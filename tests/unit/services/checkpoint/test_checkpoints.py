@@ -337,3 +337,42 @@ def test_what_is_told_of_a_checkpoint_reads_back_and_nonsense_does_not(site: Sit
         decode_taken(encode_taken(twice), key="k")
     with pytest.raises(DamagedObject):
         decode_taken(encode_taken(taken)[:-3], key="k")
+
+
+def overwrite(site: Site, key: str, data: bytes) -> None:
+    site.backup.store.delete(key)
+    site.backup.store.put_if_absent(key, data)
+
+
+def test_what_a_stranger_tells_of_a_complete_one_changes_nothing_of_it(site: Site) -> None:
+    report, key = take(site, 7), site.backup.layout.checkpoint_key(7, Told.TAKEN)
+    told_when_taken = CheckpointRecords.of(site.backup).taken(7)
+    assert told_when_taken is not None
+    first, *others = told_when_taken.ends
+    for data in (encode_taken(replace(told_when_taken, ends=(replace(first, end=999), *others))), b"not JSON"):
+        overwrite(site, key, data)
+        assert replace(show(site, 7), age_s=0.0) == replace(report, age_s=0.0)
+        assert explain_checkpoint(site.backup, 7).commit == 2
+    site.backup.store.delete(key)
+    assert show(site, 7).details == report.details
+    assert delete_checkpoint(site.backup, 7).status == "deleted"
+
+
+def test_what_cannot_be_read_of_one_hides_no_others_from_a_list(site: Site) -> None:
+    take(site, 7)
+    overwrite(site, site.backup.layout.checkpoint_key(9, Told.TAKEN), b"not JSON")
+    unreadable, complete = Checkpoints(site.backup).list().checkpoints
+    assert (unreadable.id, unreadable.status, complete.status) == (9, "incomplete", "completed")
+    assert "not JSON" in unreadable.failure_reason
+    with pytest.raises(DamagedObject):
+        show(site, 9)
+
+
+@pytest.mark.parametrize("name", ["00000099.claim.json", "zzz.claim.json"])
+def test_a_lease_that_cannot_be_read_hides_no_status(site: Site, name: str) -> None:
+    take(site, 7)
+    overwrite(site, site.backup.layout.checkpoint_taker_prefix + name, b"not JSON")
+    assert show(site, 7).status == "completed"
+    assert ask(site.backup, 8).is_new
+    with pytest.raises(DamagedObject):
+        server(site).serve()
