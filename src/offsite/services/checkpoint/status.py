@@ -57,9 +57,10 @@ class PartitionProgress:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointReport:
     """What is known of a checkpoint. `taken_at_ms`: when every partition had started (store's clock, epoch ms; -1:
-    never), `age_s` seconds ago. `commit`: the restore point, 0 where there is none. `failure_reason` is empty unless it
-    failed, or a list could not read what is told of it; `deleted_by`, unless it is deleted. `classes`: the consistency class of each topic, by name.
-    `participants`: what others have saved for it, with what they had read; only beside `details`."""
+    never), `age_s` seconds ago. `commit`: the restore point, 0 where there is none. `failure_reason` is empty
+    unless it failed, or a list could not read what is told of it; `deleted_by`, unless it is deleted. `classes`:
+    the consistency class of each topic, by name. `participants`: what others have saved for it, with what they had
+    read; only beside `details`."""
 
     backup: str
     id: int
