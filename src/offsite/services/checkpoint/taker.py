@@ -55,6 +55,14 @@ class Taker:
         """An id for a checkpoint that is due. Raises `CheckpointIdUsed` where none is left."""
         return next_id(self.backup, max(self.records.known(after=self._highest), default=self._highest))
 
+    def request_next(self) -> int | None:
+        """An id for a checkpoint that is due, asked for like any other: participants are told of no id that the store
+        does not know, and of the same one again when the round that asked them broke. None where another process was
+        faster: then `next_request` finds it."""
+        checkpoint = self.next_id()
+        asked = told(self.backup, checkpoint, writer=self.word)
+        return checkpoint if self.records.put(asked, Told.REQUESTED) else None
+
     def take(
         self, checkpoint: int, plan: BackupPlan, participants: tuple[CheckpointParticipant, ...] = ()
     ) -> BackupPlan | None:

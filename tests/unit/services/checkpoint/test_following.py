@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from offsite.log.range import TopicPartition
-from offsite.model.errors import CheckpointIdUsed
+from offsite.model.errors import CheckpointIdUsed, KafkaUnreachable
 from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.repository.checkpoints.records import CheckpointRecords
 from offsite.repository.restores.lease import LeaseTerms
@@ -18,6 +18,7 @@ from offsite.services.checkpoint import taker
 from offsite.services.checkpoint.ask import ask
 from offsite.services.checkpoint.participants import Participants
 from offsite.services.checkpoint.status import Checkpoints, CheckpointStatus
+from offsite.services.follow import follower
 from offsite.services.follow.follower import Follow, Follower, Round
 from offsite.services.outages import Outages
 from tests.fake_cluster.site import BACKUP, Site
@@ -147,6 +148,24 @@ def test_participants_take_part_in_those_of_a_run_too(site: Site, tmp_path: Path
         ("completed", ""),
     ]
     assert [len(each.participants) for each in found] == [1, 1, 0, 1, 1]
+
+
+def test_in_an_outage_participants_save_one_state_for_an_id_that_is_known(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    participant = FileParticipant(folder=tmp_path)
+
+    def unreachable(*_: object, **__: object) -> None:
+        raise KafkaUnreachable("no broker answers")
+
+    def break_down() -> None:
+        monkeypatch.setattr(follower, "plan_backup", unreachable)
+
+    script = Script(break_down, nothing, nothing, monkeypatch.undo, nothing)
+    follow(site, script, every_s=10, participants=Participants([participant], poll_s=0.01))
+    known = Checkpoints(site.backup).ids
+    assert sorted(each.name for each in tmp_path.glob("database-*")) == [f"database-{each}.json" for each in known]
+    assert {status for status, _ in taken(site)} == {"completed"}
 
 
 def test_a_run_asks_no_participant_when_no_checkpoint_is_due(site: Site, tmp_path: Path) -> None:
