@@ -18,7 +18,7 @@ from offsite.model.errors import (
     NoSuchRestorePoint,
     PutOutcomeUnknown,
 )
-from offsite.repository.checkpoints.marker import decode_taken, encode_taken
+from offsite.repository.checkpoints.marker import ToldCheckpoint, decode_taken, encode_taken
 from offsite.repository.checkpoints.records import CheckpointRecords, Told
 from offsite.repository.leftovers import find_orphans
 from offsite.services.backup.run import carry_out
@@ -289,6 +289,23 @@ def test_one_that_is_pinned_or_being_taken_is_not_deleted(site: Site) -> None:
     with pytest.raises(CheckpointNeeded, match="being taken"):
         delete_checkpoint(site.backup, 8)
     assert show(site, 7).status == "completed"
+
+
+def test_a_pin_that_comes_while_it_is_deleted_keeps_the_restore_point(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take(site, 7)
+    take(site, 8)
+    put = CheckpointRecords.put
+
+    def pin_first(records: CheckpointRecords, told: ToldCheckpoint, what: Told) -> bool:
+        pin_point(site.backup, 2, reason="audit")
+        return put(records, told, what)
+
+    monkeypatch.setattr(CheckpointRecords, "put", pin_first)
+    with pytest.raises(CheckpointNeeded, match="pinned"):
+        delete_checkpoint(site.backup, 7)
+    assert (show(site, 7).status, show(site, 7).commit) == ("deleted", 2)
 
 
 def test_one_whose_restore_point_retention_let_go_is_deleted_by_it(site: Site) -> None:
