@@ -39,6 +39,7 @@ import re
 from dataclasses import dataclass
 
 from offsite.model.check import check
+from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.model.untrusted.names import check_backup_name, check_topic_name
 
 ROOT_KEY = "offsite.json"
@@ -300,9 +301,10 @@ def parse_catalog_key(key: str) -> int | None:
 
 
 def parse_checkpoint_key(key: str) -> tuple[int, str] | None:
-    """The id of a checkpoint and what is told of it, in the key of such an object, else None."""
+    """The id of a checkpoint and what is told of it, in the key of such an object, else None: also for a number that is
+    no id, which only strangers write."""
     match = _CHECKPOINT.fullmatch(key)
-    return (int(match[1]), match[2]) if match else None
+    return (int(match[1]), match[2]) if match and int(match[1]) <= MAX_OFFSET else None
 
 
 def parse_part_key(key: str) -> int | None:

@@ -50,7 +50,9 @@ def render_checkpoint(console: Console, report: CheckpointReport) -> None:
         console.print(f"  why: {report.failure_reason}")
     if report.deleted_by:
         console.print(f"  deleted by {report.deleted_by}")
-    if report.commit:
+    if report.commit and report.deleted_by:
+        console.print(f"  commit {report.commit} stays as a plain restore point, until retention lets it go")
+    elif report.commit:
         console.print(f"  commit {report.commit}: restore it with: offsite restore plan --checkpoint {report.id}")
     _render_participants(console, report.participants)
     behind = [each for each in report.details if each.reached < each.end or each.end < 0]

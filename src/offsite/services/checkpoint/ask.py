@@ -33,7 +33,8 @@ def ask(backup: Backup, wanted: int | None = None) -> Asked:
     """Ask for checkpoint `wanted`, None: for the next id, which is the store's time in epoch ms, or one above the
     highest one that is known. An id that is asked for, taken or complete already is answered, not asked again.
 
-    Raises `CheckpointIdUsed` where it failed, was deleted, or a higher one is known; `BadOption` for no id.
+    Raises `CheckpointIdUsed` where it failed, was deleted, or a higher one is known, and where no id is left;
+    `BadOption` for no id.
     """
     records, checkpoints = CheckpointRecords.of(backup), Checkpoints(backup)
     highest = max(checkpoints.ids, default=0)
@@ -53,10 +54,21 @@ def ask(backup: Backup, wanted: int | None = None) -> Asked:
 
 
 def _ask_next(backup: Backup, records: CheckpointRecords, highest: int) -> Asked:
-    checkpoint = max(backup.store.now_ms(), highest + 1)
+    checkpoint = next_id(backup, highest)
     while not records.put(_request(backup, checkpoint), Told.REQUESTED):
-        checkpoint += 1  # another one was faster by some ms
+        checkpoint = next_id(backup, checkpoint)  # another one was faster by some ms
     return Asked(id=checkpoint, is_new=True)
+
+
+def next_id(backup: Backup, highest: int) -> int:
+    """The id for a checkpoint that nobody chose one for; `highest`: the highest that is known. Raises
+    `CheckpointIdUsed` where that is the last one that there is."""
+    if highest >= MAX_OFFSET:
+        raise CheckpointIdUsed(
+            f"checkpoint {highest} of backup {backup.descriptor.name} is there, which is the last id there can be",
+            hint="it has no more checkpoints; every commit still is a restore point, and another backup begins anew",
+        )
+    return max(backup.store.now_ms(), highest + 1)
 
 
 def _known(report: CheckpointReport, highest: int) -> Asked:
@@ -73,6 +85,8 @@ _WORDS = {CheckpointStatus.FAILED: "failed", CheckpointStatus.DELETED: "was dele
 
 
 def _next_hint(highest: int) -> str:
+    if highest >= MAX_OFFSET:
+        return "no id is left in this backup"
     return f"take the next one: offsite checkpoint take --id {highest + 1}, or without --id"
 
 

@@ -44,16 +44,19 @@ def _check_not_needed(backup: Backup, report: CheckpointReport) -> None:
         raise CheckpointNeeded(
             f"checkpoint {report.id} is being taken", hint="wait for its end: offsite checkpoint show ID"
         )
-    if report.commit == NO_COMMIT:
-        return
+    if report.commit != NO_COMMIT:
+        _check_point_not_needed(backup, backup.state(), report.commit)
+
+
+def _check_point_not_needed(backup: Backup, head: BackupState, commit: int) -> None:
     now_ms = backup.store.now_ms()
-    if any(pin.seq == report.commit and holds(pin, now_ms=now_ms) for pin in backup.state().pins):
+    if any(pin.seq == commit and holds(pin, now_ms=now_ms) for pin in head.pins):
         raise CheckpointNeeded(
-            f"commit {report.commit}, which is checkpoint {report.id}, is pinned",
-            hint=f"take the pin off first: offsite retention unpin --commit {report.commit}",
+            f"commit {commit}, which is this checkpoint, is pinned",
+            hint=f"take the pin off first: offsite retention unpin --commit {commit}",
         )
-    if report.commit in points_in_use(backup):
-        raise CheckpointNeeded(f"a restore reads checkpoint {report.id}", hint="wait for its end")
+    if commit in points_in_use(backup):
+        raise CheckpointNeeded(f"a restore reads commit {commit}, which is this checkpoint", hint="wait for its end")
 
 
 def _drop(backup: Backup, commit: int) -> None:
@@ -69,6 +72,7 @@ def _drop_once(backup: Backup, commit: int) -> None:
     head = backup.state()
     if not _is_older_point(head, commit):
         return
+    _check_point_not_needed(backup, head, commit)  # who came meanwhile; it is deleted, and its point stays
     writer = random_id(16)
     gone = (Deletion(kind=POINTS, what=f"commit {commit}", rule=BY, bytes=0),)
     note_deletions(backup.store, backup.layout, gone, by=BY, commit=head.seq, writer=writer)

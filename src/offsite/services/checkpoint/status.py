@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
-from offsite.model.errors import NoSuchRestorePoint
+from offsite.model.errors import DamagedObject, NoSuchRestorePoint
+from offsite.model.journal import warned
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoints.marker import TakenCheckpoint, ToldCheckpoint
 from offsite.repository.checkpoints.records import CheckpointRecords, Told
@@ -56,9 +57,10 @@ class PartitionProgress:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointReport:
     """What is known of a checkpoint. `taken_at_ms`: when every partition had started (store's clock, epoch ms; -1:
-    never), `age_s` seconds ago. `commit`: the restore point, 0 where there is none. `failure_reason` is empty unless it
-    failed; `deleted_by`, unless it is deleted. `classes`: the consistency class of each topic, by name.
-    `participants`: what others have saved for it, with what they had read; only beside `details`."""
+    never), `age_s` seconds ago. `commit`: the restore point, 0 where there is none. `failure_reason` is empty
+    unless it failed, or a list could not read what is told of it; `deleted_by`, unless it is deleted. `classes`:
+    the consistency class of each topic, by name. `participants`: what others have saved for it, with what they had
+    read; only beside `details`."""
 
     backup: str
     id: int
@@ -183,10 +185,22 @@ class Checkpoints:
         return sorted({*self._known, *self._carried})
 
     def list(self, *, most: int = LIST_MAX) -> CheckpointList:
-        """The newest, at most so many. Raises `DamagedObject`, `DamagedCommit`, `FormatTooNew`."""
+        """The newest, at most so many. One of which something that is told cannot be read hides no others. Raises
+        `DamagedCommit`, `FormatTooNew`."""
         ids = self.ids
-        shown = tuple(self.report(each, with_details=False) for each in reversed(ids[-most:]))
+        shown = tuple(map(self._line, reversed(ids[-most:])))
         return CheckpointList(backup=self._head.backup, total=len(ids), checkpoints=shown)
+
+    def _line(self, checkpoint: int) -> CheckpointReport:
+        try:
+            return self.report(checkpoint, with_details=False)
+        except DamagedObject as error:  # that proves neither a failure nor the contrary
+            return CheckpointReport(
+                backup=self._head.backup,
+                id=checkpoint,
+                status=CheckpointStatus.INCOMPLETE,
+                failure_reason=f"{error.id}: {error.message}",
+            )
 
     def report(self, checkpoint: int, *, with_details: bool = True) -> CheckpointReport:
         """What is known of one id; it need not exist. Raises as `list`."""
@@ -224,30 +238,46 @@ class Checkpoints:
             taken=taken,
             failed=failed,
             deleted=self._told(checkpoint, Told.DELETED, known),
-            carried=self._with_ends(carried, known),
+            carried=self._with_ends(carried),
             commit=self._points.get(checkpoint, NO_COMMIT),
             passed_by=self._passed_by(taken) if taken is not None and is_open else NO_COMMIT,
             is_passed=any(each > checkpoint and Told.TAKEN in told for each, told in self._known.items()),
             is_at_work=taken is not None and is_open and taken.told.writer == self._at_work,
         )
 
-    def _with_ends(self, carried: Checkpoint | None, known: frozenset[Told]) -> Checkpoint | None:
-        """A state leaves out ends that the commit leaves anyway; they were told when it was taken."""
-        is_told = carried is not None and not carried.ends and Told.TAKEN in known
-        taken = self._records.taken(carried.id) if carried is not None and is_told else None
-        if carried is None or taken is None:
+    def _with_ends(self, carried: Checkpoint | None) -> Checkpoint | None:
+        """A state leaves out ends that the commit leaves anyway. The commit itself has them; where it is gone, they are
+        what was told when it was taken, which anybody who may write could have changed since."""
+        if carried is None or carried.ends:
             return carried
-        return replace(carried, ends=tuple((each.partition_id, each.end) for each in taken.ends))
+        stored = self._backup.log.get(self._points[carried.id]) if carried.id in self._points else None
+        if stored is not None and stored.commit.changes.checkpoint is not None:
+            return replace(carried, ends=stored.commit.changes.checkpoint.ends)
+        taken = self._told_when_taken(carried.id)
+        ends = taken.ends if taken is not None else ()
+        return replace(carried, ends=tuple((each.partition_id, each.end) for each in ends))
 
     def _participants(self, checkpoint: int, facts: Facts) -> tuple[CheckpointParticipant, ...]:
         """As they were told when it was taken."""
-        taken = facts.taken or (self._records.taken(checkpoint) if facts.carried is not None else None)
+        taken = facts.taken or (self._told_when_taken(checkpoint) if facts.carried is not None else None)
         return taken.participants if taken is not None else ()
 
+    def _told_when_taken(self, checkpoint: int) -> TakenCheckpoint | None:
+        """None also where it cannot be read: a commit carries the checkpoint, so nothing depends on it."""
+        try:
+            return self._records.taken(checkpoint)
+        except DamagedObject as error:
+            warned("checkpoint_unreadable", error=error.id, why=error.message, id=checkpoint)
+            return None
+
     def _holder(self) -> str:
-        """The word of the process that takes checkpoints now; empty where there is none."""
+        """The word of the process that takes checkpoints now; empty where there is none, or none can be known."""
         terms = LeaseTerms(store=self._backup.store, lease=self._records.lease)
-        holder = terms.holder(asking=ProcessIdentity.mine())
+        try:
+            holder = terms.holder(asking=ProcessIdentity.mine())
+        except DamagedObject as error:  # what is complete, failed or deleted is so without it
+            warned("checkpoint_lease", error=error.id, why=error.message)
+            return ""
         return "" if holder is None else holder.word
 
     def _told(self, checkpoint: int, what: Told, known: frozenset[Told]) -> ToldCheckpoint | None:

@@ -22,7 +22,7 @@ from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.snapshots.participant import CheckpointParticipant
 from offsite.repository.state import BackupState
 from offsite.services.backup.planned import BackupPlan
-from offsite.services.checkpoint.ask import told
+from offsite.services.checkpoint.ask import next_id, told
 
 _TERMS_SWEPT = 10
 """Terms before its own that a holder deletes: each deletes those of the one before, and of some that died."""
@@ -52,9 +52,16 @@ class Taker:
         return min((each for each in open_ids if each > self._highest), default=None)
 
     def next_id(self) -> int:
-        """An id for a checkpoint that is due."""
-        known = max(self.records.known(after=self._highest), default=self._highest)
-        return max(self.backup.store.now_ms(), known + 1)
+        """An id for a checkpoint that is due. Raises `CheckpointIdUsed` where none is left."""
+        return next_id(self.backup, max(self.records.known(after=self._highest), default=self._highest))
+
+    def request_next(self) -> int | None:
+        """An id for a checkpoint that is due, asked for like any other: participants are told of no id that the store
+        does not know, and of the same one again when the round that asked them broke. None where another process was
+        faster: then `next_request` finds it."""
+        checkpoint = self.next_id()
+        asked = told(self.backup, checkpoint, writer=self.word)
+        return checkpoint if self.records.put(asked, Told.REQUESTED) else None
 
     def take(
         self, checkpoint: int, plan: BackupPlan, participants: tuple[CheckpointParticipant, ...] = ()

@@ -117,7 +117,9 @@ class Checkpointing:
         if (asked := taker.next_request()) is not None:
             return asked
         is_due = self._every_s is not None and self._clock.monotonic_s() >= self._due_s
-        return taker.next_id() if is_due else None
+        if not is_due:
+            return None
+        return taker.request_next() if self._participants else taker.next_id()
 
     def _plan_next(self) -> None:
         """The next moment of the schedule that is still to come: what a long round missed is not made up for."""

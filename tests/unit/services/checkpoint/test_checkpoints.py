@@ -18,7 +18,7 @@ from offsite.model.errors import (
     NoSuchRestorePoint,
     PutOutcomeUnknown,
 )
-from offsite.repository.checkpoints.marker import decode_taken, encode_taken
+from offsite.repository.checkpoints.marker import ToldCheckpoint, decode_taken, encode_taken
 from offsite.repository.checkpoints.records import CheckpointRecords, Told
 from offsite.repository.leftovers import find_orphans
 from offsite.services.backup.pass_cut import NoCut
@@ -292,6 +292,23 @@ def test_one_that_is_pinned_or_being_taken_is_not_deleted(site: Site) -> None:
     assert show(site, 7).status == "completed"
 
 
+def test_a_pin_that_comes_while_it_is_deleted_keeps_the_restore_point(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take(site, 7)
+    take(site, 8)
+    put = CheckpointRecords.put
+
+    def pin_first(records: CheckpointRecords, told: ToldCheckpoint, what: Told) -> bool:
+        pin_point(site.backup, 2, reason="audit")
+        return put(records, told, what)
+
+    monkeypatch.setattr(CheckpointRecords, "put", pin_first)
+    with pytest.raises(CheckpointNeeded, match="pinned"):
+        delete_checkpoint(site.backup, 7)
+    assert (show(site, 7).status, show(site, 7).commit) == ("deleted", 2)
+
+
 def test_one_whose_restore_point_retention_let_go_is_deleted_by_it(site: Site) -> None:
     from offsite.repository.commit import Changes
 
@@ -338,3 +355,42 @@ def test_what_is_told_of_a_checkpoint_reads_back_and_nonsense_does_not(site: Sit
         decode_taken(encode_taken(twice), key="k")
     with pytest.raises(DamagedObject):
         decode_taken(encode_taken(taken)[:-3], key="k")
+
+
+def overwrite(site: Site, key: str, data: bytes) -> None:
+    site.backup.store.delete(key)
+    site.backup.store.put_if_absent(key, data)
+
+
+def test_what_a_stranger_tells_of_a_complete_one_changes_nothing_of_it(site: Site) -> None:
+    report, key = take(site, 7), site.backup.layout.checkpoint_key(7, Told.TAKEN)
+    told_when_taken = CheckpointRecords.of(site.backup).taken(7)
+    assert told_when_taken is not None
+    first, *others = told_when_taken.ends
+    for data in (encode_taken(replace(told_when_taken, ends=(replace(first, end=999), *others))), b"not JSON"):
+        overwrite(site, key, data)
+        assert replace(show(site, 7), age_s=0.0) == replace(report, age_s=0.0)
+        assert explain_checkpoint(site.backup, 7).commit == 2
+    site.backup.store.delete(key)
+    assert show(site, 7).details == report.details
+    assert delete_checkpoint(site.backup, 7).status == "deleted"
+
+
+def test_what_cannot_be_read_of_one_hides_no_others_from_a_list(site: Site) -> None:
+    take(site, 7)
+    overwrite(site, site.backup.layout.checkpoint_key(9, Told.TAKEN), b"not JSON")
+    unreadable, complete = Checkpoints(site.backup).list().checkpoints
+    assert (unreadable.id, unreadable.status, complete.status) == (9, "incomplete", "completed")
+    assert "not JSON" in unreadable.failure_reason
+    with pytest.raises(DamagedObject):
+        show(site, 9)
+
+
+@pytest.mark.parametrize("name", ["00000099.claim.json", "zzz.claim.json"])
+def test_a_lease_that_cannot_be_read_hides_no_status(site: Site, name: str) -> None:
+    take(site, 7)
+    overwrite(site, site.backup.layout.checkpoint_taker_prefix + name, b"not JSON")
+    assert show(site, 7).status == "completed"
+    assert ask(site.backup, 8).is_new
+    with pytest.raises(DamagedObject):
+        server(site).serve()

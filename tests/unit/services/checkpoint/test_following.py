@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from offsite.log.range import TopicPartition
+from offsite.model.errors import CheckpointIdUsed, KafkaUnreachable
+from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.repository.checkpoints.records import CheckpointRecords
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
@@ -16,6 +18,7 @@ from offsite.services.checkpoint import taker
 from offsite.services.checkpoint.ask import ask
 from offsite.services.checkpoint.participants import Participants
 from offsite.services.checkpoint.status import Checkpoints, CheckpointStatus
+from offsite.services.follow import follower
 from offsite.services.follow.follower import Follow, Follower, Round
 from offsite.services.outages import Outages
 from tests.fake_cluster.site import BACKUP, Site
@@ -147,7 +150,41 @@ def test_participants_take_part_in_those_of_a_run_too(site: Site, tmp_path: Path
     assert [len(each.participants) for each in found] == [1, 1, 0, 1, 1]
 
 
+def test_in_an_outage_participants_save_one_state_for_an_id_that_is_known(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    participant = FileParticipant(folder=tmp_path)
+
+    def unreachable(*_: object, **__: object) -> None:
+        raise KafkaUnreachable("no broker answers")
+
+    def break_down() -> None:
+        monkeypatch.setattr(follower, "plan_backup", unreachable)
+
+    script = Script(break_down, nothing, nothing, monkeypatch.undo, nothing)
+    follow(site, script, every_s=10, participants=Participants([participant], poll_s=0.01))
+    known = Checkpoints(site.backup).ids
+    assert sorted(each.name for each in tmp_path.glob("database-*")) == [f"database-{each}.json" for each in known]
+    assert {status for status, _ in taken(site)} == {"completed"}
+
+
 def test_a_run_asks_no_participant_when_no_checkpoint_is_due(site: Site, tmp_path: Path) -> None:
     participant = FileParticipant(folder=tmp_path)
     follow(site, Script(*[nothing] * 3), participants=Participants([participant]))
     assert participant.asked == []
+
+
+def test_where_no_id_is_left_the_run_goes_on_without_checkpoints(site: Site) -> None:
+    for beyond in (MAX_OFFSET, MAX_OFFSET + 1):
+        site.backup.store.put_if_absent(site.backup.layout.checkpoint_key(beyond, "requested"), b"of a stranger")
+
+    def write() -> None:
+        site.source.write("orders", [b"new"])
+
+    follow(site, Script(write, write), every_s=10)
+    assert taken(site) == [("completed", 2)], "the last id is one"
+    assert site.backup.state().seq == 4
+    with pytest.raises(CheckpointIdUsed, match="the last id there can be"):
+        ask(site.backup)
+    with pytest.raises(CheckpointIdUsed, match="cannot be taken"):
+        ask(site.backup, 7)
