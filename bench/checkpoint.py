@@ -92,6 +92,7 @@ def _report(rates: dict[float, float], checkpoints: list[dict[str, float]], want
     print(f"{len(spans)} checkpoints; writes of {wanted:g} MB/s asked for")
     print(f"{with_one:.1f} MB/s with a checkpoint under way, {without:.1f} without: {with_one / without:.3f}")
     print(f"from the last end to the commit: median {statistics.median(took):.2f} s, longest {took[-1]:.2f} s")
+    print("each, in its order:", ", ".join(f"{end - start:.2f}" for start, end in sorted(spans)))
 
 
 def _offsite(*arguments: str) -> str:

@@ -55,6 +55,11 @@ def test_a_second_one_is_told_who_has_it_and_how_to_go_on(terms: LeaseTerms) -> 
     assert refusal.value.exit_code == 11
 
 
+def test_a_process_number_that_is_none_proves_nothing() -> None:
+    for pid in ("abc", "", "-1", "\u0663"):
+        assert not replace(MINE, pid=pid).is_gone(seen_from=MINE)
+
+
 def test_who_takes_over_has_it_and_the_first_one_learns_of_it(terms: LeaseTerms) -> None:
     first = terms.claim(ELSEWHERE, "a", take_over=False)
     terms.beat(first)

@@ -60,7 +60,7 @@ FollowRetain = Annotated[
 RetainEvery = Annotated[str, typer.Option("--retain-every", help="With --follow and --retain: how often.")]
 CheckpointEvery = Annotated[
     str | None,
-    typer.Option("--every", help="With --follow: take a checkpoint at once, and then that often, as 15m."),
+    typer.Option("--every", help="With --follow: take a checkpoint once up to date, and then so often: 15m."),
 ]
 Interval = Annotated[str, typer.Option("--interval", help="With --follow: how long from one round to the next.")]
 

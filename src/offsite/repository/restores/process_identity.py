@@ -57,7 +57,8 @@ class ProcessIdentity:
     def is_gone(self, *, seen_from: ProcessIdentity) -> bool:
         """Whether it certainly runs no more; `seen_from` is the process that asks."""
         here = (seen_from.host, seen_from.boot, seen_from.namespace)
-        if not self.boot or (self.host, self.boot, self.namespace) != here:
+        is_number = self.pid.isascii() and self.pid.isdecimal()
+        if not (self.boot and is_number) or (self.host, self.boot, self.namespace) != here:
             return False
         stat = _stat(int(self.pid))
         return stat is None or stat[_STATE] in _DEAD or stat[_START_TIME] != self.started

@@ -35,9 +35,13 @@ from offsite.services.heads import SeenHead, head_of
 
 
 class PassCommits:
-    """Makes the commits of one run. `against` says what spoke against the checkpoint that the last one was to complete:
-    its participants, or the cut that contradicts them. Then that commit is a plain restore point with a cut of its own.
-    `no_cut` says why restores of the last one go to the ends as they were copied, and is empty where they need not."""
+    """Makes the commits of one run.
+
+    `against` says what spoke against the checkpoint that the last one was to complete: its participants, the cut that
+    contradicts them, or records that the source has lost meanwhile. Then that commit is a plain restore point with a
+    cut of its own. `no_cut` says why restores of the last one go to the ends as they were copied, and is empty where
+    they need not.
+    """
 
     def __init__(  # noqa: PLR0913  # all by keyword but what is done, and into what
         self,
@@ -96,9 +100,10 @@ class PassCommits:
         """The checkpoint that the pass completes, if its participants have completed theirs and the cut keeps what they
         have read; and the cut."""
         carried, taken = _completed(self._plan, found), self._plan.checkpoint
+        lost = _lost_since_taken(self._plan, found) if carried is not None else ""
         participants = taken.participants if carried is not None and taken is not None else ()
         cut = self._cut(found, participants)
-        self.against = self._not_complete(participants) or _contradiction(cut, participants)
+        self.against = lost or self._not_complete(participants) or _contradiction(cut, participants)
         return (None, self._cut(found, ())) if self.against else (carried, cut)
 
     def _not_complete(self, participants: tuple[CheckpointParticipant, ...]) -> str:
@@ -148,6 +153,20 @@ def _completed(plan: BackupPlan, found: Committable) -> Checkpoint | None:
         return None
     reached = {position.partition_id: position.end for position in found.positions}
     return taken.carried() if reached == {each.partition_id: each.end for each in taken.ends} else None
+
+
+def _lost_since_taken(plan: BackupPlan, found: Committable) -> str:
+    """What the source still had when the checkpoint was taken, and no more when it was copied; empty for nothing."""
+    log_starts = {bounds.partition_id: bounds.log_start for bounds in plan.copy.bounds}
+    for hole in found.holes:
+        at, log_start = hole.partition_id, log_starts.get(hole.partition_id, 0)
+        if hole.end > log_start:
+            first = max(hole.start, log_start)
+            return (
+                f"{at.topic}/{at.partition}: the source lost offsets {first} to {hole.end - 1} ({hole.reason}) "
+                "after it was taken, before they were copied"
+            )
+    return ""
 
 
 def _contradiction(cut: CommitCut | None, participants: tuple[CheckpointParticipant, ...]) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
-from offsite.model.errors import DamagedObject, NoSuchRestorePoint
+from offsite.model.errors import DamagedObject, FormatTooNew, NoSuchRestorePoint
 from offsite.model.journal import warned
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoints.marker import TakenCheckpoint, ToldCheckpoint
@@ -275,7 +275,7 @@ class Checkpoints:
         terms = LeaseTerms(store=self._backup.store, lease=self._records.lease)
         try:
             holder = terms.holder(asking=ProcessIdentity.mine())
-        except DamagedObject as error:  # what is complete, failed or deleted is so without it
+        except (DamagedObject, FormatTooNew) as error:  # what is complete, failed or deleted is so without it
             warned("checkpoint_lease", error=error.id, why=error.message)
             return ""
         return "" if holder is None else holder.word

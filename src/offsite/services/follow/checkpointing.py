@@ -36,6 +36,7 @@ class Checkpointing:
         self._taker: Taker | None = None
         self._lease: HeldLease | None = None
         self._taking: int | None = None
+        self._has_caught_up = False
 
     def prepare(self, backup: Backup) -> None:
         """To be called before a round reads anything: participants, if there are any, save their states for the
@@ -81,6 +82,7 @@ class Checkpointing:
         if self._taker is not None and self._taking is not None:
             self._taker.ended(self._taking, ended.state, why_not(ended))
         self._taking = None
+        self._has_caught_up = True
 
     def broke(self, error: BaseException) -> None:
         """The round that began it was ended by an error, or interrupted. Raises nothing of ours."""
@@ -113,11 +115,12 @@ class Checkpointing:
         return self._next(taker), ()
 
     def _next(self, taker: Taker) -> int | None:
-        """The id to take now. What somebody asks for comes first; it is taken for what is due, too."""
+        """The id to take now. What somebody asks for comes first; it is taken for what is due, too. What is due waits
+        for the first round: that copies what was written before it began, as long as it takes."""
         if (asked := taker.next_request()) is not None:
             return asked
         is_due = self._every_s is not None and self._clock.monotonic_s() >= self._due_s
-        if not is_due:
+        if not (is_due and self._has_caught_up):
             return None
         return taker.request_next() if self._participants else taker.next_id()
 

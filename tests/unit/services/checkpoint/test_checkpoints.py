@@ -23,6 +23,7 @@ from offsite.repository.checkpoints.records import CheckpointRecords, Told
 from offsite.repository.leftovers import find_orphans
 from offsite.services.backup.pass_cut import NoCut
 from offsite.services.backup.run import carry_out
+from offsite.services.checkpoint import serve
 from offsite.services.checkpoint.ask import ask, told
 from offsite.services.checkpoint.delete import delete_checkpoint
 from offsite.services.checkpoint.explain import explain_checkpoint
@@ -200,6 +201,30 @@ def test_a_commit_that_does_not_end_where_it_was_taken_does_not_carry_the_id(sit
     )
     assert not taker.ended(7, ended.state, "elsewhere")
     assert show(site, 7).status == "failed"
+
+
+def test_records_that_the_source_loses_before_they_are_copied_fail_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.source.write("orders", [b"c"])
+    site.source.write("orders", [b"d"])
+    log = site.source.topics["orders"].partitions[0]
+
+    def late(*given: object, **named: object) -> object:
+        log.delete_before(log.end - 1)
+        return carry_out(*given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(serve, "carry_out", late)
+    report = take(site, 7)
+    assert (report.status, report.commit) == ("failed", 0)
+    assert "orders/0: the source lost offsets 2 to 2 (retention) after it was taken" in report.failure_reason
+
+
+def test_what_the_source_had_lost_before_it_was_taken_does_not_count(site: Site) -> None:
+    site.source.write("orders", [b"c"])
+    log = site.source.topics["orders"].partitions[0]
+    log.delete_before(log.end)
+    assert take(site, 7).status == "completed"
 
 
 def test_of_many_takers_exactly_one_takes_an_id(site: Site) -> None:

@@ -55,15 +55,21 @@ def nothing() -> None:
     pass
 
 
-def test_the_first_one_is_taken_at_once_and_the_next_when_it_is_due(site: Site) -> None:
+def test_the_first_one_is_taken_once_it_has_caught_up_and_the_next_when_it_is_due(site: Site) -> None:
     follow(site, Script(*[nothing] * 6), every_s=30)
     assert taken(site) == [("completed", 2), ("completed", 3), ("completed", 4)]
+
+
+def test_a_first_round_that_catches_up_takes_none(site: Site) -> None:
+    site.source.write("orders", [b"c"])
+    rounds = follow(site, Script(nothing), every_s=30)
+    assert [each.plan.checkpoint is None for each in rounds] == [True, False]
 
 
 def test_a_slow_round_does_not_pile_them_up(site: Site) -> None:
     clock = Script(lambda: setattr(clock, "now_s", clock.now_s + 300), nothing)
     follow(site, clock, every_s=30)
-    assert len(taken(site)) == 2
+    assert len(taken(site)) == 1
 
 
 def test_one_that_is_asked_for_is_taken_by_the_next_round(site: Site) -> None:
@@ -84,11 +90,11 @@ def test_a_round_that_breaks_fails_its_checkpoint_and_the_next_one_is_taken(
     from offsite.model.errors import KafkaUnreachable
     from offsite.services.follow import follower
 
-    carry_out, breaks = follower.carry_out, [KafkaUnreachable("gone")]
+    carry_out, breaks = follower.carry_out, [KafkaUnreachable("gone"), None]
 
     def breaking(*given: object, **named: object) -> object:
-        if breaks:
-            raise breaks.pop()
+        if breaks and (error := breaks.pop()) is not None:
+            raise error
         return carry_out(*given, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(follower, "carry_out", breaking)
