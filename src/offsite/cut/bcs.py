@@ -11,7 +11,7 @@ The engine has a log of committed records and a state that follows from it. Its 
 | when | it does |
 |---|---|
 | it sends a message to another partition | puts `Progress.checkpoint` on it (later is safe, earlier is not) |
-| a message comes in | appends `on_message`'s records and then the message; if it cannot, it drops both: the sender repeats it |
+| a message comes in | appends `on_message`'s records and then the message; or drops both: the sender repeats it |
 | it processes a `Create` | carries out the `Step` of `on_create`, field by field from the first to the last |
 | it replays a `Created` (start, restore, follower) | takes over `on_replayed`; nothing else |
 | it cannot read or carry out one of these | stops the partition; a checkpoint record that is skipped is a wrong cut |
@@ -95,7 +95,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What processing one `Create` comes to, in the order in which it is carried out:
+    """What processing one `Create` comes to.
+
+    In the order in which it is carried out:
 
     1. `pin_before`: hold the newest base snapshot whose state, and whatever followed from it, ends before this
        position, and the log from there on, so that neither is compacted away. First of all: the snapshot after the next

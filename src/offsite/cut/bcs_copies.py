@@ -1,4 +1,4 @@
-"""Copies of the local checkpoints of a log processor in a store: who may make one, what it is worth, what a restore takes.
+"""Copies of a log processor's local checkpoints in a store: who makes one, what it is worth, what a restore takes.
 
 Each leader stores its copy under its own term, so two that do not know of each other never write to the same place. The
 only thing they share is the state of a copy, which the store changes by compare-and-set:
@@ -13,7 +13,7 @@ Pure, like `offsite.cut.bcs`: it is told what the store holds, and says what to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -116,10 +116,9 @@ def status_of(copies: Iterable[Copy], *, checkpoint: int, partitions: int) -> Ba
         return BackupStatus.DELETED
     if CopyState.FAILED in states:
         return BackupStatus.FAILED
-    are_all = best.keys() == set(range(1, partitions + 1)) and {each.partitions for each in best.values()} == {
-        partitions
-    }
-    if CopyState.ABANDONED in states or not are_all:
+    are_all = best.keys() == set(range(1, partitions + 1))
+    are_of_one_size = {each.partitions for each in best.values()} == {partitions}
+    if CopyState.ABANDONED in states or not (are_all and are_of_one_size):
         return BackupStatus.INCOMPLETE
     return BackupStatus.ONGOING if CopyState.IN_PROGRESS in states else BackupStatus.COMPLETED
 
@@ -137,7 +136,7 @@ def restorable(copies: Iterable[Copy], *, checkpoint: int, partitions: int) -> d
 _WORTH = (CopyState.ABANDONED, CopyState.IN_PROGRESS, CopyState.FAILED, CopyState.COMPLETED, CopyState.DELETED)
 
 
-def _best(copies: Iterable[Copy], checkpoint: int) -> Mapping[int, Copy]:
+def _best(copies: Iterable[Copy], checkpoint: int) -> dict[int, Copy]:
     best: dict[int, Copy] = {}
     for each in copies:
         if each.checkpoint != checkpoint:
