@@ -3,6 +3,7 @@
     ParticipantError
     |-- LeaseLost           the lease ran out (form B): nothing was sent; go on with `poll()`
     |-- NotDelivered        an output did not reach its partition: go on with `poll()`
+    |-- NotCommitted        the group did not take the offsets, as after a rebalance: go on with `poll()`
     |-- ControlUnavailable  the control topic did not answer: try again, or end
     |-- Unreadable          what another one wrote cannot be what it claims to be: stop
     `-- UnknownVersion      it was written by a later offsite: stop, install that one
@@ -26,6 +27,10 @@ class LeaseLost(ParticipantError):
 class NotDelivered(ParticipantError):
     """At least one record since the last commit was not acknowledged by its broker. It may have arrived all the
     same."""
+
+
+class NotCommitted(ParticipantError):
+    """The offsets are not committed, or it is not known whether they are."""
 
 
 class ControlUnavailable(ParticipantError):
