@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from offsite.participant.control import CONTROL_PARTITION, CONTROL_TOPIC_CONFIG, Form
 from offsite.participant.errors import ControlUnavailable, NotCommitted
 from offsite.participant.lease import delivery_timeout_ms
-from offsite.participant.number import TopicPartition
+from offsite.participant.number import Header, TopicPartition
 from offsite.participant.participant import Assignment, Participant, Settings
 from offsite.participant.ports import Committed, ControlRead, Outgoing, Record
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _ANSWER_S = 10.0
 """How long to wait for an answer about offsets, or of the control topic."""
+
+_ANY = -1
+"""The client chooses the partition."""
 
 Config = Mapping[str, str | int | float | bool]
 
@@ -79,10 +82,14 @@ class ConfluentClient:
         self._producer.poll(0)
 
     def send(self, record: Outgoing) -> bool:
-        where = {} if record.partition is None else {"partition": record.partition}
         try:
             self._producer.produce(
-                record.topic, record.value, record.key, headers=record.headers, on_delivery=self._report, **where
+                record.topic,
+                record.value,
+                record.key,
+                partition=_ANY if record.partition is None else record.partition,
+                headers=list(record.headers),
+                on_delivery=self._report,
             )
         except BufferError:
             self._producer.poll(0.1)
@@ -214,7 +221,7 @@ _CONNECTION = ("bootstrap.", "security.", "sasl.", "ssl.", "client.", "broker.ad
 def _make_topic(connection: Config, topic: str) -> None:
     """A principal that may not make topics does not need to, if it is there: reading it tells."""
     from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     new = NewTopic(topic, num_partitions=1, replication_factor=-1, config=dict(CONTROL_TOPIC_CONFIG))
     admin = AdminClient(dict(connection))
@@ -227,7 +234,7 @@ def _record(message: confluent_kafka.Message) -> Record:
     if topic is None or partition is None or offset is None:
         raise ValueError("a message of no partition")
     _, timestamp_ms = message.timestamp()
-    headers = message.headers() or []
+    headers = cast("list[Header]", message.headers() or [])
     return Record(
         topic=topic,
         partition=partition,

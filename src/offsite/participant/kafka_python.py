@@ -15,7 +15,7 @@ from offsite.participant.participant import Assignment, Participant, Settings
 from offsite.participant.ports import Committed, ControlRead, Outgoing, Record
 
 if TYPE_CHECKING:
-    from kafka import KafkaConsumer, KafkaProducer
+    from kafka import KafkaConsumer, KafkaProducer  # type: ignore[import-untyped]
 
 _ANSWER_S = 10.0
 """How long to wait for an answer about offsets, or of the control topic."""
@@ -30,7 +30,7 @@ def participant(
     without serializers. Without `consumer` it only produces. What a participant needs is set over what they say: no
     automatic commits, `acks="all"`, and in form B the timeouts of the producer. Makes the control topic if there is
     none."""
-    from kafka import KafkaConsumer, KafkaProducer
+    from kafka import KafkaConsumer, KafkaProducer  # type: ignore[import-untyped]
 
     reports = Assignment()
     own = {**producer, "acks": "all"}
@@ -84,8 +84,8 @@ class KafkaPythonClient:
         }
 
     def commit(self, offsets: Mapping[TopicPartition, int], metadata: str) -> None:
-        from kafka.errors import KafkaError
-        from kafka.structs import OffsetAndMetadata
+        from kafka.errors import KafkaError  # type: ignore[import-untyped]
+        from kafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]
 
         asked = {_theirs(each): OffsetAndMetadata(offset, metadata, -1) for each, offset in offsets.items()}
         try:
@@ -118,7 +118,7 @@ class KafkaPythonClient:
             self._report(self._sent.popleft())
 
     def _report(self, sent: Any) -> None:  # noqa: ANN401 - kafka-python has no types
-        from kafka.errors import KafkaError
+        from kafka.errors import KafkaError  # type: ignore[import-untyped]
 
         try:
             done = sent.get()
@@ -133,7 +133,7 @@ class KafkaPythonControl:
 
     def __init__(self, connection: Config, settings: Settings) -> None:
         """`connection`: the configuration of a producer."""
-        from kafka import KafkaConsumer, KafkaProducer
+        from kafka import KafkaConsumer, KafkaProducer  # type: ignore[import-untyped]
 
         shared = {each: value for each, value in connection.items() if each.startswith(_CONNECTION)}
         self._topic = settings.control_topic
@@ -145,7 +145,7 @@ class KafkaPythonControl:
         self._consumer.assign([self._where])
 
     def append(self, value: bytes) -> None:
-        from kafka.errors import KafkaError
+        from kafka.errors import KafkaError  # type: ignore[import-untyped]
 
         try:
             self._producer.send(self._topic, value, partition=CONTROL_PARTITION).get()
@@ -153,7 +153,7 @@ class KafkaPythonControl:
             raise ControlUnavailable(f"cannot write to {self._topic}: {problem}") from problem
 
     def read_from(self, offset: int) -> ControlRead:
-        from kafka.errors import KafkaError
+        from kafka.errors import KafkaError  # type: ignore[import-untyped]
 
         try:
             return self._read(offset)
@@ -198,7 +198,7 @@ def _timeouts(lease_ms: int) -> dict[str, int]:
 
 def _make_topic(connection: Config, topic: str) -> None:
     """A principal that may not make topics does not need to, if it is there: reading it tells."""
-    from kafka.admin import KafkaAdminClient, NewTopic
+    from kafka.admin import KafkaAdminClient, NewTopic  # type: ignore[import-untyped]
     from kafka.errors import KafkaError
 
     new = NewTopic(topic, num_partitions=1, replication_factor=-1, topic_configs=dict(CONTROL_TOPIC_CONFIG))

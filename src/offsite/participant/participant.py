@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
@@ -30,7 +30,7 @@ class Settings:
     name: str = ""
     lease_ms: int = DEFAULT_LEASE_MS
     control_topic: str = CONTROL_TOPIC
-    hooks: Hooks = Hooks()
+    hooks: Hooks = field(default_factory=Hooks)
 
     def __post_init__(self) -> None:
         if self.form is Form.ACKS and not self.name:
