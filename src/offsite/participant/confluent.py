@@ -158,10 +158,9 @@ class ConfluentControl:
         from confluent_kafka import Consumer, Producer
 
         self._topic = settings.control_topic
-        self._append_s = delivery_timeout_ms(settings.lease_ms) / 1000 if settings.form is Form.ACKS else _ANSWER_S
         shared = {each: value for each, value in connection.items() if each.startswith(_CONNECTION)}
         _make_topic(shared, self._topic)
-        limit_ms = int(self._append_s * 1000)
+        limit_ms = int(_ANSWER_S * 1000)
         self._producer = Producer({**shared, "acks": "all", "enable.idempotence": True, "message.timeout.ms": limit_ms})
         # A group is asked for, but never joined.
         self._consumer = Consumer({**shared, "group.id": self._topic, "enable.auto.commit": False})

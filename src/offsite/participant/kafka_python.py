@@ -30,7 +30,7 @@ def participant(
     without serializers. Without `consumer` it only produces. What a participant needs is set over what they say: no
     automatic commits, `acks="all"`, and in form B the timeouts of the producer. Makes the control topic if there is
     none."""
-    from kafka import KafkaConsumer, KafkaProducer  # type: ignore[import-untyped]
+    from kafka import KafkaConsumer, KafkaProducer
 
     reports = Assignment()
     own = {**producer, "acks": "all"}
@@ -118,7 +118,7 @@ class KafkaPythonClient:
             self._report(self._sent.popleft())
 
     def _report(self, sent: Any) -> None:  # noqa: ANN401 - kafka-python has no types
-        from kafka.errors import KafkaError  # type: ignore[import-untyped]
+        from kafka.errors import KafkaError
 
         try:
             done = sent.get()
@@ -133,19 +133,20 @@ class KafkaPythonControl:
 
     def __init__(self, connection: Config, settings: Settings) -> None:
         """`connection`: the configuration of a producer."""
-        from kafka import KafkaConsumer, KafkaProducer  # type: ignore[import-untyped]
+        from kafka import KafkaConsumer, KafkaProducer
 
         shared = {each: value for each, value in connection.items() if each.startswith(_CONNECTION)}
         self._topic = settings.control_topic
         _make_topic(shared, self._topic)
-        limits = _timeouts(settings.lease_ms) if settings.form is Form.ACKS else {}
+        limit_ms = int(_ANSWER_S * 1000)
+        limits = {"delivery_timeout_ms": limit_ms, "request_timeout_ms": limit_ms, "max_block_ms": limit_ms}
         self._producer = KafkaProducer(**{**shared, "acks": "all", **limits})
         self._consumer = KafkaConsumer(**{**shared, "enable_auto_commit": False})
         self._where = _theirs(TopicPartition(self._topic, CONTROL_PARTITION))
         self._consumer.assign([self._where])
 
     def append(self, value: bytes) -> None:
-        from kafka.errors import KafkaError  # type: ignore[import-untyped]
+        from kafka.errors import KafkaError
 
         try:
             self._producer.send(self._topic, value, partition=CONTROL_PARTITION).get()
@@ -153,7 +154,7 @@ class KafkaPythonControl:
             raise ControlUnavailable(f"cannot write to {self._topic}: {problem}") from problem
 
     def read_from(self, offset: int) -> ControlRead:
-        from kafka.errors import KafkaError  # type: ignore[import-untyped]
+        from kafka.errors import KafkaError
 
         try:
             return self._read(offset)

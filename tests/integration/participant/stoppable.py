@@ -30,12 +30,17 @@ def _write(participant: Participant, topic: str, *, is_to_poll: bool) -> None:
     try:
         participant.produce(topic, b"paid")
         participant.commit()
-        print(participant.number, flush=True)
+        _say(participant.number)
     except (LeaseLost, NotDelivered) as problem:
-        print(type(problem).__name__, flush=True)
+        _say(type(problem).__name__)
         is_to_poll = True
     if is_to_poll:
         participant.poll(0)
+
+
+def _say(what: object) -> None:
+    sys.stdout.write(f"{what}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

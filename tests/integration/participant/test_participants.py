@@ -7,6 +7,7 @@ import pytest
 from offsite.participant.control import Acked, Form, Presence
 from offsite.participant.number import parse_note, stamp_of, stamped
 from offsite.participant.participant import Participant, Settings
+from offsite.participant.ports import Record
 from tests.integration.participant.site import CLIENTS, Site, found, next_of
 
 pytestmark = pytest.mark.parametrize("client", CLIENTS)
@@ -62,8 +63,13 @@ def test_who_takes_over_a_partition_has_the_number_of_who_read_it(site: Site, cl
             found(lambda: _commits(first, site) or None)
             for partition in range(2):
                 site.order(b"after", partition=partition)
-            found(lambda: first.poll(0.02) and None or second.poll(0.1))
+            found(lambda: _next_of_second(first, second))
             assert second.number == 5
+
+
+def _next_of_second(first: Participant, second: Participant) -> Record | None:
+    first.poll(0.02)
+    return second.poll(0.1)
 
 
 def _commits(participant: Participant, site: Site) -> bool:

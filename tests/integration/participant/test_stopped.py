@@ -57,12 +57,11 @@ def _wait_for_lapse(site: Site, checkpoint: int) -> None:
 def writer(site: Site, client: str) -> Iterator[subprocess.Popen[str]]:
     script = Path(__file__).with_name("stoppable.py")
     command = [sys.executable, str(script), client, site.bootstrap, site.name, str(LEASE_MS)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def _lines(process: subprocess.Popen[str]) -> Iterator[str]:
