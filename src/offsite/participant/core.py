@@ -75,7 +75,6 @@ class ParticipantCore:
     def start(self) -> None:
         """Before anything else: read the control topic to its end; form B joins first."""
         if self._membership:
-            self._acked = 0
             self._membership.join(self._read_control)
         else:
             self._read_control()
@@ -149,9 +148,11 @@ class ParticipantCore:
             self._failure = None
 
     def _go_back(self) -> None:
-        back = self._reading.go_back()
+        """Until all of it is done, all of it is still to do."""
+        back = self._reading.back()
         self._group.seek(back)
         self._hooks.on_lost(tuple(back))
+        self._reading.went_back(back)
 
     def _acknowledge(self, membership: Membership) -> None:
         """Outputs that were given up may still arrive, so then this session says nothing more: its lease runs out, and

@@ -67,8 +67,9 @@ class Reading:
     def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
         self._safe.update(offsets)
 
-    def go_back(self) -> dict[TopicPartition, int]:
+    def back(self) -> dict[TopicPartition, int]:
         """Where to go on reading so that all that is not committed is handled again."""
-        back = {each: self._safe[each] for each in self.uncommitted()}
-        self._next.update(back)
-        return back
+        return {each: self._safe[each] for each in self.uncommitted()}
+
+    def went_back(self, positions: Mapping[TopicPartition, int]) -> None:
+        self._next.update(positions)

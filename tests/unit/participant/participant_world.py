@@ -32,6 +32,7 @@ class World:
     on_the_way: list[tuple[TopicPartition, int]] = field(default_factory=list)
     undelivered: list[str] = field(default_factory=list)
     sought: dict[TopicPartition, int] = field(default_factory=dict)
+    is_seek_refused: bool = False
     sessions: int = 0
     questions: int = 0
 
@@ -87,6 +88,8 @@ class World:
         self.commits |= {each: Committed(offset=offset, metadata=metadata) for each, offset in offsets.items()}
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
+        if self.is_seek_refused:
+            raise OSError("no such assignment")
         self.sought = dict(positions)
 
     def flush(self) -> None:

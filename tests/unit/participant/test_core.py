@@ -10,6 +10,7 @@ from offsite.participant.core import Hooks
 from offsite.participant.errors import ControlUnavailable, NotCommitted, NotDelivered, UnknownVersion, Unreadable
 from offsite.participant.number import CommitNote, TopicPartition, marker_headers, stamp_of
 from offsite.participant.ports import Committed
+from offsite.participant.writing import MAX_OUTPUTS, Writing
 from tests.unit.participant.participant_world import ALSO_IN, IN, OUT, World
 
 
@@ -100,9 +101,19 @@ def test_the_first_record_of_an_assignment_comes_after_all_that_was_opened(world
 def test_a_partition_that_comes_back_is_a_new_assignment(world: World) -> None:
     world.core.received(world.record(0))
     world.core.revoked([IN])
+    world.commits[IN] = Committed(offset=1)
     world.core.assigned([IN])
     world.open(5)
     world.core.received(world.record(1))
+    assert world.core.number == 5
+
+
+def test_a_first_record_where_the_commit_says_is_the_first_all_the_same() -> None:
+    world = World(commits={IN: Committed(offset=8)})
+    world.core.start()
+    world.core.assigned([IN])
+    world.open(5)
+    world.core.received(world.record(8))
     assert world.core.number == 5
 
 
@@ -191,6 +202,16 @@ def test_more_outputs_than_can_be_named_are_any(world: World) -> None:
     assert world.commits[IN].metadata == "offsite:1;cp=0;out=*"
 
 
+def test_outputs_without_end_are_not_kept() -> None:
+    writing = Writing()
+    for each in range(3 * MAX_OUTPUTS):
+        writing.delivered(TopicPartition(f"topic-{each}", 0), 1)
+    assert writing.settle() is None
+    assert writing.outputs() is None
+    writing.committed()
+    assert writing.outputs() == {}
+
+
 def test_an_output_that_was_given_up_takes_back_what_was_handled(world: World) -> None:
     for offset in range(3):
         world.core.received(world.record(offset))
@@ -205,9 +226,23 @@ def test_an_output_that_was_given_up_takes_back_what_was_handled(world: World) -
     assert world.commits[IN].offset == 1
     world.core.tick()
     assert world.sought == {IN: 1}
+    world.core.commit()
+    assert world.commits[IN].offset == 1
     assert world.core.received(world.record(1))
     world.core.commit()
     assert world.commits[IN].offset == 2
+
+
+def test_a_way_back_that_failed_is_gone_again(world: World) -> None:
+    world.core.received(world.record(7))
+    world.core.given_up("timed out")
+    world.is_seek_refused = True
+    for _ in range(2):
+        with pytest.raises(OSError, match="no such"):
+            world.core.tick()
+    world.is_seek_refused = False
+    world.core.tick()
+    assert world.sought == {IN: 7}
 
 
 def test_without_a_commit_it_goes_back_to_the_first_record_it_saw(world: World) -> None:
