@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from collections.abc import Mapping
 
 from offsite.participant import confluent, kafka_python
@@ -25,23 +24,22 @@ BATCH = 100
 def main(arguments: list[str]) -> None:
     options = _options().parse_args(arguments)
     with _participant(options) as payer:
-        _pay_all(payer, options.payments, idle_s=options.idle_s)
+        _pay_all(payer, options.payments, count=options.count)
 
 
-def _pay_all(payer: Participant, payments: str, *, idle_s: float) -> None:
-    """Until there was no order for `idle_s` seconds. An output that is lost is no end: `poll` goes back to what was
-    committed last."""
-    last_s = time.monotonic()
-    uncommitted = 0
-    while time.monotonic() - last_s < idle_s:
+def _pay_all(payer: Participant, payments: str, *, count: float) -> None:
+    """Until `count` orders are committed. An output that is lost is no end: `poll` goes back to what was committed
+    last."""
+    done = uncommitted = 0
+    while done < count:
         try:
             order = payer.poll(0.5)
             if order is not None:
                 _pay(payer, order, payments)
-                last_s, uncommitted = time.monotonic(), uncommitted + 1
-            if uncommitted >= BATCH or (order is None and uncommitted):
+                uncommitted += 1
+            if uncommitted >= min(BATCH, count - done) or order is None:
                 payer.commit()
-                uncommitted = 0
+                done, uncommitted = done + uncommitted, 0
         except (LeaseLost, NotDelivered, NotCommitted) as problem:
             print(f"once more: {problem}", file=sys.stderr)
             uncommitted = 0
@@ -87,7 +85,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--orders", default="orders")
     parser.add_argument("--payments", default="payments")
     parser.add_argument("--control-topic", default=CONTROL_TOPIC)
-    parser.add_argument("--idle-s", type=float, default=float("inf"), help="end after so long without an order")
+    parser.add_argument("--count", type=float, default=float("inf"), help="end after so many orders")
     return parser
 
 

